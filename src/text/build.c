@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "text/data_file.h"
+#include "text/encode.h"
 #include "text/task.h"
 #include "text/words.h"
 
@@ -26,15 +27,11 @@ struct text_row {
     size_t words;
     size_t first_label, labels; /* in chunk.labels */
     int64_t line;
-    size_t ids, count, first_count; /* result: place and number of its tokens in its task's out, and word_of */
-    bool truncated;
+    struct snug_encoded tokens; /* result: in its task's encoder */
 };
 
 struct task {
-    struct snug_ids a, b, out;
-    struct snug_ids a_word_of, word_of; /* words: the word of each token of a, of out */
-    struct snug_word *words;            /* of a row */
-    size_t word_capacity;
+    struct snug_encoder encoder;
     snug_status status;
 };
 
@@ -60,6 +57,7 @@ struct builder {
     struct snug_label_column label;
     struct snug_cache_writer writer;
     bool join; /* masked LM: rows are blocks of all texts joined */
+    struct snug_encoding encoding;
     int threads;
     bool full;          /* max_samples rows are written: only labels are still read */
     int64_t look;       /* bytes of the file at which the next look is due */
@@ -82,14 +80,7 @@ static void builder_free(struct builder *builder) {
         free(chunk->text);
         free(chunk->labels);
         free(chunk->rows);
-        for (size_t i = 0; i < TASKS; i++) {
-            free(chunk->tasks[i].a.ids);
-            free(chunk->tasks[i].b.ids);
-            free(chunk->tasks[i].out.ids);
-            free(chunk->tasks[i].a_word_of.ids);
-            free(chunk->tasks[i].word_of.ids);
-            free(chunk->tasks[i].words);
-        }
+        for (size_t i = 0; i < TASKS; i++) snug_encoder_free(&chunk->tasks[i].encoder);
     }
     free(builder->block.ids);
     free(builder->numbers);
@@ -195,58 +186,19 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
 
 /* ---- tokenizing ------------------------------------------------------------------------------------------------ */
 
-static snug_status tokenize_words(const struct builder *builder, const struct chunk *chunk, struct task *task,
-                                  struct text_row *row) {
-    const char *text = chunk->text + row->start[0];
-    RETURN_IF_ERROR(
-        snug_grow(builder->ctx, (void **)&task->words, &task->word_capacity, row->words, sizeof *task->words));
-    for (size_t i = 0; i < row->words; i++) {
-        task->words[i] = (struct snug_word){text, strlen(text)};
-        text += task->words[i].length + 1;
-    }
-    task->a_word_of.count = 0;
-    RETURN_IF_ERROR(snug_tokenizer_encode_words(builder->ctx, builder->tokenizer, task->words, row->words, &task->a,
-                                                &task->a_word_of));
-    return snug_tokenizer_assemble_words(builder->ctx, builder->tokenizer, &task->a, &task->a_word_of,
-                                         (size_t)builder->options->max_length, &task->out, &task->word_of,
-                                         &row->first_count, &row->truncated);
-}
-
-static snug_status tokenize_text(const struct builder *builder, const struct chunk *chunk, struct task *task,
-                                 struct text_row *row) {
-    const struct snug_tokenizer *tokenizer = builder->tokenizer;
-    const bool pair = builder->columns.pair;
-    const size_t max_length = builder->join ? INT32_MAX : (size_t)builder->options->max_length;
-    /* One more token than the limit is enough to know that the text is truncated. The truncation of a pair depends on
-     * both lengths.
-     */
-    const size_t most = pair || builder->join ? SIZE_MAX : max_length;
-    RETURN_IF_ERROR(snug_tokenizer_encode_begin(builder->ctx, tokenizer, chunk->text + row->start[0], row->length[0],
-                                                most, &task->a));
-    if (pair)
-        RETURN_IF_ERROR(
-            snug_tokenizer_encode(builder->ctx, tokenizer, chunk->text + row->start[1], row->length[1], &task->b));
-    /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
-    if (builder->task->skips_empty && !builder->join && !task->a.count) return SNUG_OK;
-    return snug_tokenizer_assemble(builder->ctx, tokenizer, &task->a, pair ? &task->b : NULL, max_length, &task->out,
-                                   &row->first_count, &row->truncated);
-}
-
 static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                 struct text_row *row) {
-    task->a.count = task->b.count = 0;
-    row->ids = task->out.count;
-    RETURN_IF_ERROR(builder->task->words ? tokenize_words(builder, chunk, task, row)
-                                         : tokenize_text(builder, chunk, task, row));
-    row->count = task->out.count - row->ids;
-    return SNUG_OK;
+    const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
+    if (builder->task->words)
+        return snug_encode_words(builder->ctx, &builder->encoding, texts[0], row->words, &task->encoder, &row->tokens);
+    return snug_encode_texts(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
 }
 
 static void tokenize_task(const struct builder *builder, struct chunk *chunk, int64_t number) {
     struct task *task = &chunk->tasks[number];
     size_t end = (size_t)(number + 1) * TASK_ROWS;
     if (end > chunk->count) end = chunk->count;
-    task->out.count = task->word_of.count = 0;
+    task->encoder.out.count = task->encoder.word_of.count = 0;
     task->status = SNUG_OK;
     for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
         task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
@@ -258,9 +210,9 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
    concatenated, so only the file's last incomplete block is dropped. */
 static snug_status join_row(struct builder *builder, const struct text_row *row, const int32_t *ids) {
     size_t length = (size_t)builder->options->max_length;
-    for (size_t done = 0; done < row->count;) {
+    for (size_t done = 0; done < row->tokens.count;) {
         size_t part = length - builder->block.count;
-        if (part > row->count - done) part = row->count - done;
+        if (part > row->tokens.count - done) part = row->tokens.count - done;
         if (!builder->block.count) builder->block_line = row->line;
         memcpy(builder->block.ids + builder->block.count, ids + done, part * sizeof *ids);
         builder->block.count += part;
@@ -278,38 +230,32 @@ static snug_status join_row(struct builder *builder, const struct text_row *row,
 static snug_status gather_words(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
                                 const struct task *task, size_t *count) {
     const size_t text_size = builder->options->keep_words ? row->length[0] : 0;
-    *count = snug_words_numbers(row->count, row->words, text_size);
+    *count = snug_words_numbers(row->tokens.count, row->words, text_size);
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
                               sizeof *builder->numbers));
-    uint32_t *numbers = builder->numbers, *tags = numbers + row->count + 1;
-    numbers[*count - 1] = 0; /* what follows the texts */
-    for (size_t i = 0; i < row->count; i++) {
-        const int32_t word = task->word_of.ids[row->ids + i];
-        numbers[i] = word < 0 ? SNUG_NO_WORD : (uint32_t)word;
-    }
-    numbers[row->count] = (uint32_t)row->words;
-    for (size_t i = 0; i < row->words; i++)
-        tags[i] = builder->columns.has_label ? chunk->labels[row->first_label + i] : SNUG_NO_TAG;
-    if (text_size) memcpy(tags + row->words, chunk->text + row->start[0], text_size);
+    const uint32_t *tags = builder->columns.has_label ? chunk->labels + row->first_label : NULL;
+    snug_words_put(builder->numbers, task->encoder.word_of.ids + row->tokens.ids, row->tokens.count, tags, row->words,
+                   chunk->text + row->start[0], text_size);
     return SNUG_OK;
 }
 
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
-        if (!row->count) continue;
-        const int32_t *ids = chunk->tasks[i / TASK_ROWS].out.ids + row->ids;
+        if (!row->tokens.count) continue;
+        const int32_t *ids = chunk->tasks[i / TASK_ROWS].encoder.out.ids + row->tokens.ids;
         if (builder->join) {
             RETURN_IF_ERROR(join_row(builder, row, ids));
         } else {
-            struct snug_cache_row head = {row->line, (int32_t)row->first_count, row->truncated};
+            struct snug_cache_row head = {row->line, (int32_t)row->tokens.first_count, row->tokens.truncated};
             const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
             size_t count = row->labels;
             if (builder->task->words) {
                 RETURN_IF_ERROR(gather_words(builder, chunk, row, &chunk->tasks[i / TASK_ROWS], &count));
                 labels = builder->numbers;
             }
-            RETURN_IF_ERROR(snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->count));
+            RETURN_IF_ERROR(
+                snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count));
         }
     }
     builder->full = is_full(builder);
@@ -431,12 +377,12 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
-    const int64_t specials = (int64_t)snug_tokenizer_specials(builder->tokenizer, builder->columns.pair);
-    const int64_t least = builder->join || !specials ? 1 : specials; /* untested: a tokenizer without special tokens */
-    if (options->max_length < least || options->max_length > INT32_MAX)
-        return snug_fail(builder->ctx, SNUG_E_USAGE,
-                         "--max_seq_length %" PRId64 " leaves no room for a text: it must be more than %" PRId64,
-                         options->max_length, least);
+    /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
+    builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,
+                                               .pair = builder->columns.pair,
+                                               .skips_empty = builder->task->skips_empty && !builder->join,
+                                               .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
+    RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
     if (builder->join)
         RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->block.ids, &builder->block.capacity,
                                   (size_t)options->max_length, sizeof *builder->block.ids));

@@ -384,6 +384,7 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
 void snug_dataset_close(struct snug_dataset *dataset) {
     if (!dataset) return;
     snug_cache_close(&dataset->cache);
+    snug_given_free(dataset->given);
     free(dataset->classes);
     free(dataset->continued);
     free(dataset->values);
@@ -460,6 +461,10 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const uint32_t *labels;
     const int32_t *ids;
     if (dataset->dummy_most) return read_dummy(ctx, dataset, dataset->first + row, buffer, out);
+    if (dataset->given) {
+        snug_given_read(dataset->given, row, out);
+        return SNUG_OK;
+    }
     RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, dataset->first + row, buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
                                      .count = entry.length,

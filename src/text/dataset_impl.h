@@ -6,6 +6,8 @@
 #include "text/cache.h"
 #include "text/words.h"
 
+struct snug_given;
+
 struct snug_dataset {
     char *path;
     struct snug_used_columns columns;
@@ -15,10 +17,11 @@ struct snug_dataset {
     int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */
     bool dummy_words;                /* each token is a word with a tag */
     uint64_t seed;
-    bool bound;         /* snug_dataset_bind_labels() has been called and there are labels */
-    int32_t *classes;   /* [raw labels] */
-    int32_t *continued; /* [raw labels] tags: the class of a word's further tokens, I-X where it is B-X */
-    float *values;      /* [raw labels] regression */
+    struct snug_given *given; /* texts in memory (text/given.h); NULL: none */
+    bool bound;               /* snug_dataset_bind_labels() has been called and there are labels */
+    int32_t *classes;         /* [raw labels] */
+    int32_t *continued;       /* [raw labels] tags: the class of a word's further tokens, I-X where it is B-X */
+    float *values;            /* [raw labels] regression */
 };
 
 /* Tokens of a dummy row. */
@@ -27,6 +30,8 @@ int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t ro
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels);
 /* The number of its known labels. */
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row, int64_t *out);
+void snug_given_free(struct snug_given *given);
+void snug_given_read(const struct snug_given *given, int64_t row, struct snug_dataset_row *out);
 /* The words of a row that was read, and whose parts were checked when the data set was opened. */
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
                             struct snug_words *out);

@@ -3,6 +3,24 @@
 
 #include <string.h>
 
+void snug_words_put(uint32_t *numbers, const int32_t *word_of, size_t tokens, const uint32_t *tags, size_t words,
+                    const char *texts, size_t text_size) {
+    uint32_t *to = numbers + tokens + 1;
+    numbers[snug_words_numbers(tokens, words, text_size) - 1] = 0; /* what follows the texts */
+    for (size_t i = 0; i < tokens; i++) numbers[i] = word_of[i] < 0 ? SNUG_NO_WORD : (uint32_t)word_of[i];
+    numbers[tokens] = (uint32_t)words;
+    for (size_t i = 0; i < words; i++) to[i] = tags ? tags[i] : SNUG_NO_TAG;
+    if (text_size) memcpy(to + words, texts, text_size);
+}
+
+const char *snug_next_word(const char **text, size_t *length) {
+    static const char blanks[] = " \t\r\n";
+    const char *word = *text + strspn(*text, blanks);
+    *length = strcspn(word, blanks);
+    *text = word + *length;
+    return *length ? word : NULL;
+}
+
 bool snug_words_of(const uint32_t *numbers, int64_t number_count, int64_t tokens, uint64_t raw_labels,
                    struct snug_words *out) {
     if (number_count <= tokens) return false;

@@ -23,6 +23,12 @@ static inline size_t snug_words_numbers(size_t tokens, size_t words, size_t text
 /* The parts of a row; false if numbers are not a valid row. raw_labels: tags are below it. */
 bool snug_words_of(const uint32_t *numbers, int64_t number_count, int64_t tokens, uint64_t raw_labels,
                    struct snug_words *out);
+/* Writes a row, of which tokens have the words word_of, -1 for none. tags NULL: no word has one. texts of text_size
+   bytes follow if that is not 0. */
+void snug_words_put(uint32_t *numbers, const int32_t *word_of, size_t tokens, const uint32_t *tags, size_t words,
+                    const char *texts, size_t text_size);
+/* The next word between the blanks of *text, which is moved behind it; NULL if there is none. */
+const char *snug_next_word(const char **text, size_t *length);
 /* Whether token is the first one of its word. */
 static inline bool snug_words_begins(const struct snug_words *words, int64_t token) {
     return words->word_of[token] != SNUG_NO_WORD && (token == 0 || words->word_of[token - 1] != words->word_of[token]);

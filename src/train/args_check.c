@@ -21,6 +21,7 @@ static snug_status require(const struct snug_args *args, bool there, const char 
 }
 
 static snug_status check_files(const struct snug_args *args, const char *command) {
+    static const char *const given[] = {"text", "text_pair", "test_file", "keep_columns"};
     bool model = args->model_name_or_path, from_scratch = args->config_name;
     if (strcmp(command, "train") == 0) {
         RETURN_IF_ERROR(require(args, model || from_scratch, command,
@@ -38,6 +39,15 @@ static snug_status check_files(const struct snug_args *args, const char *command
         if (args->text_pair && !args->text)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is the second text of a pair: give --text too");
         return require(args, args->test_file || args->text, command, "--test_file FILE, or --text TEXT");
+    }
+    if (strcmp(command, "model") == 0) {
+        if (!model) return snug_fail(args->ctx, SNUG_E_USAGE, "a loaded model needs model_name_or_path");
+        for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+            if (snug_args_is_set(args, given[i]))
+                return snug_fail(args->ctx, SNUG_E_USAGE,
+                                 "--%s: a loaded model gets its texts from snug_model_predict(): leave it out",
+                                 given[i]);
+        return SNUG_OK;
     }
     if (strcmp(command, "doctor") == 0) return SNUG_OK;
     if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0)

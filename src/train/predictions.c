@@ -12,6 +12,7 @@
 #include "train/kept_columns.h"
 #include "train/parallel.h"
 #include "train/predict_files.h"
+#include "train/predictions.h"
 
 /* Outputs of loss positions, and the row of the data set that each belongs to. */
 struct outputs {
@@ -28,7 +29,7 @@ struct notice {
 
 enum { TOP_MOST = 1000 }; /* of --top_k, as args_table.c limits it */
 
-struct predicting {
+struct snug_predicting {
     struct snug_session *session;
     const struct predictor *predictor;
     snug_status (*on_row)(void *user, const snug_prediction *row);
@@ -36,6 +37,7 @@ struct predicting {
     char *label;
     size_t label_length, label_capacity;
     int64_t rows;        /* given to on_row */
+    int64_t first;       /* index of the data set's first row, in results */
     bool tagging, value; /* token classification; regression */
     bool measured;       /* every row has a label */
     struct snug_measurement measurement;
@@ -64,12 +66,12 @@ struct predicting {
 
 struct predictor {
     /* Converts outputs; calls follow each other in the order of the rows. */
-    snug_status (*take)(struct predicting *p, const struct outputs *outputs, int64_t classes);
-    snug_status (*finish)(struct predicting *p); /* after all batches; NULL: nothing to do */
-    const char *nothing;                         /* logged if no row has a result; NULL: every row has one */
+    snug_status (*take)(struct snug_predicting *p, const struct outputs *outputs, int64_t classes);
+    snug_status (*finish)(struct snug_predicting *p); /* after all batches; NULL: nothing to do */
+    const char *nothing;                              /* logged if no row has a result; NULL: every row has one */
 };
 
-static snug_status append_label(struct predicting *p, const char *separator, const char *text) {
+static snug_status append_label(struct snug_predicting *p, const char *separator, const char *text) {
     const size_t length = strlen(text), gap = p->label_length ? strlen(separator) : 0;
     RETURN_IF_ERROR(
         snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, p->label_length + gap + length + 1, 1));
@@ -79,27 +81,29 @@ static snug_status append_label(struct predicting *p, const char *separator, con
     return SNUG_OK;
 }
 
-static snug_status set_label(struct predicting *p, const char *text) {
+static snug_status set_label(struct snug_predicting *p, const char *text) {
     p->label_length = 0;
     return append_label(p, "", text);
 }
 
-/* The row's values in the file, which is the one that begins in the same line. */
-static snug_status keep_columns(struct predicting *p, snug_prediction *row) {
-    struct snug_dataset_row text;
-    RETURN_IF_ERROR(
-        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, row->index, &p->kept_buffer, &text));
-    RETURN_IF_ERROR(snug_kept_columns_seek(&p->kept, text.line));
+/* The row's values in the file, which is the one that begins in line. */
+static snug_status keep_columns(struct snug_predicting *p, int64_t line, snug_prediction *row) {
+    RETURN_IF_ERROR(snug_kept_columns_seek(&p->kept, line));
     row->column_count = p->kept.count;
     row->column_names = p->kept.names;
     row->columns = p->kept.texts;
     return SNUG_OK;
 }
 
-static snug_status give(struct predicting *p, snug_prediction *row) {
+static snug_status give(struct snug_predicting *p, snug_prediction *row) {
+    struct snug_dataset_row text;
+    RETURN_IF_ERROR(
+        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, row->index, &p->kept_buffer, &text));
     row->label = p->label;
+    row->truncated = text.truncated;
+    row->index += p->first;
     p->rows++;
-    if (p->kept.reader) RETURN_IF_ERROR(keep_columns(p, row));
+    if (p->kept.reader) RETURN_IF_ERROR(keep_columns(p, text.line, row));
     snug_predict_files_add(&p->files, p->tagging, p->value, row);
     return p->on_row(p->user, row);
 }
@@ -119,7 +123,7 @@ static int64_t best_class(const float *logits, int64_t count, double *probabilit
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static snug_status name_classes(struct predicting *p, const float *logits, int64_t classes, double *score) {
+static snug_status name_classes(struct snug_predicting *p, const float *logits, int64_t classes, double *score) {
     const struct snug_labels *labels = &p->session->job.setup.config.labels;
     if (labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
         return set_label(p, labels->names[best_class(logits, classes, score)]);
@@ -139,7 +143,7 @@ static snug_status name_classes(struct predicting *p, const float *logits, int64
     return SNUG_OK;
 }
 
-static snug_status make_candidates(struct predicting *p, size_t count) {
+static snug_status make_candidates(struct snug_predicting *p, size_t count) {
     snug_context *ctx = p->session->ctx;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->candidates, &p->candidate_capacity, count, sizeof *p->candidates));
     return snug_grow(ctx, (void **)&p->candidate_scores, &p->candidate_score_capacity, count,
@@ -147,7 +151,7 @@ static snug_status make_candidates(struct predicting *p, size_t count) {
 }
 
 /* All classes with their probabilities. */
-static snug_status list_classes(struct predicting *p, snug_prediction *row) {
+static snug_status list_classes(struct snug_predicting *p, snug_prediction *row) {
     const struct snug_labels *labels = &p->session->job.setup.config.labels;
     const int64_t classes = (int64_t)row->logits_count;
     double best;
@@ -165,7 +169,7 @@ static snug_status list_classes(struct predicting *p, snug_prediction *row) {
 }
 
 /* The top_k tokens. Their number is small: each is inserted into a sorted list. */
-static snug_status list_tokens(struct predicting *p, snug_prediction *row) {
+static snug_status list_tokens(struct snug_predicting *p, snug_prediction *row) {
     const struct snug_setup *setup = &p->session->job.setup;
     const int64_t count = (int64_t)row->logits_count, most = setup->args->top_k < count ? setup->args->top_k : count;
     int64_t top[TOP_MOST + 1] = {0}, found = 0;
@@ -190,15 +194,15 @@ static snug_status list_tokens(struct predicting *p, snug_prediction *row) {
     return SNUG_OK;
 }
 
-static snug_status name_token(struct predicting *p, const float *logits, int64_t classes, double *score) {
+static snug_status name_token(struct snug_predicting *p, const float *logits, int64_t classes, double *score) {
     const int64_t token = best_class(logits, classes, score);
     return set_label(p, snug_tokenizer_token(p->session->job.setup.tokenizer, (int32_t)token));
 }
 
 /* Each loss position is a row of its own. */
-static snug_status take_each(struct predicting *p, const struct outputs *outputs, int64_t classes,
-                             snug_status (*name)(struct predicting *, const float *, int64_t, double *),
-                             snug_status (*list)(struct predicting *, snug_prediction *)) {
+static snug_status take_each(struct snug_predicting *p, const struct outputs *outputs, int64_t classes,
+                             snug_status (*name)(struct snug_predicting *, const float *, int64_t, double *),
+                             snug_status (*list)(struct snug_predicting *, snug_prediction *)) {
     for (int64_t i = 0; i < outputs->count; i++) {
         snug_prediction row = {
             .index = outputs->rows[i], .logits_count = (size_t)classes, .logits = outputs->logits + i * classes};
@@ -209,17 +213,17 @@ static snug_status take_each(struct predicting *p, const struct outputs *outputs
     return SNUG_OK;
 }
 
-static snug_status take_classes(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+static snug_status take_classes(struct snug_predicting *p, const struct outputs *outputs, int64_t classes) {
     return take_each(p, outputs, classes, name_classes, list_classes);
 }
 
-static snug_status take_masked(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+static snug_status take_masked(struct snug_predicting *p, const struct outputs *outputs, int64_t classes) {
     return take_each(p, outputs, classes, name_token, list_tokens);
 }
 
 /* ---- token classification -------------------------------------------------------------------------------------- */
 
-static snug_status make_room(struct predicting *p, const struct snug_words *words) {
+static snug_status make_room(struct snug_predicting *p, const struct snug_words *words) {
     snug_context *ctx = p->session->ctx;
     const size_t count = (size_t)words->count + 1; /* a row without words has empty lists */
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->words, &p->words_capacity, count, sizeof *p->words));
@@ -228,7 +232,7 @@ static snug_status make_room(struct predicting *p, const struct snug_words *word
 }
 
 /* Passes the current row to on_row: the tag of each word that has a loss position. */
-static snug_status give_words(struct predicting *p) {
+static snug_status give_words(struct snug_predicting *p) {
     const struct snug_dataset *dataset = p->session->job.setup.eval.dataset;
     const struct snug_labels *labels = &p->session->job.setup.config.labels;
     struct snug_dataset_row text;
@@ -263,7 +267,7 @@ static snug_status give_words(struct predicting *p) {
     return give(p, &row);
 }
 
-static snug_status take_tags(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+static snug_status take_tags(struct snug_predicting *p, const struct outputs *outputs, int64_t classes) {
     snug_context *ctx = p->session->ctx;
     for (int64_t i = 0; i < outputs->count; i++) {
         const int64_t row = outputs->rows[i];
@@ -277,7 +281,7 @@ static snug_status take_tags(struct predicting *p, const struct outputs *outputs
     return SNUG_OK;
 }
 
-static snug_status give_rest(struct predicting *p) {
+static snug_status give_rest(struct snug_predicting *p) {
     while (p->row < p->session->job.setup.eval.rows) RETURN_IF_ERROR(give_words(p));
     return SNUG_OK;
 }
@@ -291,19 +295,19 @@ static const struct predictor predictors[SNUG_TASK_COUNT] = {
     [SNUG_TASK_TOKEN_CLASSIFICATION] = {.take = take_tags, .finish = give_rest},
 };
 
-static int64_t classes_of(const struct predicting *p) {
+static int64_t classes_of(const struct snug_predicting *p) {
     const struct snug_program *program = &p->session->evaluation->program;
     return program->tensors[program->logits].cols;
 }
 
-static const struct snug_process_group *group_of(const struct predicting *p) {
+static const struct snug_process_group *group_of(const struct snug_predicting *p) {
     return p->session->job.setup.args->group;
 }
 
 /* One rank converts a chunk's outputs; several collect those of the batch. */
 static snug_status take_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
                               const struct snug_batch *batch) {
-    struct predicting *p = user;
+    struct snug_predicting *p = user;
     struct outputs *to = &p->batch;
     const int64_t classes = classes_of(p);
     if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, logits, first_row, rows, batch));
@@ -321,7 +325,7 @@ static snug_status take_chunk(void *user, const float *logits, int64_t first_row
 
 /* Room for `most` loss positions of this rank, whose memory is sent up to there, and on rank 0 for those of all ranks.
  */
-static snug_status make_places(struct predicting *p, const struct snug_process_group *group, int64_t most) {
+static snug_status make_places(struct snug_predicting *p, const struct snug_process_group *group, int64_t most) {
     snug_context *ctx = p->session->ctx;
     const size_t values = (size_t)(most * classes_of(p)), ranks = (size_t)group->ranks.size;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.logits, &p->logits_capacity, values, sizeof(float)));
@@ -332,7 +336,7 @@ static snug_status make_places(struct predicting *p, const struct snug_process_g
 }
 
 /* Rank 0 gets the outputs of all ranks, and converts them in the order of the ranks, which is that of the rows. */
-static snug_status gather(struct predicting *p, const struct snug_process_group *group) {
+static snug_status gather(struct snug_predicting *p, const struct snug_process_group *group) {
     snug_context *ctx = p->session->ctx;
     const int64_t classes = classes_of(p);
     int64_t most = 0;
@@ -351,7 +355,7 @@ static snug_status gather(struct predicting *p, const struct snug_process_group 
 }
 
 static snug_status end_round(void *user, bool last, bool *stop) {
-    struct predicting *p = user;
+    struct snug_predicting *p = user;
     const struct snug_process_group *group = group_of(p);
     bool heard = false; /* all ranks hear of a request to stop in every round, below */
     if (p->measured) RETURN_IF_ERROR(snug_measurement_share(&p->measurement, last, &heard));
@@ -364,7 +368,7 @@ static snug_status end_round(void *user, bool last, bool *stop) {
     return SNUG_OK;
 }
 
-static void release(struct predicting *p) {
+static void release(struct snug_predicting *p) {
     free(p->label);
     free(p->classes);
     free(p->scores);
@@ -389,7 +393,7 @@ static void release(struct predicting *p) {
 }
 
 /* The metrics under Trainer's names for predictions; none without labels. */
-static snug_status finish_metrics(struct predicting *p, double seconds, struct snug_metric_list *metrics) {
+static snug_status finish_metrics(struct snug_predicting *p, double seconds, struct snug_metric_list *metrics) {
     struct snug_session *s = p->session;
     const double rows = (double)s->job.setup.eval.rows;
     if (!p->measured) return SNUG_OK;
@@ -409,17 +413,23 @@ static snug_status finish_metrics(struct predicting *p, double seconds, struct s
     return SNUG_OK;
 }
 
-/* Rank 0 alone converts and writes. */
-static snug_status prepare(struct predicting *p) {
+static snug_status choose_predictor(struct snug_predicting *p) {
     const struct snug_setup *setup = &p->session->job.setup;
-    const struct snug_args *args = setup->args;
-    const struct snug_process_group *group = args->group;
     p->predictor = &predictors[setup->config.task];
     p->tagging = snug_setup_task(setup)->words;
     p->value = snug_setup_task(setup)->problems && setup->config.labels.problem == SNUG_PROBLEM_REGRESSION;
+    if (p->value && setup->args->return_all_scores)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--return_all_scores is for classes; this model predicts a value");
+    return SNUG_OK;
+}
+
+/* Rank 0 alone converts and writes. */
+static snug_status prepare(struct snug_predicting *p) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    const struct snug_args *args = setup->args;
+    const struct snug_process_group *group = args->group;
+    RETURN_IF_ERROR(choose_predictor(p));
     p->measured = snug_dataset_all_labelled(setup->eval.dataset) && !p->tagging;
-    if (p->value && args->return_all_scores)
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--return_all_scores is for classes; this model predicts a value");
     if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
     if (group)
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
@@ -430,7 +440,7 @@ static snug_status prepare(struct predicting *p) {
 }
 
 /* After all batches, on rank 0. */
-static snug_status finish(struct predicting *p, double begin) {
+static snug_status finish(struct snug_predicting *p, double begin) {
     const struct snug_setup *setup = &p->session->job.setup;
     struct snug_metric_list metrics = {0};
     if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
@@ -441,7 +451,7 @@ static snug_status finish(struct predicting *p, double begin) {
     return SNUG_OK;
 }
 
-static snug_status predict(struct predicting *p, snug_args *args, const snug_callbacks *callbacks) {
+static snug_status predict(struct snug_predicting *p, snug_args *args, const snug_callbacks *callbacks) {
     const struct snug_inference inference = {p, take_chunk, end_round};
     const bool leads = snug_group_rank(args->group) == 0;
     RETURN_IF_ERROR(snug_args_check(args, "predict"));
@@ -460,7 +470,7 @@ static snug_status predict(struct predicting *p, snug_args *args, const snug_cal
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
-    struct predicting p = {.on_row = on_row, .user = user};
+    struct snug_predicting p = {.on_row = on_row, .user = user};
     snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
     snug_status status = predict(&p, args, callbacks);
@@ -468,4 +478,33 @@ snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
     release(&p);
     snug_session_destroy(p.session);
     return status;
+}
+
+/* ---- of a loaded model ------------------------------------------------------------------------------------------- */
+
+snug_status snug_predicting_open(struct snug_session *session, struct snug_predicting **out) {
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(session->ctx, 1, sizeof **out, &memory));
+    *out = memory;
+    (*out)->session = session;
+    return choose_predictor(*out);
+}
+
+snug_status snug_predicting_run(struct snug_predicting *p, int64_t first,
+                                snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
+    const struct snug_inference inference = {p, take_chunk, end_round};
+    p->on_row = on_row;
+    p->user = user;
+    p->first = first;
+    p->row = 0;
+    p->positions = 0; /* also after a call that failed */
+    RETURN_IF_ERROR(snug_session_infer(p->session, NULL, &inference));
+    return p->predictor->finish ? p->predictor->finish(p) : SNUG_OK;
+}
+
+void snug_predicting_close(struct snug_predicting *p) {
+    if (!p) return;
+    release(p);
+    free(p);
 }

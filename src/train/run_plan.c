@@ -60,7 +60,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .in_turns = training && ranks > 1 && args->zero_stage >= 2,
         .independent = !training,
         .drop_last = training && args->dataloader_drop_last,
-        .workers = (int)args->dataloader_num_workers,
+        .workers = setup->command == SNUG_COMMAND_MODEL ? 0 : (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
         .threads = setup->threads,
         .task = setup->config.task,
@@ -68,25 +68,25 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .labels = setup->config.labels.count,
         .class_weights = setup->class_weights,
         .mlm_probability = args->mlm_probability,
-        .predict = setup->command == SNUG_COMMAND_PREDICT,
-        .label_all_tokens = args->label_all_tokens && setup->command != SNUG_COMMAND_PREDICT,
+        .predict = snug_setup_predicts(setup),
+        .label_all_tokens = args->label_all_tokens && !snug_setup_predicts(setup),
         .tokenizer = setup->tokenizer,
         .vocab_size = setup->config.vocab_size,
         .first_position = (int32_t)setup->config.first_position,
         .one_type = setup->config.family->one_type,
     };
-    if (!source->dataset) { /* a plan without data: every batch is full, every sequence has the maximum length */
+    /* A plan without data, and a loaded model: every batch is full, every sequence has the maximum length. */
+    if (!source->rows) {
         const int64_t sequences = out->options.batch_size, tokens = sequences * setup->max_length;
         if (tokens > INT32_MAX)
             return snug_fail(args->ctx, SNUG_E_USAGE,
-                             "a batch of %lld texts of %lld tokens is too large: make --per_device_train_batch_size or "
+                             "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
                              "--max_seq_length smaller",
-                             (long long)sequences, (long long)setup->max_length);
+                             (long long)sequences, (long long)setup->max_length, training ? "train" : "eval");
         out->limits = (struct snug_loader_limits){.sequences = sequences,
                                                   .tokens = tokens,
                                                   .rows = snug_setup_task(setup)->per_token ? tokens : sequences,
                                                   .longest = setup->max_length};
-        /* untested: a plan without data has no evaluation */
         out->max_steps = training && args->max_steps > 0 ? args->max_steps : 0;
         return SNUG_OK;
     }

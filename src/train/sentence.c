@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A text that is given on the command line, as a row of data. */
-#include <string.h>
-
 #include "io/json.h"
+#include "text/words.h"
 #include "train/setup.h"
 
 static json_t *words_of(const char *text) {
-    static const char blanks[] = " \t\r\n";
     json_t *words = json_array();
-    for (size_t length; *(text += strspn(text, blanks)); text += length) {
-        length = strcspn(text, blanks);
-        snug_json_append(&words, json_stringn(text, length));
-    }
+    const char *word;
+    for (size_t length; (word = snug_next_word(&text, &length));) snug_json_append(&words, json_stringn(word, length));
     return words;
 }
 

@@ -141,7 +141,8 @@ static snug_status open_loaders(struct snug_session *s) {
     const struct snug_layout *layout = &s->job.plan.layout;
     uint8_t *host = s->job.runner.host.base, *memory = host + layout->batch_offset;
     if (s->training) RETURN_IF_ERROR(open_loader(s, &setup->train, s->training, &memory, &s->train_loader));
-    if (!s->evaluation) return SNUG_OK;
+    /* A loaded model has a loader for each batch, and measures nothing. */
+    if (!s->evaluation || setup->command == SNUG_COMMAND_MODEL) return SNUG_OK;
     RETURN_IF_ERROR(open_loader(s, &setup->eval, s->evaluation, &memory, &s->eval_loader));
     const struct snug_metric_accumulator_options options = snug_setup_metrics(setup);
     return snug_metric_accumulator_create(s->ctx, &options, host + layout->function_offset, &s->accumulator);

@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
+#include "text/given.h"
 #include "text/labels.h"
 #include "text/task.h"
 #include "train/class_weights.h"
@@ -84,8 +85,9 @@ static const char *first_text_file(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
     const char *files[] = {training ? args->train_file : NULL,
-                           setup->command == SNUG_COMMAND_PREDICT ? NULL : args->validation_file,
-                           setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL};
+                           snug_setup_predicts(setup) ? NULL : args->validation_file,
+                           setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL,
+                           setup->command == SNUG_COMMAND_MODEL ? "a text" : NULL};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (files[i] && !is_dummy(files[i])) return files[i];
     return NULL;
@@ -342,7 +344,9 @@ static snug_status open_data(struct snug_setup *setup) {
     if (splits) RETURN_IF_ERROR(split(setup));
     if (trains) RETURN_IF_ERROR(choose_labels(setup));
     RETURN_IF_ERROR(find_best_metric(setup, true));
-    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : args->validation_file;
+    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args)
+                            : setup->command == SNUG_COMMAND_MODEL ? NULL
+                                                                   : args->validation_file;
     const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
     if (eval_file)
         RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
@@ -351,6 +355,10 @@ static snug_status open_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(predicts ? try_labels(setup)
                                  : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     RETURN_IF_ERROR(choose_class_weights(setup));
+    if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
+        const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
+        RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
+    }
     setup->trains = trains;
     setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;

@@ -17,7 +17,13 @@
 #include "train/metrics.h"
 #include "train/trained.h"
 
-enum snug_command { SNUG_COMMAND_TRAIN, SNUG_COMMAND_EVAL, SNUG_COMMAND_PREDICT, SNUG_COMMAND_PLAN };
+enum snug_command {
+    SNUG_COMMAND_TRAIN,
+    SNUG_COMMAND_EVAL,
+    SNUG_COMMAND_PREDICT,
+    SNUG_COMMAND_PLAN,
+    SNUG_COMMAND_MODEL
+};
 
 struct snug_data_source {
     struct snug_dataset *dataset; /* NULL where a plan is made without data */
@@ -68,10 +74,14 @@ const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */
 int64_t snug_setup_classes(const struct snug_setup *setup);                                /* width of the logits */
 json_t *snug_setup_class_weights_json(const struct snug_setup *setup); /* a list in the classes' order, or null */
+/* Predictions of a file, or of a loaded model. */
+static inline bool snug_setup_predicts(const struct snug_setup *setup) {
+    return setup->command == SNUG_COMMAND_PREDICT || setup->command == SNUG_COMMAND_MODEL;
+}
 /* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
    flags. */
 static inline bool snug_setup_is_inference(const struct snug_setup *setup) {
-    return setup->command == SNUG_COMMAND_EVAL || setup->command == SNUG_COMMAND_PREDICT;
+    return setup->command == SNUG_COMMAND_EVAL || snug_setup_predicts(setup);
 }
 
 #endif

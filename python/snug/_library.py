@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libsnug through ctypes: the functions and structs of snug.h that the package uses."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_void_p,
+)
+from pathlib import Path
+from typing import Any, Optional
+
+FILE = "libsnug.so.0"
+
+OK, E_DOES_NOT_FIT, E_INTERRUPTED = 0, 6, 8
+
+EVENT_BEGIN, EVENT_STEP, EVENT_LOG, EVENT_EVALUATE, EVENT_SAVE, EVENT_PROGRESS, EVENT_DOWNLOAD = range(7)
+
+
+class ArgumentInfo(Structure):
+    _fields_ = [(name, c_char_p) for name in ("name", "aliases", "group", "value_name", "default_value", "help")]
+
+
+class Metric(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double)]
+
+
+class Metrics(Structure):
+    _fields_ = [("count", c_size_t), ("items", POINTER(Metric))]
+
+    def to_dict(self) -> dict[str, float]:
+        return {self.items[i].name.decode(): self.items[i].value for i in range(self.count)}
+
+
+class Event(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("step", c_int64),
+        ("max_steps", c_int64),
+        ("epoch", c_double),
+        ("loss", c_double),
+        ("grad_norm", c_double),
+        ("learning_rate", c_double),
+        ("samples_per_second", c_double),
+        ("bytes_per_second", c_double),
+        ("seconds", c_double),
+        ("seconds_left", c_double),
+        ("metrics", POINTER(Metrics)),
+        ("path", c_char_p),
+        ("run", c_char_p),
+    ]
+
+
+ON_LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+ON_EVENT = CFUNCTYPE(None, c_void_p, POINTER(Event))
+SHOULD_STOP = CFUNCTYPE(c_bool, c_void_p)
+
+
+class Callbacks(Structure):
+    _fields_ = [("user", c_void_p), ("on_event", ON_EVENT), ("should_stop", SHOULD_STOP)]
+
+
+class MemoryLine(Structure):
+    _fields_ = [("planned", c_int64), ("measured", c_int64)]
+
+
+class TrainResult(Structure):
+    _fields_ = [
+        ("steps", c_int64),
+        ("samples", c_int64),
+        ("tokens", c_int64),
+        ("epochs", c_double),
+        ("train_loss", c_double),
+        ("seconds", c_double),
+        ("samples_per_second", c_double),
+        ("steps_per_second", c_double),
+        ("seconds_to_first_step", c_double),
+        ("flops", c_double),
+        ("padding_avoided", c_double),
+        ("truncated_texts", c_int64),
+        ("infinite_losses", c_int64),
+        ("infinite_gradients", c_int64),
+        ("skipped_steps", c_int64),
+        ("loss_scale", c_double),
+        ("memory_count", c_size_t),
+        ("memory", POINTER(MemoryLine)),
+        ("total", MemoryLine),
+        ("peak_resident", c_int64),
+        ("device", c_char_p),
+        ("device_method", c_char_p),
+        ("device_others", c_char_p),
+        ("metrics", POINTER(Metrics)),
+        ("best_checkpoint", c_char_p),
+    ]
+
+
+class Prediction(Structure):
+    _fields_ = [
+        ("index", c_int64),
+        ("label", c_char_p),
+        ("score", c_double),
+        ("logits_count", c_size_t),
+        ("logits", POINTER(c_float)),
+        ("candidate_count", c_size_t),
+        ("ranked", c_bool),
+        ("candidates", POINTER(c_char_p)),
+        ("candidate_scores", POINTER(c_double)),
+        ("column_count", c_size_t),
+        ("column_names", POINTER(c_char_p)),
+        ("columns", POINTER(c_char_p)),
+        ("word_count", c_size_t),
+        ("words", POINTER(c_char_p)),
+        ("tags", POINTER(c_char_p)),
+        ("scores", POINTER(c_double)),
+        ("truncated", c_bool),
+    ]
+
+
+ON_ROW = CFUNCTYPE(c_int, c_void_p, POINTER(Prediction))
+
+
+class PullResult(Structure):
+    _fields_ = [
+        ("folder", c_char_p),
+        ("commit", c_char_p),
+        ("files", c_int64),
+        ("bytes", c_int64),
+        ("fetched", c_int64),
+    ]
+
+
+# name: result, arguments
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "snug_version": (c_char_p, []),
+    "snug_free": (None, [c_void_p]),
+    "snug_memory_class_name": (c_char_p, [c_int]),
+    "snug_context_create": (c_int, [POINTER(c_void_p)]),
+    "snug_context_destroy": (None, [c_void_p]),
+    "snug_context_set_log": (None, [c_void_p, ON_LOG, c_void_p, c_int]),
+    "snug_error_message": (c_char_p, [c_void_p]),
+    "snug_args_create": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_args_destroy": (None, [c_void_p]),
+    "snug_args_set": (c_int, [c_void_p, c_char_p, c_char_p]),
+    "snug_args_get": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t]),
+    "snug_args_info": (POINTER(ArgumentInfo), [c_size_t]),
+    "snug_plan_create": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_plan_destroy": (None, [c_void_p]),
+    "snug_plan_text": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_plan_json": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_plan_total": (c_int64, [c_void_p]),
+    "snug_train": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(TrainResult))]),
+    "snug_train_result_text": (c_int, [POINTER(TrainResult), POINTER(c_void_p)]),
+    "snug_train_result_destroy": (None, [POINTER(TrainResult)]),
+    "snug_evaluate": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(Metrics))]),
+    "snug_metrics_destroy": (None, [POINTER(Metrics)]),
+    "snug_model_open": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_model_destroy": (None, [c_void_p]),
+    "snug_model_predict": (
+        c_int,
+        [c_void_p, c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_size_t, ON_ROW, c_void_p],
+    ),
+    "snug_pull": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(PullResult))]),
+    "snug_pull_result_destroy": (None, [POINTER(PullResult)]),
+}
+
+
+def _load() -> ctypes.CDLL:
+    """The library of the wheel, or the file that SNUG_LIBRARY names, or an installed one."""
+    own = Path(__file__).parent / FILE
+    name = os.environ.get("SNUG_LIBRARY") or (str(own) if own.exists() else FILE)
+    try:
+        library = ctypes.CDLL(name)
+        for function, (result, arguments) in _FUNCTIONS.items():
+            declared = getattr(library, function)
+            declared.restype, declared.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"snug's library cannot be used: {error}") from error
+    return library
+
+
+lib = _load()
+
+
+def text_of(value: Optional[bytes]) -> str:
+    return value.decode(errors="replace") if value else ""
+
+
+def take_text(pointer: c_void_p) -> str:
+    """A text that the library allocated, which is freed."""
+    try:
+        return text_of(ctypes.string_at(pointer.value)) if pointer.value else ""
+    finally:
+        lib.snug_free(pointer)

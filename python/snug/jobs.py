@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs in one call: train, plan, evaluate, pull; and the table of their arguments."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, Union
+
+from . import _library
+from ._context import ArgumentValue, Context
+from ._library import E_DOES_NOT_FIT, lib, take_text, text_of
+from ._progress import make_progress
+from ._rows import Data, data_file
+from ._signals import Deferred
+from .errors import DoesNotFitError, error_of
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_KINDS = ("begin", "step", "log", "evaluate", "save", "progress", "download", "end", "run")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of train(), plan(), evaluate() and load()."""
+
+    name: str
+    aliases: tuple[str, ...]  #: older names
+    group: str
+    value: str  #: "FLOAT", "DIR", "A|B|C", "BOOL"
+    default: str  #: "" if unset
+    help: str
+
+
+def arguments() -> list[Argument]:
+    """All arguments: names, meaning and defaults are those of Hugging Face's TrainingArguments and example scripts."""
+    found: list[Argument] = []
+    while info := lib.snug_args_info(len(found)):
+        name, aliases, group, value, default, help_ = (
+            getattr(info.contents, member[0]).decode() for member in _library.ArgumentInfo._fields_
+        )
+        found.append(Argument(name, tuple(aliases.split()), group, value, default, help_))
+    return found
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens in a job: kind is "begin", "step", "log", "evaluate", "save", "progress", "end" or "run". Where a value has
+    no meaning it is 0, None or empty."""
+
+    kind: str
+    step: int
+    max_steps: int
+    epoch: float
+    loss: float  #: "log": mean over the steps since the last log
+    grad_norm: float
+    learning_rate: float
+    samples_per_second: float
+    seconds: float
+    seconds_left: float
+    metrics: dict[str, float]  #: "evaluate"
+    path: Optional[str]  #: "save": the checkpoint
+    run: Optional[dict[str, Any]]  #: "run": what was understood and planned
+
+
+def _event(raw: _library.Event) -> Event:
+    return Event(
+        kind=_KINDS[raw.kind] if raw.kind < len(_KINDS) else "other",
+        **{name: getattr(raw, name) for name in ("step", "max_steps", "epoch", "loss", "grad_norm", "learning_rate")},
+        **{name: getattr(raw, name) for name in ("samples_per_second", "seconds", "seconds_left")},
+        metrics=raw.metrics.contents.to_dict() if raw.metrics else {},
+        path=text_of(raw.path) if raw.path else None,
+        run=json.loads(raw.run) if raw.run else None,
+    )
+
+
+def _listener(on_event: Optional[Callable[[Event], None]]) -> Optional[Callable[[_library.Event], None]]:
+    if on_event is None:
+        return None
+    return lambda raw: on_event(_event(raw))
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    planned: int  #: bytes
+    measured: Optional[int]  #: bytes; None if unknown
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of a training. str() is the summary that the command line prints."""
+
+    output_dir: str
+    steps: int
+    samples: int
+    tokens: int
+    epochs: float
+    train_loss: float
+    seconds: float
+    samples_per_second: float
+    truncated_texts: int
+    skipped_steps: int  #: fp16
+    metrics: dict[str, float]  #: of the last evaluation
+    best_checkpoint: Optional[str]
+    memory: dict[str, MemoryUse]  #: by class
+    total_memory: MemoryUse
+    device: Optional[str]  #: the GPU; None on the CPU
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _memory(line: _library.MemoryLine) -> MemoryUse:
+    return MemoryUse(line.planned, line.measured if line.measured >= 0 else None)
+
+
+def _train_result(context: Context, raw: Any) -> TrainResult:
+    text = ctypes.c_void_p()
+    context.check(lib.snug_train_result_text(raw, ctypes.byref(text)))
+    result = raw.contents
+    names = ("steps", "samples", "tokens", "epochs", "train_loss", "seconds", "samples_per_second", "truncated_texts")
+    return TrainResult(
+        output_dir=context.get("output_dir"),
+        **{name: getattr(result, name) for name in names},
+        skipped_steps=result.skipped_steps,
+        metrics=result.metrics.contents.to_dict() if result.metrics else {},
+        best_checkpoint=text_of(result.best_checkpoint) or None,
+        memory={lib.snug_memory_class_name(i).decode(): _memory(result.memory[i]) for i in range(result.memory_count)},
+        total_memory=_memory(result.total),
+        device=text_of(result.device) or None,
+        text=take_text(text),
+    )
+
+
+def train(
+    model: Optional[PathLike] = None,
+    train: Optional[Data] = None,
+    *,
+    validation: Optional[Data] = None,
+    output_dir: Optional[PathLike] = None,
+    progress: Optional[bool] = None,
+    on_event: Optional[Callable[[Event], None]] = None,
+    **arguments: ArgumentValue,
+) -> TrainResult:
+    """Fine-tunes a model and writes a Hugging Face folder.
+
+    model: a model folder, or a model's name in the local Hugging Face cache (see pull()).
+    train, validation: a file (CSV, TSV, JSON Lines, CoNLL, text), or rows: dicts by column, (text, label),
+        (text, second text, label), or a pandas DataFrame.
+    output_dir: the folder for the model, by default trainer_output.
+    progress: shows bars and messages; by default in terminals and notebooks. Messages go to the logger "snug" instead where
+        logging is configured.
+    on_event: is called with each Event. An exception from it stops the training after a checkpoint, and is raised.
+    arguments: by the names of Hugging Face's TrainingArguments and example scripts, such as num_train_epochs=3, bf16=True,
+        learning_rate=5e-5, eval_strategy="epoch"; snug.arguments() lists them.
+
+    An interrupt (Ctrl-C, a notebook's stop) ends the current step, saves a checkpoint and raises KeyboardInterrupt;
+    resume_from_checkpoint=True continues. Where a signal handler of the program raises nothing, the training goes on.
+    """
+    context = Context(make_progress(progress))
+    raw = ctypes.POINTER(_library.TrainResult)()
+    with data_file(train, "train") as train_file, data_file(validation, "validation") as validation_file:
+        context.set(
+            {
+                "model_name_or_path": model,
+                "train_file": train_file,
+                "validation_file": validation_file,
+                "output_dir": output_dir,
+                **arguments,
+            }
+        )
+        try:
+            context.run(lambda callbacks: lib.snug_train(context.args, callbacks, ctypes.byref(raw)), _listener(on_event))
+            return _train_result(context, raw)
+        finally:
+            lib.snug_train_result_destroy(raw)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Memory, FLOPs and seconds of a training. str() is the table that the command line prints."""
+
+    total: int  #: bytes
+    figures: dict[str, Any] = field(repr=False)  #: the object of `snug plan --json`
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _plan(context: Context, handle: ctypes.c_void_p) -> Plan:
+    text, figures = ctypes.c_void_p(), ctypes.c_void_p()
+    context.check(lib.snug_plan_text(handle, ctypes.byref(text)))
+    plan_text = take_text(text)
+    context.check(lib.snug_plan_json(handle, ctypes.byref(figures)))
+    return Plan(lib.snug_plan_total(handle), json.loads(take_text(figures)), plan_text)
+
+
+def plan(
+    model: Optional[PathLike] = None, train: Optional[Data] = None, *, validation: Optional[Data] = None, **arguments: ArgumentValue
+) -> Plan:
+    """Plans a training without running it, with the arguments of train(): bytes by class, FLOPs, seconds, and what each method
+    that saves memory would save. DoesNotFitError has the plan as its attribute plan."""
+    context = Context()
+    handle = ctypes.c_void_p()
+    with data_file(train, "train") as train_file, data_file(validation, "validation") as validation_file:
+        context.set({"model_name_or_path": model, "train_file": train_file, "validation_file": validation_file, **arguments})
+        try:
+            with Deferred():
+                status = lib.snug_plan_create(context.args, ctypes.byref(handle))
+            if status == E_DOES_NOT_FIT:
+                error = error_of(status, text_of(lib.snug_error_message(context.handle)))
+                if handle and isinstance(error, DoesNotFitError):
+                    error.plan = _plan(context, handle)
+                raise error
+            context.check(status)
+            return _plan(context, handle)
+        finally:
+            lib.snug_plan_destroy(handle)
+
+
+def evaluate(
+    model: PathLike, validation: Data, *, progress: Optional[bool] = None, **arguments: ArgumentValue
+) -> dict[str, float]:
+    """The metrics of a model on labelled data, as in train(): {"eval_loss": …, "eval_accuracy": …, …}."""
+    context = Context(make_progress(progress))
+    raw = ctypes.POINTER(_library.Metrics)()
+    with data_file(validation, "validation") as validation_file:
+        context.set({"model_name_or_path": model, "validation_file": validation_file, **arguments})
+        try:
+            context.run(lambda callbacks: lib.snug_evaluate(context.args, callbacks, ctypes.byref(raw)))
+            return raw.contents.to_dict()
+        finally:
+            lib.snug_metrics_destroy(raw)
+
+
+def pull(model: str, *, progress: Optional[bool] = None, **arguments: ArgumentValue) -> str:
+    """Brings a model, such as "ORG/NAME", from a Hugging Face hub into the local cache, and returns its folder. arguments:
+    model_revision, cache_dir."""
+    context = Context(make_progress(progress))
+    raw = ctypes.POINTER(_library.PullResult)()
+    context.set({"model_name_or_path": model, **arguments})
+    try:
+        context.run(lambda callbacks: lib.snug_pull(context.args, callbacks, ctypes.byref(raw)))
+        return text_of(raw.contents.folder)
+    finally:
+        lib.snug_pull_result_destroy(raw)
+
+

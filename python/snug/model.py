@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded model: texts in memory, predictions as NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from ._context import ArgumentValue, Context
+from ._library import E_INTERRUPTED, OK, ON_ROW, lib, text_of
+from ._signals import Deferred
+from .errors import UsageError
+
+_CHECK_EVERY = 64  # rows between two looks for signals
+
+
+class Label(NamedTuple):
+    label: str
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Classification and regression: one row for each text. Iterating gives (label, score)."""
+
+    labels: list[str]  #: class names; several labels: names joined by "|"; regression: the value
+    scores: npt.NDArray[np.float64]  #: probability of the class; several labels: the lowest one; regression: the value
+    classes: list[str]  #: of the columns; regression: []
+    probabilities: npt.NDArray[np.float64]  #: [texts, classes]; regression: [texts, 0]
+    logits: npt.NDArray[np.float32]  #: [texts, classes]
+    truncated: npt.NDArray[np.bool_]  #: the text was cut to max_seq_length tokens
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[Label]:
+        return map(Label, self.labels, self.scores.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class TaggedWords:
+    """Token classification: the words of a text, which blanks separate."""
+
+    words: list[str]
+    tags: list[Optional[str]]  #: None: the word was cut, or has no token
+    scores: npt.NDArray[np.float64]  #: probabilities of the tags
+    truncated: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FilledMask:
+    """Masked LM: a mask token of a text."""
+
+    index: int  #: of the text
+    tokens: list[str]  #: the top_k most probable ones
+    scores: npt.NDArray[np.float64]  #: their probabilities
+
+
+def _strings(pointer: Any, count: int) -> list[Optional[str]]:
+    return [None if pointer[i] is None else pointer[i].decode(errors="replace") for i in range(count)]
+
+
+class _Rows:
+    """Collects what the library gives for each row, which is valid only during its callback."""
+
+    def __init__(self, signals: Deferred) -> None:
+        self._signals = signals
+        self.raised: Optional[BaseException] = None
+        self.labels: list[str] = []
+        self.scores: list[float] = []
+        self.truncated: list[bool] = []
+        self.probabilities: list[bytes] = []
+        self.logits: list[bytes] = []
+        self.classes: Optional[list[str]] = None
+        self.tagged: list[TaggedWords] = []
+        self.filled: list[FilledMask] = []
+
+    def on_row(self, _user: Any, pointer: Any) -> int:
+        try:
+            row = pointer.contents
+            self._add(row)
+            if row.index % _CHECK_EVERY == _CHECK_EVERY - 1:
+                self._signals.deliver()
+        except BaseException as error:  # noqa: BLE001: raised after the call, in Python's own frames
+            self.raised = error
+            return E_INTERRUPTED
+        return OK
+
+    def _add(self, row: Any) -> None:
+        count = row.candidate_count
+        probabilities = ctypes.string_at(row.candidate_scores, 8 * count) if count else b""
+        if row.words:
+            scores = np.frombuffer(ctypes.string_at(row.scores, 8 * row.word_count))
+            words = [word or "" for word in _strings(row.words, row.word_count)]
+            self.tagged.append(TaggedWords(words, _strings(row.tags, row.word_count), scores, row.truncated))
+        elif row.ranked:
+            tokens = [token or "" for token in _strings(row.candidates, count)]
+            self.filled.append(FilledMask(row.index, tokens, np.frombuffer(probabilities)))
+        else:
+            if self.classes is None:
+                self.classes = [name or "" for name in _strings(row.candidates, count)]
+            self.labels.append(text_of(row.label))
+            self.scores.append(row.score)
+            self.truncated.append(row.truncated)
+            self.probabilities.append(probabilities)
+            self.logits.append(ctypes.string_at(row.logits, 4 * row.logits_count))
+
+    def predictions(self) -> Predictions:
+        rows, classes = len(self.labels), self.classes or []
+        probabilities = np.frombuffer(b"".join(self.probabilities)).reshape(rows, len(classes))
+        logits = np.frombuffer(b"".join(self.logits), np.float32)
+        return Predictions(
+            labels=self.labels,
+            scores=np.array(self.scores),
+            classes=classes,
+            probabilities=probabilities,
+            logits=logits.reshape(rows, -1) if rows else logits.reshape(0, 0),
+            truncated=np.array(self.truncated, np.bool_),
+        )
+
+
+def _encode(texts: Sequence[str], what: str) -> Any:
+    encoded = []
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"{what} {number} is a {type(text).__name__}, not a str")
+        if "\0" in text:
+            raise ValueError(f"{what} {number} holds the character U+0000, at which the library would end it")
+        encoded.append(text.encode(errors="replace"))
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+class Model:
+    """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
+    one after the other. close(), or leaving a with block, frees it."""
+
+    def __init__(self, folder: Union[str, os.PathLike[str]], arguments: dict[str, ArgumentValue]) -> None:
+        self._handle = ctypes.c_void_p()
+        self._local = threading.local()
+        try:
+            self._open({"model_name_or_path": folder, "return_all_scores": True, **arguments})
+        except UsageError:
+            # Only models with classes have return_all_scores; an error for another reason is raised again here.
+            self._open({"model_name_or_path": folder, **arguments})
+
+    def _open(self, arguments: dict[str, ArgumentValue]) -> None:
+        self._context = Context()  # lives as long as the model
+        self._context.set(arguments)
+        with Deferred():
+            status = lib.snug_model_open(self._context.args, ctypes.byref(self._handle))
+        self._context.check(status)
+
+    def predict(
+        self, texts: Union[str, Sequence[str]], pairs: Union[None, str, Sequence[str]] = None
+    ) -> Union[Predictions, list[TaggedWords], list[FilledMask]]:
+        """Predicts texts (a single one counts as a list of one). pairs: the second text of each.
+
+        Classification and regression: Predictions, with NumPy arrays. Token classification: a TaggedWords for each text. Masked
+        LM: a FilledMask for each mask token, the top_k of load() in each. An interrupt ends a long call."""
+        if not self._handle:
+            raise ValueError("the model is closed")
+        texts = [texts] if isinstance(texts, str) else texts
+        pairs = [pairs] if isinstance(pairs, str) else pairs
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"{len(texts)} texts have {len(pairs)} second texts")
+        first, second = _encode(texts, "text"), None if pairs is None else _encode(pairs, "second text")
+        context = getattr(self._local, "context", None)
+        if context is None:
+            context = self._local.context = Context()
+        with Deferred() as signals:
+            rows = _Rows(signals)
+            status = lib.snug_model_predict(
+                self._handle, context.handle, first, second, len(first), ON_ROW(rows.on_row), None
+            )
+        if rows.raised is not None:
+            raise rows.raised
+        context.check(status)
+        return rows.tagged or rows.filled or rows.predictions()
+
+    def close(self) -> None:
+        """Frees the model."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            lib.snug_model_destroy(handle)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if lib is not None and getattr(self, "_handle", None):
+            self.close()
+
+
+def load(folder: Union[str, os.PathLike[str]], **arguments: ArgumentValue) -> Model:
+    """Opens a model folder, or a model's name in the local Hugging Face cache, for predictions. It predicts as the model was
+    trained (columns, max_seq_length), unless arguments say otherwise: per_device_eval_batch_size, max_seq_length, device,
+    bf16_full_eval, fp16_full_eval, top_k, threshold, threads."""
+    return Model(folder, arguments)

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A loaded model gives what snug_predict() gives, bit for bit, in any thread. */
+#include <pthread.h>
+
+#include "training_fixture.h"
+
+static void ok(const struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+}
+
+static void fails(const struct fixture *f, snug_status found, snug_status status, const char *says) {
+    if (found != status) fail_msg("status %d: %s", found, snug_error_message(f->ctx));
+    assert_contains(snug_error_message(f->ctx), says);
+}
+
+enum { MOST = 64 };
+
+/* What is compared of each prediction. */
+struct answers {
+    int count;
+    struct answer {
+        int64_t index;
+        char label[64];
+        double score, candidates[4], words[8];
+        float logits[4];
+        char tags[64];
+        bool truncated;
+    } of[MOST];
+};
+
+static snug_status take(void *user, const snug_prediction *row) {
+    struct answers *answers = user;
+    struct answer *to = &answers->of[answers->count++];
+    assert_true(answers->count <= MOST);
+    *to = (struct answer){.index = row->index, .score = row->score, .truncated = row->truncated};
+    snprintf(to->label, sizeof to->label, "%s", row->label);
+    for (size_t i = 0; i < row->logits_count && i < 4; i++) to->logits[i] = row->logits[i];
+    for (size_t i = 0; i < row->candidate_count && i < 4; i++) to->candidates[i] = row->candidate_scores[i];
+    for (size_t i = 0; i < row->word_count && i < 8; i++) {
+        const size_t used = strlen(to->tags);
+        snprintf(to->tags + used, sizeof to->tags - used, "%s=%s ", row->words[i], row->tags[i] ? row->tags[i] : "-");
+        to->words[i] = row->scores[i];
+    }
+    return SNUG_OK;
+}
+
+static snug_model *open_model(struct fixture *f, const char *words, snug_args **args) {
+    snug_model *model;
+    *args = plain_args(f, words);
+    ok(f, snug_model_open(*args, &model));
+    return model;
+}
+
+static const char *const texts[] = {"w1 good w2 good", "bad w3 w4 bad w5", "w6", "", "good good bad w7 w8 w9 w10 w11"};
+static const char *const pairs[] = {"bad", "w1 w2", "good w3 good w4", "w5", ""};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+/* The answers of snug_predict() for the same texts. */
+static struct answers predicted(struct fixture *f, const char *words, const char *task, bool paired) {
+    struct answers answers = {0};
+    FILE *file = fopen(path_of(f, "texts.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < TEXTS; i++) {
+        json_t *row = json_object(), *list = json_array();
+        char copy[128], *rest = NULL;
+        snprintf(copy, sizeof copy, "%s", texts[i]);
+        for (const char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+            json_array_append_new(list, json_string(word));
+        if (strcmp(task, "ner") == 0)
+            json_object_set(row, "tokens", list);
+        else
+            json_object_set_new(row, paired ? "sentence1" : "text", json_string(texts[i]));
+        if (paired) json_object_set_new(row, "sentence2", json_string(pairs[i]));
+        char *line = json_dumps(row, JSON_COMPACT);
+        fprintf(file, "%s\n", line);
+        free(line);
+        json_decref(list);
+        json_decref(row);
+    }
+    fclose(file);
+    snug_args *args = plain_args(f, words);
+    set_args(f, args, "test_file=@texts.jsonl");
+    ok(f, snug_predict(args, NULL, take, &answers));
+    snug_args_destroy(args);
+    return answers;
+}
+
+static void assert_same_answers(const struct answers *a, const struct answers *b) {
+    assert_int_equal(a->count, b->count);
+    for (int i = 0; i < a->count; i++) assert_memory_equal(&a->of[i], &b->of[i], sizeof a->of[i]);
+}
+
+static void test_bits(void **state) {
+    static const struct {
+        const char *task, *train, *predict;
+        bool pairs;
+    } cases[] = {
+        {"classification", "", "return_all_scores=True", false},
+        {"classification", "train_file=@pairs.csv", "per_device_eval_batch_size=2 max_seq_length=8", true},
+        {"classification", "train_file=@values.csv", "per_device_eval_batch_size=1", false},
+        {"ner", "task=ner train_file=@words.jsonl", "per_device_eval_batch_size=2 max_seq_length=6", false},
+    };
+    struct fixture *f = *state;
+    write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1 good,w2,0\nw3,w4 bad,1\n");
+    write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
+    write_text(f, "words.jsonl",
+               "{\"tokens\":[\"w1\",\"good\"],\"ner_tags\":[\"O\",\"B-a\"]}\n"
+               "{\"tokens\":[\"bad\"],\"ner_tags\":[\"B-b\"]}\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        snug_args *args;
+        struct answers once = {0}, again = {0}, single = {0};
+        snprintf(words, sizeof words, "max_steps=2 %s", cases[i].train);
+        train(f, "out", words);
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=2 %s", cases[i].predict);
+        const struct answers expected = predicted(f, words, cases[i].task, cases[i].pairs);
+        assert_int_equal(expected.count, TEXTS);
+        snug_model *model = open_model(f, words, &args);
+        const char *const *second = cases[i].pairs ? pairs : NULL;
+        ok(f, snug_model_predict(model, f->ctx, texts, second, TEXTS, take, &once));
+        ok(f, snug_model_predict(model, f->ctx, texts, second, TEXTS, take, &again));
+        for (int k = 0; k < TEXTS; k++) {
+            ok(f, snug_model_predict(model, f->ctx, texts + k, second ? second + k : NULL, 1, take, &single));
+            assert_int_equal(single.of[k].index, 0);
+            single.of[k].index = k;
+        }
+        ok(f, snug_model_predict(model, f->ctx, texts, second, 0, take, &once));
+        assert_same_answers(&expected, &once);
+        assert_same_answers(&expected, &again);
+        for (int k = 0; k < TEXTS; k++) { /* another batch has other roundings */
+            assert_string_equal(single.of[k].tags, expected.of[k].tags);
+            assert_true(fabs(single.of[k].score - expected.of[k].score) < 1e-5);
+        }
+        if (strstr(cases[i].predict, "max_seq_length")) assert_true(once.of[4].truncated && !once.of[2].truncated);
+        snug_model_destroy(model);
+        snug_args_destroy(args);
+    }
+}
+
+static void test_masked(void **state) {
+    static const char *const masked[] = {"w1 [MASK] w2 [MASK]", "", "w3 w4", "[MASK]"};
+    struct fixture *f = *state;
+    struct answers answers = {0};
+    snug_args *args;
+    train(f, "mlm", "task=mlm train_file=@train.txt line_by_line=True max_steps=1");
+    snug_model *model = open_model(f, "model_name_or_path=@mlm top_k=2 per_device_eval_batch_size=3", &args);
+    ok(f, snug_model_predict(model, f->ctx, masked, NULL, 4, take, &answers));
+    assert_int_equal(answers.count, 3);
+    assert_true(answers.of[0].index == 0 && answers.of[1].index == 0 && answers.of[2].index == 3);
+    assert_true(answers.of[0].candidates[0] == answers.of[0].score && answers.of[0].candidates[1] > 0);
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
+
+struct nested {
+    snug_model *model;
+    snug_context *ctx;
+    snug_status status;
+};
+
+static snug_status call_again(void *user, const snug_prediction *row) {
+    struct nested *nested = user;
+    (void)row;
+    return nested->status = snug_model_predict(nested->model, nested->ctx, texts, NULL, 1, call_again, nested);
+}
+
+static snug_status refuse(void *user, const snug_prediction *row) {
+    (void)row;
+    ++*(int *)user;
+    return SNUG_E_INTERRUPTED;
+}
+
+static void test_errors(void **state) {
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"", "a loaded model needs model_name_or_path"},
+        {"model_name_or_path=@out text=w1", "--text: a loaded model gets its texts from snug_model_predict()"},
+        {"model_name_or_path=@out keep_columns=all", "--keep_columns: a loaded model gets its texts"},
+        {"model_name_or_path=@real return_all_scores=True", "this model predicts a value"},
+    };
+    static const char *const wrong[] = {"w1", "w2 \xff", NULL};
+    struct fixture *f = *state;
+    snug_context *other;
+    snug_model *model;
+    snug_args *args;
+    struct answers answers = {0};
+    int calls = 0;
+    write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
+    train(f, "real", "max_steps=1 train_file=@values.csv");
+    train(f, "out", "max_steps=1");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        args = plain_args(f, cases[i].words);
+        fails(f, snug_model_open(args, &model), SNUG_E_USAGE, cases[i].says);
+        assert_null(model);
+        snug_args_destroy(args);
+    }
+    model = open_model(f, "model_name_or_path=@out per_device_eval_batch_size=1", &args);
+    fails(f, snug_model_predict(model, f->ctx, wrong + 1, NULL, 1, take, &answers), SNUG_E_USAGE,
+          "text 0 is not UTF-8, from byte 3 on");
+    fails(f, snug_model_predict(model, f->ctx, texts, wrong + 2, 1, take, &answers), SNUG_E_USAGE,
+          "the second text 0 is missing");
+    assert_int_equal(answers.count, 0);
+    assert_int_equal(snug_context_create(&other), SNUG_OK);
+    assert_int_equal(snug_model_predict(model, other, wrong, NULL, 3, take, &answers), SNUG_E_USAGE);
+    assert_contains(snug_error_message(other), "text 1 is not UTF-8");
+    assert_int_equal(answers.count, 1); /* that of the batch before */
+    assert_int_equal(snug_model_predict(model, other, texts, NULL, TEXTS, refuse, &calls), SNUG_E_INTERRUPTED);
+    assert_int_equal(calls, 1);
+    struct nested nested = {model, other, SNUG_OK};
+    assert_int_equal(snug_model_predict(model, other, texts, NULL, 1, call_again, &nested), SNUG_E_USAGE);
+    assert_int_equal(nested.status, SNUG_E_USAGE);
+    assert_contains(snug_error_message(other), "cannot call it on the same model");
+    answers.count = 0;
+    ok(f, snug_model_predict(model, other, texts, NULL, TEXTS, take, &answers)); /* it still works */
+    assert_int_equal(answers.count, TEXTS);
+    snug_context_destroy(other);
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+    snug_model_destroy(NULL);
+    train(f, "words", "task=ner train_file=dummy:8x6 max_steps=1 tokenizer_name=");
+    args = plain_args(f, "model_name_or_path=@words tokenizer_name=@model");
+    ok(f, snug_model_open(args, &model));
+    fails(f, snug_model_predict(model, f->ctx, texts, pairs, 1, take, &answers), SNUG_E_USAGE,
+          "pairs of texts are not for");
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+struct caller {
+    snug_model *model;
+    const struct answers *expected;
+    pthread_t thread;
+    int wrong;
+};
+
+static void *call(void *user) {
+    struct caller *caller = user;
+    snug_context *ctx;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    for (int i = 0; i < 20; i++) {
+        struct answers answers = {0};
+        caller->wrong += snug_model_predict(caller->model, ctx, texts, NULL, TEXTS, take, &answers) != SNUG_OK ||
+                         memcmp(&answers, caller->expected, sizeof answers) != 0;
+    }
+    snug_context_destroy(ctx);
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    enum { CALLERS = 4 };
+    struct fixture *f = *state;
+    struct caller callers[CALLERS];
+    struct answers expected = {0};
+    snug_args *args;
+    train(f, "out", "max_steps=1");
+    snug_model *model = open_model(f, "model_name_or_path=@out threads=2", &args);
+    ok(f, snug_model_predict(model, f->ctx, texts, NULL, TEXTS, take, &expected));
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] = (struct caller){.model = model, .expected = &expected};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_int_equal(callers[i].wrong, 0);
+    }
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {TEST(test_bits), TEST(test_masked), TEST(test_errors), TEST(test_threads)};
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package, as it is installed. tests/test_python.sh runs this, from the repository's root."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import snug
+
+DEMO = "examples/demo"
+SCRATCH = {"config_name": DEMO, "tokenizer_name": DEMO, "save_strategy": "no", "num_train_epochs": 1, "max_seq_length": 32}
+ROWS = [("a good film", "positive"), ("a bad film", "negative"), ("a very good story", "positive"), ("it is bad", "negative")]
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self._folder.cleanup)
+        self.folder = pathlib.Path(self._folder.name)
+
+    def train(self, **arguments):
+        arguments = {"train": ROWS * 8, "output_dir": self.folder / "out", **SCRATCH, **arguments}
+        return snug.train(**arguments)
+
+    def test_arguments(self):
+        found = {argument.name: argument for argument in snug.arguments()}
+        self.assertEqual(found["learning_rate"].default, "5e-5")
+        self.assertIn("cosine", found["lr_scheduler_type"].value)
+        self.assertEqual(found["max_eval_samples"].aliases, ("max_val_samples",))
+        self.assertTrue(snug.train.__doc__ and snug.load.__doc__)
+
+    def test_types_of_arguments(self):
+        """What the command line takes as text may be given as Python values."""
+        plan = snug.plan(
+            train=ROWS,
+            lr_scheduler_type="cosine_with_restarts",
+            lr_scheduler_kwargs={"num_cycles": 2},
+            optim="sgd",
+            optim_args={"momentum": 0.9, "nesterov": True},
+            freeze=["embeddings", "layer.0"],
+            bf16=False,
+            label_column_name=None,
+            **SCRATCH,
+        )
+        self.assertLess(plan.figures["trainable_parameters"], plan.figures["parameters"])
+
+    def test_plan(self):
+        plan = snug.plan(train=f"{DEMO}/train.csv", **SCRATCH)
+        self.assertIn("weights", str(plan))
+        self.assertGreater(plan.total, plan.figures["bytes"]["weights"])
+        with self.assertRaisesRegex(snug.DoesNotFitError, "more than --memory_budget") as caught:
+            snug.plan(train=f"{DEMO}/train.csv", memory_budget="1MiB", **SCRATCH)
+        self.assertGreater(caught.exception.plan.total, 1 << 20)
+
+    def test_train_and_predict(self):
+        events = []
+        result = self.train(validation=ROWS, eval_strategy="epoch", num_train_epochs=40, learning_rate=2e-3, on_event=events.append)
+        self.assertEqual(result.steps, 160)
+        self.assertEqual(result.output_dir, str(self.folder / "out"))
+        self.assertEqual(result.metrics["eval_accuracy"], 1)
+        self.assertEqual(result.memory["weights"].planned, result.memory["weights"].measured)
+        self.assertIn("Samples/second", str(result))
+        kinds = [event.kind for event in events]
+        self.assertEqual(kinds.count("step"), 160)
+        self.assertEqual(kinds.count("evaluate"), 40)
+        self.assertIn("model", events[kinds.index("run")].run)
+        self.assertEqual(snug.evaluate(result.output_dir, ROWS)["eval_accuracy"], 1)
+
+        with snug.load(result.output_dir) as model:
+            texts = [row[0] for row in ROWS]
+            found = model.predict(texts)
+            self.assertEqual(found.labels, [row[1] for row in ROWS])
+            self.assertEqual(found.classes, ["negative", "positive"])
+            self.assertEqual(found.probabilities.shape, (4, 2))
+            self.assertEqual(found.probabilities.dtype, np.float64)
+            np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-6)
+            np.testing.assert_allclose(found.probabilities.max(axis=1), found.scores)
+            exponential = np.exp(found.logits.astype(np.float64))
+            np.testing.assert_allclose(exponential / exponential.sum(axis=1, keepdims=True), found.probabilities, atol=1e-6)
+            self.assertEqual([label.label for label in found], found.labels)
+            self.assertEqual(found.truncated.tolist(), [False] * 4)
+            self.assertEqual(model.predict("it is bad").labels, ["negative"])
+            self.assertTrue(model.predict("it is bad " * 100).truncated[0])
+            for bad, what in ((["a", 3], "text 1 is a int"), (["a\0b"], r"text 0 holds the character U\+0000")):
+                with self.assertRaisesRegex((TypeError, ValueError), what):
+                    model.predict(bad)
+            with self.assertRaisesRegex(ValueError, "2 texts have 1 second texts"):
+                model.predict(["a", "b"], ["c"])
+            self.check_threads(model, texts, found)
+        with self.assertRaisesRegex(ValueError, "the model is closed"):
+            model.predict("a")
+
+    def check_threads(self, model, texts, found):
+        wrong = []
+
+        def predict():
+            for _ in range(20):
+                if not np.array_equal(model.predict(texts).logits, found.logits):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=predict) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_regression(self):
+        rows = [{"text": text, "label": np.float32(0.5 + number)} for number, (text, _) in enumerate(ROWS)]
+        with snug.load(self.train(train=rows).output_dir) as model:
+            found = model.predict([row["text"] for row in rows])
+        np.testing.assert_allclose(found.logits[:, 0], found.scores, rtol=1e-6)
+        self.assertEqual(found.probabilities.shape[0], 4)
+
+    def test_tokens(self):
+        rows = [{"tokens": ["Anna", "likes", "Rome"], "ner_tags": ["PER", "O", "LOC"]}] * 4
+        with snug.load(self.train(train=rows, task="token_classification").output_dir) as model:
+            (found,) = model.predict(["Anna likes Rome"])
+        self.assertEqual(found.words, ["Anna", "likes", "Rome"])
+        self.assertTrue(set(found.tags) <= {"PER", "O", "LOC"})
+        self.assertEqual(found.scores.shape, (3,))
+
+    def test_masked_words(self):
+        out = self.train(train=f"{DEMO}/pretrain.txt", task="mlm", line_by_line=True, max_steps=1).output_dir
+        with snug.load(out, top_k=3) as model:
+            first, second = model.predict(["a [MASK] film", "the [MASK]"])
+        self.assertEqual((first.index, second.index), (0, 1))
+        self.assertEqual((len(first.tokens), first.scores.shape), (3, (3,)))
+
+    def test_errors(self):
+        for call, kind, says in (
+            (lambda: self.train(lerning_rate=1), snug.UsageError, "the nearest is --learning_rate"),
+            (lambda: self.train(learning_rate="much"), snug.UsageError, "must be a number"),
+            (lambda: self.train(train=self.folder / "none.csv"), snug.IoError, "No such file"),
+            (lambda: self.train(train=[("a", "b")]), snug.InputError, ""),
+            (lambda: snug.load(self.folder), snug.Error, "config.json"),
+            (lambda: self.train(memory_budget="1MiB"), snug.DoesNotFitError, "memory_budget"),
+        ):
+            with self.assertRaisesRegex(kind, says) as caught:
+                call()
+            self.assertIsInstance(caught.exception, snug.Error)
+        with self.assertRaisesRegex(TypeError, "row 0 is not a dict"):
+            self.train(train=["text"])
+        with self.assertRaisesRegex(TypeError, "a row holds a set"):
+            self.train(train=[{"text": {1}, "label": 1}])
+
+    def test_exception_of_a_callback(self):
+        def on_event(event):
+            if event.kind == "step" and event.step == 2:
+                raise LookupError("mine")
+
+        with self.assertRaisesRegex(LookupError, "mine"):
+            self.train(on_event=on_event, save_strategy="steps", num_train_epochs=50)
+        self.assertTrue((self.folder / "out" / "checkpoint-2").is_dir())
+
+    def test_interrupt(self):
+        """Ctrl-C: the step ends, a checkpoint is saved, KeyboardInterrupt is raised, and the run can be resumed. A handler that
+        raises nothing does not end the training."""
+        script = f"""
+import signal, sys
+import snug
+seen = []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+def on_event(event):
+    if event.kind == "step" and event.step == 3:
+        print("started", flush=True)
+try:
+    snug.train(train={ROWS * 8!r}, output_dir={str(self.folder / "out")!r}, on_event=on_event, **{ {**SCRATCH, "num_train_epochs": 10**6}!r})
+except KeyboardInterrupt:
+    sys.exit(40 + len(seen))
+"""
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"started\n")
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(60), 41)
+        process.stdout.close()
+        (checkpoint,) = (self.folder / "out").glob("checkpoint-*")
+        step = int(checkpoint.name.split("-")[1])
+        result = self.train(resume_from_checkpoint=True, max_steps=step + 1, num_train_epochs=10**6)
+        self.assertEqual(result.steps, 1)
+
+    def test_overhead(self):
+        """Python adds at most 0.1 ms to a prediction of one text: what is spent outside the library, or in its callback."""
+        library, collector, seconds = snug.model.lib, snug.model._Rows, {"call": 0.0, "row": 0.0}
+
+        def timed(name, function):
+            def measure(*arguments):
+                start = time.perf_counter()
+                result = function(*arguments)
+                seconds[name] = time.perf_counter() - start
+                return result
+
+            return measure
+
+        call, on_row, added = library.snug_model_predict, collector.on_row, []
+        with snug.load(self.train().output_dir, threads=1) as model:
+            library.snug_model_predict, collector.on_row = timed("call", call), timed("row", on_row)
+            try:
+                for _ in range(200):
+                    start = time.perf_counter()
+                    model.predict(["a good film"])
+                    added.append(time.perf_counter() - start - seconds["call"] + seconds["row"])
+            finally:
+                library.snug_model_predict, collector.on_row = call, on_row
+        print(f"Python adds {np.median(added) * 1e6:.0f} us to a prediction of one text")
+        self.assertLess(np.median(added), 1e-4)
+
+    def test_progress(self):
+        script = f"import snug; snug.train(train={ROWS!r}, output_dir={str(self.folder / 'out')!r}, progress=True, logging_steps=1, **{SCRATCH!r})"
+        done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, check=True, text=True)
+        self.assertIn("1/1", done.stderr)
+        self.assertIn("step 1: loss 0.", done.stderr)
+        self.assertIn("Optimizer", done.stderr)
+        script = script.replace("import snug;", "import logging, snug; logging.basicConfig(level='INFO', format='%(name)s %(message)s');")
+        done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, check=True, text=True)
+        self.assertIn("snug Optimizer", done.stderr)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    unittest.main()
