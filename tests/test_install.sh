@@ -83,4 +83,9 @@ for program in train-snug train-snug-static consumer/cmake-snug consumer/cmake-s
     sha256sum < "$folder/out/model.safetensors" >> "$folder/sums"
     rm -r "$folder/out"
 done
+# shellcheck disable=SC2046
+"$compiler" "$@" -std=c17 -Wall -Wextra -Werror examples/classify.c $(pkg-config --cflags --libs snug) -o "$folder/classify"
+echo "a good thing" | LD_LIBRARY_PATH=$libraries "$folder/classify" "$folder/model" > "$folder/answer"
+label=$("$snug" predict --log_level error --model_name_or_path "$folder/model" --text "a good thing" | awk -F, 'NR == 2 { print $2 }')
+grep -q "^$label 0\.[0-9]*\$" "$folder/answer" || { echo "classify: $(cat "$folder/answer")"; exit 1; }
 [ "$(sort -u "$folder/sums" | wc -l)" = 1 ] || { echo "the libraries give different bits"; exit 1; }

@@ -220,6 +220,7 @@ static void test_errors(void **state) {
     snug_model_destroy(model);
     snug_args_destroy(args);
     snug_model_destroy(NULL);
+    assert_string_equal(snug_version(), SNUG_VERSION);
     train(f, "words", "task=ner train_file=dummy:8x6 max_steps=1 tokenizer_name=");
     args = plain_args(f, "model_name_or_path=@words tokenizer_name=@model");
     ok(f, snug_model_open(args, &model));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snug manual FOLDER: writes the manual pages, for the build. One page per command, and snug(1), as git has them. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,22 +8,21 @@
 #include "commands.h"
 #include "help.h"
 
-/* Escapes what roff would interpret: backslashes, hyphens (else typographic), periods and quotes that begin a line. */
+/* Escapes what roff would interpret: hyphens (else typographic), backslashes, periods and quotes that begin a line. */
 static void put_text(FILE *page, const char *text) {
-    for (const char *at = text; *at; at++) {
-        if (at == text && (*at == '.' || *at == '\'')) fputs("\\&", page);
-        if (*at == '\\')
-            fputs("\\e", page);
-        else if (*at == '-')
-            fputs("\\-", page);
+    static const char special[] = "-\\", *const escaped[] = {"\\-", "\\e"};
+    if (strchr(".'", *text)) fputs("\\&", page);
+    for (const char *found; *text; text++) {
+        if ((found = strchr(special, *text)))
+            fputs(escaped[found - special], page);
         else
-            putc(*at, page);
+            putc(*text, page);
     }
 }
 
 static void put_title(FILE *page, const char *name) {
     fputs("'\\\" -*- coding: UTF-8 -*-\n.TH \"", page);
-    for (; *name; name++) putc(*name >= 'a' && *name <= 'z' ? *name - 'a' + 'A' : *name, page);
+    for (; *name; name++) putc(toupper((unsigned char)*name), page);
     fputs("\" 1 \"\" \"snug " SNUG_VERSION "\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n", page);
 }
 
@@ -92,8 +92,7 @@ static void put_options(FILE *page, const struct cli_help *help) {
 static const struct cli_help *next_row(const char *command, const struct cli_help *after) {
     const size_t length = strlen(command);
     for (const struct cli_help *row = after ? after + 1 : cli_helps; row < cli_helps + cli_help_count; row++)
-        if (strncmp(row->command, command, length) == 0 && (!row->command[length] || row->command[length] == ' '))
-            return row;
+        if (strcspn(row->command, " ") == length && strncmp(row->command, command, length) == 0) return row;
     return NULL;
 }
 

@@ -21,6 +21,7 @@ static bool find_file(bool program, char path[PATH_MAX]) {
     void *address;
     bool (*const function)(bool, char *) = find_file;
     memcpy(&address, &function, sizeof address); /* ISO C has no cast from function pointers to data */
+    /* may be untested: a file that is removed meanwhile */
     return dladdr(address, &own) && realpath(own.dli_fname, path);
 }
 

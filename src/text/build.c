@@ -233,7 +233,7 @@ static snug_status gather_words(struct builder *builder, const struct chunk *chu
     *count = snug_words_numbers(row->tokens.count, row->words, text_size);
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
                               sizeof *builder->numbers));
-    const uint32_t *tags = builder->columns.has_label ? chunk->labels + row->first_label : NULL;
+    const uint32_t *tags = builder->columns.has_label && row->words ? chunk->labels + row->first_label : NULL;
     snug_words_put(builder->numbers, task->encoder.word_of.ids + row->tokens.ids, row->tokens.count, tags, row->words,
                    chunk->text + row->start[0], text_size);
     return SNUG_OK;

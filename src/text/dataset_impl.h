@@ -31,7 +31,7 @@ bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels
 /* The number of its known labels. */
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row, int64_t *out);
 void snug_given_free(struct snug_given *given);
-void snug_given_read(const struct snug_given *given, int64_t row, struct snug_dataset_row *out);
+void snug_given_read(const struct snug_given *given, int64_t number, struct snug_dataset_row *out);
 /* The words of a row that was read, and whose parts were checked when the data set was opened. */
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
                             struct snug_words *out);

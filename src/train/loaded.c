@@ -66,6 +66,7 @@ static snug_status predict(struct snug_model *model, const char *const *texts, c
     const struct snug_session *s = model->session;
     const struct snug_config *config = &s->job.setup.config;
     const int64_t most = s->evaluation->pipeline.options.batch_size;
+    /* untested: pairs for a family without token types */
     if (pairs && !config->family->one_type && config->type_vocab_size < 2)
         return snug_fail(s->ctx, SNUG_E_USAGE,
                          "the model does not distinguish a second text (type_vocab_size 1): join the texts of a pair");

@@ -78,6 +78,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     /* A plan without data, and a loaded model: every batch is full, every sequence has the maximum length. */
     if (!source->rows) {
         const int64_t sequences = out->options.batch_size, tokens = sequences * setup->max_length;
+        /* may be untested: a loaded model of more than 32,768 positions */
         if (tokens > INT32_MAX)
             return snug_fail(args->ctx, SNUG_E_USAGE,
                              "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
