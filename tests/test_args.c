@@ -322,6 +322,24 @@ static void test_tables_of_other_names(void **state) {
             if (snug_list_has(snug_short_names[k].names, ' ', snug_arguments[i].info.name,
                               strlen(snug_arguments[i].info.name)))
                 fail_msg("--%s is an argument and a short name", snug_arguments[i].info.name);
+    for (size_t i = 0; i < snug_argument_count; i++)
+        for (size_t k = 0; k < snug_foreign_count; k++)
+            if (snug_list_has(snug_foreign_arguments[k].names, ' ', snug_arguments[i].info.name,
+                              strlen(snug_arguments[i].info.name)))
+                fail_msg("--%s is an argument and one that snug does not have", snug_arguments[i].info.name);
+}
+
+/* Values of other programs are refused, each with its own sentence. */
+static void test_values_of_others(void **state) {
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < snug_foreign_value_count; i++) {
+        const struct snug_foreign_value *value = &snug_foreign_values[i];
+        char text[64];
+        snprintf(text, sizeof text, "%s1", value->begins); /* "-1"; also of longer values */
+        if (snug_args_set(fixture->args, value->argument, text) == SNUG_OK)
+            fail_msg("--%s %s is valid", value->argument, text);
+        expect_message(fixture, text, value->advice);
+    }
 }
 
 static void test_get_and_set_by_name(void **state) {
@@ -523,6 +541,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refusals_lead_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_inert_arguments_are_accepted_and_noted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tables_of_other_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_values_of_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_get_and_set_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_levels_and_layers, set_up, tear_down),
