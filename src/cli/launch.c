@@ -64,6 +64,7 @@ static bool count_gpus(struct cli *cli, int *count) {
     snug_gpus *gpus;
     char *text;
     *count = 0;
+    /* may be untested: no memory */
     if (snug_gpus_create(cli->ctx, &gpus) != SNUG_OK) return fail(snug_error_message(cli->ctx));
     const snug_status status = snug_gpus_json(gpus, &text);
     snug_gpus_destroy(gpus);
