@@ -211,6 +211,11 @@ static void test_plan_of_ranks(void **state) {
         json_decref(json);
         snug_plan_destroy(plan);
     }
+    snug_plan *small = plan_of(f, SMALL "gpu=H200 num_processes=8", SNUG_OK);
+    json_t *json = json_of(small);
+    assert_true(number(json, "bytes", "batch") < 1 << 20);
+    json_decref(json);
+    snug_plan_destroy(small);
 }
 
 static void test_fit_for_a_known_gpu(void **state) {

@@ -56,6 +56,7 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    /* may be untested: a rank that is ended records nothing */
     if (!gpu && args->group && !args->group->hosts)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "this run would use CPUs, and %s does not start MPI, which several ranks on CPUs need: start "
