@@ -237,9 +237,17 @@ static void test_no_gpu(void **state) {
         {"plan --config_name model --train_file dummy:8x16 --gpus 2", "--gpus starts the ranks of snug train", 2},
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2",
          "torchrun does not start MPI, which several ranks on CPUs need", 1},
+        {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus all",
+         "--gpus: CUDA finds no GPU here", 2},
     };
     struct fixture *f = *state;
-    const int most = gpus < 2 ? 3 : 2;
+    snug_train_result result;
+    snug_args *args = training_args(f, "gpus=2");
+    assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
+    assert_int_equal(snug_train(args, NULL, &result), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--gpus is for the program snug");
+    snug_args_destroy(args);
+    const int most = gpus < 2 ? 4 : 2; /* the last ones on a machine without a GPU alone */
     for (int i = 0; i < most; i++) {
         const int code = run(f, cases[i].words);
         char *text = output_of(f, "stderr");

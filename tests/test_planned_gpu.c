@@ -221,6 +221,32 @@ static void test_plan_of_modernbert(void **state) {
     snug_plan_destroy(plan);
 }
 
+/* A rank of eight needs the less the larger the stage, and has a buffer for what the others send. */
+static void test_plan_of_ranks(void **state) {
+    struct fixture *f = *state;
+    int64_t before = INT64_MAX;
+    for (int stage = 0; stage <= 3; stage++) {
+        char words[256];
+        int64_t sum = 0;
+        snprintf(words, sizeof words, BERT "gpu=H200 bf16=true num_processes=8 zero_stage=%d", stage);
+        snug_plan *plan = plan_of(f, words, SNUG_OK);
+        json_t *json = json_of(plan), *bytes = json_object_get(json, "bytes"), *ranks = json_object_get(json, "ranks");
+        assert_true(json_integer_value(json_object_get(ranks, "sent_bytes")) > 0);
+        assert_true(json_integer_value(json_object_get(bytes, "batch")) > 30 << 20);
+        for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
+            sum += json_integer_value(json_object_get(bytes, snug_memory_class_name((snug_memory_class)i)));
+        assert_true(sum > 0 && sum < before);
+        before = sum;
+        json_decref(json);
+        snug_plan_destroy(plan);
+    }
+    snug_plan *small = plan_of(f, SMALL "gpu=H200 num_processes=8", SNUG_OK);
+    json_t *json = json_of(small);
+    assert_true(number(json, "bytes", "batch") < 1 << 20);
+    json_decref(json);
+    snug_plan_destroy(small);
+}
+
 static void test_fit_for_a_known_gpu(void **state) {
     struct fixture *f = *state;
     /* A prime batch: few micro-batches to search through. */
@@ -529,6 +555,7 @@ int main(void) {
         TEST(test_plan_of_a_known_gpu),
         TEST(test_context),
         TEST(test_plan_of_modernbert),
+        TEST(test_plan_of_ranks),
         TEST(test_fit_for_a_known_gpu),
         TEST(test_file_of_rates),
         TEST(test_rate_that_does_not_grow),

@@ -27,12 +27,14 @@ static int64_t part_of(const struct snug_tensor *t, const struct request *reques
 /* Copies from the arena, which may be on a device. */
 static snug_status copy(const struct snug_program *program, const struct snug_memory *memory, void *to,
                         const void *from, int64_t bytes) {
+    /* may be untested: needs a GPU */
     if (memory->copy) return memory->copy(program->ctx, to, from, bytes);
     memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
 
 /* Sends this rank's elements to rank 0. */
+/* may be untested: needs a GPU */
 static snug_status send_part(const struct snug_program *program, const struct snug_memory *memory, uint8_t *from,
                              int64_t bytes) {
     const struct snug_collectives *c = memory->collectives;

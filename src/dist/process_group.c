@@ -41,7 +41,7 @@ static snug_status open_watch(snug_context *ctx, struct snug_process_group *grou
 /* Ranks that are missing after five minutes were not started. */
 static double patience(double timeout) {
     enum { LONGEST = 300 };
-    return timeout < LONGEST ? timeout : LONGEST;
+    return timeout < LONGEST ? timeout : LONGEST; /* may be untested: as below */
 }
 
 static snug_status open_mpi(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
@@ -65,6 +65,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     void *memory;
     *out = NULL;
     if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
+    /* may be untested: a rank that is ended records nothing */
     RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, patience(timeout), &collectives)
                              : open_mpi(ctx, ranks, &collectives));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
@@ -78,6 +79,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
     /* Waits for the other devices, which after a failure may be gone. */
+    /* may be untested: needs a GPU */
     if (group->devices && !group->failed) group->disconnect(group->devices);
     group->collectives->set_watch(NULL);
     snug_watch_close(group->watch);

@@ -201,7 +201,7 @@ static void abort_all(int code) { _exit(code); }
 
 static void drop_all(void) {
     for (int i = 0; sockets && i < (table.rank == 0 ? table.size : 1); i++)
-        if (sockets[i] >= 0) close(sockets[i]);
+        if (sockets[i] >= 0) close(sockets[i]); /* may be untested: depends on when a rank is missing */
     free(sockets);
     sockets = NULL;
 }
@@ -211,6 +211,7 @@ static void close_all(void) {
     char end = 0;
     const int peers = table.rank == 0 ? table.size : 1;
     for (int i = table.rank == 0; i < peers; i++) shutdown(sockets[i], SHUT_WR);
+    /* may be untested: depends on timing */
     for (int i = table.rank == 0; i < peers; i++)
         while (recv(sockets[i], &end, 1, 0) < 0 && (errno == EINTR || errno == EAGAIN))
             poll(&(struct pollfd){.fd = sockets[i], .events = POLLIN}, 1, -1);
@@ -230,6 +231,7 @@ static struct hello own_hello(const struct snug_rendezvous *at) {
 static bool receive_hello(int fd, struct hello *out, const struct snug_rendezvous *at) {
     const struct timeval second = {.tv_sec = 1};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+    /* may be untested: another program at this port */
     return recv(fd, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out &&
            memcmp(out->magic, magic, sizeof magic) == 0 && out->key == at->key && out->size == table.size;
 }
@@ -271,6 +273,7 @@ static int listen_at(struct addrinfo *list, const struct snug_rendezvous *at) {
             set_port(a, port);
             if (fd < 0) continue; /* untested: a machine without the family */
             setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+            /* may be untested: a port that is free and cannot be listened at */
             if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, table.size) == 0) return fd;
             close(fd);
         }
@@ -281,6 +284,7 @@ static int listen_at(struct addrinfo *list, const struct snug_rendezvous *at) {
 static bool let_in(int fd, const struct snug_rendezvous *at) {
     struct hello h;
     const struct hello own = own_hello(at);
+    /* may be untested: another program at this port, or a rank that is gone at once */
     if (!receive_hello(fd, &h, at) || h.rank < 1 || h.rank >= table.size || sockets[h.rank] >= 0 ||
         send(fd, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
         return false;
@@ -299,7 +303,7 @@ static snug_status accept_ranks(snug_context *ctx, int listener, const struct sn
                              "started, and is there a firewall?",
                              missing, table.size, at->host, first);
         }
-        if (poll(&ready, 1, 100) <= 0) continue;
+        if (poll(&ready, 1, 100) <= 0) continue; /* may be untested: depends on timing */
         const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0) continue; /* untested: a connection that is gone */
         if (let_in(fd, at))
@@ -331,6 +335,7 @@ static int try_port(struct addrinfo *a, int port, const struct snug_rendezvous *
     if (fd < 0) return -1; /* untested: a machine without the family */
     set_port(a, port);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* also of connect() */
+    /* may be untested: depends on timing */
     if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
         send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at))
         return fd;

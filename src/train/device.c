@@ -57,6 +57,7 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    /* may be untested: a rank that is ended records nothing */
     if (!gpu && args->group && !args->group->hosts)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "this run would use CPUs, and %s does not start MPI, which several ranks on CPUs need: start "
@@ -65,10 +66,29 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     return SNUG_OK;
 }
 
+/* With --device auto a rank would use the CPU where its GPU does not work, and the others would wait for it. */
+static snug_status check_kinds(const struct snug_args *args, bool gpu) {
+    const struct snug_process_group *group = args->group;
+    char *kinds;
+    RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, 1, (void **)&kinds));
+    kinds[group->ranks.rank] = gpu;
+    snug_status status = snug_group_all_gather(args->ctx, group, kinds, 1);
+    for (int r = 1; r < group->ranks.size && status == SNUG_OK; r++)
+        if (kinds[r] != kinds[0]) /* may be untested: needs a GPU */
+            status = snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                               "rank 0 uses a %s, and rank %d a %s: with --device cuda the rank without one says why, "
+                               "with --device cpu all use CPUs",
+                               kinds[0] ? "GPU" : "CPU", r, kinds[r] ? "GPU" : "CPU");
+    free(kinds);
+    return status;
+}
+
 snug_status snug_device_connect(const struct snug_args *args, const struct snug_device *device) {
     struct snug_process_group *group = args->group;
     const struct snug_backend *backend = device->backend;
-    if (!group || !backend->connect || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
+    if (!group) return SNUG_OK;
+    RETURN_IF_ERROR(check_kinds(args, snug_backend_is_device(backend)));
+    if (!backend->connect || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
     snug_group_at(group, -1, "connecting the GPUs");
     group->disconnect = backend->disconnect;
     return backend->connect(args->ctx, group->collectives, &group->devices);

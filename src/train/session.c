@@ -260,9 +260,9 @@ snug_status snug_session_read(struct snug_session *s, const struct snug_run *run
                               int64_t bytes) {
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool watched = group && group->devices;
-    if (watched) snug_watch_wait(group->watch, "their GPU operations");
+    if (watched) snug_watch_wait(group->watch, "their GPU operations"); /* may be untested: needs a GPU */
     const snug_status status = snug_block_copy(s->ctx, &s->job.runner.arena, values, snug_run_data(run, tensor), bytes);
-    if (watched) snug_watch_leave(group->watch);
+    if (watched) snug_watch_leave(group->watch); /* may be untested: needs a GPU */
     return after_operations(s, run, status);
 }
 

@@ -14,7 +14,7 @@ int64_t snug_cuda_received_bytes(const struct snug_program *program) {
         const struct snug_tensor *g = &program->tensors[op->sum_ranks.g];
         bytes += g->rows * g->cols * (int64_t)sizeof(float);
     }
-    if (!bytes) return 0; /* an evaluation */
+    if (!bytes) return 0; /* may be untested: an evaluation on a GPU */
     const int64_t least = (int64_t)program->ranks * LEAST;
     bytes = bytes / BUCKETS < MOST ? bytes / BUCKETS : MOST;
     return ((bytes > least ? bytes : least) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
