@@ -341,8 +341,8 @@ static bool keeps_more(const struct search *s, const struct layers *a, const str
         const enum snug_recompute x = level_at(a, i), y = level_at(b, i);
         /* may be untested: needs a large model: bench/fit_search.py */
         if (x != y && y != SNUG_RECOMPUTE_LAYER && x != SNUG_RECOMPUTE_ELEMENTWISE) return false;
-        if (x == SNUG_RECOMPUTE_LAYER && y != x)
-            return false; /* may be untested: needs a large model: bench/fit_search.py */
+        /* may be untested: needs a large model: bench/fit_search.py */
+        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false;
     }
     return true;
 }
