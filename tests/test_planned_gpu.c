@@ -4,6 +4,7 @@
 #include "backend/gpu_models.h"
 #include "measure/plan.h"
 #include "plan/gpu_rates.h"
+#include "train/job.h"
 #include "training_fixture.h"
 
 #define GPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json"
@@ -474,6 +475,62 @@ static void test_fit_with_updates_on_the_host(void **state) {
     json_decref(rates);
 }
 
+/* The search in a job with so much host memory for a backing store. */
+static struct snug_fit search_within(struct fixture *f, const char *words, int64_t limit, int64_t backing) {
+    struct snug_job job;
+    struct snug_rates rates;
+    struct snug_fit fit;
+    snug_args *args = plain_args(f, words);
+    assert_int_equal(snug_job_open(args, SNUG_COMMAND_PLAN, &job), SNUG_OK);
+    assert_true(job.limits.backing_limit == INT64_MAX); /* nothing is known of the GPU's host */
+    assert_int_equal(snug_device_rates(&job.limits.device, &rates), SNUG_OK);
+    job.limits.backing_limit = backing;
+    assert_int_equal(snug_fit_search(&job.setup, &job.limits, &job.plan, &rates, limit, &fit), SNUG_OK);
+    snug_rates_free(&rates);
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    return fit;
+}
+
+/* A mix must leave what the host lacks memory for on the GPU, or round, or, if there is none, offload as little as
+   possible. */
+static void test_fit_with_little_host_memory(void **state) {
+    static const char *const words = "config_name=bert-base-uncased train_file=dummy:64x64 max_seq_length=64 bf16=true "
+                                     "gpu=H200 per_device_train_batch_size=1 ";
+    struct fixture *f = *state;
+    const int64_t limit = (int64_t)1200 << 20;
+    const struct snug_fit any = search_within(f, words, limit, INT64_MAX);
+    assert_true(any.fits && !any.chosen.approximate && any.chosen.backing > 0);
+    const int64_t most = any.chosen.backing;
+    const struct snug_fit exact = search_within(f, words, limit, most - 1);
+    assert_true(exact.fits && !exact.chosen.approximate && exact.chosen.backing < most);
+    const struct snug_fit rounds = search_within(f, words, limit, most / 3);
+    assert_true(rounds.fits && rounds.chosen.approximate && rounds.chosen.backing <= most / 3);
+    const struct snug_fit none = search_within(f, words, limit, 0);
+    assert_true(none.fits && none.chosen.backing > 0 && none.chosen.backing < most / 10);
+}
+
+/* 8.2e9 parameters: all that can be offloaded is more than 128 GiB of host memory; a GPU of 80 GiB needs half of it. */
+static void test_fit_of_a_very_large_model(void **state) {
+    static const char *const words = "config_name=@huge.json train_file=dummy:1280x512 max_seq_length=512 bf16=true "
+                                     "per_device_train_batch_size=8 gradient_accumulation_steps=1 gpu=H200 ";
+    struct fixture *f = *state;
+    if (SANITIZED) skip(); /* it takes seconds without */
+    write_text(
+        f, "huge.json",
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], \"hidden_size\": 4096, "
+        "\"num_hidden_layers\": 40, \"num_attention_heads\": 32, \"intermediate_size\": 16384, \"vocab_size\": "
+        "30522, \"max_position_embeddings\": 512, \"type_vocab_size\": 2}");
+    char more[512];
+    snprintf(more, sizeof more, "%s offload=optimizer,gradients,weights gradient_checkpointing=true", words);
+    snug_plan *plan = plan_of(f, more, SNUG_OK);
+    assert_true(plan->offloaded_total > (int64_t)128 << 30 && plan->total < (int64_t)8 << 30);
+    snug_plan_destroy(plan);
+    const int64_t host = (int64_t)128 << 30;
+    struct snug_fit fit = search_within(f, words, (int64_t)80 << 30, host);
+    assert_true(fit.fits && !fit.chosen.approximate && fit.chosen.backing < host);
+}
+
 /* Whatever would use the GPU fails, and says why. */
 static void test_nothing_runs(void **state) {
     struct fixture *f = *state;
@@ -562,6 +619,8 @@ int main(void) {
         TEST(test_refusals),
         TEST(test_updates_on_the_host),
         TEST(test_fit_with_updates_on_the_host),
+        TEST(test_fit_with_little_host_memory),
+        TEST(test_fit_of_a_very_large_model),
         TEST(test_nothing_runs),
         TEST(test_bytes_are_those_of_the_plugin),
     };

@@ -12,9 +12,11 @@
 /*
  * Peak rates: NVIDIA's datasheets of the A10, A40, L4, L40S, A100, H100, H200, RTX A6000 and RTX 6000 Ada and of HGX
  * B200, and its whitepapers on the architectures GA102 (RTX 30), Ada (RTX 40) and RTX Blackwell (RTX 50), which give
- * dense rates with sums in fp32. PCI Express, one way: 4.0 with 16 lanes 32 GB/s, with 8 lanes 16 GB/s, 5.0 64 GB/s.
- * Memory: the total that CUDA reports with drivers of 2024 to 2026 and, where a GPU has it switched on by default, with
- * ECC; rounded down.
+ * dense rates with sums in fp32. Where a datasheet has rates with sparsity alone (L4, H100, H200, HGX B200), half of
+ * them; of GeForce GPUs the rates with sums in fp32, which are half of those with sums in fp16. The bandwidth of a B200
+ * is that of DGX B200's datasheet, 64 TB/s for 8; resellers also give 7.7 TB/s. PCI Express, one way: 4.0 with 16 lanes
+ * 32 GB/s, with 8 lanes 16 GB/s, 5.0 64 GB/s. Memory: the total that CUDA reports with drivers of 2024 to 2026 and,
+ * where a GPU has it switched on by default, with ECC; rounded down.
  */
 static const struct snug_gpu_model models[] = {
     {"NVIDIA GeForce RTX 3060", "RTX 3060 12GB", 86, 11.6, 360, 25.5, 12.7, 12.7, 32},

@@ -194,7 +194,7 @@ static snug_status keep_growth(const struct snug_device *device, const struct sn
         key_of(plan, key, sizeof key);
         snug_json_add(&known, key,
                       json_pack("{s:I, s:I}", "growth", (json_int_t)growth, "captured",
-                                      (json_int_t)captured_bytes(device, plan)));
+                                (json_int_t)captured_bytes(device, plan)));
         /* may be untested: an allocation that fails */
         status = known ? snug_json_write(device->ctx, &cache, name, known) : SNUG_E_MEMORY;
         json_decref(known);

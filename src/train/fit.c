@@ -194,6 +194,7 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
 static snug_status measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
     memcpy(out->bytes, plan->bytes, sizeof out->bytes);
     out->total = plan->total;
+    out->backing = snug_limits_backing(s->limits, plan);
     return snug_run_plan_step(plan, s->rates, &out->work);
 }
 
@@ -217,7 +218,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
         s->planned++;
     }
     snug_args_destroy(args);
-    /* untested: no two methods refuse each other */
+    /* untested: no method is unsupported */
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
 }
 
@@ -338,9 +339,10 @@ static enum snug_recompute level_at(const struct layers *layers, int layer) {
 static bool keeps_more(const struct search *s, const struct layers *a, const struct layers *b) {
     for (int i = 0; i < s->layer_count; i++) {
         const enum snug_recompute x = level_at(a, i), y = level_at(b, i);
-        /* untested: needs a large model: bench/fit_search.py */
+        /* may be untested: needs a large model: bench/fit_search.py */
         if (x != y && y != SNUG_RECOMPUTE_LAYER && x != SNUG_RECOMPUTE_ELEMENTWISE) return false;
-        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false; /* untested: needs a large model: bench/fit_search.py */
+        /* may be untested: needs a large model: bench/fit_search.py */
+        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false;
     }
     return true;
 }
@@ -417,11 +419,11 @@ static bool is_dead(const struct search *s, const struct mix *mix) {
     for (size_t i = 0; i < s->dead_count; i++) {
         int m = 0;
         if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
-        for (; m < METHODS; m++) { /* untested: needs a large model: bench/fit_search.py */
+        for (; m < METHODS; m++) { /* may be untested: needs a large model: bench/fit_search.py */
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
             if (here != there && (methods[m].independent || here > there)) break;
         }
-        if (m == METHODS) return true; /* untested: needs a large model: bench/fit_search.py */
+        if (m == METHODS) return true; /* may be untested: needs a large model: bench/fit_search.py */
     }
     return false;
 }
@@ -437,15 +439,27 @@ struct found {
     double below; /* mixes that take as many seconds are of no use; 0: all are */
 };
 
-static bool is_slow(const struct found *best, double seconds) {
-    return (best->any && seconds >= best->priced.work.seconds) || (best->below > 0 && seconds >= best->below);
+/* Whether host memory has room for what the mix offloads. */
+static bool is_hosted(const struct search *s, const struct snug_priced *priced) {
+    return priced->backing <= s->limits->backing_limit;
 }
 
-static void keep(struct found *best, const struct mix *mix, const struct snug_priced *priced) {
-    if (is_slow(best, priced->work.seconds)) return;
+static bool is_found(const struct search *s, const struct found *best) {
+    return best->any && is_hosted(s, &best->priced);
+}
+
+static bool is_slow(const struct search *s, const struct found *best, double seconds) {
+    return (is_found(s, best) && seconds >= best->priced.work.seconds) || (best->below > 0 && seconds >= best->below);
+}
+
+/* Whether the mix is better, which is then the best: while host memory has room for none, if it needs less of it. */
+static bool keep(const struct search *s, struct found *best, const struct mix *mix, const struct snug_priced *priced) {
+    if (is_slow(s, best, priced->work.seconds)) return false;
+    if (best->any && !is_hosted(s, priced) && priced->backing >= best->priced.backing) return false;
     best->any = true;
     best->mix = *mix;
     best->priced = *priced;
+    return true;
 }
 
 /* Whether combination fits with any recomputation levels; tries the strongest ones. Backward recomputes the last layer
@@ -468,7 +482,7 @@ static snug_status can_fit(struct search *s, const struct mix *combination, stru
         if (status == SNUG_END) break; /* untested: every divisor of a batch makes as many steps */
         RETURN_IF_ERROR(status);
         *can = fits(s, &priced);
-        if (*can) keep(best, &mix, &priced);
+        if (*can) keep(s, best, &mix, &priced);
     }
     return *can ? SNUG_OK : push(s, &s->dead, &s->dead_count, &s->dead_capacity, combination);
 }
@@ -485,15 +499,15 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         bool hopeless = false;
         mix.layers = layers[i].layers;
         mix.seconds += layers[i].seconds;
-        if (is_slow(best, mix.seconds)) break;
-        /* untested: needs a large model: bench/fit_search.py */
+        if (is_slow(s, best, mix.seconds)) break;
+        /* may be untested: needs a large model: bench/fit_search.py */
         for (size_t k = 0; k < too_large_count && !hopeless; k++)
             hopeless = keeps_more(s, &mix.layers, &too_large[k].layers);
         if (hopeless) continue;
         status = plan_mix(s, &mix, &priced);
         if (status != SNUG_OK) break;
         if (fits(s, &priced)) {
-            keep(best, &mix, &priced);
+            keep(s, best, &mix, &priced);
             break;
         }
         status = push(s, &too_large, &too_large_count, &capacity, &mix);
@@ -506,7 +520,7 @@ static snug_status search_layers(struct search *s, const struct mix *combination
 static snug_status refine(struct search *s, struct found *best) {
     for (bool better = true; better;) {
         better = false;
-        /* untested: needs a large model: bench/fit_search.py */
+        /* may be untested: needs a large model: bench/fit_search.py */
         for (int from = SNUG_RECOMPUTE_FFN; from <= SNUG_RECOMPUTE_LAYER && !better; from++)
             for (int to = SNUG_RECOMPUTE_ELEMENTWISE; to <= SNUG_RECOMPUTE_LAYER && !better; to++) {
                 struct mix mix = best->mix;
@@ -517,9 +531,8 @@ static snug_status refine(struct search *s, struct found *best) {
                 mix.seconds += seconds_of(s, &mix.layers) - seconds_of(s, &best->mix.layers);
                 if (mix.seconds >= best->mix.seconds) continue;
                 RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
-                /* untested: needs a large model: bench/fit_search.py */
-                better = fits(s, &priced) && priced.work.seconds < best->priced.work.seconds;
-                if (better) keep(best, &mix, &priced); /* may be untested: needs a large model: bench/fit_search.py */
+                /* may be untested: needs a large model: bench/fit_search.py */
+                better = fits(s, &priced) && keep(s, best, &mix, &priced);
             }
     }
     return SNUG_OK;
@@ -534,7 +547,7 @@ static snug_status fill_arena(struct search *s, struct mix mix, struct found *be
         /* untested: no two methods refuse each other */
         if (status != SNUG_OK) return status == SNUG_END ? SNUG_OK : status;
         if (fits(s, &priced))
-            keep(best, &mix, &priced);
+            keep(s, best, &mix, &priced);
         else
             mix.resident = (uint8_t)(mix.resident - parts);
     }
@@ -568,7 +581,7 @@ static snug_status refine_host_updates(struct search *s, struct found *best) {
         const snug_status status = plan_mix(s, &mix, &priced);
         if (status == SNUG_END) continue; /* there is no weight that it could update */
         RETURN_IF_ERROR(status);
-        if (fits(s, &priced)) keep(&found, &mix, &priced);
+        if (fits(s, &priced)) keep(s, &found, &mix, &priced);
     }
     found.below = best->below;
     if (found.any) *best = found;
@@ -583,8 +596,8 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     s->mixes += (int64_t)(count * layer_mixes);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         bool can;
-        if (is_slow(best, combinations[i].seconds)) break;
-        if (is_dead(s, &combinations[i])) continue; /* untested: needs a large model: bench/fit_search.py */
+        if (is_slow(s, best, combinations[i].seconds)) break;
+        if (is_dead(s, &combinations[i])) continue; /* may be untested: needs a large model: bench/fit_search.py */
         status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
     }
@@ -639,10 +652,10 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
     RETURN_IF_ERROR(price_settings(s, NULL, NULL));
     for (int m = 0; m < METHODS; m++) approximate += methods[m].approximate && s->counts[m] > 1;
     snug_status status = list_layers(s, &layers, &count);
-    for (int tier = 0; tier <= approximate && status == SNUG_OK && !best.any; tier++)
+    for (int tier = 0; tier <= approximate && status == SNUG_OK && !is_found(s, &best); tier++)
         status = search_tier(s, tier, layers, count, &best);
     if (status == SNUG_OK && !best.any) status = find_smallest(s, layers, count);
-    if (status == SNUG_OK && !best.any && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
+    if (status == SNUG_OK && !best.any && fits(s, &s->smallest)) keep(s, &best, &s->smallest_mix, &s->smallest);
     if (status == SNUG_OK && best.any && !best.priced.approximate)
         status = find_rounding(s, approximate, layers, count, &best.priced, &out->rounding);
     free(layers);

@@ -20,6 +20,7 @@ struct snug_priced {
     char flags[384]; /* the arguments to add, as on the command line; "" for the requested plan */
     bool approximate;
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
+    int64_t backing;           /* host memory of the backing store */
     struct snug_estimate work; /* of an optimizer step */
 };
 

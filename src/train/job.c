@@ -150,6 +150,8 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
     RETURN_IF_ERROR(open_backend(job));
     limits->host_bytes = snug_round_up_mib(after - before);
     limits->own_bytes = before + snug_resident_bytes() - after;
+    const int64_t available = limits->device.backend->plans_only ? -1 : snug_available_bytes();
+    limits->backing_limit = available < 0 ? INT64_MAX : available; /* may be untested: needs a kernel without /proc */
     if (snug_device_is_gpu(&limits->device)) RETURN_IF_ERROR(snug_device_measure(&limits->device, &job->plan));
     snug_limits_account(limits, &job->plan);
     return SNUG_OK;

@@ -81,10 +81,16 @@ static snug_memory_class class_that_is_short(const struct snug_limits *limits, c
     return (snug_memory_class)memory_class;
 }
 
-snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
-    const int64_t offloaded = plan->layout.offload_bytes, available = snug_available_bytes();
+/* With a file on a tmpfs also the file. */
+int64_t snug_limits_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
+    const int64_t offloaded = plan->layout.offload_bytes;
     int64_t bytes = backing_bytes(limits, plan); /* on a CPU 0 */
     if (offloaded && plan->offload_dir && snug_offload_file_is_memory(plan->offload_dir)) bytes += offloaded;
+    return bytes;
+}
+
+snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
+    const int64_t available = snug_available_bytes(), bytes = snug_limits_backing(limits, plan);
     /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(

@@ -12,6 +12,8 @@ struct snug_limits {
     struct snug_device device;
     int64_t own_bytes;  /* CPU: resident memory before the run, and of the opened backend */
     int64_t host_bytes; /* tokenizer, data index, … */
+    /* Host memory that is available for a backing store; INT64_MAX: unknown, as for a GPU that is not here. */
+    int64_t backing_limit;
 };
 
 /* Fills in plan's bytes by class and total, from its layout and the process's other memory. */
@@ -30,6 +32,8 @@ struct snug_limit {
 /* *over: the plan exceeds it, and the run is refused. */
 snug_status snug_limits_find(const struct snug_limits *limits, const struct snug_setup *setup,
                              const struct snug_run_plan *plan, struct snug_limit *out, bool *over);
+/* Host memory that the plan's backing store takes; on a CPU it is a file. */
+int64_t snug_limits_backing(const struct snug_limits *limits, const struct snug_run_plan *plan);
 /* Fails with SNUG_E_DOES_NOT_FIT if host memory lacks the space for what a plan offloads to it. */
 snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan);
 /* Fails with SNUG_E_DOES_NOT_FIT and names the class that does not fit; advice names a setting that needs less. */
