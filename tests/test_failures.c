@@ -83,7 +83,7 @@ static const struct scene scenes[] = {
      {NULL},
      "out/eval_results.json"},
     {"prediction",
-     "predict --model_name_or_path begun --test_file dev.csv --threads 1 --json --device cpu",
+     "predict --model_name_or_path begun --test_file dev.csv --threads 1 --device cpu",
      NULL,
      false,
      {"stdout"},

@@ -241,10 +241,9 @@ static void test_no_gpu(void **state) {
          "--gpus: CUDA finds no GPU here", 2},
     };
     struct fixture *f = *state;
-    snug_train_result result;
     snug_args *args = training_args(f, "gpus=2");
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
-    assert_int_equal(snug_train(args, NULL, &result), SNUG_E_USAGE);
+    assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--gpus is for the program snug");
     snug_args_destroy(args);
     const int most = gpus < 2 ? 4 : 2; /* the last ones on a machine without a GPU alone */
