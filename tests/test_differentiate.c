@@ -73,7 +73,8 @@ static void place(struct training *t) {
     }
     t->copies = ops_array(t->program.tensor_count, sizeof *t->copies);
     if (t->layout.offload_bytes)
-        must(m, snug_offload_file_open(m->ctx, temporary_root(), t->layout.offload_bytes, &t->offload_file), "offload file");
+        must(m, snug_offload_file_open(m->ctx, temporary_root(), t->layout.offload_bytes, &t->offload_file),
+             "offload file");
     t->memory = (struct snug_memory){.arena = t->arena.base, .backing = {.file = t->offload_file}};
 }
 
