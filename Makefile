@@ -25,8 +25,8 @@ FUZZ_SECONDS ?= 4
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
 build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
-# One test more than there are processors: some only wait for signals and processes.
-ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 1)))
+# Two tests more than there are processors: some only wait for signals and processes.
+ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 2)))
 
 all:
 	@tools/install-packages $(PACKAGES)
