@@ -234,6 +234,10 @@ static void test_no_gpu(void **state) {
     } cases[] = {
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2 --use_cpu",
          "--gpus and --use_cpu contradict each other; start ranks on CPUs with mpirun -n 2", 2},
+        {"eval --model_name_or_path model --validation_file train.csv --gpus 2 --device cpu",
+         "--gpus and --device cpu contradict each other", 2},
+        {"predict --model_name_or_path model --test_file train.csv --gpus 2 --use_cpu",
+         "--gpus and --use_cpu contradict each other", 2},
         {"plan --config_name model --train_file dummy:8x16 --gpus 2", "--gpus starts the ranks of snug train", 2},
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2",
          "torchrun does not start MPI, which several ranks on CPUs need", 1},
@@ -246,7 +250,7 @@ static void test_no_gpu(void **state) {
     assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--gpus is for the program snug");
     snug_args_destroy(args);
-    const int most = gpus < 2 ? 4 : 2; /* the last ones on a machine without a GPU alone */
+    const int most = gpus < 2 ? 6 : 4; /* the last ones on a machine without a GPU alone */
     for (int i = 0; i < most; i++) {
         const int code = run(f, cases[i].words);
         char *text = output_of(f, "stderr");

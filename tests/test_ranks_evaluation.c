@@ -31,12 +31,7 @@ static char *metrics_of(const struct fixture *f) {
     return text;
 }
 
-/* The predictions without the run, which is in the first row's object. */
-static char *rows_of(const struct fixture *f) {
-    char *text = output_of(f, "stdout"), *run = strstr(text, ",\"run\":{"), *end = run ? strchr(run, '\n') : NULL;
-    if (end) memmove(run, end - 1, strlen(end - 1) + 1);
-    return text;
-}
+static char *rows_of(const struct fixture *f) { return without_run(output_of(f, "stdout")); }
 
 /* 2 and 3 ranks print what one rank prints: metrics, and predictions in the file's order. */
 static void check(struct fixture *f, const char *model, const char *file, int batch, const char *more) {

@@ -228,6 +228,7 @@ snug_status snug_gpu_usage_open(snug_context *ctx, int local_rank, struct snug_g
         snprintf(usage->problem, sizeof usage->problem, "%s", driver.problem);
         return SNUG_OK;
     }
+    /* untested: the backend refuses such a rank */
     const struct snug_cuda_device *first = &driver.devices[local_rank < driver.count ? local_rank : 0];
     usage->fresh = !first->active;
     snprintf(usage->gpu.name, sizeof usage->gpu.name, "%s", first->name);

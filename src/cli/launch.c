@@ -48,7 +48,7 @@ static double now(void) {
 
 static bool is_set(const char *name) {
     const char *value = getenv(name);
-    return value && *value;
+    return value && *value; /* untested: a variable that is set to nothing */
 }
 
 /* The ranks that it started have this variable (dist/rendezvous.h). */
@@ -97,11 +97,13 @@ static bool choose_count(struct cli *cli, int *count) {
     char text[32] = "", why[160], *end;
     snug_args_get(cli->args, "gpus", text, sizeof text);
     if (strcmp(text, "all") == 0) {
-        if (!count_gpus(cli, count)) return false;
+        if (!count_gpus(cli, count)) return false; /* untested: no memory */
+        /* untested: needs a GPU */
         return *count > 0 || fail("CUDA finds no GPU here; snug doctor says why");
     }
     const long number = strtol(text, &end, 10);
     *count = (int)number;
+    /* untested: no text after --gpus= */
     if (*text && !*end && number >= 1 && number <= MOST) return true;
     snprintf(why, sizeof why, "%s is neither all nor a whole number from 1 to %d", text, (int)MOST);
     return fail(why);
@@ -113,10 +115,11 @@ static int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    /* untested: a machine without a loopback interface */
     const bool got = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
                      getsockname(fd, (struct sockaddr *)&address, &length) == 0;
-    if (fd >= 0) close(fd);
-    if (!got) return -1; /* untested: a machine without a loopback interface */
+    if (fd >= 0) close(fd); /* untested: as above */
+    if (!got) return -1;    /* untested: a machine without a loopback interface */
     return ntohs(address.sin_port) < HIGHEST ? ntohs(address.sin_port) : HIGHEST; /* may be untested: chance */
 }
 
@@ -162,14 +165,16 @@ static void become_rank(const struct launch *l, int rank, pid_t parent, int argc
 }
 
 static void signal_all(const struct launch *l, int number) {
+    /* may be untested: needs ranks that run when a signal comes, or that do not end */
     for (int r = 0; r < l->count; r++)
-        if (l->children[r] > 0) kill(l->children[r], number);
+        if (l->children[r] > 0) kill(l->children[r], number); /* may be untested: as above */
 }
 
 static bool start_all(struct launch *l, int argc, char **argv) {
     const pid_t parent = getpid();
     for (int r = 0; r < l->count; r++) {
         const pid_t child = fork();
+        /* untested: it becomes another program, and records nothing */
         if (child == 0) become_rank(l, r, parent, argc, argv);
         if (child < 0) return fail(strerror(errno)); /* untested: no more processes */
         l->children[r] = child;
@@ -251,7 +256,7 @@ static int launch(struct cli *cli, int argc, char **argv) {
         signal_all(&l, SIGKILL);
     }
     wait_for_all(&l, fd);
-    if (fd >= 0) close(fd);
+    if (fd >= 0) close(fd); /* untested: as above */
     return code_of(&l);
 }
 

@@ -155,7 +155,7 @@ static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
 /* row: NULL if there is none. Written with the first row, or at the end if there are no rows, so that a job that fails
  * early writes nothing. */
 static snug_status put_heading(struct cli *cli, const snug_prediction *row) {
-    if (cli->headed || cli->json) return SNUG_OK;
+    if (cli->headed || cli->json) return SNUG_OK; /* untested: --json, and a file without rows is refused */
     cli->headed = true;
     cli_put(cli, "index,label,score");
     if (row) put_more(cli, row, true);

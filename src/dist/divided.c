@@ -39,6 +39,7 @@ static snug_status send_part(const struct snug_program *program, const struct sn
                              int64_t bytes) {
     const struct snug_collectives *c = memory->collectives;
     void *host;
+    /* may be untested: needs a GPU */
     if (!memory->copy) return c->transfer(program->ctx, from, bytes, program->rank, 0);
     RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)bytes, 1, &host));
     snug_status status = copy(program, memory, host, from, bytes);

@@ -64,6 +64,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     struct snug_rendezvous at = {.host = ""};
     void *memory;
     *out = NULL;
+    /* may be untested: needs a GPU */
     if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
     /* may be untested: a rank that is ended records nothing */
     RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, patience(timeout), &collectives)

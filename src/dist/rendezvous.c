@@ -9,7 +9,7 @@ enum { PORTS = 65535 };
 
 static const char *value_of(const char *name) {
     const char *value = getenv(name);
-    return value && *value ? value : NULL;
+    return value && *value ? value : NULL; /* untested: a variable that is set to nothing */
 }
 
 /* FNV-1a. */
@@ -43,13 +43,15 @@ static snug_status read_master(snug_context *ctx, const char *host, const char *
 /* The first host of "node1,node2", "node[03-07,9],login" or "rack[1-2]n[5-8]". */
 static void first_of(const char *list, char *host, size_t size) {
     size_t used = 0;
+    /* untested: a name that is too long */
     while (*list && *list != ',' && used + 1 < size) {
         if (*list != '[') {
             host[used++] = *list++;
             continue;
         }
+        /* untested: a list that Slurm does not write, or that is too long */
         for (list++; strchr("0123456789", *list) && *list && used + 1 < size;) host[used++] = *list++;
-        while (*list && *list != ']') list++;
+        while (*list && *list != ']') list++; /* untested: as above */
         list += *list == ']';
     }
     host[used] = '\0';

@@ -32,6 +32,7 @@ static struct snug_collective_watch watch;
 /* Another rank's end may be the reason, which the watch knows a moment later. */
 static snug_status fail(snug_context *ctx, const char *what, int other, const char *why) {
     enum { TRIES = 200, CENTISECOND = 10000000 };
+    /* may be untested: depends on what breaks first */
     for (int i = 0; i < TRIES && watch.user; i++) {
         RETURN_IF_ERROR(watch.poll(watch.user, ctx));
         nanosleep(&(struct timespec){.tv_nsec = CENTISECOND}, NULL);
@@ -51,7 +52,7 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
             done += n;
             continue;
         }
-        if (n == 0) return fail(ctx, what, other, "it was closed");
+        if (n == 0) return fail(ctx, what, other, "it was closed"); /* may be untested: as there */
         /* may be untested: depends on timing */
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
@@ -200,6 +201,7 @@ static void set_watch(const struct snug_collective_watch *given) {
 static void abort_all(int code) { _exit(code); }
 
 static void drop_all(void) {
+    /* may be untested: the ranks could not meet */
     for (int i = 0; sockets && i < (table.rank == 0 ? table.size : 1); i++)
         if (sockets[i] >= 0) close(sockets[i]); /* may be untested: depends on when a rank is missing */
     free(sockets);
@@ -258,6 +260,7 @@ static void set_port(struct addrinfo *address, int port) {
 static snug_status resolve_listener(snug_context *ctx, const struct snug_rendezvous *at, struct addrinfo **out) {
     const struct addrinfo any = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     const char *host = at->host;
+    /* may be untested: the tests give 127.0.0.1 and a name */
     if (strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0)
         return resolve(ctx, at, out);
     /* untested: a machine without a network */
@@ -297,7 +300,7 @@ static snug_status accept_ranks(snug_context *ctx, int listener, const struct sn
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         if (snug_seconds() > until) {
             int first = 1;
-            while (sockets[first] >= 0) first++;
+            while (sockets[first] >= 0) first++; /* may be untested: which rank is missing */
             return snug_fail(ctx, SNUG_E_IO,
                              "%d of %d ranks have not connected to rank 0 at %s, the first of them rank %d: were they "
                              "started, and is there a firewall?",

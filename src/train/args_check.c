@@ -199,7 +199,7 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
                          (long long)args->num_processes);
     const bool starts =
         strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 || strcmp(command, "predict") == 0;
-    if (args->gpus && !starts)
+    if (args->gpus && !starts) /* may be untested: a rank that is ended records nothing */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus starts the ranks of snug train, eval and predict; leave it out of snug %s, where "
                          "--num_processes plans for ranks",

@@ -31,6 +31,7 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
     *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
     RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    /* may be untested: needs a GPU */
     const int local_rank = args->group ? args->group->ranks.local_rank : 0;
     RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, local_rank, &device->usage));
     const snug_status status = snug_backend_cuda_of(device->ctx, local_rank, &cuda);
@@ -78,7 +79,7 @@ static snug_status check_kinds(const struct snug_args *args, bool gpu) {
             status = snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                                "rank 0 uses a %s, and rank %d a %s: with --device cuda the rank without one says why, "
                                "with --device cpu all use CPUs",
-                               kinds[0] ? "GPU" : "CPU", r, kinds[r] ? "GPU" : "CPU");
+                               kinds[0] ? "GPU" : "CPU", r, kinds[r] ? "GPU" : "CPU"); /* may be untested: as above */
     free(kinds);
     return status;
 }
@@ -119,6 +120,7 @@ static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
     const struct snug_program *program = &plan->programs[0].program;
     const int used = snprintf(key, size, "%s %s", snug_dtype_name(program->compute),
                               snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
+    /* may be untested: needs several GPUs */
     if (program->ranks > 1) snprintf(key + used, size - (size_t)used, " %d ranks", program->ranks);
 }
 

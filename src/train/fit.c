@@ -287,6 +287,7 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
     const struct snug_program *program = &snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->program;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
+        /* untested: --fit with Adafactor on a GPU */
         const bool update = snug_op_is(op, SNUG_OP_UPDATES) && snug_op_is(op, SNUG_OP_ELEMENTS);
         if (update && !snug_rates_have_host(rates, op->kind)) return false;
     }
@@ -296,6 +297,7 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
 static void find_host_updates(struct search *s, const struct snug_run_plan *asked) {
     if (!s->setup->backend->update_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
     s->host_updates[0] = host_has_rates(asked, s->rates);
+    /* untested: rates of one kind of update alone */
     s->host_updates[1] = s->host_updates[0] && snug_rates_have_host(s->rates, SNUG_OP_ADAM_8BIT);
 }
 
@@ -479,7 +481,7 @@ static snug_status can_fit(struct search *s, const struct mix *combination, stru
         }
         mix.seconds += seconds_of(s, &mix.layers);
         const snug_status status = plan_mix(s, &mix, &priced);
-        if (status == SNUG_END) break; /* untested: every divisor of a batch makes as many steps */
+        if (status == SNUG_END) break; /* may be untested: every divisor of a batch makes as many steps */
         RETURN_IF_ERROR(status);
         *can = fits(s, &priced);
         if (*can) keep(s, best, &mix, &priced);

@@ -31,6 +31,7 @@ snug_status snug_group_join(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus and %s contradict each other; start ranks on CPUs with mpirun -n %s",
                          args->use_cpu ? "--use_cpu" : "--device cpu", args->gpus);
+    /* may be untested: a rank that is ended records nothing */
     if (args->gpus && !ranks.launcher)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus is for the program snug, which starts its ranks; start those of a program of your own "

@@ -124,9 +124,10 @@ static snug_status autotune(struct snug_session *s) {
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool waits = group && group->ranks.local_rank > 0;
     if (!s->job.setup.backend->autotune) return SNUG_OK; /* may be untested: needs a GPU */
+    /* may be untested: needs several GPUs */
     if (waits) RETURN_IF_ERROR(snug_group_barrier(s->ctx, group));
     RETURN_IF_ERROR(autotune_here(s));
-    return waits ? SNUG_OK : snug_group_barrier(s->ctx, group);
+    return waits ? SNUG_OK : snug_group_barrier(s->ctx, group); /* may be untested: as above */
 }
 
 static snug_status open_loader(struct snug_session *s, const struct snug_data_source *source,
@@ -259,7 +260,7 @@ static snug_status after_operations(struct snug_session *s, const struct snug_ru
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
     const struct snug_process_group *group = s->job.setup.args->group;
-    const bool watched = group && group->devices;
+    const bool watched = group && group->devices;                       /* may be untested: needs several GPUs */
     if (watched) snug_watch_wait(group->watch, "their GPU operations"); /* may be untested: needs a GPU */
     const snug_status status = snug_block_copy(s->ctx, &s->job.runner.arena, values, snug_run_data(run, tensor), bytes);
     if (watched) snug_watch_leave(group->watch); /* may be untested: needs a GPU */
