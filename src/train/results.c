@@ -20,8 +20,8 @@ static snug_status merge_and_write(struct snug_output *o, const char *name, cons
 snug_status snug_results_write(struct snug_output *output, const char *split, const struct snug_metric_list *metrics,
                                json_t *more) {
     json_t *values = json_object();
-    int failed =
-        !values || (more && json_object_update(values, more)); /* json_copy() omits members that it cannot add */
+    /* json_copy() omits members that it cannot add. */
+    int failed = !values || (more && json_object_update(values, more)); /* may be untested: no memory */
     for (size_t i = 0; metrics && i < metrics->count && !failed; i++)
         failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) {
