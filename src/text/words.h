@@ -27,7 +27,7 @@ bool snug_words_of(const uint32_t *numbers, int64_t number_count, int64_t tokens
    bytes follow if that is not 0. */
 void snug_words_put(uint32_t *numbers, const int32_t *word_of, size_t tokens, const uint32_t *tags, size_t words,
                     const char *texts, size_t text_size);
-/* The next word between the blanks of *text, which is moved behind it; NULL if there is none. */
+/* The next word of *text, which then points past that word; NULL if there is none. */
 const char *snug_next_word(const char **text, size_t *length);
 /* Whether token is the first one of its word. */
 static inline bool snug_words_begins(const struct snug_words *words, int64_t token) {
