@@ -205,18 +205,20 @@ static void test_refused_by_ranks(void **state) {
 static void test_refused_by_launcher(void **state) {
     static const struct {
         const char *words, *says;
-        const char *variable;
+        const char *variable, *value;
     } cases[] = {
-        {"--gpus 0", "--gpus: 0 is neither all nor a whole number from 1 to 64", NULL},
-        {"--gpus 2x", "--gpus: 2x is neither all nor", NULL},
-        {"--gpus 65", "--gpus: 65 is neither all nor", NULL},
-        {"--gpus 2", "the environment has WORLD_SIZE: a launcher has started this rank already", "WORLD_SIZE"},
-        {"--gpus 2", "the environment has OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+        {"--gpus 0", "--gpus: 0 is neither all nor a whole number from 1 to 64", NULL, NULL},
+        {"--gpus 2x", "--gpus: 2x is neither all nor", NULL, NULL},
+        {"--gpus 65", "--gpus: 65 is neither all nor", NULL, NULL},
+        {"--gpus 2", "the environment has WORLD_SIZE: a launcher has started this rank already", "WORLD_SIZE", "2"},
+        {"--gpus 2", "the environment has OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "2"},
+        {"--gpus 2", "the environment has SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "2"},
+        {"--gpus 0", "--gpus: 0 is neither all nor", "SLURM_STEP_NUM_TASKS", "1"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
-        if (cases[i].variable) setenv(cases[i].variable, "2", 1);
+        if (cases[i].variable) setenv(cases[i].variable, cases[i].value, 1);
         snprintf(command, sizeof command, TRAIN "--config_name model --output_dir out %s", cases[i].words);
         const int code = run(f, command);
         if (cases[i].variable) unsetenv(cases[i].variable);

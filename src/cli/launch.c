@@ -16,10 +16,10 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "system.h"
 
 enum {
     MOST = 64,
@@ -38,18 +38,7 @@ struct launch {
     double until; /* when the rest is killed; 0: not at all */
 };
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
-
-static bool is_set(const char *name) {
-    const char *value = getenv(name);
-    return value && *value; /* untested: a variable that is set to nothing */
-}
 
 /* The ranks that it started have this variable (dist/rendezvous.h). */
 static const char secret_name[] = "SNUG_RANKS_SECRET";
@@ -80,10 +69,13 @@ static bool count_gpus(struct cli *cli, int *count) {
 
 /* Another launcher has started this process: it would start as many ranks again. */
 static bool is_alone(void) {
-    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    enum { SLURM = 3 };
+    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_SIZE", [SLURM] = "SLURM_STEP_NUM_TASKS"};
     char why[160];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (!is_set(sizes[i])) continue;
+        const char *size = cli_is_set(sizes[i]) ? getenv(sizes[i]) : NULL;
+        if (!size || (i == SLURM && strcmp(size, "1") == 0)) continue; /* a step of one process, on a whole node */
         snprintf(why, sizeof why,
                  "the environment has %s: a launcher has started this rank already; leave out --gpus, or unset the "
                  "variable",
@@ -198,7 +190,7 @@ static void note_end(struct launch *l, int rank, int status) {
         l->signal = WTERMSIG(status);
         l->killed = rank;
     }
-    if (l->until == 0) l->until = now() + PATIENCE;
+    if (l->until == 0) l->until = cli_now() + PATIENCE;
 }
 
 static void collect(struct launch *l) {
@@ -222,7 +214,7 @@ static void wait_for_all(struct launch *l, int fd) {
         if (poll(&ready, 1, 200) > 0) take_signal(l, fd); /* may be untested: depends on timing */
         collect(l);
         /* may be untested: a rank that does not end by itself */
-        if (l->until > 0 && now() > l->until && !ended) {
+        if (l->until > 0 && cli_now() > l->until && !ended) {
             ended = true;
             signal_all(l, SIGKILL);
         }
@@ -261,7 +253,7 @@ static int launch(struct cli *cli, int argc, char **argv) {
 }
 
 bool cli_launch(struct cli *cli, int argc, char **argv, int *code) {
-    if (!snug_args_given(cli->args, "gpus") || is_set(secret_name)) return false;
+    if (!snug_args_given(cli->args, "gpus") || cli_is_set(secret_name)) return false;
     *code = launch(cli, argc, argv);
     return true;
 }

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "progress.h"
 #include "show.h"
+#include "system.h"
 
 /* A line that is being formatted, truncated at its end. */
 struct line {
@@ -29,20 +29,11 @@ static void add(struct line *line, const char *format, ...) {
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-static bool is_set(const char *name) {
-    const char *value = getenv(name);
-    return value && *value;
-}
-
 /* The locale that setlocale() would choose; calling it would change how numbers are parsed. */
 static bool locale_is_utf8(void) {
-    const char *locale = is_set("LC_ALL") ? getenv("LC_ALL") : is_set("LC_CTYPE") ? getenv("LC_CTYPE") : getenv("LANG");
+    const char *locale = cli_is_set("LC_ALL")     ? getenv("LC_ALL")
+                         : cli_is_set("LC_CTYPE") ? getenv("LC_CTYPE")
+                                                  : getenv("LANG");
     return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
 }
 
@@ -51,7 +42,7 @@ void progress_begin(struct progress *progress) {
     bool capable = isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
     *progress = (struct progress){
         .live = capable,
-        .colour = capable && !is_set("NO_COLOR"),
+        .colour = capable && !cli_is_set("NO_COLOR"),
         .utf8 = locale_is_utf8(),
     };
 }
@@ -143,7 +134,7 @@ static void add_facts(struct line *line, const snug_event *event) {
 }
 
 static void draw(struct progress *progress, const snug_event *event) {
-    double time = now(), share = (double)event->step / (double)event->max_steps;
+    double time = cli_now(), share = (double)event->step / (double)event->max_steps;
     bool last = event->step >= event->max_steps;
     if (!progress->live || (!last && time - progress->at < 0.1)) return;
     struct line facts = {"", 0}, line = {"", 0};

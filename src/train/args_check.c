@@ -194,9 +194,11 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
     const struct snug_weight weight = {.rows = 1 << 10, .cols = 1 << 10, .segments = 1};
     struct snug_optimizer optimizer;
     if (args->num_processes > 0 && strcmp(command, "plan") != 0)
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--num_processes is for snug plan; start the ranks of snug %s with mpirun -n %lld", command,
-                         (long long)args->num_processes);
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "--num_processes is for snug plan; start the ranks of snug %s with --gpus %lld, or on CPUs with "
+            "mpirun -n %lld",
+            command, (long long)args->num_processes, (long long)args->num_processes);
     const bool starts =
         strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 || strcmp(command, "predict") == 0;
     if (args->gpus && !starts) /* may be untested: a rank that is ended records nothing */

@@ -22,9 +22,11 @@ const struct snug_foreign snug_foreign_arguments[] = {
 
     {SNUG_FOREIGN_FLAG_ON, "save_safetensors", "snug writes safetensors only: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph",
-     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; mpirun starts several ranks"},
+     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; --gpus N or mpirun starts "
+     "several ranks"},
     {SNUG_FOREIGN_VALUE, "ddp_backend ddp_bucket_cap_mb",
-     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; mpirun starts several ranks"},
+     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; --gpus N or mpirun starts "
+     "several ranks"},
     {SNUG_FOREIGN_FLAG_OFF, "torch_compile use_liger_kernel use_ipex jit_mode_eval",
      "snug's kernels are compiled and fused already: leave it out"},
     {SNUG_FOREIGN_VALUE, "torch_compile_backend torch_compile_mode liger_kernel_config torchdynamo dynamo_backend",
@@ -58,7 +60,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "optim_target_modules", "it is for GaLore and APOLLO, which snug does not have: leave it out"},
     {SNUG_FOREIGN_VALUE,
      "accelerator_config parallelism_config config_file num_machines machine_rank main_process_ip main_process_port",
-     "snug does not use Accelerate: leave it out; mpirun starts several ranks"},
+     "snug does not use Accelerate: leave it out; --gpus N or mpirun starts several ranks"},
     {SNUG_FOREIGN_FLAG_OFF, "multi_gpu",
      "snug does not use Accelerate: leave it out; --gpus N starts ranks on N GPUs, mpirun on CPUs"},
     {SNUG_FOREIGN_VALUE, "mixed_precision", "give --bf16 or --fp16"},
