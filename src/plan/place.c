@@ -2,9 +2,12 @@
 /*
  * Lifetimes and offsets. Persistent tensors are at the beginning of the arena. All others are placed by size, largest
  * first, at the lowest offset that does not overlap a tensor that is live at the same time (greedy by size: Pisarchyk
- * and Lee, arXiv:2001.03288).
+ * and Lee, arXiv:2001.03288). Where that takes more than what is live at one time, as it does between the buffers of
+ * offloaded tensors, they are also placed by lifetime, longest first, and again with those first that were beyond that
+ * limit (squeaky wheel optimization: Joslin and Clements, 1999); the smallest arena is used.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/stages.h"
 
@@ -126,6 +129,11 @@ static int larger_first(const void *a, const void *b) {
     return (x > y) - (x < y); /* the order in the program: deterministic */
 }
 
+/* Operations for which a tensor lives, of `ops`. */
+static int32_t lifetime(const struct snug_tensor *t, int32_t ops) {
+    return t->last - t->first + (t->last < t->first ? ops : 0);
+}
+
 /* Whether two tensors are live at the same time. */
 static bool live_together(const struct snug_tensor *x, const struct placed *y) {
     const bool x_wraps = x->last < x->first, y_wraps = y->last < y->first;
@@ -154,26 +162,105 @@ static bool is_transient(const struct snug_tensor *tensor) {
     return !tensor->persistent && !tensor->offloaded && !tensor->view && tensor->first >= 0;
 }
 
+/* The search for a placement of a program's transient tensors. */
+struct search {
+    struct snug_tensor **order, **best, **rest; /* rest: scratch */
+    struct placed *placed;                      /* scratch */
+    int64_t *change;                            /* by operation: bytes that begin to live there minus bytes that died */
+    size_t count;
+    int64_t base, least, end; /* least: what is live at one time, from base on; end: of the best placement */
+    bool placed_best;         /* the tensors' offsets are those of the best placement */
+};
+
+static snug_status open_search(const struct snug_program *program, int64_t base, struct search *s) {
+    const size_t tensors = program->tensor_count;
+    *s = (struct search){.base = base, .least = base};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, 3 * tensors, sizeof(struct snug_tensor *), (void **)&s->order));
+    s->best = s->order + tensors;
+    s->rest = s->best + tensors;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *s->placed, (void **)&s->placed));
+    return snug_alloc(program->ctx, program->op_count + 1, sizeof *s->change, (void **)&s->change);
+}
+
+static void list_transient(struct snug_program *program, struct search *s) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        struct snug_tensor *t = &program->tensors[i];
+        if (!is_transient(t)) continue;
+        s->order[s->count++] = t;
+        if (t->last < t->first) bytes += t->bytes; /* live at the beginning */
+        s->change[t->first] += t->bytes;
+        s->change[t->last + 1] -= t->bytes;
+    }
+    for (size_t i = 0; i < program->op_count; i++) {
+        bytes += s->change[i];
+        if (s->base + bytes > s->least) s->least = s->base + bytes;
+    }
+}
+
+/* Places the tensors in the current order. */
+static void try_order(struct search *s) {
+    struct placing placing = {s->placed, 0};
+    int64_t end = s->base;
+    for (size_t i = 0; i < s->count; i++) {
+        place_one(&placing, s->order[i], s->base);
+        if (s->order[i]->offset + s->order[i]->bytes > end) end = s->order[i]->offset + s->order[i]->bytes;
+    }
+    s->placed_best = s->end == 0 || end < s->end;
+    if (!s->placed_best) return;
+    s->end = end;
+    memcpy(s->best, s->order, s->count * sizeof *s->best);
+}
+
+/* Stable: by the operations that they live, longest first. */
+static void sort_by_lifetime(struct search *s, int32_t ops) {
+    for (size_t i = 1; i < s->count; i++) {
+        struct snug_tensor *t = s->order[i];
+        size_t at = i;
+        for (; at > 0 && lifetime(s->order[at - 1], ops) < lifetime(t, ops); at--) s->order[at] = s->order[at - 1];
+        s->order[at] = t;
+    }
+}
+
+/* Moves the tensors that end beyond the least size to the front. */
+static void move_to_front(struct search *s) {
+    size_t front = 0, rest = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->order[i]->offset + s->order[i]->bytes > s->least)
+            s->order[front++] = s->order[i];
+        else
+            s->rest[rest++] = s->order[i];
+    }
+    memcpy(s->order + front, s->rest, rest * sizeof *s->rest);
+}
+
 /* Places a program's transient tensors from base on; *end is the end of the last one. */
 static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
-    struct snug_tensor **order = NULL;
-    struct placed *placed = NULL;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *order, (void **)&order));
-    snug_status status = snug_alloc(program->ctx, program->tensor_count, sizeof *placed, (void **)&placed);
+    enum { ROUNDS = 4 };
+    struct search s;
+    snug_status status = open_search(program, base, &s);
     *end = base;
     if (status == SNUG_OK) {
-        size_t count = 0;
-        for (size_t i = 0; i < program->tensor_count; i++)
-            if (is_transient(&program->tensors[i])) order[count++] = &program->tensors[i];
-        qsort(order, count, sizeof(struct snug_tensor *), larger_first);
-        struct placing placing = {placed, 0};
-        for (size_t i = 0; i < count; i++) {
-            place_one(&placing, order[i], base);
-            if (order[i]->offset + order[i]->bytes > *end) *end = order[i]->offset + order[i]->bytes;
+        list_transient(program, &s);
+        qsort(s.order, s.count, sizeof(struct snug_tensor *), larger_first);
+        try_order(&s);
+        for (int round = 0; round < ROUNDS && s.end - s.least > (s.least - base) / 100; round++) {
+            if (round == 0)
+                sort_by_lifetime(&s, (int32_t)program->op_count);
+            else
+                move_to_front(&s);
+            try_order(&s);
         }
+        if (!s.placed_best) {
+            memcpy(s.order, s.best, s.count * sizeof *s.best);
+            s.end = 0;
+            try_order(&s);
+        }
+        *end = s.end;
     }
-    free(order);
-    free(placed);
+    free(s.order);
+    free(s.placed);
+    free(s.change);
     return status;
 }
 

@@ -12,11 +12,12 @@ struct precision {
     enum snug_phase phase; /* in which copies that do not persist are */
 };
 
-/* The copies of a layer that recomputes everything live while the layer runs, not for the whole run; but if weights are
-   offloaded they take no room in the arena, and half the time of fetching what they would be made from. */
+/* The copies of a layer that recomputes everything live while the layer runs, not for the whole run. But if weights are
+   offloaded, copies are offloaded as well, and take half the time of fetching what they would be made from; and masters
+   can only be offloaded if no other operation than the update reads them. */
 static bool persists(const struct precision *p, const struct snug_tensor *weight) {
     const enum snug_recompute *levels = p->methods->recompute;
-    const bool offloaded = p->methods->offload.classes >> SNUG_MEMORY_WEIGHTS & 1;
+    const bool offloaded = p->methods->offload.classes & (1u << SNUG_MEMORY_WEIGHTS | SNUG_OFFLOAD_MASTERS);
     return weight->part != SNUG_PART_LAYER || !levels || levels[weight->layer] != SNUG_RECOMPUTE_LAYER || offloaded;
 }
 

@@ -147,11 +147,20 @@ enum {
     LEAST_STEPS = 4,
     MOST_STEPS = 100,
     LOADED = 100,
+    /* A GPU updates all weights in one launch, in which those of one layer are too few to keep it busy: so many layers
+       that there are about so many weights. */
+    UPDATED_WEIGHTS = 200 << 20,
+    MOST_LAYERS = 24,
+    /* The whole step that the rates are compared with. */
+    WHOLE_LAYERS = 8,
+    WHOLE_LOADED = 1500,
     HOST_SWEEP = 32 << 20,
     /* Writing it takes longer than issuing the operations of a phase, so that these follow each other at once. */
     DEVICE_SWEEP = 1 << 30,
     DEVICE_SWEEPS = 4,
 };
+#define SHORTEST 1e-8 /* the resolution of a GPU's clock */
+
 struct sample {
     enum snug_op_kind kind;
     int32_t types;
@@ -167,7 +176,8 @@ struct bench {
     size_t shape_count;
     char *cache; /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
-    double gap; /* what timestamps around an operation add to its time */
+    double gap;    /* what timestamps around an operation add to its time */
+    double loaded; /* seconds for which whole phases run */
     struct sample *samples;
     size_t count, capacity;
 };
@@ -188,8 +198,9 @@ struct trial {
     int32_t sweep;    /* a tensor larger than any core's cache */
     int32_t *numbers; /* the batch's arrays */
     struct snug_op_times times;
-    double scale; /* of a whole step's seconds to the sum of its operations' */
-    double *best; /* by operation: seconds of its fastest run */
+    double scale[SNUG_PHASE_COUNT]; /* of a whole phase's seconds to the sum of its operations' */
+    double step;                    /* seconds of a whole step */
+    double *best;                   /* by operation: seconds of its fastest run */
 };
 
 static bool on_device(const struct bench *bench) { return snug_backend_is_device(bench->backend); }
@@ -199,11 +210,11 @@ static int64_t rows_of(const struct shape *shape) {
 }
 
 static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t,
-                               const struct types *types, bool dropout) {
+                               const struct types *types, bool dropout, int32_t layers) {
     struct snug_program *program = &t->program;
     t->config = (struct snug_config){.family = &snug_family_bert,
                                      .hidden_size = shape->hidden,
-                                     .num_hidden_layers = 1,
+                                     .num_hidden_layers = layers,
                                      .num_attention_heads = shape->heads,
                                      .intermediate_size = 4 * shape->hidden,
                                      .vocab_size = VOCABULARY,
@@ -310,41 +321,66 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
     return snug_op_times_collect(&t->run, bench->backend, &t->times);
 }
 
-/* The seconds of a step whose phases run as a whole. */
+/* Adds the seconds of phases that run as a whole. */
 /* untested: needs a GPU */
-static snug_status time_step(struct bench *bench, struct trial *t, double *seconds) {
+static snug_status time_phases(struct bench *bench, struct trial *t, int first, int last,
+                               double seconds[SNUG_PHASE_COUNT]) {
     struct snug_timestamps *stamps = NULL;
-    double took[2] = {0};
-    snug_status status = bench->backend->record_timestamp(&t->run, &stamps, 0);
-    for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT && status == SNUG_OK; phase++)
+    double took[SNUG_PHASE_COUNT + 1] = {0};
+    size_t count = 0;
+    snug_status status = bench->backend->record_timestamp(&t->run, &stamps, count++);
+    for (int phase = first; phase <= last && status == SNUG_OK; phase++) {
         status = snug_run_phase(&t->run, bench->backend, (enum snug_phase)phase, NULL);
-    if (status == SNUG_OK) status = bench->backend->record_timestamp(&t->run, &stamps, 1);
-    if (status == SNUG_OK) status = bench->backend->read_timestamps(&t->run, stamps, took, 2);
+        if (status == SNUG_OK) status = bench->backend->record_timestamp(&t->run, &stamps, count++);
+    }
+    if (status == SNUG_OK) status = bench->backend->read_timestamps(&t->run, stamps, took, count);
     bench->backend->free_timestamps(stamps);
-    *seconds = took[1];
+    for (int phase = first; phase <= last; phase++) seconds[phase] = took[1 + phase - first];
     return status;
 }
 
+/* The same when the GPU has the clock rate of one that works. */
+/* untested: needs a GPU */
+static snug_status time_loaded(struct bench *bench, struct trial *t, int first, int last,
+                               double seconds[SNUG_PHASE_COUNT]) {
+    double loaded = 0;
+    for (int i = 0; i < LEAST_STEPS || (i < MOST_STEPS && loaded < bench->loaded); i++) {
+        RETURN_IF_ERROR(time_phases(bench, t, first, last, seconds));
+        for (int phase = first; phase <= last; phase++) loaded += seconds[phase];
+    }
+    return SNUG_OK;
+}
+
 /* Operations between timestamps start later than within a captured phase: by how much follows from the time of a whole
-   step of the smallest shape. In a whole step of a larger one the GPU's clock rate is that of a GPU that works, which
-   is lower, and so the seconds of its operations are scaled. */
+   step of the smallest shape. In whole phases of a larger one the GPU's clock rate is that of a GPU that works, which
+   is lower, and so the seconds of its operations are scaled. Forward, which needs the most power, also runs alone, as
+   in inference. */
 /* untested: needs a GPU */
 static snug_status find_gap(struct bench *bench, struct trial *t) {
-    double whole = 0, sum = 0, count = 0, loaded = 0;
+    double whole[SNUG_PHASE_COUNT], forward[SNUG_PHASE_COUNT], sum[SNUG_PHASE_COUNT] = {0},
+                                                               calls[SNUG_PHASE_COUNT] = {0};
+    double all = 0, sums = 0, count = 0;
     for (int i = 0; i < 2; i++) RETURN_IF_ERROR(run_phases(bench, t)); /* the first one loads kernels */
     for (size_t i = 0; i < t->program.op_count; i++) {
-        if (t->program.ops[i].phase == SNUG_PHASE_PREPARE) continue;
-        sum += t->times.seconds[i];
-        count += (double)t->times.calls[i];
+        sum[t->program.ops[i].phase] += t->times.seconds[i];
+        calls[t->program.ops[i].phase] += (double)t->times.calls[i];
     }
     t->run.one_by_one = false;
-    for (int i = 0; i < LEAST_STEPS || (i < MOST_STEPS && loaded < 1e-3 * LOADED); i++) {
-        RETURN_IF_ERROR(time_step(bench, t, &whole));
-        loaded += whole;
-    }
+    RETURN_IF_ERROR(time_loaded(bench, t, SNUG_PHASE_FORWARD, SNUG_PHASE_COUNT - 1, whole));
+    RETURN_IF_ERROR(time_loaded(bench, t, SNUG_PHASE_FORWARD, SNUG_PHASE_FORWARD, forward));
     t->run.one_by_one = true;
-    if (bench->gap == 0 && sum > whole) bench->gap = (sum - whole) / count;
-    t->scale = sum > 2 * count * bench->gap ? whole / (sum - count * bench->gap) : 1;
+    for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT; phase++) {
+        all += whole[phase];
+        sums += sum[phase];
+        count += calls[phase];
+    }
+    t->step = all;
+    whole[SNUG_PHASE_FORWARD] = forward[SNUG_PHASE_FORWARD];
+    if (bench->gap == 0 && sums > all) bench->gap = (sums - all) / count;
+    for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT; phase++) {
+        const double gaps = calls[phase] * bench->gap;
+        if (sum[phase] > 2 * gaps) t->scale[phase] = whole[phase] / (sum[phase] - gaps);
+    }
     return SNUG_OK;
 }
 
@@ -403,7 +439,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
             .types = snug_operand_types(&t->program, op),
             .dropout = op->p > 0,
             .one = {.calls = 1,
-                    .seconds = fmax((t->best[i] - bench->gap) * t->scale, 1e-8), /* the resolution of the clock */
+                    .seconds = fmax((t->best[i] - bench->gap) * t->scale[op->phase], SHORTEST),
                     .cost = snug_op_cost(&t->program, op, (double)tokens, (double)shape->sequences,
                                          (double)rows_of(shape))},
         };
@@ -426,32 +462,47 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
 }
 
 static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, const struct types *types,
-                             bool dropout, bool updates_only) {
-    RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout));
+                             bool dropout, int32_t layers) {
+    for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) t->scale[phase] = 1;
+    RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout, layers));
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
     RETURN_IF_ERROR(snug_runner_start(bench->ctx, bench->backend, bench->threads, &t->program, 0, NULL, &t->runner));
-    RETURN_IF_ERROR(time_operations(bench, t));
-    return collect(bench, shape, t, updates_only);
+    return time_operations(bench, t);
+}
+
+static void close_trial(struct bench *bench, struct trial *t) {
+    snug_op_times_free(bench->backend, &t->times);
+    snug_runner_close(&t->runner);
+    snug_program_free(&t->program);
+    free(t->numbers);
+    free(t->best);
+}
+
+/* A GPU with less memory does without the largest shapes. */
+static snug_status without_largest(struct bench *bench, snug_status status) {
+    if (!on_device(bench) || status != SNUG_E_MEMORY || !bench->count) return status; /* untested: needs a GPU */
+    snug_clear_error(bench->ctx);
+    return SNUG_OK;
+}
+
+/* As many layers as a GPU needs for the rate of an update. */
+static int32_t layers_to_update(const struct bench *bench, const struct shape *shape) {
+    const int64_t layers = UPDATED_WEIGHTS / (12 * shape->hidden * shape->hidden);
+    if (!on_device(bench)) return 1;
+    return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
 }
 
 static snug_status measure_shape(struct bench *bench, const struct shape *shape,
                                  const struct snug_optimizer_info *optimizer, const struct types *types, bool dropout,
                                  bool updates_only) {
-    struct trial trial = {.scale = 1};
+    struct trial trial = {0};
+    const int32_t layers = updates_only ? layers_to_update(bench, shape) : 1;
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
-    const snug_status status = run_trial(bench, shape, &trial, types, dropout, updates_only);
-    snug_op_times_free(bench->backend, &trial.times);
-    snug_runner_close(&trial.runner);
-    snug_program_free(&trial.program);
-    free(trial.numbers);
-    free(trial.best);
-    /* A GPU with less memory does without the largest shapes. */
-    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: needs a GPU */
-        snug_clear_error(bench->ctx);
-        return SNUG_OK;
-    }
-    return status;
+    snug_status status = run_trial(bench, shape, &trial, types, dropout, layers);
+    if (status == SNUG_OK) status = collect(bench, shape, &trial, updates_only);
+    close_trial(bench, &trial);
+    return without_largest(bench, status);
 }
 
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
@@ -612,6 +663,70 @@ static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
     return status;
 }
 
+/* Beside another program, timestamps are so far apart that the operations between them seem to take no time. */
+/* untested: needs a GPU */
+static snug_status check_samples(struct bench *bench) {
+    size_t none = 0, count = 0;
+    for (size_t i = 0; i < bench->count; i++) {
+        if (snug_op_info(bench->samples[i].kind)->flags & (SNUG_OP_ELEMENTS | SNUG_OP_UPDATES)) continue;
+        count++;
+        none += bench->samples[i].one.seconds <= SHORTEST;
+    }
+    if (2 * none < count) return SNUG_OK;
+    return snug_fail(bench->ctx, SNUG_E_UNSUPPORTED,
+                     "%zu of %zu operations took too little time to be measured: does another program use this GPU? "
+                     "End it, or name a file of rates in SNUG_RATES",
+                     none, count);
+}
+
+/* Whether a GPU's clock rate decides how long this takes: matmuls in 16 bits, and what runs between them. */
+/* untested: needs a GPU */
+static bool depends_on_power(const struct snug_rate *rate) {
+    return rate->types & 7 && !(snug_op_info(rate->kind)->flags & SNUG_OP_UPDATES);
+}
+
+/* untested: needs a GPU */
+static snug_status compare_whole(const struct trial *t, struct snug_rates *rates) {
+    const struct snug_load load = {.tokens = (double)t->batch.tokens,
+                                   .sequences = (double)t->batch.sequences,
+                                   .rows = (double)t->batch.rows,
+                                   .micro_batches = 1};
+    struct snug_step_estimate all, rest;
+    struct snug_rates constant = *rates; /* without the terms that grow with the operation */
+    RETURN_IF_ERROR(snug_alloc(t->program.ctx, rates->count, sizeof *constant.items, (void **)&constant.items));
+    for (size_t i = 0; i < rates->count; i++) {
+        constant.items[i] = rates->items[i];
+        if (depends_on_power(&rates->items[i])) constant.items[i].flop = constant.items[i].byte = 0;
+    }
+    snug_status status = snug_estimate_parts(rates, &t->program, &load, &all);
+    if (status == SNUG_OK) status = snug_estimate_parts(&constant, &t->program, &load, &rest);
+    free(constant.items);
+    if (status != SNUG_OK || t->step <= all.total.seconds) return status;
+    const double factor = (t->step - rest.total.seconds) / (all.total.seconds - rest.total.seconds);
+    for (size_t i = 0; i < rates->count; i++) {
+        if (!depends_on_power(&rates->items[i])) continue;
+        rates->items[i].flop *= factor;
+        rates->items[i].byte *= factor;
+    }
+    return SNUG_OK;
+}
+
+/* After seconds of large matmuls in 16 bits a GPU reaches the limit of its power, and its clock rate falls below that
+   of the short trials: the rates are scaled by the time of such steps. */
+/* untested: needs a GPU */
+static snug_status measure_whole(struct bench *bench, struct snug_rates *rates) {
+    static const struct shape shape = {1024, 16, 32, 512, 0};
+    static const struct types types = {SNUG_F32, SNUG_BF16, false};
+    struct trial trial = {0};
+    RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, snug_optimizers[0]->names[0].optim, snug_optimizers[0]->measured,
+                                         0.9, 0.999, 1e-8, 0, &trial.optimizer));
+    bench->loaded = 1e-3 * WHOLE_LOADED;
+    snug_status status = run_trial(bench, &shape, &trial, &types, true, WHOLE_LAYERS);
+    if (status == SNUG_OK) status = compare_whole(&trial, rates);
+    close_trial(bench, &trial);
+    return without_largest(bench, status);
+}
+
 /* A GPU's algorithms are stored in the cache folder. */
 static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
     char problem[256];
@@ -624,7 +739,7 @@ static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
 
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out) {
-    struct bench bench = {.backend = backend, .threads = threads};
+    struct bench bench = {.backend = backend, .threads = threads, .loaded = 1e-3 * LOADED};
     struct snug_folder cache;
     snug_rates_init(ctx, out, backend, gpu, threads);
     const bool device = on_device(&bench);
@@ -635,7 +750,9 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
     snug_status status = open_cache(&bench, &cache);
     if (status == SNUG_OK) status = measure_all(&bench);
+    if (status == SNUG_OK && device) status = check_samples(&bench); /* untested: needs a GPU */
     if (status == SNUG_OK) status = fit_all(&bench, out);
+    if (status == SNUG_OK && device) status = measure_whole(&bench, out);                  /* untested: needs a GPU */
     if (status == SNUG_OK && device) status = measure_copies(&bench, out);                 /* untested: needs a GPU */
     if (status == SNUG_OK && device) status = snug_rates_measure_host(out, 4096, threads); /* untested: needs a GPU */
     if (status == SNUG_OK) status = measure_disk(ctx, &bench, out);
