@@ -219,6 +219,25 @@ static void test_matmuls_of_few_rows(void **state) {
         }
 }
 
+/* A training generates oneDNN's kernels when it is opened; for an inference, which may do it later, a plan counts them.
+ */
+static void test_memory_of_generated_kernels(void **state) {
+    static const struct {
+        enum snug_op_kind kind;
+        int64_t bytes;
+    } cases[] = {{SNUG_OP_LINEAR, 10 << 20}, {SNUG_OP_LINEAR_DX, 3 << 20}, {SNUG_OP_LINEAR_DW, 3 << 20}};
+    const struct snug_backend *backend = snug_backend_cpu();
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_op ops[] = {{.kind = SNUG_OP_LINEAR}, {.kind = cases[i].kind}};
+        struct snug_program program = {.ops = ops, .op_count = 2, .compute = SNUG_F32};
+        assert_int_equal(backend->library(&program, 1), cases[i].bytes);
+        assert_int_equal(backend->library(&program, 3), cases[i].bytes + (6 << 20));
+        program.compute = SNUG_BF16;
+        assert_int_equal(backend->library(&program, 1), 0);
+    }
+}
+
 /* An update that is exact in fp32, so that only its rounding remains: p - p / 512, by weight decay alone. Every backend
    rounds as philox.h defines, bit for bit, and without a bias. */
 static void test_stochastic_rounding(void **state) {
@@ -452,6 +471,7 @@ int main(void) {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_matmuls_of_bf16_weights),
         cmocka_unit_test(test_matmuls_of_few_rows),
+        cmocka_unit_test(test_memory_of_generated_kernels),
         cmocka_unit_test(test_stochastic_rounding),
         cmocka_unit_test(test_rounding_of_pieces),
         cmocka_unit_test(test_values),
