@@ -199,8 +199,12 @@ static inline __attribute__((always_inline)) void vec_fold(vec x[VEC_LANES], int
 
 /* The sums of the lanes of each of as many vectors as there are lanes, added in the order of vec_sum(). */
 static inline __attribute__((always_inline)) vec vec_sums(vec x[VEC_LANES]) {
-    if (VEC_LANES > 8) vec_fold(x, 8);
-    if (VEC_LANES > 4) vec_fold(x, 4);
+#if VEC_LANES > 8
+    vec_fold(x, 8);
+#endif
+#if VEC_LANES > 4
+    vec_fold(x, 4);
+#endif
     vec_fold(x, 2);
     vec_fold(x, 1);
     return x[0];
