@@ -22,7 +22,7 @@ enum { INNER_TILE = 2048 };
    if they are transposed. If not, a tile has few columns and such a leading dimension would waste memory: F32 weights
    with it are copied as well, which is as fast as oneDNN's kernel for them. */
 enum { LD_PERIOD = 1024 };
-/* With more rows oneDNN is as fast as matmul_few_rows(), or faster: measured on MiniLM's shapes with AVX-512 and AVX2. */
+/* With more rows oneDNN is as fast as matmul_few_rows(), or faster: on MiniLM's shapes, with AVX-512 and AVX2. */
 enum { FEW_ROWS = 8 * VEC_LANES };
 
 static int64_t tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
