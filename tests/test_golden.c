@@ -12,8 +12,9 @@
 enum { STEPS = 10 };
 
 /* Tolerances of the project: logits and loss 1e-5, gradients 1e-4 relative L2, losses 1e-5. A logit's error is relative
-   to the largest logit, since these models' logits are far larger than a trained model's. */
-static double LOGITS = 1e-5, LOSS = 1e-5, GRADIENT = 1e-4, TEN_LOSSES = 1e-5, KEY_BIAS = 1e-6;
+   to the largest logit, since these models' logits are far larger than a trained model's. Of the key bias's gradient,
+   which is zero, rounding leaves up to 8.5e-7 in the reference, and 1.3e-6 with the order of sums of few rows. */
+static double LOGITS = 1e-5, LOSS = 1e-5, GRADIENT = 1e-4, TEN_LOSSES = 1e-5, KEY_BIAS = 2e-6;
 
 typedef void look_fn(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user);
 

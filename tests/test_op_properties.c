@@ -156,6 +156,7 @@ static void test_matmuls_of_bf16_weights(void **state) {
         {{300, 1}, 2307, 1, 300, 2, 193, 3, 40},  /* the same in forward */
         {{300}, 2304, 1, 300, 2, 193, 3, 40},     /* and a row stride that oneDNN treats differently */
         {{257}, 1024, 16, 193, 2, 2048, 3, 200},
+        {{21}, 1075, 1, 33, 2, 35, 3, 9}, /* few rows; an inner dimension in parts, the last not a whole vector */
     };
     (void)state;
     for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
@@ -187,6 +188,54 @@ static void test_matmuls_of_bf16_weights(void **state) {
                 ops_close(&halves);
                 ops_close(&wide);
             }
+}
+
+/* Of few rows, which a matmul of its own computes, each has the same bits whatever the number of rows. */
+static void test_matmuls_of_few_rows(void **state) {
+    static const char *const names[] = {"v2", "v3", "v4", "generic"};
+    static const struct ops_shape shape = {{24}, 1075, 1, 33, 2, 35, 3, 9};
+    (void)state;
+    for (int variant = 0; variant <= 3; variant += 3)
+        for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+            const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
+            struct ops f;
+            if (!backend) continue;
+            ops_open(&f, &shape, SNUG_F32);
+            build_linear(&f, variant);
+            const int32_t y = f.ops[0].linear.y;
+            ops_run(&f, backend, &f.ops[0], 1);
+            uint8_t *all = ops_copy(&f);
+            for (f.batch.tokens = 0; f.batch.tokens < shape.lengths[0]; f.batch.tokens++) {
+                const int64_t offset = f.tensors[y].offset;
+                ops_randomize(&f, y);
+                ops_run(&f, backend, &f.ops[0], 2);
+                if (memcmp(f.arena + offset, all + offset, ops_live(&f, y)) != 0)
+                    fail_msg("variant %d, %s: %d rows have other bits than the same of %d", variant, names[isa],
+                             (int)f.batch.tokens, (int)shape.lengths[0]);
+            }
+            f.batch.tokens = shape.lengths[0];
+            free(all);
+            ops_close(&f);
+        }
+}
+
+/* A training generates oneDNN's kernels when it is opened; for an inference, which may do it later, a plan counts them.
+ */
+static void test_memory_of_generated_kernels(void **state) {
+    static const struct {
+        enum snug_op_kind kind;
+        int64_t bytes;
+    } cases[] = {{SNUG_OP_LINEAR, 10 << 20}, {SNUG_OP_LINEAR_DX, 3 << 20}, {SNUG_OP_LINEAR_DW, 3 << 20}};
+    const struct snug_backend *backend = snug_backend_cpu();
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_op ops[] = {{.kind = SNUG_OP_LINEAR}, {.kind = cases[i].kind}};
+        struct snug_program program = {.ops = ops, .op_count = 2, .compute = SNUG_F32};
+        assert_int_equal(backend->library(&program, 1), cases[i].bytes);
+        assert_int_equal(backend->library(&program, 3), cases[i].bytes + (6 << 20));
+        program.compute = SNUG_BF16;
+        assert_int_equal(backend->library(&program, 1), 0);
+    }
 }
 
 /* An update that is exact in fp32, so that only its rounding remains: p - p / 512, by weight decay alone. Every backend
@@ -421,6 +470,8 @@ int main(void) {
         cmocka_unit_test(test_addend),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_matmuls_of_bf16_weights),
+        cmocka_unit_test(test_matmuls_of_few_rows),
+        cmocka_unit_test(test_memory_of_generated_kernels),
         cmocka_unit_test(test_stochastic_rounding),
         cmocka_unit_test(test_rounding_of_pieces),
         cmocka_unit_test(test_values),

@@ -127,7 +127,8 @@ struct snug_backend {
     snug_status (*read_timestamps)(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
                                    size_t count);
     void (*free_timestamps)(struct snug_timestamps *timestamps);
-    /* Creates everything that the program's operations need; nothing is created later. */
+    /* Creates everything that the program's operations need; nothing is created later, except what a library creates
+     * when an inference needs it first, which library() counts. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
     /* Measures which kernels are fastest for the program's operations and batches of these sizes. Called before the

@@ -69,11 +69,20 @@ static int threads_of(const struct snug_memory *memory) { return memory->threads
 /* Writes elements first … first + count - 1 of the range's contents to values. */
 typedef snug_status make_fn(const void *user, int64_t first, int64_t count, void *values);
 
+/* Makes all elements where they are stored, a part at a time, which the processor's cache holds. */
+static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, make_fn *make, const void *user) {
+    for (int64_t i = 0; i < count; i += PART)
+        RETURN_IF_ERROR(make(user, i, smaller(PART, count - i), values + i * size));
+    return SNUG_OK;
+}
+
 /* Fills count elements, a part at a time, with the output of make in type made: the tensor's own, or F32, which is
    rounded to it. The buffer does not come from malloc, because freed heap memory may stay resident, and no plan
    includes it. */
 static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
+    void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
+    if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), make, user);
     const int64_t most = smaller(PART, count), bytes = most * snug_dtype_size(made);
     struct snug_block room;
     RETURN_IF_ERROR(
@@ -212,21 +221,23 @@ struct reading {
     enum snug_dtype dtype;
 };
 
-static bool fits(enum snug_dtype dtype, float value) {
-    return isfinite(dtype == SNUG_F32 ? value : widened(dtype, narrowed(dtype, value)));
+/* Values of a smaller magnitude are finite in dtype: rounding to nearest, ties to even, gives infinity from here on. */
+static float limit_of(enum snug_dtype dtype) {
+    return dtype == SNUG_F16 ? 65520.0f : dtype == SNUG_BF16 ? 0x1.ffp127f : INFINITY;
 }
 
 /* Reports the first value that does not fit. */
 static snug_status read_values(const void *user, int64_t first, int64_t count, void *out) {
     const struct reading *r = user;
-    const float *values = out;
-    int64_t bad = count;
+    const float *values = out, limit = limit_of(r->dtype);
+    int32_t unfit = 0; /* of the width of a float, for vectors; NaN is unfit, too */
+    int64_t bad = 0;
     RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->files, r->stored, first, count, out));
-#pragma omp parallel for num_threads(threads_of(r->l->memory)) schedule(static) reduction(min : bad) if (count > PIECE)
-    /* untested: more than one element that does not fit */
-    for (int64_t i = 0; i < count; i++)
-        if (!fits(r->dtype, values[i]) && i < bad) bad = i;
-    if (bad == count) return SNUG_OK;
+#pragma omp parallel for simd num_threads(threads_of(r->l->memory)) schedule(static) reduction(+ : unfit) \
+    if (parallel : count > PIECE)
+    for (int64_t i = 0; i < count; i++) unfit += !(fabsf(values[i]) < limit);
+    if (!unfit) return SNUG_OK;
+    while (fabsf(values[bad]) < limit) bad++;
     if (!isfinite(values[bad]))
         return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
                          r->l->path, r->stored->name, isnan(values[bad]) ? "NaN" : "an infinity",

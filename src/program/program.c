@@ -83,6 +83,13 @@ snug_status snug_tensor_write(const struct snug_program *program, const struct s
     return SNUG_OK;
 }
 
+void *snug_tensor_in_place(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                           int64_t first) {
+    const struct snug_tensor *t = &program->tensors[tensor];
+    if (t->shards.chunk || t->offloaded || memory->copy) return NULL;
+    return memory->arena + t->offset + first * snug_dtype_size(t->dtype);
+}
+
 void snug_program_free(struct snug_program *program) {
     free(program->tensors);
     free(program->ops);

@@ -124,6 +124,10 @@ snug_status snug_tensor_read(const struct snug_program *program, const struct sn
                              int64_t first, int64_t count, void *out);
 snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
                               int64_t first, int64_t count, const void *values);
+/* Where a persistent tensor's element `first` and all after it may be written in place; NULL if that needs
+ * snug_tensor_write(): the tensor is offloaded, divided, or on a device. */
+void *snug_tensor_in_place(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                           int64_t first);
 
 /* Starts an empty program. */
 void snug_program_init(struct snug_program *program, snug_context *ctx);

@@ -192,6 +192,24 @@ static inline void vec_transpose(vec m[VEC_LANES]) {
     }
 }
 
+static inline __attribute__((always_inline)) void vec_fold(vec x[VEC_LANES], int half) {
+    for (int i = 0; i < half; i++)
+        x[i] = vec_interleave_first(x[i], x[i + half]) + vec_interleave_second(x[i], x[i + half]);
+}
+
+/* The sums of the lanes of each of as many vectors as there are lanes, added in the order of vec_sum(). */
+static inline __attribute__((always_inline)) vec vec_sums(vec x[VEC_LANES]) {
+#if VEC_LANES > 8
+    vec_fold(x, 8);
+#endif
+#if VEC_LANES > 4
+    vec_fold(x, 4);
+#endif
+    vec_fold(x, 2);
+    vec_fold(x, 1);
+    return x[0];
+}
+
 /* ---- memory: rows of F32 or BF16, at any address ----------------------------------------------------------------- */
 
 static inline vec vec_read(const float *p) {
