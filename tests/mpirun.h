@@ -27,7 +27,12 @@ static inline void find_mpirun(void) {
         print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
                       "libopenmpi-dev, and configure again\n");
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
-    if (SANITIZED) setenv("ASAN_OPTIONS", "detect_leaks=0", 1);    /* MPI keeps memory until the process ends */
+    if (SANITIZED) {
+        const char *given = getenv("ASAN_OPTIONS");
+        char options[256]; /* MPI keeps memory until the process ends, so leaks are not looked for */
+        snprintf(options, sizeof options, "%s:detect_leaks=0", given ? given : "");
+        setenv("ASAN_OPTIONS", options, 1);
+    }
 }
 
 /* Starts mpirun in the test's folder, with stdout and stderr in files. */

@@ -40,7 +40,7 @@ static void test_stages_have_the_same_bits(void **state) {
         int ranks;
     } kinds[] = {
         {"--validation_file dev.csv --eval_strategy epoch --num_train_epochs 1 --bf16 --save_steps 2 ", 2},
-        {"--max_steps 4 --bf16 --optim adamw_8bit --save_steps 2 --validation_file dev.csv ", 4},
+        {"--max_steps 3 --bf16 --optim adamw_8bit --save_steps 2 --validation_file dev.csv ", 4},
         {"--max_steps 4 --fp16 --freeze embeddings --save_steps 2 ", 3},
     };
     struct fixture *f = *state;
@@ -154,7 +154,7 @@ static void test_killed_rank(void **state) {
 /* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
  */
 static void test_interrupted(void **state) {
-    static const char words[] = TRAIN "--config_name cut --max_steps 40 --bf16 --save_steps 100 --output_dir ";
+    static const char words[] = TRAIN "--config_name cut --max_steps 16 --bf16 --save_steps 100 --output_dir ";
     struct fixture *f = *state;
     char command[512];
     if (gpus < 2) return;

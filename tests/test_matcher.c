@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear-time searches for added tokens against quadratic ones. */
+/* Linear-time searches for added tokens against quadratic ones; texts with the same hash in the hash map. */
 #include "tokenizer_fixture.h"
 
+#include "text/hash_map.h"
 #include "text/tokenizer_parts.h"
 
 static uint64_t draw(uint64_t *state) { /* xorshift64 (Marsaglia) */
@@ -132,10 +133,29 @@ static void test_splitter(void **state) {
     snug_search_free(&search);
 }
 
+/* Pairs of words with the same 32-bit FNV-1a hash: only the word that was added is found. */
+static void test_equal_hashes(void **state) {
+    struct fixture *f = *state;
+    struct snug_hash_map map = {0};
+    int32_t before;
+    assert_int_equal(snug_hash_map_add(f->ctx, &map, "costarring", 10, 5, &before), SNUG_OK);
+    assert_int_equal(snug_hash_map_add(f->ctx, &map, "declinate", 9, 6, &before), SNUG_OK);
+    assert_int_equal(snug_hash_map_find(&map, "", 0, "liquid", 6), -1); /* another length */
+    assert_int_equal(snug_hash_map_find(&map, "", 0, "macallums", 9), -1);
+    assert_int_equal(snug_hash_map_find(&map, "mac", 3, "allums", 6), -1); /* another prefix */
+    assert_int_equal(snug_hash_map_find(&map, "dec", 3, "linate", 6), 6);
+    assert_int_equal(snug_hash_map_add(f->ctx, &map, "liquid", 6, 7, &before), SNUG_OK);
+    assert_int_equal(before, -1);
+    assert_int_equal(snug_hash_map_find(&map, "", 0, "liquid", 6), 7);
+    assert_int_equal(snug_hash_map_find(&map, "", 0, "costarring", 10), 5);
+    snug_hash_map_free(&map);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_matcher, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_splitter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_equal_hashes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,19 @@ static bool suits_cuda(const struct ops_row *row) {
            (!(row->needs & SCALES_LOSS) || cuda->scales_loss);
 }
 
+/* ---- copies of the arena ---------------------------------------------------------------------------------------- */
+
+/* Each copy has one place, which all cases use (ops_spare says why). */
+enum copy { START, OVERWRITTEN, BEFORE, EXPECTED, OTHER, DOWNLOADED, DOWNLOADED_AGAIN, COPIES };
+
+static uint8_t *place_of(enum copy copy) {
+    static uint8_t *places[COPIES];
+    if (!places[copy]) places[copy] = ops_map(OPS_ARENA);
+    return places[copy];
+}
+
+static uint8_t *copy_to(enum copy copy, const struct ops *f) { return memcpy(place_of(copy), f->arena, f->bytes); }
+
 /* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 struct check {
@@ -170,7 +183,7 @@ static void check_same(const struct check *c, const struct snug_op *op, const ui
 static void check_host(const struct check *c, const struct snug_op *op, const uint8_t *before,
                        const uint8_t *expected) {
     for (int isa = 0; isa < ISAS; isa++) {
-        uint8_t *single = NULL;
+        const uint8_t *single = NULL;
         const bool scales = isas[isa] && (isas[isa]->scales_loss || !(c->row->needs & SCALES_LOSS));
         for (int threads = 1; scales && threads <= 3; threads += 1 + SANITIZED) {
             memcpy(c->f->arena, before, c->f->bytes);
@@ -178,23 +191,20 @@ static void check_host(const struct check *c, const struct snug_op *op, const ui
             check_untouched(c, op, before, c->f->arena, isa_names[isa]);
             if (threads == 1) {
                 compare_host(c, op, expected, isa_names[isa]);
-                single = ops_copy(c->f);
+                single = copy_to(OTHER, c->f);
             }
             check_same(c, op, c->f->arena, single, isa_names[isa], "with more threads");
         }
-        free(single);
     }
 }
 
 static void check_gpu(const struct check *c, const struct snug_op *op, const uint8_t *before, const uint8_t *expected) {
-    uint8_t *found = ops_array(c->f->bytes, 1), *again = ops_array(c->f->bytes, 1);
+    uint8_t *found = place_of(DOWNLOADED), *again = place_of(DOWNLOADED_AGAIN);
     ops_run_device(c->f, cuda, op, before, found);
     check_untouched(c, op, before, found, "cuda");
     compare_gpu(c, op, expected, found);
     ops_run_device(c->f, cuda, op, before, again);
     check_same(c, op, found, again, "cuda", "the second time");
-    free(found);
-    free(again);
 }
 
 /* Where an operation adds: the old value plus the result of overwriting, unless rows are scattered. */
@@ -228,7 +238,7 @@ static void check_complete(const struct check *c, struct snug_op op, const uint8
         memcpy(f->arena, start, f->bytes);
         f->run.micro_batch = 0;
         ops_run(f, backend, &op, 2);
-        uint8_t *part = ops_copy(f);
+        const uint8_t *part = copy_to(OTHER, f);
         memcpy(f->arena, start, f->bytes);
         f->run.micro_batch = 1;
         ops_run(f, backend, &op, 2);
@@ -243,7 +253,6 @@ static void check_complete(const struct check *c, struct snug_op op, const uint8
                              operand_name(&op, k), (long)e, (double)found, (double)old, (double)more);
             }
         }
-        free(part);
     }
     f->run.micro_batch = 0;
     f->program.accumulates = false;
@@ -262,7 +271,7 @@ static void check_op(const struct check *c, struct snug_op op) {
         int64_t micro_batch, chunk;
     } states[] = {{true, 0, 0}, {true, 1, 0}, {true, 0, 1}, {false, 0, 0}};
     struct ops *f = c->f;
-    uint8_t *start = ops_copy(f), *overwritten = NULL;
+    const uint8_t *start = copy_to(START, f), *overwritten = NULL;
     unsigned kept_first = 0;
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {
         op.first = states[s].first;
@@ -272,25 +281,21 @@ static void check_op(const struct check *c, struct snug_op op) {
         if (s > 0 && (kept_by(f, &op) == kept_first || c->where & ONCE)) continue; /* repeats a case, or is slow */
         memcpy(f->arena, start, f->bytes);
         ops_spoil(f, &op);
-        uint8_t *before = ops_copy(f);
+        const uint8_t *before = copy_to(BEFORE, f);
         ops_run(f, snug_backend_reference(), &op, 1);
         check_untouched(c, &op, before, f->arena, "reference");
-        uint8_t *expected = ops_copy(f);
+        const uint8_t *expected = copy_to(EXPECTED, f);
         if (s == 0)
-            overwritten = ops_copy(f);
+            overwritten = copy_to(OVERWRITTEN, f);
         else
             check_added(c, &op, before, overwritten);
         if (c->where & ON_HOST) check_host(c, &op, before, expected);
         if (c->where & ON_GPU) check_gpu(c, &op, before, expected);
-        free(before);
-        free(expected);
     }
     f->run.chunk = 0;
     if (c->where & ON_HOST) check_complete(c, op, start);
     memcpy(f->arena, overwritten, f->bytes);
     f->run.micro_batch = 0;
-    free(start);
-    free(overwritten);
 }
 
 /* ---- mode test -------------------------------------------------------------------------------------------------- */

@@ -556,6 +556,8 @@ static void test_nothing_runs(void **state) {
 
 /* ---- the same bytes as the plug-in's plan ------------------------------------------------------------------------ */
 
+static bool needs_plugin;
+
 static void test_bytes_are_those_of_the_plugin(void **state) {
     static const char *const models[] = {
         "bert-large-uncased", "mpnet-base", "ModernBERT-base", "@roberta", "@modern", "@mpnet", "@model"};
@@ -577,6 +579,7 @@ static void test_bytes_are_those_of_the_plugin(void **state) {
     struct fixture *f = *state;
     const struct snug_backend *cuda;
     if (snug_backend_cuda(f->ctx, &cuda) != SNUG_OK) {
+        if (needs_plugin) fail_msg("%s", snug_error_message(f->ctx));
         print_message("skipped: %s\n", snug_error_message(f->ctx));
         skip();
     }
@@ -604,7 +607,8 @@ static void test_bytes_are_those_of_the_plugin(void **state) {
         }
 }
 
-int main(void) {
+/* test_planned_gpu [plugin]: all tests, or what needs the plug-in alone, which then must work. */
+int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_names),
@@ -624,5 +628,9 @@ int main(void) {
         TEST(test_nothing_runs),
         TEST(test_bytes_are_those_of_the_plugin),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest with_plugin[] = {TEST(test_bytes_are_those_of_the_plugin)};
+    if (argc == 1) return cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(argv[1], "plugin") != 0) return 2;
+    needs_plugin = true;
+    return cmocka_run_group_tests(with_plugin, NULL, NULL);
 }

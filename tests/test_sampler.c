@@ -22,9 +22,10 @@ static void test_permutation_is_bijective(void **state) {
     for (int64_t rows = 1; rows <= 300; rows++) assert_bijective((uint64_t)rows * 7, rows % 5, rows);
     static const int64_t sizes[] = {511, 512, 513, 1000, 4095, 4096, 4097, 65537, 200001};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_bijective(UINT64_C(1) << 40 | i, 3, sizes[i]);
-    int64_t huge = INT64_C(1000000007) * 1000;
-    for (int64_t place = 0; place < 1000; place++)
-        assert_true((uint64_t)snug_permutation(1, 0, huge, huge - 1 - place) < (uint64_t)huge);
+    static const int64_t huge[] = {INT64_C(1000000007) * 1000, INT64_MAX};
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++)
+        for (int64_t place = 0; place < 1000; place++)
+            assert_true((uint64_t)snug_permutation(1, 0, huge[i], huge[i] - 1 - place) < (uint64_t)huge[i]);
 }
 
 static void test_permutation_depends_on_seed_and_epoch(void **state) {
