@@ -23,11 +23,9 @@
  * exception is snug_model_predict(). snug_version(), snug_free(), snug_escape(), snug_args_info() and
  * snug_memory_class_name() can be called in any thread.
  *
- * Signals. oneDNN, which computes the CPU's fp32 matmuls, sometimes
- * points the stack pointer into a heap buffer; a signal handler that runs in such a thread would overwrite the heap. A
- * program with signal handlers must block their signals in all threads that call the library, before it creates the
- * first thread (new threads inherit the mask), and must receive them with sigwait() in another thread, as
- * src/cli/signals.c does for should_stop. Signals without a handler are harmless.
+ * Signals. A program's handlers may run at any moment and in any of its threads, with SA_ONSTACK and SA_RESTART or
+ * without. A handler that interrupts a call runs at once, and the call goes on: should_stop can return a flag that it
+ * set. What computes are threads of the library, which block all signals that a thread does not cause itself.
  */
 #ifndef SNUG_H
 #define SNUG_H
