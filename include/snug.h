@@ -139,6 +139,30 @@ void snug_end_ranks(snug_args *args, int code);
 /* Argument number index, NULL after the last. */
 const snug_arg_info *snug_args_info(size_t index);
 
+/* ---- rows in memory ---------------------------------------------------------------------------------------------- */
+
+/* Rows of data that take the place of a file. They are read as the rows of a JSON Lines file are: columns, task and
+ * labels are recognised and checked as there, and messages name the row, from 1. */
+typedef struct snug_rows snug_rows;
+snug_status snug_rows_create(snug_context *ctx, snug_rows **out);
+void snug_rows_destroy(snug_rows *rows);
+/* Set a column of the current row; the value is copied. The columns are those of the first row, and what a later row
+ * lacks is missing there. A label is a class name, a number, or a list of them if a row has several. For token
+ * classification "tokens" and "ner_tags" are lists. A real number is one to predict, and must be finite. A row of which
+ * a call failed is discarded. */
+snug_status snug_rows_text(snug_rows *rows, const char *column, const char *text);
+snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value);
+snug_status snug_rows_real(snug_rows *rows, const char *column, double value);
+snug_status snug_rows_texts(snug_rows *rows, const char *column, const char *const *items, size_t count);
+snug_status snug_rows_integers(snug_rows *rows, const char *column, const int64_t *items, size_t count);
+/* Ends the current row. */
+snug_status snug_rows_end(snug_rows *rows);
+/* Adds a whole row, a JSON object on one line, as bindings have it. */
+snug_status snug_rows_json(snug_rows *rows, const char *object);
+/* args read rows instead of the file that the argument name, "train_file", "validation_file" or "test_file", gives.
+ * rows outlive args, and do not change during a call; several args may read the same. */
+snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *rows);
+
 /* ---- the plan ------------------------------------------------------------------------------------------------ */
 
 typedef struct snug_plan snug_plan;
