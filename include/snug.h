@@ -428,7 +428,13 @@ typedef struct snug_batch_info {
 snug_status snug_session_create(snug_args *args, snug_session **out);
 void snug_session_destroy(snug_session *session);
 int64_t snug_session_epochs(const snug_session *session);
-/* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). */
+/* The epoch that began last; before the first one 0, or after snug_load_checkpoint() that of the checkpoint, with which
+ * a loop begins. */
+int64_t snug_session_epoch(const snug_session *session);
+/* Optimizer steps done, those before the checkpoint included. */
+int64_t snug_session_steps(const snug_session *session);
+/* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). After snug_load_checkpoint() the
+ * checkpoint's epoch continues after its last step. */
 snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
 /* The next micro-batch, which the loader has prefetched; SNUG_END after the last of the epoch or of the run
  * (max_steps). It is the current one until the next call, and *info is valid as long; info may be NULL. */
@@ -448,6 +454,10 @@ snug_status snug_optimizer_step(snug_session *session);
 /* Advances the learning-rate schedule by one step; in fp16 not for a step that the optimizer skipped. */
 snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);
+/* Sets the learning rate until the next snug_scheduler_step(), which returns to the schedule: as setting it in a
+ * param_group of PyTorch. Call it before snug_next_batch() if weights are updated in backward. SNUG_E_USAGE: it is
+ * negative or not finite, or the optimizer computes its own. */
+snug_status snug_set_learning_rate(snug_session *session, double learning_rate);
 /* Discards the gradients: the next backward overwrites them. */
 snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
@@ -456,12 +466,29 @@ snug_status snug_session_evaluate(snug_session *session, snug_metrics **metrics)
  * that lists them; from_pretrained loads the folder. Other files are kept. SNUG_E_IO names a file with one of these
  * names that snug did not write: the argument overwrite_output_dir allows replacing it. */
 snug_status snug_save_model(snug_session *session, const char *folder);
+/* Writes a checkpoint: the model as snug_save_model() does, the optimizer's states, and the position in the schedule
+ * and the data. The folder is complete or absent; one that snug wrote is replaced, another one is SNUG_E_IO. Call it
+ * between steps: after snug_optimizer_step(), before the next snug_next_batch(). Gradients are not saved. */
+snug_status snug_save_checkpoint(snug_session *session, const char *folder);
+/* Continues from such a checkpoint, with the bits of a loop that was not interrupted. Model, data, optimizer and the
+ * rows of a step must be those of its session, else SNUG_E_INPUT names what differs; other settings may differ, which
+ * is logged. freeze may name more parts than before: their states are dropped. SNUG_E_INPUT also: it is damaged or no
+ * checkpoint of a session; the session may then have parts of it, and only another call that succeeds makes it usable.
+ */
+snug_status snug_load_checkpoint(snug_session *session, const char *folder);
 /* Copies a parameter, by its Hugging Face name, as fp32 (count values), for inspection and tests. */
 snug_status snug_get_parameter(snug_session *session, const char *name, float *values, size_t count);
+/* Replaces a parameter's values, rounded to nearest even in its stored type; the optimizer's states stay. Call it
+ * between steps. SNUG_E_USAGE: a value is not finite. */
+snug_status snug_set_parameter(snug_session *session, const char *name, const float *values, size_t count);
 /* The gradient, scaled by the last snug_clip_grad_norm. */
 snug_status snug_get_gradient(snug_session *session, const char *name, float *values, size_t count);
 /* Name and size of parameter number index; NULL after the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
+/* Whether parameter number index is trained. What is frozen (the argument freeze) has neither gradient nor states in
+ * the plan, so it is decided when the session is created: to freeze more, save a checkpoint and load it in a session
+ * with another freeze; to train what was frozen, create a session from the saved model, whose states begin at zero. */
+bool snug_parameter_trainable(const snug_session *session, size_t index);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop
