@@ -153,6 +153,38 @@ static void test_flag(void **state) {
     snug_args_destroy(args);
 }
 
+/* A pipe without a writer yet: opening it is interrupted, and waits on, unless the run is to stop. */
+static void test_waiting_for_a_pipe(void **state) {
+    struct fixture *f = *state;
+    const char *path = path_of(f, "rows");
+    const struct itimerval later = {.it_value = {.tv_usec = 200000}};
+    const struct sigaction action = {.sa_handler = on_request};
+    const snug_callbacks callbacks = {.should_stop = should_stop};
+    snug_args *args = training_args(f, "train_file=@rows data_format=csv output_dir=@out");
+    int status;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    begin_storm();
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static const char text[] = "text,label\ngood,1\nbad,0\n";
+        usleep(100000);
+        const int fd = open(path, O_WRONLY);
+        _exit(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1 ? 0 : 1);
+    }
+    ok(f, snug_train(args, NULL, NULL));
+    end_storm();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    atomic_store(&asked, false);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &later, NULL), 0);
+    assert_int_equal(snug_train(args, &callbacks, NULL), SNUG_E_INTERRUPTED);
+    assert_contains(snug_error_message(f->ctx), "interrupted while");
+    signal(SIGALRM, SIG_DFL);
+    snug_args_destroy(args);
+}
+
 struct heard {
     pthread_t caller;
     int messages, questions, elsewhere;
@@ -224,9 +256,7 @@ static void test_fork(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_storm),
-        TEST(test_flag),
-        TEST(test_callbacks_in_the_callers_thread),
+        TEST(test_storm), TEST(test_flag), TEST(test_waiting_for_a_pipe), TEST(test_callbacks_in_the_callers_thread),
         TEST(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,7 @@ static void test_refused_checkpoints(void **state) {
     ok(f, snug_session_begin_epoch(loop.session, 0));
     fails(f, snug_save_checkpoint(loop.session, ""), SNUG_E_USAGE, "does not end with the name of a folder");
     fails(f, snug_save_checkpoint(loop.session, path_of(f, "..")), SNUG_E_USAGE, "does not end with");
+    fails(f, snug_save_checkpoint(loop.session, "//"), SNUG_E_USAGE, "does not end with");
     ok(f, snug_folder_create(f->ctx, path_of(f, "theirs")));
     write_text(f, "theirs/notes", "mine");
     fails(f, snug_save_checkpoint(loop.session, path_of(f, "theirs")), SNUG_E_IO, "theirs");
@@ -230,7 +231,7 @@ static void test_refused_checkpoints(void **state) {
     train(f, "trained", "save_strategy=steps save_steps=5 max_steps=5");
     fails(f, snug_load_checkpoint(loop.session, path_of(f, "trained/checkpoint-5")), SNUG_E_INPUT,
           "is a checkpoint of snug_train()");
-    ok(f, snug_save_checkpoint(loop.session, path_of(f, "good")));
+    ok(f, snug_save_checkpoint(loop.session, path_of(f, "good//")));
     fails(f, try_train(f, "trained", "resume_from_checkpoint=@good", 0, NULL), SNUG_E_INPUT,
           "is a checkpoint of a program's own loop");
     /* Another optimizer, and files that were changed. */

@@ -128,6 +128,7 @@ struct call {
 
 /* Operations of the host run in the compute thread; a device's belong to the caller's. */
 static snug_status compute(struct call *call, snug_status (*function)(void *call)) {
+    /* may be untested: needs a GPU */
     return snug_backend_is_device(call->backend) ? function(call) : snug_compute(call->run->ctx, function, call);
 }
 

@@ -29,6 +29,7 @@ static snug_status open_here(void *user) {
 static snug_status open_backend(snug_context *ctx, const struct snug_backend *backend,
                                 const struct snug_program *program, int threads, void **state) {
     struct opening opening = {ctx, backend, program, threads, state};
+    /* may be untested: needs a GPU */
     return snug_backend_is_device(backend) ? open_here(&opening) : snug_compute(ctx, open_here, &opening);
 }
 

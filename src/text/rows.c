@@ -107,7 +107,8 @@ snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value
 static snug_status put_real(snug_rows *rows, double value) {
     char *text;
     json_t *number = json_real(value);
-    if (!number) return snug_fail(rows->ctx, SNUG_E_MEMORY, "out of memory while adding a row");
+    if (!number) /* may be untested: an allocation that fails */
+        return snug_fail(rows->ctx, SNUG_E_MEMORY, "out of memory while adding a row");
     snug_status status = snug_json_text(rows->ctx, number, JSON_ENCODE_ANY, &text);
     json_decref(number);
     RETURN_IF_ERROR(status);
@@ -164,15 +165,19 @@ static snug_status write_rows(snug_rows *rows, size_t size) {
     return SNUG_OK;
 }
 
-snug_status snug_rows_end(snug_rows *rows) {
-    snug_clear_error(rows->ctx);
-    if (rows->size == rows->row)
-        return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " has no column: set one before snug_rows_end",
-                         rows->count + 1);
-    RETURN_IF_ERROR(checked(rows, put(rows, "}\n", 2)));
+/* What follows the current row's columns. */
+static snug_status end_row(snug_rows *rows, const char *end) {
+    RETURN_IF_ERROR(checked(rows, put(rows, end, strlen(end))));
     rows->row = rows->size;
     rows->count++;
     return rows->size < BLOCK ? SNUG_OK : write_rows(rows, rows->size);
+}
+
+snug_status snug_rows_end(snug_rows *rows) {
+    snug_clear_error(rows->ctx);
+    if (rows->size != rows->row) return end_row(rows, "}\n");
+    return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " has no column: set one before snug_rows_end",
+                     rows->count + 1);
 }
 
 snug_status snug_rows_json(snug_rows *rows, const char *object) {
@@ -183,10 +188,7 @@ snug_status snug_rows_json(snug_rows *rows, const char *object) {
     if (strpbrk(object, "\r\n") || object[strspn(object, " \t")] != '{')
         return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " must be a JSON object on one line", rows->count + 1);
     RETURN_IF_ERROR(checked(rows, put(rows, object, strlen(object))));
-    RETURN_IF_ERROR(checked(rows, put(rows, "\n", 1)));
-    rows->row = rows->size;
-    rows->count++;
-    return rows->size < BLOCK ? SNUG_OK : write_rows(rows, rows->size);
+    return end_row(rows, "\n");
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
@@ -196,9 +198,9 @@ snug_status snug_rows_open(snug_context *ctx, snug_rows *rows, const char *path,
     if (rows->size != rows->row)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: row %" PRId64 " is not complete: call snug_rows_end", path,
                          rows->count + 1);
-    if (write_rows(rows, rows->size) != SNUG_OK) /* may be untested: a call that fails: tools/failure-test */
-        return ctx == rows->ctx ? SNUG_E_MEMORY
-                                : snug_fail(ctx, SNUG_E_MEMORY, "%s: %s", path, snug_error_message(rows->ctx));
+    const snug_status status = write_rows(rows, rows->size);
+    if (status != SNUG_OK) /* may be untested: a call that fails: tools/failure-test */
+        return snug_fail(ctx, status, "%s: %s", path, snug_error_message(rows->ctx));
     *fd = fcntl(rows->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (*fd >= 0 && lseek(*fd, 0, SEEK_SET) == 0) return SNUG_OK;
     /* untested: a file in memory has a position */

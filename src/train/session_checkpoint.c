@@ -141,7 +141,7 @@ static snug_status load(struct snug_session *s, const struct snug_folder *folder
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(snug_session_flush(s)); /* later it would change what is loaded */
     status = snug_states_load(s->ctx, folder, STATES, &s->training->program, &s->memory);
-    if (status == SNUG_E_INPUT && at.refrozen)
+    if (status == SNUG_E_INPUT && at.refrozen) /* untested: the file has other states than its session had */
         return snug_add_to_error(s->ctx, status,
                                  "; freeze named other parts, and what was frozen has no states: create a session from "
                                  "its weights with model_name_or_path");
