@@ -349,7 +349,7 @@ static snug_status build_rows(struct builder *builder, struct snug_peek *peek) {
         struct chunk *next = reading == SNUG_OK ? &builder->chunks[turn] : NULL;
         struct round round = {builder, peek, before, now, ahead ? next : NULL, reading};
         RETURN_IF_ERROR(snug_compute(builder->ctx, do_together, &round));
-        reading = round.reading;
+        if (round.next) reading = round.reading;
         if (before) RETURN_IF_ERROR(look_ahead(builder, reader, before->position));
         before = now;
         if (!ahead) {

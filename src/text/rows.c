@@ -75,7 +75,8 @@ static snug_status put_string(snug_rows *rows, const char *text) {
 
 static snug_status put_integer(snug_rows *rows, int64_t value) {
     char digits[32];
-    return put(rows, digits, (size_t)snprintf(digits, sizeof digits, "%" PRId64, value));
+    const int length = snprintf(digits, sizeof digits, "%" PRId64, value);
+    return put(rows, digits, (size_t)length);
 }
 
 /* Begins a row if there is none, and a column of it. */

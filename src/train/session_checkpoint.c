@@ -152,11 +152,11 @@ static snug_status load(struct snug_session *s, const struct snug_folder *folder
     return snug_session_load_weights(s, folder);
 }
 
-snug_status snug_load_checkpoint(snug_session *s, const char *path) {
-    struct snug_folder folder;
+snug_status snug_load_checkpoint(snug_session *s, const char *folder) {
+    struct snug_folder opened;
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_folder_open(s->ctx, NULL, path, &folder));
-    const snug_status status = load(s, &folder);
-    snug_folder_close(&folder);
+    RETURN_IF_ERROR(snug_folder_open(s->ctx, NULL, folder, &opened));
+    const snug_status status = load(s, &opened);
+    snug_folder_close(&opened);
     return status;
 }
