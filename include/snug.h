@@ -160,7 +160,7 @@ snug_status snug_rows_end(snug_rows *rows);
 /* Adds a whole row, a JSON object on one line, as bindings have it. */
 snug_status snug_rows_json(snug_rows *rows, const char *object);
 /* args read rows instead of the file that the argument name, "train_file", "validation_file" or "test_file", gives.
- * rows outlive args, and do not change during a call; several args may read the same. */
+ * rows outlive args, and do not change during a call; others may read them before or after. */
 snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *rows);
 
 /* ---- the plan ------------------------------------------------------------------------------------------------ */

@@ -59,6 +59,11 @@ static snug_status put(snug_rows *rows, const char *text, size_t length) {
 
 /* As JSON; malformed UTF-8 is left to the reader, which treats it as that of a file. */
 static snug_status put_string(snug_rows *rows, const char *text) {
+    if (!text)
+        return snug_fail(rows->ctx, SNUG_E_USAGE,
+                         "row %" PRId64 ": a text is NULL: leave the column out where it is "
+                         "missing",
+                         rows->count + 1);
     RETURN_IF_ERROR(put(rows, "\"", 1));
     while (*text) {
         size_t plain = 0;
