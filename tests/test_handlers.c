@@ -123,6 +123,18 @@ static void test_storm(void **state) {
     }
 }
 
+/* Peak rates are measured by single operations. */
+static void test_storm_while_measuring(void **state) {
+    struct fixture *f = *state;
+    snug_anatomy *anatomy;
+    snug_args *args = plain_args(f, "config_name=@model train_file=dummy:8x16 max_steps=2 threads=2 device=cpu");
+    begin_storm();
+    ok(f, snug_anatomy_create(args, NULL, &anatomy));
+    end_storm();
+    snug_anatomy_destroy(anatomy);
+    snug_args_destroy(args);
+}
+
 static atomic_bool asked;
 
 static void on_request(int number) {
@@ -256,7 +268,11 @@ static void test_fork(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_storm), TEST(test_flag), TEST(test_waiting_for_a_pipe), TEST(test_callbacks_in_the_callers_thread),
+        TEST(test_storm),
+        TEST(test_storm_while_measuring),
+        TEST(test_flag),
+        TEST(test_waiting_for_a_pipe),
+        TEST(test_callbacks_in_the_callers_thread),
         TEST(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,7 @@ struct call {
     const struct snug_backend *backend;
     enum snug_phase phase;
     int64_t chunk;
+    const struct snug_op *op;
     struct snug_profile *profile;
 };
 
@@ -130,6 +131,15 @@ struct call {
 static snug_status compute(struct call *call, snug_status (*function)(void *call)) {
     /* may be untested: needs a GPU */
     return snug_backend_is_device(call->backend) ? function(call) : snug_compute(call->run->ctx, function, call);
+}
+
+static snug_status run_one(void *user) {
+    const struct call *call = user;
+    return call->backend->ops[call->op->kind](call->run, call->op);
+}
+
+snug_status snug_run_one(struct snug_run *run, const struct snug_backend *backend, const struct snug_op *op) {
+    return compute(&(struct call){.run = run, .backend = backend, .op = op}, run_one);
 }
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
