@@ -23,11 +23,9 @@
  * exception is snug_model_predict(). snug_version(), snug_free(), snug_escape(), snug_args_info() and
  * snug_memory_class_name() can be called in any thread.
  *
- * Signals. oneDNN, which computes the CPU's fp32 matmuls, sometimes
- * points the stack pointer into a heap buffer; a signal handler that runs in such a thread would overwrite the heap. A
- * program with signal handlers must block their signals in all threads that call the library, before it creates the
- * first thread (new threads inherit the mask), and must receive them with sigwait() in another thread, as
- * src/cli/signals.c does for should_stop. Signals without a handler are harmless.
+ * Signals. A program's handlers may run at any moment and in any of its threads, with SA_ONSTACK and SA_RESTART or
+ * without. A handler that interrupts a call runs at once, and the call goes on: should_stop can return a flag that it
+ * set. What computes are threads of the library, which block all signals that a thread does not cause itself.
  */
 #ifndef SNUG_H
 #define SNUG_H
@@ -140,6 +138,30 @@ int snug_args_rank(const snug_args *args);
 void snug_end_ranks(snug_args *args, int code);
 /* Argument number index, NULL after the last. */
 const snug_arg_info *snug_args_info(size_t index);
+
+/* ---- rows in memory ---------------------------------------------------------------------------------------------- */
+
+/* Rows of data that take the place of a file. They are read as the rows of a JSON Lines file are: columns, task and
+ * labels are recognised and checked as there, and messages name the row, from 1. */
+typedef struct snug_rows snug_rows;
+snug_status snug_rows_create(snug_context *ctx, snug_rows **out);
+void snug_rows_destroy(snug_rows *rows);
+/* Set a column of the current row; the value is copied. The columns are those of the first row, and what a later row
+ * lacks is missing there. A label is a class name, a number, or a list of them if a row has several. For token
+ * classification "tokens" and "ner_tags" are lists. A real number is one to predict, and must be finite. A row of which
+ * a call failed is discarded. */
+snug_status snug_rows_text(snug_rows *rows, const char *column, const char *text);
+snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value);
+snug_status snug_rows_real(snug_rows *rows, const char *column, double value);
+snug_status snug_rows_texts(snug_rows *rows, const char *column, const char *const *items, size_t count);
+snug_status snug_rows_integers(snug_rows *rows, const char *column, const int64_t *items, size_t count);
+/* Ends the current row. */
+snug_status snug_rows_end(snug_rows *rows);
+/* Adds a whole row, a JSON object on one line, as bindings have it. */
+snug_status snug_rows_json(snug_rows *rows, const char *object);
+/* args read rows instead of the file that the argument name, "train_file", "validation_file" or "test_file", gives.
+ * rows outlive args, and do not change during a call; others may read them before or after. */
+snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *rows);
 
 /* ---- the plan ------------------------------------------------------------------------------------------------ */
 
@@ -406,7 +428,13 @@ typedef struct snug_batch_info {
 snug_status snug_session_create(snug_args *args, snug_session **out);
 void snug_session_destroy(snug_session *session);
 int64_t snug_session_epochs(const snug_session *session);
-/* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). */
+/* The epoch that began last; before the first one 0, or after snug_load_checkpoint() that of the checkpoint, with which
+ * a loop begins. */
+int64_t snug_session_epoch(const snug_session *session);
+/* Optimizer steps done, those before the checkpoint included. */
+int64_t snug_session_steps(const snug_session *session);
+/* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). After snug_load_checkpoint() the
+ * checkpoint's epoch continues after its last step. */
 snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
 /* The next micro-batch, which the loader has prefetched; SNUG_END after the last of the epoch or of the run
  * (max_steps). It is the current one until the next call, and *info is valid as long; info may be NULL. */
@@ -426,6 +454,10 @@ snug_status snug_optimizer_step(snug_session *session);
 /* Advances the learning-rate schedule by one step; in fp16 not for a step that the optimizer skipped. */
 snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);
+/* Sets the learning rate until the next snug_scheduler_step(), which returns to the schedule: as setting it in a
+ * param_group of PyTorch. Call it before snug_next_batch() if weights are updated in backward. SNUG_E_USAGE: it is
+ * negative or not finite, or the optimizer computes its own. */
+snug_status snug_set_learning_rate(snug_session *session, double learning_rate);
 /* Discards the gradients: the next backward overwrites them. */
 snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
@@ -434,12 +466,29 @@ snug_status snug_session_evaluate(snug_session *session, snug_metrics **metrics)
  * that lists them; from_pretrained loads the folder. Other files are kept. SNUG_E_IO names a file with one of these
  * names that snug did not write: the argument overwrite_output_dir allows replacing it. */
 snug_status snug_save_model(snug_session *session, const char *folder);
+/* Writes a checkpoint: the model as snug_save_model() does, the optimizer's states, and the position in the schedule
+ * and the data. The folder is complete or absent; one that snug wrote is replaced, another one is SNUG_E_IO. Call it
+ * between steps: after snug_optimizer_step(), before the next snug_next_batch(). Gradients are not saved. */
+snug_status snug_save_checkpoint(snug_session *session, const char *folder);
+/* Continues from such a checkpoint, with the bits of a loop that was not interrupted. Model, data, optimizer and the
+ * rows of a step must be those of its session, else SNUG_E_INPUT names what differs; other settings may differ, which
+ * is logged. freeze may name more parts than before: their states are dropped. SNUG_E_INPUT also: it is damaged or no
+ * checkpoint of a session; the session may then have parts of it, and only another call that succeeds makes it usable.
+ */
+snug_status snug_load_checkpoint(snug_session *session, const char *folder);
 /* Copies a parameter, by its Hugging Face name, as fp32 (count values), for inspection and tests. */
 snug_status snug_get_parameter(snug_session *session, const char *name, float *values, size_t count);
+/* Replaces a parameter's values, rounded to nearest even in its stored type; the optimizer's states stay. Call it
+ * between steps. SNUG_E_USAGE: a value is not finite. */
+snug_status snug_set_parameter(snug_session *session, const char *name, const float *values, size_t count);
 /* The gradient, scaled by the last snug_clip_grad_norm. */
 snug_status snug_get_gradient(snug_session *session, const char *name, float *values, size_t count);
 /* Name and size of parameter number index; NULL after the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
+/* Whether parameter number index is trained. What is frozen (the argument freeze) has neither gradient nor states in
+ * the plan, so it is decided when the session is created: to freeze more, save a checkpoint and load it in a session
+ * with another freeze; to train what was frozen, create a session from the saved model, whose states begin at zero. */
+bool snug_parameter_trainable(const snug_session *session, size_t index);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

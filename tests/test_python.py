@@ -192,6 +192,53 @@ except KeyboardInterrupt:
         result = self.train(resume_from_checkpoint=True, max_steps=step + 1, num_train_epochs=10**6)
         self.assertEqual(result.steps, 1)
 
+    def test_terminate(self):
+        """SIGTERM, for which Python has no handler: as Ctrl-C, but with SystemExit, so that finally blocks run. A handler of the
+        program's replaces that, and afterwards SIGTERM ends the process at once again."""
+        script = f"""
+import signal, sys
+import snug
+def on_event(event):
+    if event.kind == "step" and event.step == 3:
+        signal.raise_signal(signal.SIGTERM)
+def train(out, **more):
+    snug.train(train={ROWS * 8!r}, output_dir=out, on_event=on_event, **{ {**SCRATCH, "num_train_epochs": 10**6}!r}, **more)
+try:
+    train({str(self.folder / "first")!r})
+except SystemExit as error:
+    print(error.code, flush=True)
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+seen = []
+signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+train({str(self.folder / "second")!r}, max_steps=5)
+print(len(seen), flush=True)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+try:
+    train({str(self.folder / "third")!r})
+finally:
+    print("end", flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout.split()), (130, ["130", "1", "end"]))
+        for name in ("first", "third"):
+            self.assertTrue((self.folder / name / "checkpoint-3").is_dir())
+        self.assertFalse((self.folder / "second" / "checkpoint-3").exists())
+
+    def test_rows(self):
+        """Rows of each kind, checked as those of a file: the library names them from 1."""
+        rows = [{"text": text, "label": [label]} for text, label in ROWS] + [{"text": "so so", "label": ["negative", "positive"]}]
+        out = self.train(train=rows, validation=(row for row in rows), eval_strategy="epoch").output_dir
+        self.assertIn("eval_f1", snug.evaluate(out, rows))
+        pairs = [("a film", text, label) for text, label in ROWS]
+        self.train(train=pairs, validation=pairs, output_dir=self.folder / "pairs")
+        for bad, says in (
+            ([("good", 1), ("bad", "N/A")], "train rows in memory:2"),
+            ([{"text": "good", "label": 1}, {"label": 0}], "train rows in memory:2: the row has no text"),
+            ([], "train rows in memory is empty"),
+        ):
+            with self.assertRaisesRegex(snug.InputError, says):
+                self.train(train=bad)
+
     def test_overhead(self):
         """Python adds at most 0.1 ms to a prediction of one text: what is spent outside the library, or in its callback."""
         library, collector, seconds = snug.model.lib, snug.model._Rows, {"call": 0.0, "row": 0.0}

@@ -82,9 +82,9 @@ class Context:
 
     def run(self, call: Callable[[Any], int], on_event: Optional[Callable[[Event], None]] = None) -> None:
         """Calls the library with callbacks. A signal's exception, such as KeyboardInterrupt, or one of on_event, stops the job
-        at the end of its step, after a checkpoint; then it is raised."""
+        at the end of its step, after a checkpoint; then it is raised. So does SIGTERM, as SystemExit."""
         raised: list[BaseException] = []
-        with Deferred() as signals:
+        with Deferred(terminates=True) as signals:
 
             def guarded(function: Callable[[], None]) -> None:
                 try:

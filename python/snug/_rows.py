@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in memory as a file that the library reads."""
+"""Rows in memory for the library."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from ._library import lib
+
+if TYPE_CHECKING:
+    from ._context import Context
 
 Row = Union[Mapping[str, Any], Sequence[Any]]
 #: A file's path, "dummy:ROWSxTOKENS", or rows: dicts by column, or (text, label) or (text, second text, label).
@@ -34,16 +39,25 @@ def _row(row: Row, number: int) -> Mapping[str, Any]:
 
 
 @contextmanager
-def data_file(data: Optional[Data], name: str) -> Iterator[Optional[str]]:
-    """The path of data. Rows are written to a temporary file of JSON Lines, which lives as long as the job."""
-    if data is None or isinstance(data, (str, os.PathLike)):
-        yield None if data is None else os.fspath(data)
-        return
-    # A pandas DataFrame is iterated over by column.
-    rows: Iterable[Row] = data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data
-    with tempfile.TemporaryDirectory(prefix="snug-") as folder:
-        path = os.path.join(folder, f"{name}.jsonl")
-        with open(path, "w", encoding="utf-8") as file:
+def given(context: Context, **files: Optional[Data]) -> Iterator[None]:
+    """Sets arguments for files, such as train_file: a path, or rows, which live as long as the job. The library counts rows
+    from 1 in its messages, as the lines of a file."""
+    handles: list[ctypes.c_void_p] = []
+    try:
+        for name, data in files.items():
+            if data is None or isinstance(data, (str, os.PathLike)):
+                context.set({name: data})
+                continue
+            handle = ctypes.c_void_p()
+            context.check(lib.snug_rows_create(context.handle, ctypes.byref(handle)))
+            handles.append(handle)
+            # A pandas DataFrame is iterated over by column.
+            rows: Iterable[Row] = data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data
             for number, row in enumerate(rows):
-                file.write(json.dumps(_row(row, number), ensure_ascii=False, default=_plain) + "\n")
-        yield path
+                text = json.dumps(_row(row, number), default=_plain)
+                context.check(lib.snug_rows_json(handle, text.encode()))
+            context.check(lib.snug_args_set_rows(context.args, name.encode(), handle))
+        yield
+    finally:
+        for handle in handles:
+            lib.snug_rows_destroy(handle)

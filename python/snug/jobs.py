@@ -13,7 +13,7 @@ from . import _library
 from ._context import ArgumentValue, Context
 from ._library import E_DOES_NOT_FIT, lib, take_text, text_of
 from ._progress import make_progress
-from ._rows import Data, data_file
+from ._rows import Data, given
 from ._signals import Deferred
 from .errors import DoesNotFitError, error_of
 
@@ -158,20 +158,13 @@ def train(
         learning_rate=5e-5, eval_strategy="epoch"; snug.arguments() lists them.
 
     An interrupt (Ctrl-C, a notebook's stop) ends the current step, saves a checkpoint and raises KeyboardInterrupt;
-    resume_from_checkpoint=True continues. Where a signal handler of the program raises nothing, the training goes on.
+    resume_from_checkpoint=True continues. SIGTERM, unless the program handles it, does the same with SystemExit(130), as the
+    program snug exits. Where a signal handler of the program raises nothing, the training goes on.
     """
     context = Context(make_progress(progress))
     raw = ctypes.POINTER(_library.TrainResult)()
-    with data_file(train, "train") as train_file, data_file(validation, "validation") as validation_file:
-        context.set(
-            {
-                "model_name_or_path": model,
-                "train_file": train_file,
-                "validation_file": validation_file,
-                "output_dir": output_dir,
-                **arguments,
-            }
-        )
+    with given(context, train_file=train, validation_file=validation):
+        context.set({"model_name_or_path": model, "output_dir": output_dir, **arguments})
         try:
             context.run(lambda callbacks: lib.snug_train(context.args, callbacks, ctypes.byref(raw)), _listener(on_event))
             return _train_result(context, raw)
@@ -206,8 +199,8 @@ def plan(
     that saves memory would save. DoesNotFitError has the plan as its attribute plan."""
     context = Context()
     handle = ctypes.c_void_p()
-    with data_file(train, "train") as train_file, data_file(validation, "validation") as validation_file:
-        context.set({"model_name_or_path": model, "train_file": train_file, "validation_file": validation_file, **arguments})
+    with given(context, train_file=train, validation_file=validation):
+        context.set({"model_name_or_path": model, **arguments})
         try:
             with Deferred():
                 status = lib.snug_plan_create(context.args, ctypes.byref(handle))
@@ -228,8 +221,8 @@ def evaluate(
     """The metrics of a model on labelled data, as in train(): {"eval_loss": …, "eval_accuracy": …, …}."""
     context = Context(make_progress(progress))
     raw = ctypes.POINTER(_library.Metrics)()
-    with data_file(validation, "validation") as validation_file:
-        context.set({"model_name_or_path": model, "validation_file": validation_file, **arguments})
+    with given(context, validation_file=validation):
+        context.set({"model_name_or_path": model, **arguments})
         try:
             context.run(lambda callbacks: lib.snug_evaluate(context.args, callbacks, ctypes.byref(raw)))
             return raw.contents.to_dict()

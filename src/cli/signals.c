@@ -52,8 +52,8 @@ static bool is_ignored(int number) {
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* One thread takes the signals and all others block them: oneDNN's matmuls point rsp into heap buffers, and the kernel
-   would write a handler's frame there, over operands and malloc's metadata. */
+/* One thread takes the signals and all others block them: it can wait a moment for repetitions, and end a program that
+   does not reach its next step. */
 void cli_catch_signals(struct cli *cli) {
     static sigset_t signals;
     pthread_t thread;

@@ -2,11 +2,13 @@
 #include "core/context.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/compute.h"
 #include "core/utf8.h"
 
 enum { MESSAGE_SIZE = 2048 };
@@ -27,6 +29,7 @@ struct snug_context {
     void *stop_user;
     int rank; /* of a run on several */
     struct kept *kept;
+    struct snug_compute *_Atomic compute; /* other threads log while it is made */
 };
 
 snug_status snug_context_create(snug_context **out) {
@@ -38,6 +41,7 @@ snug_status snug_context_create(snug_context **out) {
 
 void snug_context_destroy(snug_context *ctx) {
     if (!ctx) return;
+    snug_compute_end(atomic_load(&ctx->compute));
     for (struct kept *next; ctx->kept; ctx->kept = next) {
         next = ctx->kept->next;
         free(ctx->kept);
@@ -59,7 +63,21 @@ void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *use
 
 void snug_context_set_rank(snug_context *ctx, int rank) { ctx->rank = rank; }
 
-bool snug_stop_asked(const snug_context *ctx) { return ctx->should_stop && ctx->should_stop(ctx->stop_user); }
+struct question {
+    const snug_context *ctx;
+    bool stop;
+};
+
+static void ask(void *user) {
+    struct question *question = user;
+    question->stop = question->ctx->should_stop(question->ctx->stop_user);
+}
+
+bool snug_stop_asked(const snug_context *ctx) {
+    struct question question = {ctx, false};
+    if (ctx->should_stop) snug_compute_leave(atomic_load(&ctx->compute), ask, &question);
+    return question.stop;
+}
 
 const char *snug_error_message(const snug_context *ctx) { return ctx->message; }
 
@@ -102,17 +120,41 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
     return status;
 }
 
+struct message {
+    snug_context *ctx;
+    snug_log_level level;
+    char text[MESSAGE_SIZE];
+};
+
+static void tell(void *user) {
+    const struct message *message = user;
+    snug_context *ctx = message->ctx;
+    pthread_mutex_lock(&ctx->lock);
+    ctx->log(ctx->log_user, message->level, message->text);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
     if (!ctx->log || level < ctx->level || (ctx->rank > 0 && level < SNUG_LOG_WARNING)) return;
-    char message[MESSAGE_SIZE];
-    const int used = ctx->rank > 0 ? snprintf(message, sizeof message, "rank %d: ", ctx->rank) : 0;
+    struct message message = {.ctx = ctx, .level = level};
+    char *text = message.text;
+    const int used = ctx->rank > 0 ? snprintf(text, sizeof message.text, "rank %d: ", ctx->rank) : 0;
     va_list args;
     va_start(args, format);
-    write_message(message + used, sizeof message - (size_t)used, format, args);
+    write_message(text + used, sizeof message.text - (size_t)used, format, args);
     va_end(args);
-    pthread_mutex_lock(&ctx->lock);
-    ctx->log(ctx->log_user, level, message);
-    pthread_mutex_unlock(&ctx->lock);
+    snug_compute_leave(atomic_load(&ctx->compute), tell, &message);
+}
+
+snug_status snug_compute(snug_context *ctx, snug_status (*function)(void *user), void *user) {
+    struct snug_compute *compute = atomic_load(&ctx->compute); /* which the caller's thread alone sets */
+    const int error = snug_compute_begin(&compute);
+    atomic_store(&ctx->compute, compute);
+    if (!error) return snug_compute_run(compute, function, user);
+    /* may be untested: a call that fails: tools/failure-test */
+    return snug_fail(ctx, SNUG_E_MEMORY,
+                     "a thread cannot be made: %s: is there a limit on processes (ulimit -u) or on memory (ulimit -v)?",
+                     strerror(error));
 }
 
 snug_status snug_alloc(snug_context *ctx, size_t count, size_t size, void **out) {

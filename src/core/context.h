@@ -37,7 +37,11 @@ bool snug_stop_asked(const snug_context *ctx);
 /* Of a run on several ranks: the log of a rank other than 0 begins with its number, and has warnings and errors only.
  */
 void snug_context_set_rank(snug_context *ctx, int rank);
-/* Safe from any thread. */
+/* Runs function(user) in the context's compute thread (core/compute.h), which the first call makes, and returns its
+ * status. All parallel regions are opened there, and oneDNN is called there alone. Within that thread it is a plain
+ * call. One thread of the caller's at a time. SNUG_E_MEMORY: no thread can be made. */
+snug_status snug_compute(snug_context *ctx, snug_status (*function)(void *user), void *user);
+/* Safe from any thread; in the compute thread the message goes to the thread that waits for it. */
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Allocates count * size zeroed bytes. On failure (overflow included) *out is NULL and the status SNUG_E_MEMORY. For 0

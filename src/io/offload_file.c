@@ -169,7 +169,10 @@ snug_status snug_offload_file_open(snug_context *ctx, const char *folder, int64_
     if (status == SNUG_OK) {
         int error = check_limit(bytes);
         if (!error) error = snug_unnamed_open(ctx, folder, &s->fd);
-        if (!error) error = posix_fallocate(s->fd, 0, bytes);
+        if (!error) {
+            do error = posix_fallocate(s->fd, 0, bytes);
+            while (error == EINTR); /* may be untested: a signal handler of the program, on tmpfs */
+        }
         if (error) status = fail_open(ctx, folder, bytes, error);
     }
     if (status == SNUG_OK) status = start(s, ctx);

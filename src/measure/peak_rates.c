@@ -85,7 +85,7 @@ static snug_status run_once(struct trial *t) {
     if (op->kind == SNUG_OP_GATHER && t->runner.arena.copy) /* untested: only a GPU's arena has a copy */
         return snug_block_copy(t->ctx, &t->runner.arena, snug_run_data(&t->run, t->y), snug_run_data(&t->run, t->x),
                                t->program.tensors[t->x].bytes);
-    return t->backend->ops[op->kind](&t->run, op);
+    return snug_run_one(&t->run, t->backend, op);
 }
 
 /* The time of the fastest of several runs; the first run, in which kernels are loaded, does not count. */

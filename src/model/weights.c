@@ -79,7 +79,19 @@ static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, m
 /* Fills count elements, a part at a time, with the output of make in type made: the tensor's own, or F32, which is
    rounded to it. The buffer does not come from malloc, because freed heap memory may stay resident, and no plan
    includes it. */
-static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
+struct filling {
+    const struct place *to;
+    int64_t count;
+    enum snug_dtype made;
+    make_fn *make;
+    const void *user;
+};
+
+static snug_status fill_here(void *argument) {
+    const struct filling *f = argument;
+    const struct place *to = f->to;
+    const int64_t count = f->count;
+    const enum snug_dtype made = f->made;
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
     if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), make, user);
@@ -92,7 +104,7 @@ static snug_status fill(const struct place *to, int64_t count, enum snug_dtype m
     snug_status status = SNUG_OK;
     for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
         const int64_t n = smaller(PART, count - i);
-        status = make(user, i, n, room.base);
+        status = f->make(f->user, i, n, room.base);
         if (status != SNUG_OK) break;
         if (made != dtype) {
 #pragma omp parallel for num_threads(threads_of(to->memory)) schedule(static) if (n > PIECE)
@@ -103,6 +115,13 @@ static snug_status fill(const struct place *to, int64_t count, enum snug_dtype m
     }
     snug_block_release(&room);
     return status;
+}
+
+/* Parallel regions are opened in the compute thread, unless the arena is on a device, which belongs to the caller's. */
+static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
+    struct filling filling = {to, count, made, make, user};
+    return to->memory->copy || count <= PIECE ? fill_here(&filling)
+                                              : snug_compute(to->program->ctx, fill_here, &filling);
 }
 
 static snug_status fill_parameter(const struct snug_program *program, const struct snug_memory *memory,

@@ -305,7 +305,7 @@ static snug_status fill_weights(struct trial *t) {
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
     const struct snug_op fill = {.kind = SNUG_OP_FILL, .fill = {.x = t->sweep}};
     const int sweeps = on_device(bench) ? DEVICE_SWEEPS : 1; /* untested: needs a GPU */
-    for (int i = 0; i < sweeps; i++) RETURN_IF_ERROR(bench->backend->ops[SNUG_OP_FILL](&t->run, &fill));
+    for (int i = 0; i < sweeps; i++) RETURN_IF_ERROR(snug_run_one(&t->run, bench->backend, &fill));
     return SNUG_OK;
 }
 

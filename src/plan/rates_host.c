@@ -41,7 +41,7 @@ static snug_status build(struct trial *t, int64_t rows_of_weight, enum snug_dtyp
 static snug_status time_updates(struct trial *t, const struct snug_backend *backend, double *best) {
     for (int i = 0; i <= REPETITIONS; i++, t->run.step++) {
         const double begin = snug_seconds();
-        RETURN_IF_ERROR(backend->ops[t->op.kind](&t->run, &t->op));
+        RETURN_IF_ERROR(snug_run_one(&t->run, backend, &t->op));
         const double seconds = snug_seconds() - begin;
         if (i < 2 || seconds < *best) *best = seconds;
     }

@@ -115,6 +115,33 @@ snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backen
     return status;
 }
 
+/* ---- threads --------------------------------------------------------------------------------------------------- */
+
+/* A call that runs operations. */
+struct call {
+    struct snug_run *run;
+    const struct snug_backend *backend;
+    enum snug_phase phase;
+    int64_t chunk;
+    const struct snug_op *op;
+    struct snug_profile *profile;
+};
+
+/* Operations of the host run in the compute thread; a device's belong to the caller's. */
+static snug_status compute(struct call *call, snug_status (*function)(void *call)) {
+    /* may be untested: needs a GPU */
+    return snug_backend_is_device(call->backend) ? function(call) : snug_compute(call->run->ctx, function, call);
+}
+
+static snug_status run_one(void *user) {
+    const struct call *call = user;
+    return call->backend->ops[call->op->kind](call->run, call->op);
+}
+
+snug_status snug_run_one(struct snug_run *run, const struct snug_backend *backend, const struct snug_op *op) {
+    return compute(&(struct call){.run = run, .backend = backend, .op = op}, run_one);
+}
+
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
 const char *snug_phase_name(enum snug_phase phase) {
@@ -183,25 +210,37 @@ int64_t snug_head_chunks(const struct snug_run *run) {
     return rows > size ? (rows + size - 1) / size : 1;
 }
 
-snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
-                                struct snug_profile *profile) {
-    const int64_t size = run->program->capacity[SNUG_EXTENT_ROWS], left = run->batch->rows - chunk * size;
-    run->chunk = chunk;
-    run->first_row = chunk * size;
+static snug_status run_head_chunk(void *user) {
+    const struct call *call = user;
+    struct snug_run *run = call->run;
+    const int64_t size = run->program->capacity[SNUG_EXTENT_ROWS], left = run->batch->rows - call->chunk * size;
+    run->chunk = call->chunk;
+    run->first_row = call->chunk * size;
     run->rows = left < size ? left : size;
-    return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
+    return run_ops(run, call->backend, SNUG_PHASE_HEAD, call->profile);
 }
 
-snug_status snug_run_pending(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
-    if (!run->program->crosses) return SNUG_OK;
+snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
+                                struct snug_profile *profile) {
+    return compute(&(struct call){.run = run, .backend = backend, .chunk = chunk, .profile = profile}, run_head_chunk);
+}
+
+static snug_status run_pending(void *user) {
+    const struct call *call = user;
+    struct snug_run *run = call->run;
     const struct snug_moment moment = moment_of(run);
     for (size_t i = 0; i < run->program->op_count && moment.pending; i++) {
         const struct snug_op *op = &run->program->ops[i];
         const bool rest = op->phase == SNUG_PHASE_FORWARD && (op->crosses || op->flushed);
-        if (rest && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
+        if (rest && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, call->backend, i, call->profile));
     }
     *run->crossing = (struct snug_crossing){0};
     return SNUG_OK;
+}
+
+snug_status snug_run_pending(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+    if (!run->program->crosses) return SNUG_OK;
+    return compute(&(struct call){.run = run, .backend = backend, .profile = profile}, run_pending);
 }
 
 /* After a phase. */
@@ -216,19 +255,30 @@ static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     crossing->learning_rate = run->learning_rate;
 }
 
+static snug_status run_flush(void *user) {
+    const struct call *call = user;
+    struct snug_run *run = call->run;
+    RETURN_IF_ERROR(snug_run_pending(run, call->backend, call->profile));
+    RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
+    for (size_t i = 0; i < run->program->op_count; i++)
+        if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE)
+            RETURN_IF_ERROR(run_op(run, call->backend, i, call->profile));
+    return SNUG_OK;
+}
+
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
                            struct snug_profile *profile) {
     struct snug_run all = *run;
     all.batch = NULL; /* LAZY_UPDATE then updates all rows */
-    RETURN_IF_ERROR(snug_run_pending(&all, backend, profile));
-    RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
-    for (size_t i = 0; i < run->program->op_count; i++)
-        if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
-    return SNUG_OK;
+    return compute(&(struct call){.run = &all, .backend = backend, .profile = profile}, run_flush);
 }
 
-snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
-                           struct snug_profile *profile) {
+static snug_status run_phase(void *user) {
+    const struct call *call = user;
+    struct snug_run *run = call->run;
+    const struct snug_backend *backend = call->backend;
+    const enum snug_phase phase = call->phase;
+    struct snug_profile *profile = call->profile;
     run->chunk = 0;
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now; those of
        a device are in order. No update follows a copy that failed; after a deferred one the run ends before the next.
@@ -246,4 +296,9 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
     return SNUG_OK;
+}
+
+snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
+                           struct snug_profile *profile) {
+    return compute(&(struct call){.run = run, .backend = backend, .phase = phase, .profile = profile}, run_phase);
 }

@@ -11,6 +11,28 @@ static snug_status open_host_updates(snug_context *ctx, struct snug_runner_progr
     return p->host_updates.backend->open(ctx, p->program, threads, &p->host_updates.state);
 }
 
+/* A backend's open call. */
+struct opening {
+    snug_context *ctx;
+    const struct snug_backend *backend;
+    const struct snug_program *program;
+    int threads;
+    void **state;
+};
+
+static snug_status open_here(void *user) {
+    const struct opening *o = user;
+    return o->backend->open(o->ctx, o->program, o->threads, o->state);
+}
+
+/* In the compute thread, where the operations will run: it generates kernels and allocates buffers by thread. */
+static snug_status open_backend(snug_context *ctx, const struct snug_backend *backend,
+                                const struct snug_program *program, int threads, void **state) {
+    struct opening opening = {ctx, backend, program, threads, state};
+    /* may be untested: needs a GPU */
+    return snug_backend_is_device(backend) ? open_here(&opening) : snug_compute(ctx, open_here, &opening);
+}
+
 snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backend, int threads,
                              struct snug_program *const programs[], int count, const struct snug_layout *layout,
                              struct snug_runner *out) {
@@ -19,7 +41,7 @@ snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backe
     out->count = count;
     for (int i = 0; i < count; i++) {
         out->programs[i].program = programs[i];
-        RETURN_IF_ERROR(backend->open(ctx, programs[i], threads, &out->programs[i].state));
+        RETURN_IF_ERROR(open_backend(ctx, backend, programs[i], threads, &out->programs[i].state));
         RETURN_IF_ERROR(open_host_updates(ctx, &out->programs[i], threads));
     }
     return SNUG_OK;

@@ -139,7 +139,10 @@ bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment)
 /* Runs the operations of a phase in order; HEAD once per chunk of loss positions, at least once. */
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile);
-/* The same for one chunk of HEAD, for callers that read its logits before the next chunk. */
+/* Runs one operation, whatever its phase. Operations are called by this and the functions beside it alone: those of
+ * the host belong to the compute thread. */
+snug_status snug_run_one(struct snug_run *run, const struct snug_backend *backend, const struct snug_op *op);
+/* Runs one chunk of HEAD, for callers that read its logits before the next chunk. */
 snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
                                 struct snug_profile *profile);
 int64_t snug_head_chunks(const struct snug_run *run);

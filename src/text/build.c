@@ -309,18 +309,27 @@ static snug_status look_ahead(struct builder *builder, const struct snug_reader 
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 
-/* Tokenizes a chunk. Meanwhile the caller's thread writes the previous one and reads the next one; either may be NULL.
- * *reading is the status of the read. */
-static snug_status do_together(struct builder *builder, struct snug_peek *peek, struct chunk *before, struct chunk *now,
-                               struct chunk *next, snug_status *reading) {
+/* Tokenizes a chunk. Meanwhile one thread writes the previous one and reads the next one; either may be NULL. reading
+ * is the status of the read. */
+struct round {
+    struct builder *builder;
+    struct snug_peek *peek;
+    struct chunk *before, *now, *next;
+    snug_status reading;
+};
+
+static snug_status do_together(void *user) {
+    struct round *round = user;
+    struct builder *builder = round->builder;
+    struct chunk *now = round->now;
     const int64_t tasks = (int64_t)((now->count + TASK_ROWS - 1) / TASK_ROWS);
     snug_status status = SNUG_OK;
 #pragma omp parallel num_threads(builder->threads)
     {
 #pragma omp master
         {
-            if (before) status = write_chunk(builder, before);
-            if (next) *reading = read_chunk(builder, peek, next);
+            if (round->before) status = write_chunk(builder, round->before);
+            if (round->next) round->reading = read_chunk(builder, round->peek, round->next);
         }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t t = 0; t < tasks; t++) tokenize_task(builder, now, t);
@@ -338,7 +347,9 @@ static snug_status build_rows(struct builder *builder, struct snug_peek *peek) {
     snug_status reading = read_chunk(builder, peek, now);
     for (int turn = 1; reading == SNUG_OK || (reading == SNUG_END && now); turn = (turn + 1) % 3) {
         struct chunk *next = reading == SNUG_OK ? &builder->chunks[turn] : NULL;
-        RETURN_IF_ERROR(do_together(builder, peek, before, now, ahead ? next : NULL, &reading));
+        struct round round = {builder, peek, before, now, ahead ? next : NULL, reading};
+        RETURN_IF_ERROR(snug_compute(builder->ctx, do_together, &round));
+        if (round.next) reading = round.reading;
         if (before) RETURN_IF_ERROR(look_ahead(builder, reader, before->position));
         before = now;
         if (!ahead) {

@@ -46,11 +46,16 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
 }
 
 snug_status snug_data_open(snug_context *ctx, const char *path, int *fd) {
-    /* Not by its name: /dev/stdin cannot be opened where it is a socket. */
-    *fd = snug_data_is_stdin(path) ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
-                                   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    /* Not by its name: /dev/stdin cannot be opened where it is a socket. A pipe waits for its writer; a signal handler
+       of the program may interrupt that. */
+    int error;
+    do {
+        *fd = snug_data_is_stdin(path) ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+                                       : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        error = errno;
+    } while (*fd < 0 && error == EINTR && !snug_stop_asked(ctx));
     if (*fd >= 0) return SNUG_OK;
-    const int error = errno;
+    if (error == EINTR) return snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while %s was opened", path);
     if (strstr(path, "://"))
         return snug_fail(ctx, SNUG_E_IO,
                          "cannot open %s: data is read from files of this machine: download it, or give - and pipe it "

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "text/data_file.h"
 #include "text/dataset_impl.h"
 #include "text/reader.h"
+#include "text/rows.h"
 #include "text/task.h"
 
 /* ---- dummy data ------------------------------------------------------------------------------------------------ */
@@ -194,7 +194,7 @@ static snug_status find_columns(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const *names;
-    const struct snug_reader_options how = {options->format, options->strict, task->words};
+    const struct snug_reader_options how = {.format = options->format, .strict = options->strict, .words = task->words};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
@@ -243,7 +243,7 @@ static snug_status find_cache(struct opening *o) {
     bool regular;
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
     /* A pipe can be read only once, and of standard input a part may have been read. */
-    const bool kept = regular && !o->options->content && lseek(o->data, 0, SEEK_CUR) == 0;
+    const bool kept = regular && !o->options->rows && lseek(o->data, 0, SEEK_CUR) == 0;
     RETURN_IF_ERROR(find_columns(o));
     RETURN_IF_ERROR(make_key(o));
     if (!kept) return SNUG_OK;
@@ -330,25 +330,13 @@ static snug_status open_tokens(struct opening *o) {
     return SNUG_OK;
 }
 
-/* A file in memory, which ends with its descriptor. */
-static snug_status open_content(snug_context *ctx, const struct snug_dataset_options *options, int *fd) {
-    const size_t length = strlen(options->content);
-    *fd = memfd_create("snug", MFD_CLOEXEC);
-    /* may be untested: a call that fails: tools/failure-test */
-    if (*fd >= 0 && write(*fd, options->content, length) == (ssize_t)length && lseek(*fd, 0, SEEK_SET) == 0)
-        return SNUG_OK;
-    const int error = errno;  /* may be untested: a call that fails: tools/failure-test */
-    if (*fd >= 0) close(*fd); /* may be untested: a call that fails: tools/failure-test */
-    return snug_fail(ctx, SNUG_E_IO, "%s: a file in memory cannot be made: %s", options->path, strerror(error));
-}
-
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
     struct opening o = {
         .ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache, .used = &dataset->columns};
     RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
-    RETURN_IF_ERROR(options->content ? open_content(ctx, options, &o.data)
-                                     : snug_data_open(ctx, options->path, &o.data));
+    RETURN_IF_ERROR(options->rows ? snug_rows_open(ctx, options->rows, options->path, &o.data)
+                                  : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
     snug_peek_free(&o.peek);
     (o.cached ? snug_reader_discard : snug_reader_close)(o.reader);

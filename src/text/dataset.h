@@ -51,9 +51,9 @@ struct snug_used_columns {
 void snug_used_columns_free(struct snug_used_columns *used);
 
 struct snug_dataset_options {
-    const char *path;    /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
-    const char *content; /* the data itself, as JSON Lines, or NULL: it is in the file; then path is for messages */
-    const char *format;  /* of the file (text/data_file.h), or NULL: by its name */
+    const char *path;       /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    struct snug_rows *rows; /* the data, or NULL: it is in the file; then path is for messages and format "jsonl" */
+    const char *format;     /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
     const char *text_columns; /* comma-separated names of columns that are joined to one text, or NULL */
     const char *text_column,

@@ -106,12 +106,24 @@ static void widen(struct snug_loader_limits *out, const struct snug_loader_limit
     for (int i = 0; i < SNUG_SIZES / 64; i++) out->sizes.bits[i] |= by->sizes.bits[i];
 }
 
-static snug_status scan_epoch(snug_context *ctx, struct scan *scan, int64_t window, struct snug_loader_limits *out) {
+/* A scan of one epoch. */
+struct epoch {
+    snug_context *ctx;
+    struct scan *scan;
+    int64_t window;
+    struct snug_loader_limits *out;
+};
+
+static snug_status scan_epoch(void *user) {
+    const struct epoch *epoch = user;
+    snug_context *ctx = epoch->ctx;
+    struct scan *scan = epoch->scan;
+    struct snug_loader_limits *out = epoch->out;
     snug_status result = SNUG_OK;
     const bool worthwhile = scan->batches * scan->options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
     /* untested: callers give the threads */
     const int threads = worthwhile && scan->options->threads > 0 ? scan->options->threads : 1;
-    scan->part = choose_part(scan, window, threads);
+    scan->part = choose_part(scan, epoch->window, threads);
     const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -156,7 +168,7 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
         int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
         scan.batches = wanted < batches ? wanted : batches;
         if (permuted) snug_permutation_tabulate(options->seed, scan.epoch, rows, words);
-        status = scan_epoch(ctx, &scan, snug_order_window(rows, options), out);
+        status = snug_compute(ctx, scan_epoch, &(struct epoch){ctx, &scan, snug_order_window(rows, options), out});
     }
     free(words);
     return status;

@@ -11,6 +11,7 @@
 #include "core/utf8_repair.h"
 #include "io/json.h"
 #include "text/reader_impl.h"
+#include "text/rows.h"
 
 /* ---- bytes and lines ---- */
 
@@ -496,7 +497,7 @@ snug_status snug_reader_open(snug_context *ctx, const char *path, const struct s
     enum snug_data_form form;
     *out = NULL;
     RETURN_IF_ERROR(snug_data_form_of(ctx, path, options->format, &form)); /* before it is opened, which may wait */
-    RETURN_IF_ERROR(snug_data_open(ctx, path, &fd));
+    RETURN_IF_ERROR(options->rows ? snug_rows_open(ctx, options->rows, path, &fd) : snug_data_open(ctx, path, &fd));
     const snug_status status = snug_reader_open_file(ctx, path, fd, options, out);
     if (status == SNUG_OK)
         (*out)->owns_fd = true;

@@ -44,6 +44,7 @@ struct snug_reader_options {
     bool strict; /* malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the
                     first line logged once at the end */
     bool words;  /* rows are words */
+    struct snug_rows *rows; /* read instead of the file, in format "jsonl", with path for messages; NULL: none */
 };
 snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
                              struct snug_reader **out);

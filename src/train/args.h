@@ -79,10 +79,18 @@ struct snug_args {
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
     struct snug_process_group *group;
+    /* The caller's: see snug_args_rows(). */
+    struct snug_rows *train_rows, *validation_rows, *test_rows;
 };
 
 /* The same arguments, set ones included, in another context. */
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
+/* The rows in memory that path, the value of an argument for a file, stands for; NULL if it names a file. */
+struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path);
+/* The format of the file or rows at path; NULL: by the name. */
+const char *snug_args_format(const struct snug_args *args, const char *path);
+/* Refuses path if it stands for rows in memory that a repeated run does not have. */
+snug_status snug_args_check_rows(const struct snug_args *args, const char *path);
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks conflicts between arguments (eval_strategy without data, save against load_best_model_at_end, …). Call it

@@ -559,6 +559,9 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
         print_value(args, argument, number, sizeof number, &text);
         status = store(copy, argument, argument->info.name, text);
     }
+    copy->train_rows = args->train_rows;
+    copy->validation_rows = args->validation_rows;
+    copy->test_rows = args->test_rows;
     if (status != SNUG_OK)
         snug_args_destroy(copy);
     else

@@ -343,14 +343,6 @@ snug_status snug_checkpoint_last(const struct snug_trainer *t, int64_t *step) {
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
 
-static snug_status load_weights(struct snug_trainer *t, const struct snug_folder *folder) {
-    struct snug_session *s = t->session;
-    RETURN_IF_ERROR(snug_session_store(s)); /* later it would overwrite what is loaded */
-    RETURN_IF_ERROR(snug_weights_load(t->ctx, folder, &s->training->program, &s->job.setup.config, &s->memory,
-                                      (uint64_t)t->args->seed, false));
-    return snug_session_prepare(s);
-}
-
 /* Opens the best checkpoint if it exists and belongs to this run. */
 static snug_status open_best(struct snug_trainer *t, struct snug_folder *folder) {
     struct snug_manifest manifest;
@@ -382,7 +374,7 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
     struct snug_folder folder;
     RETURN_IF_ERROR(open_best(t, &folder));
     snug_status status = snug_manifest_verify(t->ctx, &folder, loadable);
-    if (status == SNUG_OK) status = load_weights(t, &folder);
+    if (status == SNUG_OK) status = snug_session_load_weights(t->session, &folder);
     snug_folder_close(&folder);
     return status;
 }
@@ -409,7 +401,7 @@ static snug_status resume_from(struct snug_trainer *t, const struct snug_folder 
     RETURN_IF_ERROR(
         snug_states_load(t->ctx, folder, "optimizer.safetensors", &t->session->training->program, &t->session->memory));
     RETURN_IF_ERROR(snug_session_look(t->session));
-    RETURN_IF_ERROR(load_weights(t, folder));
+    RETURN_IF_ERROR(snug_session_load_weights(t->session, folder));
     snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder->path, (long long)t->session->step,
              (long long)t->session->max_steps);
     return SNUG_OK;
@@ -436,7 +428,13 @@ static snug_status check_resumable(const struct snug_trainer *t, const struct sn
     struct snug_manifest manifest;
     RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
     const bool lacks_state = manifest.files && !json_object_get(manifest.files, "optimizer.safetensors");
+    const bool of_loop = json_object_get(manifest.files, SNUG_SESSION_STATE);
     snug_manifest_free(&manifest);
+    if (of_loop)
+        return snug_fail(t->ctx, SNUG_E_INPUT,
+                         "%s is a checkpoint of a program's own loop (snug_save_checkpoint()), which continues it with "
+                         "snug_load_checkpoint(): start from its weights with --model_name_or_path instead",
+                         folder->path);
     if (!lacks_state) return SNUG_OK;
     return snug_fail(t->ctx, SNUG_E_INPUT,
                      "%s has no optimizer.safetensors (saved with --save_only_model?): start from it with "

@@ -179,6 +179,16 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     return SNUG_OK;
 }
 
+snug_status snug_identity_check_loop(const struct snug_job *job, const char *path, json_t *saved, bool *refrozen) {
+    json_t *fixed = json_object_get(saved, "fixed"), *freeze = text_or_null(job->setup.args->freeze);
+    bool other_best;
+    /* may be untested: an allocation that fails */
+    *refrozen = freeze && !json_equal(freeze, json_object_get(fixed, "freeze"));
+    if (!freeze || json_object_set_new(fixed, "freeze", freeze)) /* may be untested: an allocation that fails */
+        return snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    return snug_identity_check(job, path, saved, &other_best);
+}
+
 snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best) {
     json_t *here = snug_identity(job);
     *other_best = false;

@@ -34,8 +34,8 @@ static snug_status find_columns(const struct snug_args *args, struct snug_kept_c
 
 snug_status snug_kept_columns_check(const struct snug_args *args) {
     struct stat info;
-    if (!args->keep_columns || (!args->text && stat(args->test_file, &info) == 0 && S_ISREG(info.st_mode)))
-        return SNUG_OK;
+    if (!args->keep_columns || (!args->text && snug_args_rows(args, args->test_file))) return SNUG_OK;
+    if (!args->text && stat(args->test_file, &info) == 0 && S_ISREG(info.st_mode)) return SNUG_OK;
     return snug_fail(args->ctx, SNUG_E_USAGE,
                      "--keep_columns reads the data a second time, and %s can be read only once: give a file",
                      args->text ? "--text" : args->test_file);
@@ -47,7 +47,10 @@ snug_status snug_kept_columns_open(const struct snug_args *args, bool words, str
     if (words && !args->json)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--keep_columns: a line of tags has no columns: give --json for an object per row");
-    const struct snug_reader_options options = {args->data_format, args->strict, words};
+    const struct snug_reader_options options = {.format = snug_args_format(args, args->test_file),
+                                                .strict = args->strict,
+                                                .words = words,
+                                                .rows = snug_args_rows(args, args->test_file)};
     RETURN_IF_ERROR(snug_reader_open(args->ctx, args->test_file, &options, &out->reader));
     return find_columns(args, out);
 }

@@ -7,7 +7,6 @@
 #include "model/family.h"
 #include "text/given.h"
 #include "train/predictions.h"
-#include "train/threads.h"
 
 struct snug_model {
     pthread_mutex_t lock; /* held during a call; it knows its thread */
@@ -70,7 +69,6 @@ static snug_status predict(struct snug_model *model, const char *const *texts, c
     if (pairs && !config->family->one_type && config->type_vocab_size < 2)
         return snug_fail(s->ctx, SNUG_E_USAGE,
                          "the model does not distinguish a second text (type_vocab_size 1): join the texts of a pair");
-    RETURN_IF_ERROR(snug_threads_check(s->ctx, s->job.setup.threads)); /* OpenMP's threads are the calling thread's */
     for (int64_t done = 0; done < count; done += most)
         RETURN_IF_ERROR(predict_batch(model, texts + done, pairs ? pairs + done : NULL,
                                       count - done < most ? count - done : most, done, on_row, user));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A text that is given on the command line, as a row of data. */
+#include <stdlib.h>
+
 #include "io/json.h"
 #include "text/words.h"
 #include "train/setup.h"
@@ -21,12 +23,19 @@ static json_t *row_of(const struct snug_args *args, bool words, const char **wro
     return row;
 }
 
-snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out) {
+snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct snug_rows **out) {
     const char *wrong;
     json_t *row = row_of(args, words, &wrong);
     *out = NULL;
     if (!row) return snug_fail(args->ctx, SNUG_E_USAGE, "%s is not UTF-8", wrong);
-    *out = snug_json_dump(row, JSON_COMPACT);
+    char *text = snug_json_dump(row, JSON_COMPACT);
     json_decref(row);
-    return *out ? SNUG_OK : snug_fail(args->ctx, SNUG_E_MEMORY, "out of memory while reading --text");
+    if (!text) return snug_fail(args->ctx, SNUG_E_MEMORY, "out of memory while reading --text");
+    snug_status status = snug_rows_create(args->ctx, out);
+    if (status == SNUG_OK) status = snug_rows_json(*out, text);
+    free(text);
+    if (status == SNUG_OK) return SNUG_OK;
+    snug_rows_destroy(*out); /* may be untested: a call that fails: tools/failure-test */
+    *out = NULL;             /* may be untested: a call that fails: tools/failure-test */
+    return status;           /* may be untested: a call that fails: tools/failure-test */
 }

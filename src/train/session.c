@@ -105,6 +105,13 @@ static snug_status load_weights(struct snug_session *s) {
                              setup->args->ignore_mismatched_sizes);
 }
 
+snug_status snug_session_load_weights(struct snug_session *s, const struct snug_folder *folder) {
+    RETURN_IF_ERROR(snug_session_store(s)); /* later it would overwrite what is loaded */
+    RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &s->job.setup.config, &s->memory,
+                                      (uint64_t)s->job.setup.args->seed, false));
+    return snug_session_prepare(s);
+}
+
 /* Without a writable folder the choice is not stored. */
 static snug_status autotune_here(struct snug_session *s) {
     const struct snug_backend *backend = s->job.setup.backend;
@@ -191,6 +198,7 @@ snug_status snug_session_look(struct snug_session *s) {
 
 /* The schedule does not advance in skipped steps, as in Trainer. */
 static double rate_after(const struct snug_session *s, int64_t skipped) {
+    if (!isnan(s->own_rate)) return s->own_rate;
     const int64_t step = s->schedule_step > skipped ? s->schedule_step - skipped : 0;
     return snug_optimizer_rate(&s->job.plan.optimizer, snug_schedule_rate(&s->schedule, step), step);
 }
@@ -226,6 +234,7 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     struct snug_session *s = memory;
     s->ctx = args->ctx;
+    s->own_rate = NAN;
     if (callbacks) snug_set_stop(s->ctx, callbacks->should_stop, callbacks->user);
     snug_status status = snug_job_open(args, command, &s->job);
     snug_set_stop(s->ctx, NULL, NULL);
@@ -279,6 +288,10 @@ snug_status snug_session_load(struct snug_session *s, struct snug_run *run) {
 /* untested: asked of a training alone */
 int64_t snug_session_epochs(const snug_session *s) { return s->training ? s->training->pipeline.epochs : 0; }
 
+int64_t snug_session_epoch(const snug_session *s) { return s->epoch; }
+
+int64_t snug_session_steps(const snug_session *s) { return s->step; }
+
 void snug_session_seek(struct snug_session *s, int64_t step) {
     s->step = s->schedule_step = step;
     s->train_run.micro_batch = 0;
@@ -292,7 +305,11 @@ snug_status snug_session_resume_epoch(struct snug_session *s) {
 snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
     snug_clear_error(s->ctx);
     s->batch = NULL;
-    return snug_loader_begin_epoch(s->train_loader, epoch, 0);
+    s->within_step = false;
+    if (!s->resumed || epoch != s->epoch) s->epoch_step = 0;
+    s->resumed = false;
+    s->epoch = epoch;
+    return snug_loader_begin_epoch(s->train_loader, epoch, s->epoch_step);
 }
 
 snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
@@ -300,6 +317,8 @@ snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
     s->batch = NULL;
     if (s->step >= s->max_steps) return SNUG_END;
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
+    s->within_step = true;
+    s->epoch_step += s->batch->last_in_step;
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
     set_rates(s);
@@ -420,6 +439,18 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
 
 double snug_learning_rate(const snug_session *s) { return rate_after(s, s->skipped); }
 
+snug_status snug_set_learning_rate(snug_session *s, double learning_rate) {
+    snug_clear_error(s->ctx);
+    if (!isfinite(learning_rate) || learning_rate < 0)
+        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_set_learning_rate: %g is no learning rate", learning_rate);
+    if (snug_optimizer_rate(&s->job.plan.optimizer, learning_rate, s->schedule_step) != learning_rate)
+        return snug_fail(s->ctx, SNUG_E_USAGE,
+                         "snug_set_learning_rate: --optim %s computes its own learning rate (relative_step)",
+                         s->job.plan.optimizer.name);
+    s->own_rate = learning_rate;
+    return SNUG_OK;
+}
+
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0 && !s->idle)
@@ -434,6 +465,7 @@ snug_status snug_optimizer_step(snug_session *s) {
     set_rates(s);
     s->train_run.step = s->step;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
+    s->within_step = false;
     s->step++;
     return ++s->unseen < SNUG_UNSEEN_STEPS ? SNUG_OK : snug_session_look(s);
 }
@@ -448,6 +480,7 @@ snug_status snug_session_skip_step(struct snug_session *s) {
 
 snug_status snug_scheduler_step(snug_session *s) {
     s->schedule_step++;
+    s->own_rate = NAN;
     return SNUG_OK;
 }
 
@@ -495,15 +528,22 @@ static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64
     return SNUG_OK;
 }
 
+/* The parameter of that name and so many values. */
+static snug_status require_parameter(struct snug_session *s, const char *name, size_t count,
+                                     const struct snug_parameter **out) {
+    snug_clear_error(s->ctx);
+    *out = find_parameter(s, name);
+    if (!*out) return snug_fail(s->ctx, SNUG_E_USAGE, "the model has no parameter %s", name);
+    if ((int64_t)count == snug_parameter_count(*out)) return SNUG_OK;
+    return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name, (long long)snug_parameter_count(*out),
+                     count);
+}
+
 static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
                                   size_t count) {
     const struct snug_program *program = any_program(s);
-    const struct snug_parameter *parameter = find_parameter(s, name);
-    snug_clear_error(s->ctx);
-    if (!parameter) return snug_fail(s->ctx, SNUG_E_USAGE, "the model has no parameter %s", name);
-    if ((int64_t)count != snug_parameter_count(parameter))
-        return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
-                         (long long)snug_parameter_count(parameter), count);
+    const struct snug_parameter *parameter;
+    RETURN_IF_ERROR(require_parameter(s, name, count, &parameter));
     if (!gradient) {
         RETURN_IF_ERROR(snug_session_flush(s));
         return snug_parameter_read(program, &s->memory, parameter, 0, (int64_t)count, values);
@@ -517,6 +557,18 @@ snug_status snug_get_parameter(snug_session *s, const char *name, float *values,
     return copy_parameter(s, name, false, values, count);
 }
 
+snug_status snug_set_parameter(snug_session *s, const char *name, const float *values, size_t count) {
+    const struct snug_parameter *parameter;
+    RETURN_IF_ERROR(require_parameter(s, name, count, &parameter));
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return snug_fail(s->ctx, SNUG_E_USAGE, "snug_set_parameter: value %zu for %s is %g", i, name,
+                             without_sign((double)values[i]));
+    RETURN_IF_ERROR(snug_session_flush(s));
+    RETURN_IF_ERROR(snug_parameter_write(any_program(s), &s->memory, parameter, 0, (int64_t)count, values));
+    return snug_session_prepare(s);
+}
+
 snug_status snug_get_gradient(snug_session *s, const char *name, float *values, size_t count) {
     return copy_parameter(s, name, true, values, count);
 }
@@ -526,6 +578,11 @@ const char *snug_parameter_name(const snug_session *s, size_t index, size_t *cou
     if (index >= program->parameter_count) return NULL;
     if (count) *count = (size_t)snug_parameter_count(&program->parameters[index]);
     return program->parameters[index].name;
+}
+
+bool snug_parameter_trainable(const snug_session *s, size_t index) {
+    const struct snug_program *program = any_program(s);
+    return index < program->parameter_count && program->tensors[program->parameters[index].tensor].trainable;
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */

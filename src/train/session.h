@@ -10,6 +10,8 @@
 #include "train/metrics.h"
 #include "train/output.h"
 
+#define SNUG_SESSION_STATE "session_state.json" /* in a checkpoint of a loop of the caller's */
+
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
@@ -24,9 +26,13 @@ struct snug_session {
     const struct snug_batch *batch; /* the current micro-batch */
     int64_t step;                   /* optimizer steps done */
     int64_t schedule_step;
-    snug_batch_info info; /* of the current micro-batch */
-    bool idle;            /* on several ranks: this one has no micro-batch in this step */
-    bool clipped;         /* the clip tensor holds this step's scale */
+    double own_rate;           /* the learning rate that was set instead of the schedule's; NaN: none */
+    int64_t epoch, epoch_step; /* the current epoch; its steps whose batches were returned */
+    bool resumed;              /* epoch has not begun since a checkpoint was loaded: it continues at epoch_step */
+    bool within_step;          /* a batch was returned and the step's update has not run */
+    snug_batch_info info;      /* of the current micro-batch */
+    bool idle;                 /* on several ranks: this one has no micro-batch in this step */
+    bool clipped;              /* the clip tensor holds this step's scale */
     /* In fp16 (scaler is not -1) the device decides which steps are skipped, and the host reads it from time to time.
      */
     int32_t scaler;
@@ -55,6 +61,8 @@ snug_status snug_session_look(struct snug_session *session);
 void snug_session_seek(struct snug_session *session, int64_t step);
 /* Instead of snug_optimizer_step(): a step that changes neither weights nor states. */
 snug_status snug_session_skip_step(struct snug_session *session);
+/* Loads the weights in folder, in place of the current ones. */
+snug_status snug_session_load_weights(struct snug_session *session, const struct snug_folder *folder);
 /* Starts the epoch of optimizer step session->step, at that step. */
 snug_status snug_session_resume_epoch(struct snug_session *session);
 

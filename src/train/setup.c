@@ -162,11 +162,13 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
     const bool given = setup->command == SNUG_COMMAND_PREDICT && args->text;
-    char *content = NULL;
-    if (given) RETURN_IF_ERROR(snug_sentence_json(args, snug_setup_task(setup)->words, &content));
+    struct snug_rows *sentence = NULL, *rows = given ? NULL : snug_args_rows(args, path);
+    RETURN_IF_ERROR(snug_args_check_rows(args, path));
+    if (given) RETURN_IF_ERROR(snug_sentence_rows(args, snug_setup_task(setup)->words, &sentence));
+    if (given) rows = sentence;
     const struct snug_dataset_options options = {.path = path,
-                                                 .content = content,
-                                                 .format = given ? "jsonl" : args->data_format,
+                                                 .rows = rows,
+                                                 .format = given ? "jsonl" : snug_args_format(args, path),
                                                  .task = setup->config.task,
                                                  .text_columns = given ? NULL : args->text_column_names,
                                                  .text_column = given ? NULL : args->text_column_name,
@@ -187,11 +189,12 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .seed = (uint64_t)args->seed,
                                                  .vocab_size = setup->config.vocab_size};
     const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
-    free(content);
+    snug_rows_destroy(sentence);
     RETURN_IF_ERROR(opened);
     compare_columns(setup, source->dataset, given);
-    if (!is_dummy(path) && !given) note_source(setup, path);
-    if (setup->command == SNUG_COMMAND_TRAIN)
+    if (!is_dummy(path) && !rows) note_source(setup, path);
+    source->bytes = -1;
+    if (setup->command == SNUG_COMMAND_TRAIN && !rows)
         RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
     source->rows = snug_dataset_rows(source->dataset);
     if (source->rows > SNUG_ROWS_MOST)

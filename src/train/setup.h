@@ -66,8 +66,8 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
                             int threads, struct snug_setup *setup);
 void snug_setup_close(struct snug_setup *setup);
 
-/* --text and --text_pair as a row of JSON Lines; words: split at blanks, for tags. Freed by the caller. */
-snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out);
+/* --text and --text_pair as a row; words: split at blanks, for tags. Destroyed by the caller. */
+snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct snug_rows **out);
 /* Longest row of dummy data: limit, or the model's positions if these are fewer. */
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);

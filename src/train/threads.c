@@ -65,7 +65,15 @@ static int open_region(int threads) {
     return running;
 }
 
-snug_status snug_threads_check(snug_context *ctx, int threads) {
+struct check {
+    snug_context *ctx;
+    int threads;
+};
+
+static snug_status check_here(void *user) {
+    const struct check *check = user;
+    snug_context *ctx = check->ctx;
+    const int threads = check->threads;
     /* OpenMP keeps its threads, a team for each thread that opens parallel regions: no check is needed for these. */
     static _Thread_local int checked = 1;
     void *made;
@@ -86,4 +94,8 @@ snug_status snug_threads_check(snug_context *ctx, int threads) {
                  running, threads);
     checked = threads;
     return SNUG_OK;
+}
+
+snug_status snug_threads_check(snug_context *ctx, int threads) {
+    return snug_compute(ctx, check_here, &(struct check){ctx, threads});
 }

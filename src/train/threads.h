@@ -8,9 +8,9 @@
 /* Compute threads of a run: as requested, or all cores that the process may use. */
 int snug_args_threads(const struct snug_args *args);
 
-/* Creates OpenMP's threads. Fails if the caller's thread and threads - 1 new ones, with OpenMP's stack sizes, cannot
-   run at the same time. Call it before the first parallel region with that many threads; later calls of the same thread
-   for as many or fewer return at once. */
+/* Creates the context's compute thread and OpenMP's threads. Fails if that thread and threads - 1 new ones, with
+   OpenMP's stack sizes, cannot run at the same time. Call it before the first parallel region with that many threads;
+   later calls for as many or fewer return at once. */
 snug_status snug_threads_check(snug_context *ctx, int threads);
 
 #endif

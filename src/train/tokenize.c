@@ -34,7 +34,9 @@ static snug_status open_file(struct tokenizing *t) {
                                                  .text_pair_column = t->args->text_pair_column_name,
                                                  .text_delimiter = t->args->text_column_delimiter,
                                                  .label_column = t->args->label_column_name};
-    const struct snug_reader_options how = {.format = t->args->data_format, .strict = t->args->strict};
+    const struct snug_reader_options how = {.format = snug_args_format(t->args, options.path),
+                                            .strict = t->args->strict,
+                                            .rows = snug_args_rows(t->args, options.path)};
     const char *const *names;
     const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
     const struct snug_hub_place place = snug_args_place(t->args);

@@ -142,10 +142,10 @@ static void name_library(void) {
 }
 
 static snug_status start(snug_context *ctx) {
-    int given;
-    RETURN_IF_ERROR(check(ctx, "MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)));
+    int given; /* the caller's thread and the compute thread call it in turn */
+    RETURN_IF_ERROR(check(ctx, "MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given)));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    if (given < MPI_THREAD_FUNNELED) /* untested: every MPI of the distributions has it */
+    if (given < MPI_THREAD_SERIALIZED) /* untested: every MPI of the distributions has it */
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "this MPI does not support processes with threads");
     table = (struct snug_collectives){.exchange = exchange,
                                       .all_gather = all_gather,
