@@ -66,6 +66,33 @@ static void test_stages_have_the_same_bits(void **state) {
     }
 }
 
+/* States and activations in host memory or in a file; in the epoch's last step two ranks have no micro-batch. */
+static void test_offload(void **state) {
+    static const char words[] = TRAIN "--config_name large --max_steps 3 --bf16 --save_steps 2 ";
+    static const struct {
+        const char *words;
+        int stage;
+    } kinds[] = {{"--offload optimizer", 0},
+                 {"--offload optimizer --offload_dir .", 1},
+                 {"--offload optimizer,activations", 2},
+                 {"--offload optimizer", 3}};
+    struct fixture *f = *state;
+    char command[1024], many[32];
+    if (gpus < 4) return;
+    write_inputs(f);
+    write_model(f, "large", 0.1, 256, 1, VOCABULARY); /* of which a quarter of a matrix is offloaded */
+    snprintf(command, sizeof command, "%s --gradient_accumulation_steps 4 --output_dir one", words);
+    free(run_well(f, command));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(many, sizeof many, "many%zu", i);
+        snprintf(command, sizeof command, "%s --gpus 4 --zero_stage %d %s --output_dir %s", words, kinds[i].stage,
+                 kinds[i].words, many);
+        free(run_well(f, command));
+        assert_same_run(f, "one", many);
+        assert_same_in_both(f, "one", many, "checkpoint-2/optimizer.safetensors");
+    }
+}
+
 /* Ranks of any launcher that sets MASTER_ADDR and MASTER_PORT. Evaluations and predictions are those of one GPU. */
 static void test_started_by_variables(void **state) {
     struct fixture *f = *state;
@@ -281,6 +308,7 @@ static void test_no_gpu(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
