@@ -382,7 +382,8 @@ typedef struct snug_check {
 /* Checks snug's invariants on args' model, data and machine: short trainings (max_steps, 6 if unset) must agree bit for
  * bit with any recomputation, placement, number of threads, loading and resumption; gradients must agree up to the
  * order of sums if a step is split; memory must be as planned. Runs on the CPU, and on the GPU if there is one, unless
- * args name a device. Without train_file it uses synthetic rows. on_check gets each verdict; a status other than
+ * args name a device. On several ranks, which all call it, it also compares them with one rank, and calls on_check on
+ * rank 0 alone. Without train_file it uses synthetic rows. on_check gets each verdict; a status other than
  * SNUG_OK from it ends the job. SNUG_E_INTERNAL if an invariant does not hold. Call it first in a process: memory is
  * measured as the process's peak. */
 snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
