@@ -234,6 +234,13 @@ typedef struct snug_memory_line {
     int64_t planned, measured; /* bytes; measured is -1 if unknown */
 } snug_memory_line;
 
+/* What a rank of a run used. */
+typedef struct snug_rank_use {
+    const char *host;
+    const char *device;     /* the GPU; NULL on the CPU */
+    snug_memory_line total; /* as in snug_train_result */
+} snug_rank_use;
+
 /* The result of a training. */
 typedef struct snug_train_result {
     int64_t steps, samples, tokens;
@@ -255,6 +262,8 @@ typedef struct snug_train_result {
     const char *device_others;   /* the other processes on it at the end; "" if there are none, NULL on the CPU */
     const snug_metrics *metrics; /* the last evaluation; none has count 0 */
     const char *best_checkpoint; /* NULL: none */
+    size_t rank_count;           /* of a run on several ranks; else 0 */
+    const snug_rank_use *ranks;  /* [rank_count]; memory, total and device above are those of the calling rank */
 } snug_train_result;
 void snug_train_result_destroy(snug_train_result *result);
 

@@ -90,6 +90,40 @@ static void test_verify(void **state) {
                                  {NULL}});
 }
 
+/* The summary, the result on stdout and train_results.json name all ranks, and what each allocated. */
+static void test_summary(void **state) {
+    struct fixture *f = *state;
+    char host[65];
+    if (skips) return;
+    gethostname(host, sizeof host);
+    run_ranks_well(f, 3, TINY "--max_steps 2 --save_strategy no --zero_stage 1 --output_dir out --json");
+    char *printed = output_of(f, "stdout"), *text = output_of(f, "stderr");
+    json_t *results[] = {json_loads(printed, 0, NULL), read_json(f, path_of(f, "out/train_results.json"))};
+    for (int i = 0; i < 2; i++) {
+        const json_t *ranks = json_object_get(results[i], "ranks");
+        assert_int_equal(json_array_size(ranks), 3);
+        for (size_t r = 0; r < 3; r++) {
+            const json_t *rank = json_array_get(ranks, r), *memory = json_object_get(rank, "memory");
+            assert_string_equal(json_string_value(json_object_get(rank, "host")), host);
+            assert_true(json_is_null(json_object_get(rank, "device")));
+            assert_true(json_integer_value(json_object_get(memory, "planned")) > 1 << 20);
+        }
+        json_decref(results[i]);
+    }
+    assert_contains(text, "  rank  host                 device                         predicted    measured");
+    for (int r = 0; r < 3; r++) {
+        char line[128];
+        snprintf(line, sizeof line, "\n  %4d  %-20s CPU ", r, host);
+        assert_contains(text, line);
+    }
+    free(printed);
+    free(text);
+    free(run_well(f, TINY "--max_steps 1 --save_strategy no --output_dir one"));
+    json_t *one = read_json(f, path_of(f, "one/train_results.json"));
+    assert_null(json_object_get(one, "ranks"));
+    json_decref(one);
+}
+
 /* Several micro-batches for each rank: another order of the additions, so close but not equal. */
 static void test_accumulation_on_ranks(void **state) {
     struct fixture *f = *state;
@@ -281,6 +315,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_ranks_are_micro_batches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation_on_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_verify, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
