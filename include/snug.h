@@ -179,7 +179,9 @@ snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
 /* What snug finds, what is missing, and what a training with these args will use. Creates a GPU context to check that
- * it works. If such a training would be refused, returns its failure; *out is still set, so that it can be printed. */
+ * it works. Where a launcher started several ranks, all of them call it, and it connects them, as snug_train() does; it
+ * then has what each would use. If such a training would be refused, returns its failure; *out is still set, so that it
+ * can be printed. */
 typedef struct snug_doctor snug_doctor;
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
 void snug_doctor_destroy(snug_doctor *doctor);

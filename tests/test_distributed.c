@@ -124,6 +124,42 @@ static void test_summary(void **state) {
     json_decref(one);
 }
 
+/* snug doctor on ranks: rank 0 prints what all would use; what is refused is refused before they are connected. */
+static void test_doctor(void **state) {
+    struct fixture *f = *state;
+    char part[160], host[65];
+    if (skips) return;
+    gethostname(host, sizeof host);
+    run_ranks_well(f, 2, "doctor --use_cpu --threads 1");
+    char *text = output_of(f, "stdout");
+    assert_contains(text, "Ranks      2, started by ");
+    for (int r = 0; r < 2; r++) {
+        snprintf(part, sizeof part, "           %d on %s: the CPU, 1 threads: requested by --use_cpu\n", r, host);
+        assert_contains(text, part);
+    }
+    assert_int_equal(count_of(text, "\nUsed "), 1);
+    free(text);
+    run_ranks_well(f, 3, "doctor --use_cpu --json");
+    text = output_of(f, "stdout");
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    const json_t *ranks = json_object_get(json, "ranks");
+    assert_int_equal(json_array_size(ranks), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(ranks, 2), "host")), host);
+    assert_true(json_is_null(json_object_get(json_array_get(ranks, 2), "refused")));
+    json_decref(json);
+    free(text);
+    assert_int_equal(run_ranks(f, "-n 2 " SNUG " doctor --use_cpu --fit"), 1);
+    text = output_of(f, "stdout");
+    assert_contains(text, "Refused    --fit is not supported on several ranks yet");
+    free(text);
+    assert_int_not_equal(run_ranks(f, "-n 2 " SNUG " doctor --use_cpu --fp16"), 0); /* by every rank */
+    text = output_of(f, "stdout");
+    assert_contains(text, "           1 on ");
+    assert_contains(text, ": --fp16: fp16 needs a GPU");
+    free(text);
+}
+
 /* Several micro-batches for each rank: another order of the additions, so close but not equal. */
 static void test_accumulation_on_ranks(void **state) {
     struct fixture *f = *state;
@@ -316,6 +352,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_accumulation_on_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_verify, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),

@@ -514,6 +514,13 @@ static void test_doctor(void **state) {
     says(output, "the CPU, ");
     says(output, "requested by --device cpu");
     says(output, "a cache folder");
+    says(output, "\nLinks      - between all GPUs: snug gpu lists them\n");
+    says(output, "\nNCCL       ");
+    says(output, "\nMPI        ");
+    assert_null(strstr(output, "Ranks"));
+    set_world(TWO_GPUS "gpu 81559 0 0 NVIDIA H100\nvisible 0\nlevel 0 1 40\n");
+    assert_int_equal(run(WITH_FAKES, "doctor --device cpu", output, sizeof output), 0);
+    says(output, "\nLinks      not the same between all GPUs: snug gpu lists them\n");
     assert_int_equal(run(WITHOUT, "doctor --json", output, sizeof output), 0);
     json_t *json = json_loads(output, 0, NULL);
     assert_non_null(json);
@@ -521,6 +528,7 @@ static void test_doctor(void **state) {
     assert_non_null(used);
     says(used, "the CPU: ");
     assert_true(json_array_size(json_object_get(json, "missing")) > 0);
+    assert_int_equal(json_array_size(json_object_get(json, "ranks")), 0);
     assert_true(json_is_false(json_object_get(json_object_get(json, "plugin"), "works")));
     assert_true(json_is_null(json_object_get(json, "refused")));
     json_decref(json);

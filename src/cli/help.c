@@ -111,7 +111,8 @@ const struct cli_help cli_helps[] = {
      .operand = "DIR"},
     {.command = "gpu",
      .usage = "[--watch [SECONDS]] [--json]",
-     .does = "Shows the GPUs with their memory, load, links and processes; \"CUDA\" is the device number that programs see, "
+     .does = "Shows the GPUs with their memory, load, links and processes; \"CUDA\" is the device number that programs "
+             "see, "
              "as set by CUDA_VISIBLE_DEVICES.",
      .only = " ",
      .options = {{"watch", "[SECONDS]", "repeat every SECONDS seconds until interrupted [2]"},
