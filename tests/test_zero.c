@@ -353,9 +353,28 @@ static void test_deepspeed(void **state) {
         if (cpu)
             assert_null(args->offload);
         else
-            assert_string_equal(args->offload, "optimizer");
+            assert_true(args->to_host && strcmp(args->offload, "optimizer") == 0);
         snug_args_destroy(args);
     }
+}
+
+/* --device auto without a GPU: nothing is offloaded to a disk. The flag that the user gave is kept. */
+static void test_deepspeed_without_gpu(void **state) {
+    static const char *const words[] = {"", "--offload optimizer"};
+    struct fixture *f = *state;
+    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_text(f, "ds.json", "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    for (int given = 0; given < 2; given++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "plan --config_name cut --train_file dummy:32x16 --num_processes 2 --deepspeed ds.json --json %s",
+                 words[given]);
+        json_t *plan = run_json(f, command);
+        assert_int_equal(json_is_object(json_object_get(plan, "offloaded")), given);
+        json_decref(plan);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 /* Weights that an update made infinite are named, though no rank has all of them; if they are finite, the run goes on
@@ -393,6 +412,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),

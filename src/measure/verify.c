@@ -365,7 +365,7 @@ static snug_status find_exact(const struct verifying *v, bool *exact) {
     } all = {SNUG_OK, false};
     snug_status status = SNUG_OK;
     if (leads(v)) {
-        snug_args *args;
+        snug_args *args = NULL;
         struct snug_job job;
         status = make_args(v, "alone", no_words, &args);
         if (status == SNUG_OK) {
@@ -393,10 +393,10 @@ static bool keeps_order(const struct verifying *v, int64_t stage) {
     return v->args->gradient_accumulation_steps == 1 || stage >= 2;
 }
 
-/* A stage that the optimizer does not support is refused before the ranks train. */
-static snug_status check_stage(const struct verifying *v, const char *stage) {
-    snug_args *args;
-    snug_status status = make_args(v, "variant", (words){"zero_stage", stage, NULL}, &args);
+/* Stages above 0 are refused before the ranks train, if the optimizer does not support them. */
+static snug_status check_stages(const struct verifying *v) {
+    snug_args *args = NULL;
+    snug_status status = make_args(v, "variant", (words){"zero_stage", "1", NULL}, &args);
     if (status == SNUG_OK) status = snug_args_check(args, "train");
     snug_args_destroy(args);
     return status;
@@ -417,7 +417,7 @@ static snug_status check_one_rank(struct verifying *v) {
     status = train_as(v, true, "alone", false, (words){"gradient_accumulation_steps", accumulation, NULL}, &alone);
     if (status != SNUG_OK) return tell_failure(v, name, "one rank", status);
     for (int high = 0; high < 2; high++) {
-        const bool divides = check_stage(v, "1") == SNUG_OK; /* else its error is the reason */
+        const bool divides = check_stages(v) == SNUG_OK; /* else its error is the reason */
         const double allowed = exact && keeps_order(v, 2 * high) ? 0 : share_allowed(is_low(v->args));
         snprintf(name, sizeof name, "%d ranks = 1 rank, ZeRO %s", ranks_of(v), high ? "2 and 3" : "0 and 1");
         if (high && !divides)

@@ -79,7 +79,8 @@ struct snug_args {
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
     struct snug_process_group *group;
-    bool alone; /* trains on one rank, although the launcher started several, which wait. Not copied */
+    bool to_host; /* --deepspeed has set offload, which then has no effect where the arena is in the host's memory */
+    bool alone;   /* trains on one rank, although the launcher started several, which wait. Not copied */
 };
 
 /* The same arguments, set ones included, in another context. */

@@ -95,7 +95,8 @@ static snug_status give(struct snug_args *args, const char *key, const char *tex
     return fail(args, SNUG_E_USAGE, key, text, why);
 }
 
-/* The memory of the host is where a run on the CPU has its states anyway; there --offload is to a disk. */
+/* The memory of the host is where a run on the CPU has its states anyway; there --offload is to a disk. Whether
+   --device auto finds a GPU is not known yet. */
 static snug_status offload(struct snug_args *args, const struct known *known, const char *text) {
     if (strcmp(text, "none") == 0) return SNUG_OK;
     if (!known->argument)
@@ -105,6 +106,7 @@ static snug_status offload(struct snug_args *args, const struct known *known, co
         return fail(args, SNUG_E_UNSUPPORTED, known->key, text,
                     "use \"cpu\", or \"none\" and --offload optimizer --offload_dir DIR");
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    args->to_host |= !snug_args_is_set(args, "offload"); /* a run checks its arguments more than once */
     return give(args, known->key, text, "offload", known->argument);
 }
 
