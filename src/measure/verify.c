@@ -367,7 +367,7 @@ static snug_status find_exact(const struct verifying *v, bool *exact) {
     if (leads(v)) {
         snug_args *args = NULL;
         struct snug_job job;
-        status = make_args(v, "alone", no_words, &args);
+        status = make_args(v, "alone", (words){"gpus", "", NULL}, &args); /* which a plan does not start */
         if (status == SNUG_OK) {
             args->alone = true;
             status = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
@@ -736,6 +736,7 @@ static snug_status verify(struct verifying *v) {
     status = snug_setup_longest(args, args->max_seq_length, &v->longest);
     if (status == SNUG_OK) status = make_folder(v);
     if (status == SNUG_OK) status = verify_devices(v);
+    if (status == SNUG_OK) status = snug_group_barrier(v->ctx, args->group); /* rank 0 may end the others */
     if (v->folder && leads(v)) snug_folder_remove(v->quiet, NULL, v->folder);
     if (v->made) rmdir(args->output_dir);
     free(v->folder);
