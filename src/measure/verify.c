@@ -365,7 +365,7 @@ static snug_status find_exact(const struct verifying *v, bool *exact) {
     } all = {SNUG_OK, false};
     snug_status status = SNUG_OK;
     if (leads(v)) {
-        snug_args *args = NULL;
+        snug_args *args;
         struct snug_job job;
         status = make_args(v, "alone", (words){"gpus", "", NULL}, &args); /* which a plan does not start */
         if (status == SNUG_OK) {
