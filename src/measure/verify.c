@@ -357,26 +357,29 @@ static bool is_exact(const struct snug_job *job) {
     return limits->rows <= program->capacity[SNUG_EXTENT_ROWS] && !adds_twice(program);
 }
 
+static snug_status plan_alone(const struct verifying *v, bool *exact) {
+    static words plans = {"gpus", "", NULL}; /* which a plan does not start */
+    snug_args *args;
+    struct snug_job job;
+    snug_status status = make_args(v, "alone", plans, &args);
+    if (status == SNUG_OK) {
+        args->alone = true;
+        status = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
+        if (status == SNUG_OK) *exact = is_exact(&job);
+        snug_job_close(&job);
+    }
+    snug_args_destroy(args);
+    return status;
+}
+
 /* Rank 0 plans the run of one rank; all ranks get its answer. */
 static snug_status find_exact(const struct verifying *v, bool *exact) {
     struct {
         int64_t status;
         bool exact;
     } all = {SNUG_OK, false};
-    snug_status status = SNUG_OK;
-    if (leads(v)) {
-        snug_args *args;
-        struct snug_job job;
-        status = make_args(v, "alone", (words){"gpus", "", NULL}, &args); /* which a plan does not start */
-        if (status == SNUG_OK) {
-            args->alone = true;
-            status = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
-            if (status == SNUG_OK) all.exact = is_exact(&job);
-            snug_job_close(&job);
-        }
-        snug_args_destroy(args);
-        all.status = status;
-    }
+    snug_status status = leads(v) ? plan_alone(v, &all.exact) : SNUG_OK;
+    all.status = status;
     RETURN_IF_ERROR(snug_group_broadcast(v->quiet, v->args->group, &all, sizeof all));
     *exact = all.exact;
     if (leads(v) || all.status == SNUG_OK) return status; /* untested: a call that fails on rank 0 alone */
