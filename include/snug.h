@@ -201,7 +201,9 @@ snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
 /* What snug finds, what is missing, and what a training with these args will use. Creates a GPU context to check that
- * it works. If such a training would be refused, returns its failure; *out is still set, so that it can be printed. */
+ * it works. Where a launcher started several ranks, all of them call it, and it connects them, as snug_train() does; it
+ * then has what each would use. If such a training would be refused, returns its failure; *out is still set, so that it
+ * can be printed. */
 typedef struct snug_doctor snug_doctor;
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
 void snug_doctor_destroy(snug_doctor *doctor);
@@ -256,6 +258,13 @@ typedef struct snug_memory_line {
     int64_t planned, measured; /* bytes; measured is -1 if unknown */
 } snug_memory_line;
 
+/* What a rank of a run used. */
+typedef struct snug_rank_use {
+    const char *host;
+    const char *device;     /* the GPU; NULL on the CPU */
+    snug_memory_line total; /* as in snug_train_result */
+} snug_rank_use;
+
 /* The result of a training. */
 typedef struct snug_train_result {
     int64_t steps, samples, tokens;
@@ -277,6 +286,8 @@ typedef struct snug_train_result {
     const char *device_others;   /* the other processes on it at the end; "" if there are none, NULL on the CPU */
     const snug_metrics *metrics; /* the last evaluation; none has count 0 */
     const char *best_checkpoint; /* NULL: none */
+    size_t rank_count;           /* of a run on several ranks; else 0 */
+    const snug_rank_use *ranks;  /* [rank_count]; memory, total and device above are those of the calling rank */
 } snug_train_result;
 void snug_train_result_destroy(snug_train_result *result);
 
@@ -404,7 +415,8 @@ typedef struct snug_check {
 /* Checks snug's invariants on args' model, data and machine: short trainings (max_steps, 6 if unset) must agree bit for
  * bit with any recomputation, placement, number of threads, loading and resumption; gradients must agree up to the
  * order of sums if a step is split; memory must be as planned. Runs on the CPU, and on the GPU if there is one, unless
- * args name a device. Without train_file it uses synthetic rows. on_check gets each verdict; a status other than
+ * args name a device. On several ranks, which all call it, it also compares them with one rank, and calls on_check on
+ * rank 0 alone. Without train_file it uses synthetic rows. on_check gets each verdict; a status other than
  * SNUG_OK from it ends the job. SNUG_E_INTERNAL if an invariant does not hold. Call it first in a process: memory is
  * measured as the process's peak. */
 snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,

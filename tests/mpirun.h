@@ -65,15 +65,6 @@ static inline void run_ranks_well(const struct fixture *f, int ranks, const char
     if (code != 0) fail_msg("mpirun %s: exit code %d: %s", command, code, output_of(f, "stderr"));
 }
 
-static inline int count_of(const char *text, const char *part) {
-    int count = 0;
-    while ((text = strstr(text, part))) {
-        count++;
-        text += strlen(part);
-    }
-    return count;
-}
-
 /* The ranks ended with this code and one message, which contains the parts. */
 static inline void assert_said(const struct fixture *f, int code, int expected, const char *const *parts) {
     char *text = output_of(f, "stderr");
@@ -81,12 +72,6 @@ static inline void assert_said(const struct fixture *f, int code, int expected, 
     if (count_of(text, "snug: ") != 1) fail_msg("not one message: %s", text);
     for (; *parts; parts++) assert_contains(text, *parts);
     free(text);
-}
-
-static inline double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 #endif

@@ -11,6 +11,16 @@
 
 #include "training_fixture.h"
 
+/* The program beside the test's own. */
+static inline const char *program_path(void) {
+    static char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 8);
+    assert_true(length > 0);
+    path[length] = '\0';
+    strcpy(strrchr(path, '/'), "/snug");
+    return path;
+}
+
 /* Starts build/snug in the test's folder with words as its arguments (@ is that folder), stdout and stderr in files. */
 static inline pid_t start(const struct fixture *f, const char *words) {
     unlink(path_of(f, "stderr")); /* another process may wait for this text */
@@ -23,7 +33,7 @@ static inline pid_t start(const struct fixture *f, const char *words) {
     snprintf(copy, sizeof copy, "%s", words);
     while (count < 63 && (arguments[count] = strsep(&rest, " ")))
         if (*arguments[count]) count++;
-    execv(SNUG_BINARY_DIR "/snug", arguments);
+    execv(program_path(), arguments);
     _exit(127);
 }
 
@@ -83,6 +93,21 @@ static inline void wait_for_text(const struct fixture *f, const char *stream, co
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     fail_msg("%s does not contain %s in time", stream, part);
+}
+
+static inline int count_of(const char *text, const char *part) {
+    int count = 0;
+    while ((text = strstr(text, part))) {
+        count++;
+        text += strlen(part);
+    }
+    return count;
+}
+
+static inline double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 #endif

@@ -424,6 +424,44 @@ static void test_gpu_command(void **state) {
     json_decref(json);
 }
 
+/* Through NVLink, directly or by a switch, through PCIe, or in a way that NVML does not report. */
+static void test_links(void **state) {
+    static const struct {
+        const char *lines, *there, *back;
+        int nvlinks;
+    } cases[] = {
+        {"level 0 1 40\nlink 0 -1 3\nlink 1 -1 3\n", "  0         NV3\n", "  1   NV3      \n", 3},
+        {"level 0 1 50\nlink 0 1 2\nlink 1 0 2\n", "  0         NV2\n", "  1   NV2      \n", 2},
+        {"level 0 1 50\nlink 0 2 2\nlink 0 1 1\nlink 1 0 1\ngpu 81559 0 0 NVIDIA H100\n", "  0         NV1   NV2\n",
+         "  1   NV1           -\n", 1},
+        {"level 0 1 50\nlink 0 1 2\nanswer nvmlDeviceGetP2PStatus 3\n", "  0         SYS\n", "  1   SYS      \n", 0},
+        {"level 0 1 0\nlink 0 1 2\nanswer nvmlDeviceGetNvLinkRemotePciInfo_v2 3\n", "  0         PIX\n", "", 0},
+        {"level 0 1 10\n", "  0         PIX\n", "", 0},
+        {"level 0 1 20\n", "  0         PXB\n", "", 0},
+        {"level 0 1 30\n", "  0         PHB\n", "", 0},
+        {"level 0 1 40\n", "  0        NODE\n", "", 0},
+        {"", "  0           -\n", "  1     -      \n", 0},
+    };
+    char output[16384], text[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, TWO_GPUS "visible 0\nvisible 1\nlevel 0 2 50\n%s", cases[i].lines);
+        set_world(text);
+        assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
+        says(output, "\nGPU     0     1");
+        says(output, cases[i].there);
+        says(output, cases[i].back);
+        assert_int_equal(run(WITH_FAKES, "gpu --json", output, sizeof output), 0);
+        json_t *json = json_loads(output, 0, NULL);
+        const json_t *links = json_object_get(json_array_get(json_object_get(json, "gpus"), 0), "links");
+        const json_t *link = json_array_get(links, 0);
+        assert_int_equal(json_integer_value(json_object_get(link, "gpu")), 1);
+        assert_int_equal(json_integer_value(json_object_get(link, "nvlinks")), cases[i].nvlinks);
+        assert_int_equal(json_is_null(json_object_get(link, "path")), !*cases[i].lines);
+        json_decref(json);
+    }
+}
+
 /* Where CUDA sees none of them, NVML names no processes, or there are none. */
 static void test_gpu_command_with_little_information(void **state) {
     char output[16384];
@@ -476,6 +514,13 @@ static void test_doctor(void **state) {
     says(output, "the CPU, ");
     says(output, "requested by --device cpu");
     says(output, "a cache folder");
+    says(output, "\nLinks      - between all GPUs: snug gpu lists them\n");
+    says(output, "\nNCCL       ");
+    says(output, "\nMPI        ");
+    assert_null(strstr(output, "Ranks"));
+    set_world(TWO_GPUS "gpu 81559 0 0 NVIDIA H100\nvisible 0\nlevel 0 1 40\n");
+    assert_int_equal(run(WITH_FAKES, "doctor --device cpu", output, sizeof output), 0);
+    says(output, "\nLinks      not the same between all GPUs: snug gpu lists them\n");
     assert_int_equal(run(WITHOUT, "doctor --json", output, sizeof output), 0);
     json_t *json = json_loads(output, 0, NULL);
     assert_non_null(json);
@@ -483,6 +528,7 @@ static void test_doctor(void **state) {
     assert_non_null(used);
     says(used, "the CPU: ");
     assert_true(json_array_size(json_object_get(json, "missing")) > 0);
+    assert_int_equal(json_array_size(json_object_get(json, "ranks")), 0);
     assert_true(json_is_false(json_object_get(json_object_get(json, "plugin"), "works")));
     assert_true(json_is_null(json_object_get(json, "refused")));
     json_decref(json);
@@ -558,6 +604,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_gpu_command),
+        cmocka_unit_test(test_links),
         cmocka_unit_test(test_gpu_command_with_little_information),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_doctor),

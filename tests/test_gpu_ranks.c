@@ -2,9 +2,9 @@
 /*
  * Ranks on GPUs, started by --gpus: every number of ranks and every ZeRO stage has the bits of one GPU with as many
  * micro-batches. Where the plug-in was built by tools/cuda-emulate the GPUs and NCCL are emulated; else the machine
- * needs as many GPUs (SNUG_TEST_GPUS=2).
+ * needs as many GPUs (SNUG_TEST_GPUS=2). tests/rank_kills.h has the variables of the kills.
  */
-#include "program.h"
+#include "rank_kills.h"
 
 #define TRAIN                                                                                                          \
     "train --device cuda --tokenizer_name model --per_device_train_batch_size 4 --learning_rate 1e-3 --threads 1 "     \
@@ -66,6 +66,33 @@ static void test_stages_have_the_same_bits(void **state) {
     }
 }
 
+/* States and activations in host memory or in a file; in the epoch's last step two ranks have no micro-batch. */
+static void test_offload(void **state) {
+    static const char words[] = TRAIN "--config_name large --max_steps 3 --bf16 --save_steps 2 ";
+    static const struct {
+        const char *words;
+        int stage;
+    } kinds[] = {{"--offload optimizer", 0},
+                 {"--offload optimizer --offload_dir .", 1},
+                 {"--offload optimizer,activations", 2},
+                 {"--offload optimizer", 3}};
+    struct fixture *f = *state;
+    char command[1024], many[32];
+    if (gpus < 4) return;
+    write_inputs(f);
+    write_model(f, "large", 0.1, 256, 1, VOCABULARY); /* of which a quarter of a matrix is offloaded */
+    snprintf(command, sizeof command, "%s --gradient_accumulation_steps 4 --output_dir one", words);
+    free(run_well(f, command));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(many, sizeof many, "many%zu", i);
+        snprintf(command, sizeof command, "%s --gpus 4 --zero_stage %d %s --output_dir %s", words, kinds[i].stage,
+                 kinds[i].words, many);
+        free(run_well(f, command));
+        assert_same_run(f, "one", many);
+        assert_same_in_both(f, "one", many, "checkpoint-2/optimizer.safetensors");
+    }
+}
+
 /* Ranks of any launcher that sets MASTER_ADDR and MASTER_PORT. Evaluations and predictions are those of one GPU. */
 static void test_started_by_variables(void **state) {
     struct fixture *f = *state;
@@ -104,24 +131,20 @@ static void test_started_by_variables(void **state) {
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 #define LONG TRAIN "--config_name cut --num_train_epochs 500 "
-#define LIMIT 10.0 /* seconds in which all ranks are gone */
 
-/* The ranks that a launcher started, in their order. */
-static void find_ranks(pid_t launcher, int count, pid_t *out) {
+/* The ranks that a launcher starts, in their order. */
+static void find_ranks(const struct fixture *f, pid_t launcher, int count, pid_t *out) {
     char path[64];
     int found = 0;
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    for (int number; found < count && fscanf(file, "%d", &number) == 1;) out[found++] = number;
-    fclose(file);
-    assert_int_equal(found, count);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    const double begin = now();
+    while (found < count) {
+        FILE *file = fopen(path, "r");
+        if (!file || now() - begin > LIMIT) fail_msg("the ranks have not begun: %s", output_of(f, "stderr"));
+        found = 0;
+        for (int number; found < count && fscanf(file, "%d", &number) == 1;) out[found++] = number;
+        fclose(file);
+    }
 }
 
 /* A rank that is killed is named once, and all are gone in time. */
@@ -135,7 +158,7 @@ static void test_killed_rank(void **state) {
         snprintf(command, sizeof command, LONG "--gpus 2 --zero_stage %d --output_dir out%d", rank, rank);
         const pid_t launcher = start(f, command);
         wait_for_text(f, "stderr", "'epoch': 1.");
-        find_ranks(launcher, 2, ranks);
+        find_ranks(f, launcher, 2, ranks);
         const double begin = now();
         assert_int_equal(kill(ranks[rank], SIGKILL), 0);
         assert_int_equal(wait_for(launcher), 1);
@@ -149,6 +172,25 @@ static void test_killed_rank(void **state) {
         assert_null(strstr(again + 1, "has ended without"));
         free(text);
     }
+}
+
+static pid_t start_gpus(const struct fixture *f, int ranks, const char *words) {
+    char command[2048];
+    snprintf(command, sizeof command, "%s --gpus %d", words, ranks);
+    return start(f, command);
+}
+
+/* Emulated GPUs take about as long for a step as those of a machine take for twenty. */
+static void test_kills_at_random(void **state) {
+    struct fixture *f = *state;
+    const bool emulated = getenv("SNUG_EMULATED_GPUS");
+    struct kills k = {.ranks = 2, .start = start_gpus, .find = find_ranks};
+    if (gpus < 2) return;
+    write_inputs(f);
+    k.words = emulated ? TRAIN "--config_name cut --bf16 --max_steps 20 --save_steps 4 --save_total_limit 2"
+                       : TRAIN "--config_name cut --bf16 --max_steps 2000 --save_steps 100 --save_total_limit 2";
+    set_kills(&k, emulated ? 3 : 50);
+    kill_at_random(f, &k);
 }
 
 /* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
@@ -262,16 +304,20 @@ static void test_no_gpu(void **state) {
     }
 }
 
-int main(void) {
+/* TEST: only that one. */
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_by_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_by_launcher, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_gpu, set_up, tear_down),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_gpus();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

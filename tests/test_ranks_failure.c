@@ -5,16 +5,15 @@
  *
  * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments.
  */
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include "mpirun.h"
+#include "rank_kills.h"
 
 #define TRAIN_MODEL                                                                                                    \
     "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
     "--threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
 #define LONG TRAIN_MODEL "--max_steps 100000 --save_steps 2 --save_total_limit 2 "
-#define LIMIT 10.0 /* seconds in which all ranks must have ended */
 
 /* ---- ranks whose processes are known ------------------------------------------------------------------------------
  */
@@ -43,33 +42,6 @@ static pid_t process_of(const struct fixture *f, int rank) {
     free(text);
     assert_true(process > 1);
     return process;
-}
-
-/* A zombie, which no process has waited for, has ended too. */
-static bool is_there(pid_t process) {
-    char name[32], text[256] = "";
-    snprintf(name, sizeof name, "/proc/%d/stat", (int)process);
-    FILE *file = fopen(name, "r");
-    if (!file) return false;
-    if (!fgets(text, sizeof text, file)) *text = '\0';
-    fclose(file);
-    const char *state = strrchr(text, ')');
-    return state && state[2] != 'Z' && state[2] != 'X';
-}
-
-static void assert_gone(const struct fixture *f, const pid_t *processes, int count, double begin) {
-    for (int i = 0; i < count; i++)
-        while (is_there(processes[i])) {
-            if (now() - begin > LIMIT)
-                fail_msg("rank %d is still there after %g s: %s", i, LIMIT, output_of(f, "stderr"));
-            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-        }
-}
-
-static int end_of(pid_t launcher) {
-    int status;
-    while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    return status;
 }
 
 static void assert_one_message(const struct fixture *f, const char *const *parts) {
@@ -138,65 +110,20 @@ static void test_interrupted_between_steps(void **state) {
 /* ---- kills at random moments --------------------------------------------------------------------------------------
  */
 
-static bool has_checkpoint(const struct fixture *f, const char *output) {
-    DIR *folder = opendir(path_of(f, "%s", output));
-    bool found = false;
-    if (!folder) return false;
-    for (struct dirent *entry; (entry = readdir(folder));) found |= strncmp(entry->d_name, "checkpoint-", 11) == 0;
-    closedir(folder);
-    return found;
-}
-
-/* Whether the run ended by itself before the kill. */
-static bool kill_at(struct fixture *f, const char *words, double after, int rank) {
-    pid_t processes[3];
-    const pid_t launcher = start_known(f, 3, words);
-    for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
-    nanosleep(&(struct timespec){(time_t)after, (long)(1e9 * (after - (double)(time_t)after))}, NULL);
-    const bool ended = waitpid(launcher, NULL, WNOHANG) == launcher;
-    if (ended) return true;
-    const double begin = now();
-    kill(processes[rank], SIGKILL);
-    assert_gone(f, processes, 3, begin);
-    const int status = end_of(launcher);
-    char *text = output_of(f, "stderr");
-    /* A rank that dies before the ranks are connected is reported by the launcher. */
-    if (count_of(text, "snug: ") > 1) fail_msg("not one message: %s", text);
-    free(text);
-    return status == 0;
+static void find_known(const struct fixture *f, pid_t launcher, int ranks, pid_t *processes) {
+    (void)launcher;
+    for (int r = 0; r < ranks; r++) processes[r] = process_of(f, r);
 }
 
 static void test_kills_at_random(void **state) {
-#define KILLED                                                                                                         \
-    TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 --max_steps 60 --save_steps 4 "
-    struct fixture *f = *state;
-    const char *given = getenv("SNUG_RANK_KILLS");
-    const int wanted = given ? atoi(given) : 4;
-    int runs = 0;
+    struct kills k = {.ranks = 3,
+                      .start = start_known,
+                      .find = find_known,
+                      .words = TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
+                                           "--max_steps 60 --save_steps 4"};
     if (skips) return;
-    free(run_well(f, KILLED "--gradient_accumulation_steps 3 --output_dir whole"));
-    double begin = now();
-    run_ranks_well(f, 3, KILLED "--output_dir measured");
-    const double seconds = now() - begin;
-    begin = now();
-    for (int kills = 0; kills < wanted; runs++) {
-        char words[1024];
-        const struct snug_philox_block random = snug_philox((uint32_t)runs, 0, 0, 0, 17, 0);
-        const bool resumes = has_checkpoint(f, "out");
-        snprintf(words, sizeof words, KILLED "--output_dir out%s", resumes ? " --resume_from_checkpoint True" : "");
-        if (!kill_at(f, words, snug_philox_uniform(random.word[0]) * seconds, (int)(random.word[1] % 3))) {
-            kills++;
-            continue;
-        }
-        assert_same_run(f, "whole", "out");
-        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
-    }
-    run_ranks_well(f, 3,
-                   has_checkpoint(f, "out") ? KILLED "--output_dir out --resume_from_checkpoint True"
-                                            : KILLED "--output_dir out");
-    assert_same_run(f, "whole", "out");
-    print_message("%d kills in %d runs, %.0f s; the resumed runs ended with the same bits\n", wanted, runs,
-                  now() - begin);
+    set_kills(&k, 4);
+    kill_at_random(*state, &k);
 }
 
 /* ---- two hosts ----------------------------------------------------------------------------------------------------

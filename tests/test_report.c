@@ -83,7 +83,9 @@ static void test_summary_of_a_gpu(void **state) {
         .total = {0, 5 << 20},
         .device = "NVIDIA H200",
         .device_method = "made up",
-        .device_others = ""};
+        .device_others = "",
+        .rank_count = 2,
+        .ranks = (const snug_rank_use[]){{"node1", "NVIDIA H200", {4 << 20, 5 << 20}}, {"node2", NULL, {0, -1}}}};
     char *text;
     (void)state;
     for (int others = 0; others < 2; others++) {
@@ -93,6 +95,9 @@ static void test_summary_of_a_gpu(void **state) {
         expect(text, "Skipped: 3 steps, whose fp16 gradients were not finite; loss scale 4096 at the end\n");
         expect(text, "NaN or infinite: the loss of 0 steps, the gradients of 1");
         expect(text, "  host                 0.0         1.0\n");
+        expect(text,
+               "\n     0  node1                NVIDIA H200                          4.0         5.0   +25.00 %\n");
+        expect(text, "\n     1  node2                CPU                                  0.0           -\n");
         expect(text, "total is what NVIDIA H200 holds of this process, without host; measured: made up\n");
         assert_int_equal(strstr(text, "other processes on it: 4711 python 990.0 MiB\n") != NULL, others);
         snug_free(text);

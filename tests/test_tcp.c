@@ -257,6 +257,7 @@ static void test_rendezvous(void **state) {
         {{"SLURM_STEP_NODELIST=node7,node9", "SLURM_JOB_ID=12"}, "Slurm", "node7", 0},
         {{"SLURM_STEP_NODELIST=node[03-07,9],login", "SLURM_JOB_ID=12"}, "Slurm", "node03", 0},
         {{"SLURM_STEP_NODELIST=rack[1-2]n[5-8]", "SLURM_JOB_ID=12"}, "Slurm", "rack1n5", 0},
+        {{"SLURM_STEP_NODELIST=node[1-2].cluster.example"}, "Slurm", "node1.cluster.example", 0},
         {{"SLURM_STEP_NODELIST=node7", "PMIX_RANK=0"}, "Slurm", "", 0},
         {{NULL}, "Open MPI", "", 0},
     };
@@ -286,6 +287,21 @@ static void test_rendezvous(void **state) {
     assert_int_equal(find((const char *const[]){host, "MASTER_PORT=1", NULL}, "torchrun", &at, message, sizeof message),
                      SNUG_E_USAGE);
     assert_non_null(strstr(message, "MASTER_ADDR is too long"));
+    /* The longest names of a list, and ones that are a byte longer, without and within brackets. */
+    for (int more = 0; more < 2; more++)
+        for (int digits = 0; digits < 2; digits++) {
+            char list[400] = "SLURM_STEP_NODELIST=";
+            const size_t begin = strlen(list), length = SNUG_RENDEZVOUS_HOST - 1 + (size_t)more;
+            memset(list + begin, digits ? '7' : 'h', length + (size_t)digits);
+            if (digits) list[begin] = '[';
+            strcat(list, digits ? "-8],b" : ",b");
+            const snug_status status = find((const char *const[]){list, NULL}, "Slurm", &at, message, sizeof message);
+            assert_int_equal(status, more ? SNUG_E_USAGE : SNUG_OK);
+            if (more)
+                assert_non_null(strstr(message, "SLURM_STEP_NODELIST begins with a name that is too long"));
+            else
+                assert_int_equal(strlen(at.host), length);
+        }
 }
 
 int main(void) {

@@ -127,6 +127,41 @@ static void test_accumulation(void **state) {
     }
 }
 
+/* States and activations in the offload file: the bits of one rank that offloads nothing, in every stage, also if ranks
+   have no micro-batch in an epoch's last step. Some shards are smaller than what is offloaded, others are cut. */
+static void test_offload(void **state) {
+    static const struct {
+        const char *words;
+        int ranks, each; /* micro-batches of a rank */
+    } kinds[] = {
+        {"--offload optimizer ", 4, 1},
+        {"--bf16 --optim adamw_8bit --offload optimizer,activations --offload_ratio 0.6 ", 3, 1},
+        {"--bf16 --offload optimizer ", 2, 4},
+    };
+    struct fixture *f = *state;
+    if (skips) return;
+    write_model(f, "cut", 0.1, 260, 2, 3000);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        static const char words[] = TRAIN "--config_name cut --train_file train.csv --num_train_epochs 2 " SAVING;
+        char command[1024], one[32], many[32];
+        snprintf(one, sizeof one, "one%zu", i);
+        snprintf(command, sizeof command, "%s %s --gradient_accumulation_steps %d --offload_ratio 1 --output_dir %s",
+                 words, kinds[i].words, kinds[i].ranks * kinds[i].each, one);
+        char *offloads = strstr(command, "--offload optimizer"), *end = strchr(offloads + 10, ' ');
+        memset(offloads, ' ', (size_t)(end - offloads));
+        free(run_well(f, command));
+        for (int stage = kinds[i].each > 1 ? 2 : 0; stage <= STAGES; stage++) {
+            snprintf(many, sizeof many, "many%zu_%d", i, stage);
+            snprintf(command, sizeof command, "%s %s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s",
+                     words, kinds[i].words, kinds[i].each, stage, many);
+            run_ranks_well(f, kinds[i].ranks, command);
+            assert_same_run(f, one, many);
+            assert_same_in_both(f, one, many, "checkpoint-2/model.safetensors");
+            assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
+        }
+    }
+}
+
 /* A checkpoint has no trace of the ranks that wrote it. */
 static void test_resumed_in_another_stage(void **state) {
     static const char words[] = TRAIN "--config_name cut --train_file train.csv --validation_file dev.csv --bf16 "
@@ -166,12 +201,15 @@ static void test_plan_is_allocation(void **state) {
     int64_t before = INT64_MAX;
     if (skips) return;
     write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
-    for (int stage = 0; stage <= STAGES; stage++) {
-        static const char words[] = "--use_cpu --tokenizer_name model --config_name cut --train_file train.csv --bf16 "
-                                    "--threads 1 --max_steps 2 --per_device_train_batch_size 4 ";
-        char command[1024];
+    for (int i = 0; i <= STAGES + 1; i++) { /* the last time with states in the offload file */
+        const int stage = i < STAGES ? i : STAGES;
+        char words[512], command[1024];
+        snprintf(words, sizeof words,
+                 "--use_cpu --tokenizer_name model --config_name cut --train_file train.csv --bf16 --threads 1 "
+                 "--max_steps 2 --per_device_train_batch_size 4 %s",
+                 i > STAGES ? "--offload optimizer" : "");
         snprintf(command, sizeof command, "train %s --zero_stage %d --output_dir out%d --save_strategy no", words,
-                 stage, stage);
+                 stage, i);
         run_ranks_well(f, 3, command);
         char *log = output_of(f, "stderr");
         snprintf(command, sizeof command, "plan %s --zero_stage %d --num_processes 3 --json", words, stage);
@@ -181,8 +219,8 @@ static void test_plan_is_allocation(void **state) {
         assert_int_equal(json_integer_value(json_object_get(ranks, "count")), 3);
         assert_int_equal(json_integer_value(json_object_get(ranks, "zero_stage")), stage);
         assert_true(json_integer_value(json_object_get(ranks, "sent_bytes")) > 0);
-        for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
-            sum += json_integer_value(json_object_get(bytes, snug_memory_class_name((snug_memory_class)i)));
+        for (int c = 0; c < SNUG_MEMORY_CONTEXT; c++)
+            sum += json_integer_value(json_object_get(bytes, snug_memory_class_name((snug_memory_class)c)));
         char says[96];
         snprintf(says, sizeof says, "rank %lld allocates most, %lld bytes",
                  (long long)json_integer_value(json_object_get(ranks, "rank")), (long long)sum);
@@ -207,7 +245,12 @@ static void test_refused(void **state) {
         {PLAN "--zero_stage 4", 2, "--zero_stage 4"},
         {PLAN "--zero_stage 1 --optim adafactor", 1, "--zero_stage 1 does not support --optim adafactor yet"},
         {PLAN "--fit", 1, "--fit is not supported on several ranks yet"},
-        {PLAN "--offload optimizer", 1, "--offload is not supported on several ranks yet"},
+        {PLAN "--offload optimizer,activations", 0, ""},
+        {PLAN "--offload optimizer,weights", 1,
+         "--offload of other tensors than optimizer and activations is not supported on several ranks yet: leave it "
+         "out, "
+         "or --num_processes"},
+        {PLAN "--bf16 --offload master_weights", 1, "--offload of other tensors than"},
         {PLAN "--update_in_backward", 1, "--update_in_backward is not supported on several ranks yet"},
         {TRAIN "--config_name model --train_file train.csv --num_processes 2", 2, "mpirun -n 2"},
         {PLAN, 0, ""},
@@ -250,7 +293,12 @@ static void test_deepspeed(void **state) {
         {"{\"seed\": 1}", "ds.json: seed: not supported by snug", SNUG_E_UNSUPPORTED},
         {"{\"optimizer\": {\"type\": \"AdamW\"}}", "ds.json: optimizer.type: not supported", SNUG_E_UNSUPPORTED},
         {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"}}}",
-         "zero_optimization.offload_param.device is cpu: several ranks do not offload yet", SNUG_E_UNSUPPORTED},
+         "zero_optimization.offload_param.device is cpu: several ranks do not offload weights yet", SNUG_E_UNSUPPORTED},
+        {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\"}}}",
+         "zero_optimization.offload_optimizer.device is nvme: use \"cpu\", or \"none\" and --offload optimizer",
+         SNUG_E_UNSUPPORTED},
+        {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}",
+         "offload_optimizer.device is cpu: but --offload is activations: give one of them", SNUG_E_USAGE},
         {"{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", "fp16.loss_scale is 128: snug has torch's",
          SNUG_E_UNSUPPORTED},
         {"{\"train_batch_size\": 64}", "train_batch_size is 64: a step has 8 x 1 sequences on 4 ranks", SNUG_E_USAGE},
@@ -284,6 +332,7 @@ static void test_deepspeed(void **state) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
         assert_int_equal(snug_args_set(args, "max_grad_norm", "2"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "offload", "activations"), SNUG_OK);
         const snug_status status = read_deepspeed(f, args, refused[i].text);
         if (status != refused[i].status || !strstr(snug_error_message(f->ctx), refused[i].says))
             fail_msg("%s: status %d: %s", refused[i].text, (int)status, snug_error_message(f->ctx));
@@ -295,6 +344,37 @@ static void test_deepspeed(void **state) {
     assert_int_equal(snug_args_set(args, "deepspeed", "none"), SNUG_OK);
     assert_int_equal(snug_args_check(args, "plan"), SNUG_OK);
     snug_args_destroy(args);
+    for (int cpu = 0; cpu < 3; cpu++) { /* the host's memory is where a CPU has its states anyway */
+        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+        if (cpu) assert_int_equal(snug_args_set(args, cpu == 1 ? "use_cpu" : "device", cpu == 1 ? "True" : "cpu"), 0);
+        assert_int_equal(
+            read_deepspeed(f, args, "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}"),
+            SNUG_OK);
+        if (cpu)
+            assert_null(args->offload);
+        else
+            assert_true(args->to_host && strcmp(args->offload, "optimizer") == 0);
+        snug_args_destroy(args);
+    }
+}
+
+/* --device auto without a GPU: nothing is offloaded to a disk. The flag that the user gave is kept. */
+static void test_deepspeed_without_gpu(void **state) {
+    static const char *const words[] = {"", "--offload optimizer"};
+    struct fixture *f = *state;
+    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_text(f, "ds.json", "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    for (int given = 0; given < 2; given++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "plan --config_name cut --train_file dummy:32x16 --num_processes 2 --deepspeed ds.json --json %s",
+                 words[given]);
+        json_t *plan = run_json(f, command);
+        assert_int_equal(json_is_object(json_object_get(plan, "offloaded")), given);
+        json_decref(plan);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 /* Weights that an update made infinite are named, though no rank has all of them; if they are finite, the run goes on
@@ -326,18 +406,22 @@ static void test_infinite_weights(void **state) {
     }
 }
 
-int main(void) {
+/* TEST: only that one. */
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_infinite_weights, set_up, tear_down),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_mpirun();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,10 @@ class MemoryLine(Structure):
     _fields_ = [("planned", c_int64), ("measured", c_int64)]
 
 
+class RankUse(Structure):
+    _fields_ = [("host", c_char_p), ("device", c_char_p), ("total", MemoryLine)]
+
+
 class TrainResult(Structure):
     _fields_ = [
         ("steps", c_int64),
@@ -102,6 +106,8 @@ class TrainResult(Structure):
         ("device_others", c_char_p),
         ("metrics", POINTER(Metrics)),
         ("best_checkpoint", c_char_p),
+        ("rank_count", c_size_t),
+        ("ranks", POINTER(RankUse)),
     ]
 
 

@@ -135,6 +135,42 @@ static snug_status add_listed(struct snug_gpus *gpus, const struct snug_nvml *n)
     return SNUG_OK;
 }
 
+/* An NVLink of a GPU may lead to a switch, and from there to all GPUs. */
+static bool leads_to(const struct snug_gpus *gpus, const struct snug_nvml_pci *remote, const struct snug_gpu *to) {
+    if (strcasecmp(remote->id, to->bus) == 0) return true;
+    for (size_t i = 0; i < gpus->listed; i++)
+        if (strcasecmp(remote->id, gpus->items[i].bus) == 0) return false;
+    return true;
+}
+
+static struct snug_gpu_link find_link(const struct snug_gpus *gpus, const struct snug_nvml *n, size_t from, size_t to) {
+    struct snug_gpu_link link = {.level = -1};
+    snug_nvml_device a, b;
+    int status;
+    if (n->by_index((unsigned)gpus->items[from].index, &a) != SNUG_NVML_OK) return link; /* untested: one lost now */
+    if (n->by_index((unsigned)gpus->items[to].index, &b) != SNUG_NVML_OK) return link;   /* untested: one lost now */
+    if (n->common_ancestor(a, b, &link.level) != SNUG_NVML_OK) link.level = -1;
+    if (n->p2p_status(a, b, SNUG_NVML_P2P_NVLINK, &status) != SNUG_NVML_OK || status != SNUG_NVML_P2P_OK) return link;
+    for (unsigned i = 0; i < SNUG_NVML_NVLINKS; i++) {
+        struct snug_nvml_pci remote = {.id = ""};
+        unsigned active = 0;
+        if (n->nvlink_state(a, i, &active) != SNUG_NVML_OK || !active) continue;
+        if (n->nvlink_remote(a, i, &remote) != SNUG_NVML_OK) continue;
+        link.nvlinks += leads_to(gpus, &remote, &gpus->items[to]);
+    }
+    return link;
+}
+
+static snug_status add_links(struct snug_gpus *gpus, const struct snug_nvml *n) {
+    gpus->listed = gpus->count;
+    if (gpus->listed < 2) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(gpus->ctx, gpus->listed * gpus->listed, sizeof *gpus->links, (void **)&gpus->links));
+    for (size_t from = 0; from < gpus->listed; from++)
+        for (size_t to = 0; to < gpus->listed; to++)
+            if (from != to) gpus->links[from * gpus->listed + to] = find_link(gpus, n, from, to);
+    return SNUG_OK;
+}
+
 /* A device that programs can use: a GPU, or a part (MIG) of a GPU that NVML lists as one. */
 static snug_status add_usable(struct snug_gpus *gpus, const struct snug_cuda_driver *driver) {
     for (int i = 0; i < driver->count; i++) {
@@ -171,6 +207,7 @@ snug_status snug_gpus_look(snug_context *ctx, struct snug_gpus *out) {
         nvml.driver_version(out->driver, sizeof out->driver);
         nvml.nvml_version(out->nvml, sizeof out->nvml);
         status = add_listed(out, &nvml);
+        if (status == SNUG_OK) status = add_links(out, &nvml);
         snug_nvml_close(&nvml);
     }
     snug_cuda_driver_look(&driver);
@@ -185,6 +222,7 @@ snug_status snug_gpus_look(snug_context *ctx, struct snug_gpus *out) {
 void snug_gpus_free(struct snug_gpus *gpus) {
     for (size_t i = 0; i < gpus->count; i++) free(gpus->items[i].processes);
     free(gpus->items);
+    free(gpus->links);
     *gpus = (struct snug_gpus){0};
 }
 

@@ -24,6 +24,12 @@ struct snug_gpu {
     size_t process_count;
 };
 
+/* The way from a GPU to another one. */
+struct snug_gpu_link {
+    int nvlinks; /* that lead there, directly or through switches; 0: none */
+    int level;   /* the nearest common part of the PCIe tree: SNUG_NVML_SINGLE … (backend/nvml.h); -1: unknown */
+};
+
 struct snug_gpus {
     snug_context *ctx;
     char driver[80], nvml[80],
@@ -33,6 +39,8 @@ struct snug_gpus {
     bool restricted;                           /* it is set */
     struct snug_gpu *items;
     size_t count;
+    struct snug_gpu_link *links; /* [listed][listed], from and to; NULL with fewer than two */
+    size_t listed;               /* the first of items, which NVML lists */
 };
 
 /* All GPUs that NVML and CUDA list. Fails only when out of memory. */

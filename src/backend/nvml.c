@@ -49,6 +49,10 @@ static bool load(struct snug_nvml *n, int (**init)(void)) {
         {"nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2", &n->compute_processes},
         {"nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetGraphicsRunningProcesses_v2", &n->graphics_processes},
         {"nvmlSystemGetProcessName", &n->process_name},
+        {"nvmlDeviceGetTopologyCommonAncestor", &n->common_ancestor},
+        {"nvmlDeviceGetP2PStatus", &n->p2p_status},
+        {"nvmlDeviceGetNvLinkState", &n->nvlink_state},
+        {"nvmlDeviceGetNvLinkRemotePciInfo_v2", &n->nvlink_remote},
     };
     return find(n->library, doors, sizeof doors / sizeof *doors);
 }

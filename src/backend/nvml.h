@@ -36,6 +36,15 @@ enum {
     SNUG_NVML_OK = 0,
     SNUG_NVML_TOO_SMALL = 7,
     SNUG_NVML_NO_DRIVER = 9,
+    SNUG_NVML_NVLINKS = 18,    /* the most of a GPU: NVML_NVLINK_MAX_LINKS */
+    SNUG_NVML_P2P_NVLINK = 2,  /* nvmlGpuP2PCapsIndex_t */
+    SNUG_NVML_P2P_OK = 0,      /* nvmlGpuP2PStatus_t */
+    SNUG_NVML_INTERNAL = 0,    /* nvmlGpuTopologyLevel_t: two GPUs of a board, */
+    SNUG_NVML_SINGLE = 10,     /* a PCIe switch, */
+    SNUG_NVML_MULTIPLE = 20,   /* several switches, */
+    SNUG_NVML_HOSTBRIDGE = 30, /* a host bridge, */
+    SNUG_NVML_NODE = 40,       /* a NUMA node, */
+    SNUG_NVML_SYSTEM = 50,     /* the link between these */
 };
 #define SNUG_NVML_UNKNOWN (~0ull) /* of a process's memory */
 
@@ -60,6 +69,10 @@ struct snug_nvml {
     int (*compute_processes)(snug_nvml_device device, unsigned *count, struct snug_nvml_process *processes);
     int (*graphics_processes)(snug_nvml_device device, unsigned *count, struct snug_nvml_process *processes);
     int (*process_name)(unsigned pid, char *text, unsigned size);
+    int (*common_ancestor)(snug_nvml_device a, snug_nvml_device b, int *level); /* SNUG_NVML_PIX … */
+    int (*p2p_status)(snug_nvml_device a, snug_nvml_device b, int capability, int *status);
+    int (*nvlink_state)(snug_nvml_device device, unsigned link, unsigned *active);
+    int (*nvlink_remote)(snug_nvml_device device, unsigned link, struct snug_nvml_pci *pci);
 };
 
 /* Opens NVML. Returns false, with the reason in why, if it is missing or does not work; *out is then empty. SNUG_NVML

@@ -6,6 +6,10 @@ static snug_status make_doctor(struct cli *cli, char **text) {
     snug_doctor *doctor;
     const snug_status status = snug_doctor_create(cli->args, &doctor);
     snug_status printed = SNUG_OK;
+    if (snug_args_rank(cli->args) > 0) { /* rank 0 prints what all ranks found */
+        snug_doctor_destroy(doctor);
+        return SNUG_OK;
+    }
     /* may be untested: an allocation that fails */
     if (doctor) printed = cli->json ? snug_doctor_json(doctor, text) : snug_doctor_text(doctor, text);
     snug_doctor_destroy(doctor);

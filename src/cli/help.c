@@ -52,10 +52,11 @@ const struct cli_help cli_helps[] = {
      "Reports memory, FLOPs and time of a training, without running it.", "",
      OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL, .operand = NULL},
     {"verify",
-     "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda]",
-     "Checks snug's invariants on this model and machine by short trainings that must agree.",
+     "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda] [--gpus N|all]",
+     "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
+     "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
-     OF_RESULTS " num_train_epochs use_cpu memory_budget fit ",
+     OF_RESULTS " num_train_epochs memory_budget fit ",
      NULL,
      {{"train_file", "synthetic rows"},
       {"max_train_samples", "those of twice the steps"},
@@ -110,7 +111,8 @@ const struct cli_help cli_helps[] = {
      .operand = "DIR"},
     {.command = "gpu",
      .usage = "[--watch [SECONDS]] [--json]",
-     .does = "Shows the GPUs with their memory, load and processes; \"CUDA\" is the device number that programs see, "
+     .does = "Shows the GPUs with their memory, load, links and processes; \"CUDA\" is the device number that programs "
+             "see, "
              "as set by CUDA_VISIBLE_DEVICES.",
      .only = " ",
      .options = {{"watch", "[SECONDS]", "repeat every SECONDS seconds until interrupted [2]"},

@@ -11,6 +11,20 @@ static json_t *memory_json(const snug_memory_line *line) {
     return object;
 }
 
+/* By rank. */
+static json_t *ranks_json(const snug_train_result *result) {
+    json_t *ranks = json_array();
+    for (size_t i = 0; i < result->rank_count; i++) {
+        const snug_rank_use *use = &result->ranks[i];
+        json_t *rank = json_object();
+        cli_add(&rank, "host", cli_string(use->host));
+        cli_add(&rank, "device", use->device ? cli_string(use->device) : json_null()); /* may be untested: needs GPUs */
+        cli_add(&rank, "memory", memory_json(&use->total));
+        cli_append(&ranks, rank);
+    }
+    return ranks;
+}
+
 /* The keys are those of Trainer's all_results.json, then snug's own. */
 static json_t *result_json(const snug_train_result *result) {
     json_t *object = json_object(), *memory = json_object();
@@ -40,7 +54,8 @@ static json_t *result_json(const snug_train_result *result) {
         cli_add(&memory, snug_memory_class_name((snug_memory_class)i), memory_json(&result->memory[i]));
     cli_add(&memory, "total", memory_json(&result->total));
     cli_add(&object, "memory", memory);
-    if (!result->device) return object; /* untested: only a GPU has a name */
+    if (result->rank_count) cli_add(&object, "ranks", ranks_json(result)); /* may be untested: needs MPI */
+    if (!result->device) return object;                                    /* untested: only a GPU has a name */
     cli_add(&object, "device",
             json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device), "method", result->device_method, "others",
                       cli_string(result->device_others)));

@@ -29,9 +29,10 @@ static snug_status on_check(void *user, const snug_check *check) {
 int command_verify(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
+    if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         code = cli_finish(&cli, snug_verify(cli.args, &cli.callbacks, on_check, &cli));
+        if (code != EXIT_DONE) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);
     return code;

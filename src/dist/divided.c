@@ -24,35 +24,34 @@ static int64_t part_of(const struct snug_tensor *t, const struct request *reques
     return (end < last ? end : last) - *first;
 }
 
-/* Copies from the arena, which may be on a device. */
-static snug_status copy(const struct snug_program *program, const struct snug_memory *memory, void *to,
-                        const void *from, int64_t bytes) {
+/* Where this rank stores its elements from `first` on: in the arena, or in the backing store. */
+static int64_t offset_of(const struct snug_program *program, const struct snug_tensor *t, int64_t first) {
+    return t->offset + (first - snug_shard_begin(&t->shards, program->rank)) * snug_dtype_size(t->dtype);
+}
+
+/* Copies `bytes` of this rank's elements, from offset on; the arena may be on a device. */
+static snug_status copy(const struct snug_program *program, const struct snug_memory *memory,
+                        const struct snug_tensor *t, void *to, int64_t offset, int64_t bytes) {
+    if (t->offloaded) return snug_backing_read(program->ctx, &memory->backing, offset, bytes, to);
     /* may be untested: needs a GPU */
-    if (memory->copy) return memory->copy(program->ctx, to, from, bytes);
-    memcpy(to, from, (size_t)bytes);
+    if (memory->copy) return memory->copy(program->ctx, to, memory->arena + offset, bytes);
+    memcpy(to, memory->arena + offset, (size_t)bytes);
     return SNUG_OK;
 }
 
 /* Sends this rank's elements to rank 0. */
-/* may be untested: needs a GPU */
-static snug_status send_part(const struct snug_program *program, const struct snug_memory *memory, uint8_t *from,
-                             int64_t bytes) {
+static snug_status send_part(const struct snug_program *program, const struct snug_memory *memory,
+                             const struct snug_tensor *t, int64_t offset, int64_t bytes) {
     const struct snug_collectives *c = memory->collectives;
     void *host;
     /* may be untested: needs a GPU */
-    if (!memory->copy) return c->transfer(program->ctx, from, bytes, program->rank, 0);
+    if (!memory->copy && !t->offloaded)
+        return c->transfer(program->ctx, memory->arena + offset, bytes, program->rank, 0);
     RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)bytes, 1, &host));
-    snug_status status = copy(program, memory, host, from, bytes);
+    snug_status status = copy(program, memory, t, host, offset, bytes);
     if (status == SNUG_OK) status = c->transfer(program->ctx, host, bytes, program->rank, 0);
     free(host);
     return status;
-}
-
-/* This rank's elements from `first` on. */
-static uint8_t *stored(const struct snug_program *program, const struct snug_memory *memory,
-                       const struct snug_tensor *t, int64_t first) {
-    return memory->arena + t->offset +
-           (first - snug_shard_begin(&t->shards, program->rank)) * snug_dtype_size(t->dtype);
 }
 
 snug_status snug_divided_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
@@ -67,7 +66,7 @@ snug_status snug_divided_read(const struct snug_program *program, const struct s
         uint8_t *to = (uint8_t *)out + (from - first) * size;
         if (n <= 0) continue;
         if (rank == 0)
-            RETURN_IF_ERROR(copy(program, memory, to, stored(program, memory, t, from), n * size));
+            RETURN_IF_ERROR(copy(program, memory, t, to, offset_of(program, t, from), n * size));
         else
             RETURN_IF_ERROR(memory->collectives->transfer(program->ctx, to, n * size, rank, 0));
     }
@@ -83,8 +82,7 @@ snug_status snug_divided_serve(const struct snug_program *program, const struct 
         const struct snug_tensor *t = &program->tensors[request.tensor];
         const int64_t n = part_of(t, &request, program->rank, &from);
         if (n > 0)
-            RETURN_IF_ERROR(
-                send_part(program, memory, stored(program, memory, t, from), n * snug_dtype_size(t->dtype)));
+            RETURN_IF_ERROR(send_part(program, memory, t, offset_of(program, t, from), n * snug_dtype_size(t->dtype)));
     }
 }
 

@@ -100,8 +100,7 @@ static snug_status check_agreement(snug_context *ctx, const struct launcher *cho
 snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out) {
     const struct launcher *chosen = NULL;
     *out = (struct snug_ranks){.size = 1, .local_size = 1};
-    if (gethostname(out->host, sizeof out->host - 1)) /* untested: a longer name */
-        out->host[0] = '\0';
+    gethostname(out->host, sizeof out->host); /* which has room for any name */
     for (int i = 0; i < LAUNCHERS; i++) {
         if (!is_there(&launchers[i]) || (chosen && i == SLURM)) continue;
         if (!chosen) {

@@ -6,11 +6,13 @@
 #ifndef SNUG_DIST_RANKS_H
 #define SNUG_DIST_RANKS_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "core/context.h"
 
-enum { SNUG_RANKS_MOST = 1 << 20, SNUG_HOST_NAME = 64, SNUG_RANK_MESSAGE = 768 /* bytes, of a message about a rank */ };
+/* In bytes: any host's name, and a message about a rank. */
+enum { SNUG_RANKS_MOST = 1 << 20, SNUG_HOST_NAME = HOST_NAME_MAX + 1, SNUG_RANK_MESSAGE = 768 };
 
 struct snug_ranks {
     int rank, size;             /* of the run */

@@ -40,28 +40,34 @@ static snug_status read_master(snug_context *ctx, const char *host, const char *
     return SNUG_OK;
 }
 
-/* The first host of "node1,node2", "node[03-07,9],login" or "rack[1-2]n[5-8]". */
-static void first_of(const char *list, char *host, size_t size) {
+/* The first host of "node1,node2", "node[03-07,9],login" or "rack[1-2]n[5-8]"; false: its name is too long. */
+static bool first_of(const char *list, char *host, size_t size) {
     size_t used = 0;
-    /* untested: a name that is too long */
-    while (*list && *list != ',' && used + 1 < size) {
-        if (*list != '[') {
-            host[used++] = *list++;
-            continue;
-        }
-        /* untested: a list that Slurm does not write, or that is too long */
-        for (list++; strchr("0123456789", *list) && *list && used + 1 < size;) host[used++] = *list++;
-        while (*list && *list != ']') list++; /* untested: as above */
-        list += *list == ']';
+    while (*list && *list != ',') {
+        const bool many = *list == '[';
+        const size_t length = many ? strspn(++list, "0123456789") : 1;
+        if (used + length >= size) return false;
+        memcpy(host + used, list, length);
+        used += length;
+        list += length;
+        if (many) list += strcspn(list, "]");
+        list += many && *list == ']'; /* untested: a list that Slurm does not write */
     }
     host[used] = '\0';
+    return true;
 }
 
-static void read_step(struct snug_rendezvous *out) {
+static snug_status read_step(snug_context *ctx, struct snug_rendezvous *out) {
     enum { FIRST = 20000, SPREAD = 12000 };
     const uint64_t number = hash(hash(0, value_of("SLURM_JOB_ID")), value_of("SLURM_STEP_ID"));
-    first_of(value_of("SLURM_STEP_NODELIST"), out->host, sizeof out->host);
+    const char *list = value_of("SLURM_STEP_NODELIST");
+    if (!first_of(list, out->host, sizeof out->host))
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "the environment variable SLURM_STEP_NODELIST begins with a name that is too long for a host: "
+                         "%.64s…; set MASTER_ADDR and MASTER_PORT",
+                         list);
     out->first = FIRST + (int)(number % SPREAD);
+    return SNUG_OK;
 }
 
 snug_status snug_rendezvous_find(snug_context *ctx, const struct snug_ranks *ranks, struct snug_rendezvous *out) {
@@ -72,7 +78,7 @@ snug_status snug_rendezvous_find(snug_context *ctx, const struct snug_ranks *ran
     if (host && port) RETURN_IF_ERROR(read_master(ctx, host, port, out));
     /* srun --mpi=pmix or pmi2 has started MPI */
     const bool by_srun = strcmp(ranks->launcher, "Slurm") == 0 && !value_of("PMIX_RANK");
-    if (!*out->host && by_srun) read_step(out);
+    if (!*out->host && by_srun) RETURN_IF_ERROR(read_step(ctx, out));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) out->key = hash(out->key, value_of(names[i]));
     return SNUG_OK;
 }

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/library.h"
+#include "dist/mpi/plugin.h"
 #include "io/folder.h"
 #include "train/device.h"
+#include "train/group.h"
 #include "train/memory.h"
 #include "train/threads.h"
 
@@ -94,9 +97,12 @@ static void look_at_cublaslt(snug_doctor *d) {
     }
 }
 
-static void look_at_plugin(snug_doctor *d) {
+/* The GPU of this rank. */
+static int local_rank(const struct snug_args *args) { return args->group ? args->group->ranks.local_rank : 0; }
+
+static void look_at_plugin(snug_doctor *d, const struct snug_args *args) {
     const struct snug_backend *cuda;
-    d->plugin = snug_backend_cuda(d->ctx, &cuda);
+    d->plugin = snug_backend_cuda_of(d->ctx, local_rank(args), &cuda);
     if (d->plugin == SNUG_OK) d->cuda = cuda;
     snprintf(d->plugin_text, sizeof d->plugin_text, "%s",
              d->cuda ? "libsnug_cuda.so works" : snug_error_message(d->ctx));
@@ -111,6 +117,55 @@ static void look_at_plugin(snug_doctor *d) {
              d->gpus.nvml_problem);
 }
 
+/* ---- several ranks --------------------------------------------------------------------------------------------- */
+
+static void look_at_nccl(snug_doctor *d) {
+    int number = 0, (*version)(int *);
+    char why[512];
+    if (d->gpus.count < 2) return;
+    void *library = snug_library_open("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL, why, sizeof why);
+    if (!library) { /* may be untested: needs NCCL */
+        snprintf(d->nccl, sizeof d->nccl, "none: %s", why);
+        miss(d, "NCCL, for several GPUs: %.300s", why);
+        return;
+    }
+    void *symbol = dlsym(library, "ncclGetVersion");
+    memcpy(&version, &symbol, sizeof version);
+    if (symbol) version(&number); /* may be untested: needs NCCL */
+    snprintf(d->nccl, sizeof d->nccl, "%d.%d.%d (libnccl.so.2)", number / 10000, number / 100 % 100, number % 100);
+}
+
+/* Opened, but not started, which a process can do only once. */
+static void look_at_mpi(snug_doctor *d) {
+    char why[512];
+    /* untested: the tests' plug-in is always found */
+    if (snug_library_open(SNUG_MPI_PLUGIN_FILE, RTLD_LAZY | RTLD_LOCAL, why, sizeof why))
+        snprintf(d->mpi, sizeof d->mpi, "%s can be opened: mpirun can start several ranks", SNUG_MPI_PLUGIN_FILE);
+    else
+        snprintf(d->mpi, sizeof d->mpi, "none: %s", why);
+}
+
+/* What each rank would use; rank 0 fails if one of them does. */
+static snug_status share_ranks(snug_doctor *d, const struct snug_args *args, snug_status own) {
+    const struct snug_process_group *group = args->group;
+    if (!group) return own;
+    d->rank_count = group->ranks.size;
+    snprintf(d->group, sizeof d->group, "%d, started by %s, connected through %s", d->rank_count, group->ranks.launcher,
+             group->collectives->name);
+    RETURN_IF_ERROR(snug_alloc(d->ctx, (size_t)d->rank_count, sizeof *d->ranks, (void **)&d->ranks));
+    struct snug_doctor_rank *r = &d->ranks[group->ranks.rank];
+    memcpy(r->host, group->ranks.host, sizeof r->host);
+    snprintf(r->used, sizeof r->used, "%.*s", (int)sizeof r->used - 1, d->used);
+    snprintf(r->refused, sizeof r->refused, "%.*s", (int)sizeof r->refused - 1, d->refused);
+    RETURN_IF_ERROR(snug_group_all_gather(d->ctx, group, d->ranks, sizeof *d->ranks));
+    for (int i = 0; i < d->rank_count && own == SNUG_OK; i++)
+        if (*d->ranks[i].refused) /* may be untested: needs ranks of which some have a GPU */
+            own = snug_fail(d->ctx, SNUG_E_UNSUPPORTED, "rank %d on %s: %s", i, d->ranks[i].host, d->ranks[i].refused);
+    return own;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------------------ */
+
 /* Uses the same rules as a training, see snug_device_choose(); fails as the training would. */
 static snug_status decide(snug_doctor *d, struct snug_args *args) {
     const bool asked_cpu = args->use_cpu || strcmp(args->device, "cpu") == 0;
@@ -121,13 +176,16 @@ static snug_status decide(snug_doctor *d, struct snug_args *args) {
     if (asked_cuda && !d->cuda) return snug_device_fail(d->ctx, snug_fail(d->ctx, d->plugin, "%s", d->plugin_text));
     RETURN_IF_ERROR(snug_device_check(args, gpus ? d->cuda : snug_backend_cpu()));
     for (size_t i = 0; i < d->gpus.count; i++)
-        if (d->gpus.items[i].ordinal == 0) gpu = &d->gpus.items[i];
+        if (d->gpus.items[i].ordinal == (d->gpus.count > 1 ? local_rank(args) : 0)) gpu = &d->gpus.items[i];
     if (asked_cpu)
         snprintf(d->used, sizeof d->used, "the CPU, %d threads: requested by %s", d->threads,
                  args->use_cpu ? "--use_cpu" : "--device cpu");
     else if (gpus)
-        snprintf(d->used, sizeof d->used, "the GPU %s: %s%s", gpu ? gpu->name : "that CUDA lists first",
-                 asked_cuda ? "requested by --device cuda" : "--device auto takes the first one that works",
+        snprintf(d->used, sizeof d->used, "the GPU %s%s%s: %s%s", gpu ? gpu->name : "that CUDA lists first",
+                 gpu && args->group ? " at " : "", gpu && args->group ? gpu->bus : "", /* may be untested: as below */
+                 args->group  ? "that of its local rank" /* may be untested: needs several GPUs */
+                 : asked_cuda ? "requested by --device cuda"
+                              : "--device auto takes the first one that works",
                  d->gpus.restricted ? " (of those that CUDA_VISIBLE_DEVICES leaves)" : "");
     else
         snprintf(d->used, sizeof d->used, "the CPU: %s", d->plugin_text);
@@ -141,6 +199,9 @@ snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_doctor *d = memory;
     d->ctx = args->ctx;
+    const snug_status joined = snug_group_join(args);
+    if (joined != SNUG_OK) snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
+    snug_clear_error(d->ctx);
     look_at_machine(d, args);
     snug_status status = look_at_cache(d);
     if (status == SNUG_OK) status = snug_gpus_look(d->ctx, &d->gpus);
@@ -148,19 +209,22 @@ snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
         snug_doctor_destroy(d);
         return status;
     }
-    look_at_plugin(d);
-    status = decide(d, args);
+    look_at_plugin(d, args);
+    look_at_nccl(d);
+    look_at_mpi(d);
+    status = joined == SNUG_OK ? decide(d, args) : snug_fail(d->ctx, joined, "%s", d->refused);
     if (status != SNUG_OK) {
         snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
         snprintf(d->used, sizeof d->used, "nothing: a training with these arguments is refused");
     }
     *out = d;
-    return status;
+    return share_ranks(d, args, status);
 }
 
 void snug_doctor_destroy(snug_doctor *d) {
     if (!d) return;
     snug_gpus_free(&d->gpus);
     free(d->cache);
+    free(d->ranks);
     free(d);
 }

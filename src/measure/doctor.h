@@ -7,8 +7,14 @@
 
 #include "backend/backend.h"
 #include "backend/gpu.h"
+#include "dist/process_group.h"
 
 enum { SNUG_DOCTOR_NOTES = 12 };
+
+/* What a rank would use. */
+struct snug_doctor_rank {
+    char host[SNUG_HOST_NAME], used[320], refused[320]; /* as in snug_doctor */
+};
 
 struct snug_doctor {
     snug_context *ctx;
@@ -21,7 +27,12 @@ struct snug_doctor {
     snug_status plugin;              /* the result of opening the plug-in */
     char plugin_text[512];
     char cublaslt[96]; /* version and file, "" if it was not loaded */
-    char *cache;       /* folder, NULL if there is none */
+    char nccl[640];    /* version, or why several GPUs cannot be used together; "" with fewer than two */
+    char mpi[640];     /* whether several ranks on CPUs can be started, or why not */
+    char group[256];   /* how the ranks are connected; "": one rank */
+    struct snug_doctor_rank *ranks;
+    int rank_count;
+    char *cache; /* folder, NULL if there is none */
     char cache_problem[256];
     char used[640];    /* device and why */
     char refused[640]; /* why a training with these arguments would be refused, or "" */

@@ -66,6 +66,11 @@ static int64_t elements_of(const struct snug_program *program, int32_t tensor) {
     return program->tensors[tensor].rows * program->tensors[tensor].cols;
 }
 
+/* The tensor of which another is a view; without a view itself. */
+static int32_t base_of(const struct snug_program *program, int32_t tensor) {
+    return program->tensors[tensor].view ? program->tensors[tensor].base : tensor;
+}
+
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
@@ -164,7 +169,8 @@ static void keep_resident(struct offload *o, snug_memory_class memory_class) {
 static snug_status choose(struct offload *o) {
     for (size_t i = 0; i < o->tensors; i++) {
         struct snug_tensor *tensor = &o->program->tensors[i];
-        if (tensor->persistent) tensor->offloaded = is_chosen(o, tensor, tensor->memory_class);
+        const bool table = tensor->memory_class == SNUG_MEMORY_OPTIMIZER && !tensor->saved; /* of norms */
+        if (tensor->persistent && !table) tensor->offloaded = is_chosen(o, tensor, tensor->memory_class);
     }
     RETURN_IF_ERROR(choose_transient(o));
     if (o->how->classes & SNUG_OFFLOAD_MASTERS && !(o->how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(o);
@@ -257,7 +263,8 @@ static bool is_resident(const struct offload *o, size_t index, int32_t tensor) {
     return false;
 }
 
-/* Elements first … first + count - 1 of tensor as a tensor: a view, or a part with a staging buffer. */
+/* Elements first … first + count - 1 of tensor, which may be a rank's shard of another, as a tensor: a view, or a part
+   with a staging buffer. */
 static snug_status add_part(struct offload *o, int32_t tensor, bool view, int64_t first, int64_t count, int32_t *out) {
     const struct snug_tensor *whole = &o->program->tensors[tensor];
     return snug_program_tensor(o->program,
@@ -267,8 +274,8 @@ static snug_status add_part(struct offload *o, int32_t tensor, bool view, int64_
                                                     .cols = count,
                                                     .layer = whole->layer,
                                                     .view = view,
-                                                    .base = tensor,
-                                                    .element = first},
+                                                    .base = base_of(o->program, tensor),
+                                                    .element = whole->view ? whole->element + first : first},
                                out, "part.%zu", o->program->tensor_count);
 }
 
@@ -277,17 +284,19 @@ static snug_status emit_part(struct offload *o, size_t index, int64_t elements, 
                              int64_t count) {
     const struct snug_op *whole = &o->uncut[index];
     struct snug_op op = *whole;
-    op.element = segment + first;
+    const int64_t begin = segment + first;
+    op.element = whole->element + begin;
     const bool updates = snug_op_is(whole, SNUG_OP_UPDATES);
-    op.accumulate = op.element > 0;
+    op.accumulate = begin > 0;
     if (updates) op.update.segments = 1;
     const int64_t length = updates ? elements / whole->update.segments : elements;
     const int64_t blocks = (length + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK;
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = whole->operands[k];
         if (!tensor) continue;
-        const bool view = !o->program->tensors[tensor].offloaded || is_resident(o, index, tensor);
-        int64_t from = op.element, n = count;
+        const int32_t base = base_of(o->program, tensor);
+        const bool view = !o->program->tensors[base].offloaded || is_resident(o, index, base);
+        int64_t from = begin, n = count;
         if (elements_of(o->program, tensor) != elements) {
             if (!(snug_op_info(whole->kind)->operands[k].flags & SNUG_BLOCK_STATE)) continue; /* clip, or the sums */
             from = segment / length * blocks + first / SNUG_QUANTISED_BLOCK;
@@ -302,7 +311,7 @@ static snug_status emit_part(struct offload *o, size_t index, int64_t elements, 
 static bool uses_offloaded(const struct offload *o, const struct snug_op *op) {
     if (op->on_host) return false;
     for (int k = 0; k < snug_op_operands(op); k++)
-        if (o->program->tensors[op->operands[k]].offloaded) return true;
+        if (o->program->tensors[base_of(o->program, op->operands[k])].offloaded) return true;
     return false;
 }
 
@@ -425,6 +434,12 @@ static snug_status begin_residency(struct offload *o, int32_t item, int32_t inde
         struct snug_tensor like = *tensor;
         like.memory_class = SNUG_MEMORY_TEMPORARY;
         like.persistent = like.offloaded = like.saved = false;
+        if (tensor->shards.chunk) { /* this rank's elements, which its copies then have */
+            int64_t first;
+            like.rows = 1;
+            like.cols = snug_tensor_stored(o->program, tensor, &first);
+            like.shards.chunk = 0;
+        }
         RETURN_IF_ERROR(
             snug_program_tensor(o->program, like, &residency.staging, "staging.%zu", o->program->tensor_count));
     }

@@ -4,11 +4,26 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/json.h"
 #include "report/report.h"
 
 static double gib(int64_t bytes) { return (double)bytes / 0x1p30; }
+
+/* One line for all pairs; snug gpu has each. */
+static void print_links(FILE *out, const struct snug_gpus *gpus) {
+    char first[16], text[16];
+    bool differ = false;
+    if (!gpus->links) return;
+    snug_gpu_link_text(first, &gpus->links[1]);
+    for (size_t i = 0; i < gpus->listed * gpus->listed; i++) {
+        snug_gpu_link_text(text, &gpus->links[i]);
+        differ |= i / gpus->listed != i % gpus->listed && strcmp(text, first) != 0;
+    }
+    fprintf(out, "Links      %s%s: snug gpu lists them\n", differ ? "" : first,
+            differ ? "not the same between all GPUs" : " between all GPUs");
+}
 
 static void print_gpus(FILE *out, const snug_doctor *d) {
     const struct snug_gpus *gpus = &d->gpus;
@@ -34,6 +49,19 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
         if (gpu->ordinal >= 0) fprintf(out, ", CUDA device %d", gpu->ordinal);
         fputc('\n', out);
     }
+    print_links(out, gpus);
+    if (*d->nccl) fprintf(out, "NCCL       %s\n", d->nccl);
+}
+
+static void print_ranks(FILE *out, const snug_doctor *d) {
+    char shown[SNUG_SHOWN];
+    fprintf(out, "MPI        %s\n", d->mpi);
+    if (d->rank_count) fprintf(out, "Ranks      %s\n", d->group);
+    for (int i = 0; i < d->rank_count; i++) {
+        const struct snug_doctor_rank *r = &d->ranks[i];
+        fprintf(out, "           %d on %s: ", i, snug_shown(shown, r->host));
+        fprintf(out, "%s\n", snug_shown(shown, *r->refused ? r->refused : r->used));
+    }
 }
 
 static void print_doctor(FILE *out, const void *report) {
@@ -46,6 +74,7 @@ static void print_doctor(FILE *out, const void *report) {
     fprintf(out, "Memory     %.1f GiB, %.1f available\n", gib(d->memory), gib(d->available));
     fprintf(out, "Cache      %s\n", snug_shown(shown, *d->cache_problem ? d->cache_problem : d->cache));
     print_gpus(out, d);
+    print_ranks(out, d);
     fprintf(out, "\nUsed       %s\n", d->used);
     if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);
     for (int i = 0; i < d->missing_count; i++) fprintf(out, "%-10s %s\n", i ? "" : "Missing", d->missing[i]);
@@ -57,14 +86,20 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
 }
 
 snug_status snug_doctor_json(const snug_doctor *d, char **text) {
-    json_t *missing = json_array();
+    json_t *missing = json_array(), *ranks = json_array();
+    for (int i = 0; i < d->rank_count; i++) {
+        const struct snug_doctor_rank *r = &d->ranks[i];
+        snug_json_append(&ranks, json_pack("{s:o, s:o, s:o}", "host", snug_json_from_text(r->host), "used",
+                                           snug_json_from_text(r->used), "refused",
+                                           *r->refused ? snug_json_from_text(r->refused) : json_null()));
+    }
     for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_json_from_text(d->missing[i]));
     /* may be untested: needs NVIDIA's cuBLASLt */
     return snug_report_json(
         d->ctx,
         json_pack(
             "{s:s, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s, s:i, s:i}, s:{s:I, s:I}, s:{s:o, s:o}, s:o, "
-            "s:{s:b, s:o, s:o}, s:o, s:o, s:o}",
+            "s:{s:b, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:o}",
             "version", SNUG_VERSION, "system", "name", d->system.sysname, "release", d->system.release, "machine",
             d->system.machine, "cpu", "name", d->cpu, "features", d->features, "level", d->isa, "matmuls", d->matmuls,
             "cores", d->cores, "threads", d->threads, "memory", "bytes", (json_int_t)d->memory, "available",
@@ -72,6 +107,7 @@ snug_status snug_doctor_json(const snug_doctor *d, char **text) {
             "problem", *d->cache_problem ? snug_json_from_text(d->cache_problem) : json_null(), "gpu",
             snug_gpus_object(&d->gpus), "plugin", "works", d->cuda != NULL, "text", snug_json_from_text(d->plugin_text),
             "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used", snug_json_from_text(d->used),
-            "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing),
+            "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing, "nccl",
+            *d->nccl ? snug_json_from_text(d->nccl) : json_null(), "mpi", snug_json_from_text(d->mpi), "ranks", ranks),
         text);
 }

@@ -45,6 +45,46 @@ static void print_gpu(FILE *out, const struct snug_gpu *gpu) {
             value(d, gpu->utilisation, "%"));
 }
 
+/* As nvidia-smi topo -m names it; NULL: unknown. */
+static const char *path_of(const struct snug_gpu_link *link) {
+    switch (link->level) {
+    case SNUG_NVML_INTERNAL:
+    case SNUG_NVML_SINGLE: return "PIX";
+    case SNUG_NVML_MULTIPLE: return "PXB";
+    case SNUG_NVML_HOSTBRIDGE: return "PHB";
+    case SNUG_NVML_NODE: return "NODE";
+    case SNUG_NVML_SYSTEM: return "SYS";
+    default: return NULL;
+    }
+}
+
+void snug_gpu_link_text(char text[static 16], const struct snug_gpu_link *link) {
+    const char *path = path_of(link);
+    if (link->nvlinks)
+        snprintf(text, 16, "NV%d", link->nvlinks);
+    else
+        snprintf(text, 16, "%s", path ? path : "-");
+}
+
+/* From the GPU of a row to that of a column. */
+static void print_links(FILE *out, const snug_gpus *gpus) {
+    char text[16];
+    fputs("\nLinks: NVn is n NVLinks; else the nearest common part of the PCIe tree: PIX one switch, PXB several, PHB "
+          "a host\n"
+          "bridge, NODE a NUMA node, SYS the link between nodes\nGPU",
+          out);
+    for (size_t to = 0; to < gpus->listed; to++) fprintf(out, " %5d", gpus->items[to].index);
+    fputc('\n', out);
+    for (size_t from = 0; from < gpus->listed; from++) {
+        fprintf(out, "%3d", gpus->items[from].index);
+        for (size_t to = 0; to < gpus->listed; to++) {
+            snug_gpu_link_text(text, &gpus->links[from * gpus->listed + to]);
+            fprintf(out, " %5s", from == to ? "" : text);
+        }
+        fputc('\n', out);
+    }
+}
+
 static void print_processes(FILE *out, const snug_gpus *gpus) {
     bool told = false;
     fprintf(out, "\n%3s %10s %10s  %s\n", "GPU", "PID", "MiB", "process");
@@ -74,6 +114,7 @@ static void print_gpus(FILE *out, const void *report) {
         print_gpu(out, &gpus->items[i]);
         listed |= gpus->items[i].lists_processes;
     }
+    if (gpus->links) print_links(out, gpus);
     if (listed) print_processes(out, gpus);
 }
 
@@ -101,11 +142,26 @@ static json_t *processes_json(const struct snug_gpu *gpu) {
     return all;
 }
 
-static json_t *gpu_json(const struct snug_gpu *gpu) {
+/* From the GPU number i of the list to all others; null if NVML does not list it. */
+static json_t *links_json(const snug_gpus *gpus, size_t from) {
+    if (from >= gpus->listed) return json_null();
+    json_t *all = json_array();
+    for (size_t to = 0; to < gpus->listed; to++) {
+        if (to == from) continue;
+        const struct snug_gpu_link *link = &gpus->links[from * gpus->listed + to];
+        const char *path = path_of(link);
+        snug_json_append(&all, json_pack("{s:i, s:i, s:o}", "gpu", gpus->items[to].index, "nvlinks", link->nvlinks,
+                                         "path", path ? json_string(path) : json_null()));
+    }
+    return all;
+}
+
+static json_t *gpu_json(const snug_gpus *gpus, size_t i) {
+    const struct snug_gpu *gpu = &gpus->items[i];
     const bool told = gpu->total > 0;
     char capability[16];
     snprintf(capability, sizeof capability, "%d.%d", gpu->major, gpu->minor);
-    return json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
+    return json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
                      known(gpu->index >= 0, json_integer(gpu->index)), "cuda",
                      known(gpu->ordinal >= 0, json_integer(gpu->ordinal)), "name", gpu->name, "uuid", gpu->uuid, "bus",
                      gpu->bus, "compute_capability", known(gpu->major > 0, json_string(capability)), "memory_bytes",
@@ -116,12 +172,13 @@ static json_t *gpu_json(const struct snug_gpu *gpu) {
                      known(gpu->memory_utilisation >= 0, json_integer(gpu->memory_utilisation)), "celsius",
                      known(gpu->temperature >= 0, json_integer(gpu->temperature)), "watts",
                      known(gpu->power >= 0, json_real(gpu->power)), "watts_limit",
-                     known(gpu->power_limit >= 0, json_real(gpu->power_limit)), "processes", processes_json(gpu));
+                     known(gpu->power_limit >= 0, json_real(gpu->power_limit)), "processes", processes_json(gpu),
+                     "links", links_json(gpus, i));
 }
 
 json_t *snug_gpus_object(const snug_gpus *gpus) {
     json_t *items = json_array();
-    for (size_t i = 0; i < gpus->count; i++) snug_json_append(&items, gpu_json(&gpus->items[i]));
+    for (size_t i = 0; i < gpus->count; i++) snug_json_append(&items, gpu_json(gpus, i));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", known(*gpus->driver, json_string(gpus->driver)),
                      "cuda", known(*gpus->cuda, json_string(gpus->cuda)), "nvml",
                      known(*gpus->nvml, json_string(gpus->nvml)), "cuda_visible_devices",

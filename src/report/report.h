@@ -15,6 +15,9 @@ const char *snug_group_key(enum snug_op_group group);
 
 /* The GPUs as a part of another report. */
 json_t *snug_gpus_object(const snug_gpus *gpus);
+struct snug_gpu_link;
+/* "NV18", or the name of the PCIe path; "-" if unknown. */
+void snug_gpu_link_text(char text[static 16], const struct snug_gpu_link *link);
 /* A name that snug did not choose, escaped and truncated, so that it cannot begin a new line. */
 enum { SNUG_SHOWN = 1024 };
 const char *snug_shown(char shown[static SNUG_SHOWN], const char *text);

@@ -21,13 +21,30 @@ static void print_mebibytes(FILE *out, int64_t bytes) {
         fprintf(out, " %11.1f", (double)bytes / 0x1p20);
 }
 
-static void print_memory_line(FILE *out, const char *name, const snug_memory_line *line) {
-    fprintf(out, "  %-12s", name);
+static void print_figures(FILE *out, const snug_memory_line *line) {
     print_mebibytes(out, line->planned);
     print_mebibytes(out, line->measured);
     if (line->planned > 0 && line->measured >= 0)
         fprintf(out, " %+8.2f %%", 100 * ((double)line->measured / (double)line->planned - 1));
     fputc('\n', out);
+}
+
+static void print_memory_line(FILE *out, const char *name, const snug_memory_line *line) {
+    fprintf(out, "  %-12s", name);
+    print_figures(out, line);
+}
+
+/* Each rank's total, which for rank 0 is that of the table before. */
+static void print_ranks(FILE *out, const snug_train_result *result) {
+    char shown[SNUG_SHOWN];
+    if (!result->rank_count) return;
+    fprintf(out, "\n  %4s  %-20s %-28s %11s %11s %10s\n", "rank", "host", "device", "predicted", "measured",
+            "difference");
+    for (size_t i = 0; i < result->rank_count; i++) {
+        const snug_rank_use *rank = &result->ranks[i];
+        fprintf(out, "  %4zu  %-20s %-28s", i, snug_shown(shown, rank->host), rank->device ? rank->device : "CPU");
+        print_figures(out, &rank->total);
+    }
 }
 
 static void print_memory(FILE *out, const snug_train_result *result) {
@@ -71,6 +88,7 @@ static void print_run(FILE *out, const snug_train_result *result) {
 static void print_result(FILE *out, const void *report) {
     print_run(out, report);
     print_memory(out, report);
+    print_ranks(out, report);
 }
 
 snug_status snug_train_result_text(const snug_train_result *result, char **text) {

@@ -79,6 +79,8 @@ struct snug_args {
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
     struct snug_process_group *group;
+    bool to_host; /* --deepspeed has set offload, which then has no effect where the arena is in the host's memory */
+    bool alone;   /* trains on one rank, although the launcher started several, which wait. Not copied */
     /* The caller's: see snug_args_rows(). */
     struct snug_rows *train_rows, *validation_rows, *test_rows;
 };
@@ -118,6 +120,8 @@ static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
 enum snug_regression snug_args_regression(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
+/* The first argument that asks for what several ranks do not support yet, as "--fit"; NULL: none does. */
+const char *snug_args_alone(const struct snug_args *args);
 /* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena
  * is on a device. */
 const char *snug_args_offload_dir(const struct snug_args *args, bool on_device);

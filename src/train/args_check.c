@@ -199,22 +199,18 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             "--num_processes is for snug plan; start the ranks of snug %s with --gpus %lld, or on CPUs with "
             "mpirun -n %lld",
             command, (long long)args->num_processes, (long long)args->num_processes);
-    const bool starts =
-        strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 || strcmp(command, "predict") == 0;
+    const bool starts = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
+                        strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
     if (args->gpus && !starts) /* may be untested: a rank that is ended records nothing */
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--gpus starts the ranks of snug train, eval and predict; leave it out of snug %s, where "
-                         "--num_processes plans for ranks",
-                         command);
-    const struct {
-        bool given;
-        const char *name;
-    } methods[] = {{args->update_in_backward, "update_in_backward"}, {args->offload, "offload"}, {args->fit, "fit"}};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods && args->num_processes > 1; i++)
-        if (methods[i].given)
-            return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                             "--%s is not supported on several ranks yet: leave it out, or --num_processes",
-                             methods[i].name);
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "--gpus starts the ranks of snug train, eval, predict and verify; leave it out of snug %s, where "
+            "--num_processes plans for ranks",
+            command);
+    const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
+    if (alone) /* on ranks that run: what --deepspeed has set, too */
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "%s is not supported on several ranks yet: leave it out, or %s",
+                         alone, args->num_processes > 0 ? "--num_processes" : "start a single process");
     if (!args->zero_stage) return SNUG_OK;
     RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
                                          args->adam_epsilon, args->weight_decay, &optimizer));

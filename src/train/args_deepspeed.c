@@ -13,7 +13,7 @@ enum { KEY_SIZE = 160 };
 enum meaning {
     ARGUMENT,  /* the value of an argument */
     TOTAL,     /* the sequences of a step, of all ranks */
-    NOWHERE,   /* a device to offload to: none */
+    DEVICE,    /* to which tensors are offloaded: none, and those that the argument names to the host's memory */
     OF_FP16,   /* a setting of a loss scale that snug does not have: only without fp16 */
     NO_EFFECT, /* speed, buffers or messages of DeepSpeed */
 };
@@ -37,9 +37,9 @@ static const struct known {
     {"fp16.initial_scale_power", OF_FP16, NULL},
     {"fp16.hysteresis", OF_FP16, NULL},
     {"fp16.min_loss_scale", OF_FP16, NULL},
-    {"zero_optimization.offload_optimizer.device", NOWHERE, NULL},
+    {"zero_optimization.offload_optimizer.device", DEVICE, "optimizer"},
     {"zero_optimization.offload_optimizer.pin_memory", NO_EFFECT, NULL},
-    {"zero_optimization.offload_param.device", NOWHERE, NULL},
+    {"zero_optimization.offload_param.device", DEVICE, NULL},
     {"zero_optimization.offload_param.pin_memory", NO_EFFECT, NULL},
     {"zero_optimization.overlap_comm", NO_EFFECT, NULL},
     {"zero_optimization.contiguous_gradients", NO_EFFECT, NULL},
@@ -81,18 +81,33 @@ static snug_status fail(const struct snug_args *args, snug_status status, const 
                      why);
 }
 
-/* An argument that is also on the command line must have the same value there. */
-static snug_status give(struct snug_args *args, const struct known *known, const char *text) {
+/* An argument that is also on the command line must have the same value there. text: what the file has. */
+static snug_status give(struct snug_args *args, const char *key, const char *text, const char *name,
+                        const char *value) {
     char before[64], after[64], why[160];
-    const bool given = snug_args_is_set(args, known->argument);
-    RETURN_IF_ERROR(snug_args_get(args, known->argument, before, sizeof before));
-    const snug_status status = snug_args_set(args, known->argument, text);
-    if (status != SNUG_OK)
-        return snug_add_to_error(args->ctx, status, " (%s in --deepspeed %s)", known->key, args->deepspeed);
-    RETURN_IF_ERROR(snug_args_get(args, known->argument, after, sizeof after));
+    const bool given = snug_args_is_set(args, name);
+    RETURN_IF_ERROR(snug_args_get(args, name, before, sizeof before));
+    const snug_status status = snug_args_set(args, name, value);
+    if (status != SNUG_OK) return snug_add_to_error(args->ctx, status, " (%s in --deepspeed %s)", key, args->deepspeed);
+    RETURN_IF_ERROR(snug_args_get(args, name, after, sizeof after));
     if (!given || strcmp(before, after) == 0) return SNUG_OK;
-    snprintf(why, sizeof why, "but --%s is %s: give one of them, or \"auto\" in the file", known->argument, before);
-    return fail(args, SNUG_E_USAGE, known->key, text, why);
+    snprintf(why, sizeof why, "but --%s is %s: give one of them, or \"auto\" in the file", name, before);
+    return fail(args, SNUG_E_USAGE, key, text, why);
+}
+
+/* The memory of the host is where a run on the CPU has its states anyway; there --offload is to a disk. Whether
+   --device auto finds a GPU is not known yet. */
+static snug_status offload(struct snug_args *args, const struct known *known, const char *text) {
+    if (strcmp(text, "none") == 0) return SNUG_OK;
+    if (!known->argument)
+        return fail(args, SNUG_E_UNSUPPORTED, known->key, text,
+                    "several ranks do not offload weights yet: use \"none\"; one rank does with --offload");
+    if (strcmp(text, "cpu") != 0)
+        return fail(args, SNUG_E_UNSUPPORTED, known->key, text,
+                    "use \"cpu\", or \"none\" and --offload optimizer --offload_dir DIR");
+    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    args->to_host |= !snug_args_is_set(args, "offload"); /* a run checks its arguments more than once */
+    return give(args, known->key, text, "offload", known->argument);
 }
 
 static snug_status take_leaf(struct snug_args *args, const json_t *file, const char *key, const json_t *value) {
@@ -102,11 +117,8 @@ static snug_status take_leaf(struct snug_args *args, const json_t *file, const c
     if (strcmp(text, "auto") == 0) return SNUG_OK;
     if (!known) return fail(args, SNUG_E_UNSUPPORTED, key, "", "not supported by snug: leave it out");
     switch (known->meaning) {
-    case ARGUMENT: return give(args, known, text);
-    case NOWHERE:
-        if (strcmp(text, "none") == 0) return SNUG_OK;
-        return fail(args, SNUG_E_UNSUPPORTED, key, text,
-                    "several ranks do not offload yet: use \"none\"; one rank does with --offload");
+    case ARGUMENT: return give(args, key, text, known->argument, text);
+    case DEVICE: return offload(args, known, text);
     case OF_FP16:
         if (!json_is_true(json_object_get(json_object_get(file, "fp16"), "enabled"))) return SNUG_OK;
         return fail(args, SNUG_E_UNSUPPORTED, key, text, "snug has torch's loss scale: leave it out");

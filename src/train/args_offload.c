@@ -64,6 +64,18 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
     return SNUG_OK;
 }
 
+/* Weights and gradients are read by the sums over ranks, too, which have no staging buffers yet. */
+const char *snug_args_alone(const struct snug_args *args) {
+    const unsigned divided = 1u << SNUG_MEMORY_OPTIMIZER | 1u << SNUG_MEMORY_ACTIVATIONS;
+    unsigned classes;
+    if (args->update_in_backward) return "--update_in_backward";
+    if (args->fit) return "--fit";
+    /* may be untested: the classes were checked before */
+    if (snug_args_offload(args, &classes) != SNUG_OK) return NULL;
+    if (classes & ~divided) return "--offload of other tensors than optimizer and activations";
+    return NULL;
+}
+
 const char *snug_args_offload_dir(const struct snug_args *args, bool on_device) {
     if (args->offload_dir || on_device) return args->offload_dir;
     return args->output_dir ? args->output_dir : ".";

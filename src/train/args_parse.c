@@ -551,6 +551,7 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
     snug_args *copy;
     *out = NULL;
     RETURN_IF_ERROR(snug_args_create(ctx, &copy));
+    copy->to_host = args->to_host;
     snug_status status = args->set_names ? snug_strdup(ctx, args->set_names, &copy->set_names) : SNUG_OK;
     for (size_t i = 0; i < snug_argument_count && status == SNUG_OK; i++) {
         const struct snug_argument *argument = &snug_arguments[i];

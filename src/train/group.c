@@ -9,18 +9,11 @@
 
 /* Methods whose programs have no place yet for the sums over ranks, or whose choice may differ between ranks. */
 static snug_status check_methods(const struct snug_args *args, const struct snug_ranks *ranks) {
-    const struct {
-        bool given;
-        const char *name;
-    } methods[] = {{args->update_in_backward, "update_in_backward"}, {args->offload, "offload"}, {args->fit, "fit"}};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (methods[i].given)
-            return snug_fail(
-                args->ctx, SNUG_E_UNSUPPORTED,
-                "--%s is not supported on several ranks yet, and %s is %d: leave it out, or start a single "
-                "process",
-                methods[i].name, ranks->size_source, ranks->size);
-    return SNUG_OK;
+    const char *alone = snug_args_alone(args);
+    if (!alone) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                     "%s is not supported on several ranks yet, and %s is %d: leave it out, or start a single process",
+                     alone, ranks->size_source, ranks->size);
 }
 
 snug_status snug_group_join(struct snug_args *args) {
@@ -50,13 +43,14 @@ snug_status snug_group_join(struct snug_args *args) {
 
 snug_status snug_group_alone(const struct snug_args *args, const char *command) {
     struct snug_ranks ranks;
-    if (args->group) return SNUG_OK;
+    if (args->group || args->alone) return SNUG_OK;
     RETURN_IF_ERROR(snug_ranks_find(args->ctx, &ranks));
     if (ranks.size == 1) return SNUG_OK;
-    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                     "%s runs in a single process, and %s is %d: only snug train, eval and predict run on several "
-                     "ranks; start this command without %s, or unset the variable",
-                     command, ranks.size_source, ranks.size, ranks.launcher);
+    return snug_fail(
+        args->ctx, SNUG_E_UNSUPPORTED,
+        "%s runs in a single process, and %s is %d: only snug train, eval, predict and verify run on several "
+        "ranks; start this command without %s, or unset the variable",
+        command, ranks.size_source, ranks.size, ranks.launcher);
 }
 
 int snug_args_rank(const snug_args *args) { return snug_group_rank(args->group); }

@@ -118,7 +118,7 @@ static snug_status check_limits(struct snug_job *job) {
         over = job->plan.total > limit.bytes;
     }
     if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;
-    if (!over) return snug_limits_check_backing(&job->limits, &job->plan);
+    if (!over) return snug_limits_check_backing(&job->limits, &job->setup, &job->plan);
     RETURN_IF_ERROR(advise(job, &advice));
     const snug_status status = snug_limits_refuse(&job->limits, &job->plan, &limit, advice);
     free(advice);

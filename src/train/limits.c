@@ -89,8 +89,12 @@ int64_t snug_limits_backing(const struct snug_limits *limits, const struct snug_
     return bytes;
 }
 
-snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
-    const int64_t available = snug_available_bytes(), bytes = snug_limits_backing(limits, plan);
+snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_setup *setup,
+                                      const struct snug_run_plan *plan) {
+    const int64_t bytes = snug_limits_backing(limits, plan);
+    int64_t available = snug_available_bytes();
+    /* may be untested: needs a kernel without /proc */
+    if (available > 0) available /= snug_group_local_size(setup->args->group); /* other ranks offload as much */
     /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(

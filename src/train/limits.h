@@ -35,7 +35,8 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
 /* Host memory that the plan's backing store takes; on a CPU it is a file. */
 int64_t snug_limits_backing(const struct snug_limits *limits, const struct snug_run_plan *plan);
 /* Fails with SNUG_E_DOES_NOT_FIT if host memory lacks the space for what a plan offloads to it. */
-snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan);
+snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_setup *setup,
+                                      const struct snug_run_plan *plan);
 /* Fails with SNUG_E_DOES_NOT_FIT and names the class that does not fit; advice names a setting that needs less. */
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,
                                const struct snug_limit *limit, const char *advice);

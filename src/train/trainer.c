@@ -473,6 +473,29 @@ static snug_status fill_memory(struct snug_trainer *t) {
     return SNUG_OK;
 }
 
+/* What all ranks used; every rank calls it. */
+static snug_status gather_use(struct snug_trainer *t) {
+    const struct snug_process_group *group = t->args->group;
+    struct snug_outcome *o = t->outcome;
+    if (!group) return SNUG_OK;
+    const size_t count = (size_t)group->ranks.size;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, count, sizeof *o->records, (void **)&o->records));
+    RETURN_IF_ERROR(snug_alloc(t->ctx, count, sizeof *o->ranks, (void **)&o->ranks));
+    struct snug_rank_record *own = &o->records[group->ranks.rank];
+    memcpy(own->host, group->ranks.host, sizeof own->host);
+    memcpy(own->device, o->device.name, sizeof own->device);
+    own->total = o->shown.total;
+    RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, o->records, sizeof *o->records));
+    for (size_t i = 0; i < count; i++) {
+        const struct snug_rank_record *r = &o->records[i];
+        /* may be untested: needs several GPUs */
+        o->ranks[i] = (snug_rank_use){.host = r->host, .device = *r->device ? r->device : NULL, .total = r->total};
+    }
+    o->shown.ranks = o->ranks;
+    o->shown.rank_count = count;
+    return SNUG_OK;
+}
+
 static snug_status summarise(struct snug_trainer *t) {
     snug_train_result *r = t->result;
     int64_t tokens, padded;
@@ -494,7 +517,21 @@ static snug_status summarise(struct snug_trainer *t) {
         snug_checkpoint_path(t, t->best_saved_step, t->outcome->best_checkpoint);
         r->best_checkpoint = t->outcome->best_checkpoint;
     }
-    return fill_memory(t);
+    RETURN_IF_ERROR(fill_memory(t));
+    return gather_use(t);
+}
+
+/* By rank. */
+static json_t *ranks_json(const snug_train_result *r) {
+    json_t *ranks = json_array();
+    for (size_t i = 0; i < r->rank_count; i++) {
+        const snug_rank_use *use = &r->ranks[i];
+        snug_json_append(&ranks,
+                         json_pack("{s:o, s:o, s:{s:I, s:I}}", "host", snug_json_from_text(use->host), "device",
+                                   use->device ? snug_json_from_text(use->device) : json_null(), "memory", "planned",
+                                   (json_int_t)use->total.planned, "measured", (json_int_t)use->total.measured));
+    }
+    return ranks;
 }
 
 static json_t *results_json(const struct snug_trainer *t) {
@@ -526,6 +563,7 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
         snug_json_add(&results, "device",
                       json_pack("{s:o, s:s, s:o}", "name", snug_json_from_text(r->device), "method", r->device_method,
                                 "others", snug_json_from_text(r->device_others)));
+    if (results && r->rank_count) snug_json_add(&results, "ranks", ranks_json(r));
     return results;
 }
 
@@ -673,7 +711,13 @@ static snug_status create_outcome(struct snug_trainer *t) {
     return SNUG_OK;
 }
 
-void snug_train_result_destroy(snug_train_result *result) { free(result); } /* the outcome's first member */
+void snug_train_result_destroy(snug_train_result *result) {
+    struct snug_outcome *outcome = (struct snug_outcome *)result; /* its first member */
+    if (!outcome) return;
+    free(outcome->records);
+    free(outcome->ranks);
+    free(outcome);
+}
 
 snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result,
                           const char *room) {

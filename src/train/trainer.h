@@ -15,6 +15,12 @@ enum {
     SNUG_CHECKPOINT_PATH = 512
 }; /* room for the path of a checkpoint; snug_checkpoint_look() checks that it is enough */
 
+/* What a rank tells the others at the end. */
+struct snug_rank_record {
+    char host[SNUG_HOST_NAME], device[sizeof((struct snug_device_use *)0)->name]; /* device: "" is the CPU */
+    snug_memory_line total;
+};
+
 /* The result of a training, one block of memory: the pointers of shown, which the caller gets, are into the rest. */
 struct snug_outcome {
     snug_train_result shown;
@@ -23,6 +29,9 @@ struct snug_outcome {
     struct snug_metric_list list;
     snug_metrics metrics;
     char best_checkpoint[SNUG_CHECKPOINT_PATH];
+    /* Of several ranks, else NULL; not in the block, and freed with it. */
+    struct snug_rank_record *records;
+    snug_rank_use *ranks;
 };
 
 struct snug_trainer {

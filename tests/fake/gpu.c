@@ -10,6 +10,8 @@
  *   process GPU PID MIB NAME         PID "self" is this process; MIB -1 and NAME "-": not reported
  *   unlisted                         processes are not listed at all
  *   active                           this process has a context
+ *   level GPU GPU LEVEL              of the PCIe tree, in both directions; none: not reported
+ *   link GPU GPU NUMBER              NVLinks from one to the other; the second GPU -1: to a switch
  *   more NUMBER                      additional devices without a description
  *   answer CALL ERROR                the result of this call, whatever its arguments
  */
@@ -27,6 +29,7 @@ struct world {
     char driver[32];
     int cuda, failing, gpus, visible_count, visible[GPUS], processes;
     int unlisted, active, more;
+    int level[GPUS][GPUS], links[GPUS][GPUS + 1]; /* the last ones are those to a switch */
     struct {
         unsigned long long total, used;
         unsigned load;
@@ -42,6 +45,9 @@ struct world {
 
 static void read_line(struct world *w, const char *line) {
     char pid[16];
+    int from, to, number;
+    if (sscanf(line, "level %d %d %d", &from, &to, &number) == 3) w->level[from][to] = w->level[to][from] = number;
+    if (sscanf(line, "link %d %d %d", &from, &to, &number) == 3) w->links[from][to < 0 ? GPUS : to] = number;
     if (sscanf(line, "driver %31s %d", w->driver, &w->cuda) == 2) return;
     if (sscanf(line, "failing %d", &w->failing) == 1) return;
     if (w->gpus < GPUS && sscanf(line, "gpu %llu %llu %u %63[^\n]", &w->gpu[w->gpus].total, &w->gpu[w->gpus].used,
@@ -60,6 +66,7 @@ static void read_line(struct world *w, const char *line) {
 
 static struct world look(void) {
     struct world w = {.driver = "580.1", .cuda = 13000};
+    memset(w.level, -1, sizeof w.level);
     char line[256];
     const char *path = getenv("SNUG_FAKE_GPU");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -126,6 +133,10 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(snug_nvml_device device, unsi
 EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(snug_nvml_device device, unsigned *count,
                                                     struct snug_nvml_process *processes);
 EXPORT int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size);
+EXPORT int nvmlDeviceGetTopologyCommonAncestor(snug_nvml_device a, snug_nvml_device b, int *level);
+EXPORT int nvmlDeviceGetP2PStatus(snug_nvml_device a, snug_nvml_device b, int capability, int *status);
+EXPORT int nvmlDeviceGetNvLinkState(snug_nvml_device device, unsigned link, unsigned *active);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(snug_nvml_device device, unsigned link, struct snug_nvml_pci *pci);
 
 int nvmlInit_v2(void) { return look().failing; }
 int nvmlShutdown(void) { return 0; }
@@ -169,6 +180,34 @@ int nvmlDeviceGetPciInfo_v3(snug_nvml_device device, struct snug_nvml_pci *pci) 
     *pci = (struct snug_nvml_pci){.bus = (unsigned)number_of(device)};
     snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", (unsigned)number_of(device) + 0x1a);
     return 0;
+}
+int nvmlDeviceGetTopologyCommonAncestor(snug_nvml_device a, snug_nvml_device b, int *level) {
+    *level = look().level[number_of(a)][number_of(b)];
+    return *level < 0 ? NOT_SUPPORTED : 0;
+}
+int nvmlDeviceGetP2PStatus(snug_nvml_device a, snug_nvml_device b, int capability, int *status) {
+    ANSWER;
+    const struct world w = look();
+    const int *from = w.links[number_of(a)], *to = w.links[number_of(b)];
+    const int works = from[number_of(b)] || (from[GPUS] && to[GPUS]);
+    *status = capability == SNUG_NVML_P2P_NVLINK && works ? SNUG_NVML_P2P_OK : 1;
+    return 0;
+}
+/* The end of an NVLink: a GPU, GPUS for a switch; -1: there are fewer. */
+static int end_of_link(snug_nvml_device device, unsigned link) {
+    const struct world w = look();
+    int left = (int)link;
+    for (int to = 0; to <= GPUS; to++)
+        if ((left -= w.links[number_of(device)][to]) < 0) return to;
+    return -1;
+}
+int nvmlDeviceGetNvLinkState(snug_nvml_device device, unsigned link, unsigned *active) {
+    *active = end_of_link(device, link) >= 0;
+    return link < 4 ? 0 : NOT_SUPPORTED; /* four links, of which some are not connected */
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(snug_nvml_device device, unsigned link, struct snug_nvml_pci *pci) {
+    ANSWER;
+    return nvmlDeviceGetPciInfo_v3((snug_nvml_device)(size_t)(end_of_link(device, link) + 1), pci);
 }
 int nvmlDeviceGetMemoryInfo_v2(snug_nvml_device device, struct snug_nvml_memory *memory) {
     ANSWER;
