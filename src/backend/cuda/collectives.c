@@ -395,8 +395,10 @@ static bool is_followed(const struct snug_run *run, const struct snug_op *op) {
    which WAIT waits. */
 static snug_status start_beside(struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_op *first = op;
+    while (first > run->program->ops && are_together(op, first - 1)) first--;
     RETURN_IF_ERROR(start_queued(run));
-    for (const struct snug_op *o = op; o >= run->program->ops && are_together(op, o); o--) {
+    for (const struct snug_op *o = first; o <= op; o++) {
         struct snug_cuda_copied *copied = &cuda->offload.copied[snug_cuda_copied_by(o)];
         copied->awaited = true;
         RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(copied->done, cuda->ranks.stream),
