@@ -93,6 +93,28 @@ static void test_offload(void **state) {
     }
 }
 
+/* A weight that is read in fp32, and as a 16-bit copy: both are updated before the next forward, or a checkpoint, reads
+   them. Every stage = stage 0. */
+static void test_shared_weight(void **state) {
+    struct fixture *f = *state;
+    if (gpus < 2) return;
+    write_model(f, "cut", 0.1, 160, 1, VOCABULARY);
+    write_data(f, "lines.txt", FORM_TEXT, 14, 5);
+    for (int stage = 0; stage <= 3; stage++) {
+        char words[1024], many[32];
+        snprintf(many, sizeof many, "many%d", stage);
+        snprintf(words, sizeof words,
+                 "train --device cuda --tokenizer_name model --per_device_train_batch_size 4 --learning_rate 1e-3 "
+                 "--threads 1 --logging_steps 1 --task mlm --config_name cut --train_file lines.txt --line_by_line "
+                 "--max_steps 3 --bf16 --gpus 2 --save_steps 2 --zero_stage %d --output_dir %s",
+                 stage, many);
+        free(run_well(f, words));
+        if (!stage) continue;
+        assert_same_run(f, "many0", many);
+        assert_same_in_both(f, "many0", many, "checkpoint-2/model.safetensors");
+    }
+}
+
 /* Ranks of any launcher that sets MASTER_ADDR and MASTER_PORT. Evaluations and predictions are those of one GPU. */
 static void test_started_by_variables(void **state) {
     struct fixture *f = *state;
@@ -309,6 +331,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),

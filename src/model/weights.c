@@ -94,7 +94,7 @@ static snug_status fill_here(void *argument) {
     const enum snug_dtype made = f->made;
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
-    if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), make, user);
+    if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), f->make, f->user);
     const int64_t most = smaller(PART, count), bytes = most * snug_dtype_size(made);
     struct snug_block room;
     RETURN_IF_ERROR(

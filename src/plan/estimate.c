@@ -78,14 +78,14 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
 
 /* ---- copies beside operations ---------------------------------------------------------------------------------- */
 
-/* The clock of a step: operations run one after the other, and so do the copies of each direction, and updates on the
- * host. The offload file does one copy at a time. */
+/* The clock of a step: operations run one after the other, and so do the copies of each direction, updates on the host,
+ * and collectives beside operations. The offload file does one copy at a time. */
 struct timeline {
     const struct snug_rates *rates;
     const struct snug_program *program;
     const struct snug_load *load;
     double now, until[2], *copied; /* until: by direction; copied: by staging buffer, the end of its last copy */
-    double host;                   /* until the host updates */
+    double host, ranks;            /* until the host updates; until collectives run */
     double waited;
 };
 
@@ -105,6 +105,11 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
         t->copied[op->update.weight] = t->host = fmax(t->now, t->host) + seconds;
         return;
     }
+    if (op->beside) {
+        t->ranks = fmax(t->now, t->ranks) + seconds;
+        t->copied[op->kind == SNUG_OP_SUM_RANKS ? op->sum_ranks.g : op->gather_ranks.x] = t->ranks;
+        return;
+    }
     if (!snug_op_is(op, SNUG_OP_COPIES)) {
         t->now += seconds;
         return;
@@ -115,8 +120,8 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
     t->copied[store ? op->store.x : op->fetch.x] = *until;
 }
 
-/* A phase ends when its copies, and updates on the host, have ended, too. Returns the seconds for which operations
- * waited. */
+/* A phase ends when its copies, updates on the host and collectives have ended, too. Returns the seconds for which
+ * operations waited. */
 static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, bool last) {
     /* In a step after another one. */
     const struct snug_moment moment = {.first = first, .last = last, .fetched = true, .pending = first};
@@ -125,7 +130,7 @@ static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, 
         const struct snug_op *op = &t->program->ops[i];
         if (op->phase == phase && !snug_op_is_idle(op, &moment)) walk_op(t, op);
     }
-    wait_until(t, fmax(t->host, fmax(t->until[0], t->until[1])));
+    wait_until(t, fmax(fmax(t->host, t->ranks), fmax(t->until[0], t->until[1])));
     return t->waited;
 }
 
@@ -203,7 +208,7 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         const double times = once ? 1 : each * (head ? chunks : 1);
         struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
         copies |= snug_op_is(op, SNUG_OP_COPIES);
-        if (beside && (snug_op_is(op, SNUG_OP_COPIES) || op->on_host)) one.seconds = 0;
+        if (beside && (snug_op_is(op, SNUG_OP_COPIES) || op->on_host || op->beside)) one.seconds = 0;
         add(&out->total, times, &one);
         add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
         after_loss |= op->kind == SNUG_OP_LOSS;

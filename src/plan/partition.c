@@ -20,7 +20,8 @@
  *
  * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
  * gathered before the first operation of a phase that reads them, and live until the last one. Smaller weights, mostly
- * vectors, are whole, since gathering them costs latency and saves little.
+ * vectors, are whole, since gathering them costs latency and saves little. plan/ahead.c then moves what an asynchronous
+ * backend can begin earlier.
  *
  * The gradient norm adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do
  * not depend on the stage.

@@ -8,8 +8,9 @@
 
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
     if (op->last && !moment->last) return true;
-    if (moment->idle && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
-    if (op->crosses && op->phase == SNUG_PHASE_FORWARD && !moment->pending) return true;
+    const bool updates = op->crosses && op->phase == SNUG_PHASE_FORWARD; /* the rest of an update, which all ranks do */
+    if (moment->idle && !updates && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
+    if (updates && !moment->pending) return true;
     if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
     if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
     /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,
@@ -248,7 +249,7 @@ static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     struct snug_crossing *crossing = run->crossing;
     if (!run->program->crosses) return;
     if (phase == SNUG_PHASE_FORWARD) *crossing = (struct snug_crossing){0};
-    if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = run->batch->last_in_step;
+    if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = !run->idle && run->batch->last_in_step;
     if (phase != SNUG_PHASE_UPDATE) return;
     crossing->pending = true;
     crossing->step = run->step;

@@ -17,6 +17,7 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
     RETURN_IF_ERROR(snug_stage_precision(program, methods));
     RETURN_IF_ERROR(snug_stage_partition(program, methods));
     RETURN_IF_ERROR(snug_stage_sort(program));
+    RETURN_IF_ERROR(snug_stage_ahead(program, &methods->offload));
     RETURN_IF_ERROR(snug_stage_offload(program, &offload));
     RETURN_IF_ERROR(snug_stage_overlap(program, &offload));
     return snug_stage_host_updates(program);

@@ -57,6 +57,10 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
 /* Sorts the operations by phase. */
 snug_status snug_stage_sort(struct snug_program *program);
 
+/* On an asynchronous backend (how->overlaps): begins collective operations ahead of their use, and inserts WAITs. Needs
+ * the operations sorted. */
+snug_status snug_stage_ahead(struct snug_program *program, const struct snug_offload *how);
+
 /* Gives offloaded tensors staging buffers in the arena, and inserts the copies from and to the backing store. Needs the
    operations sorted.
  */

@@ -305,7 +305,8 @@ struct snug_cast {
     int32_t p, q; /* F32; BF16 or F16 */
 };
 /* FETCH: starts the copy to x from backing, beginning at op->element.  STORE: starts the copy from x to it.  WAIT:
-   waits until the copy of x that FETCH or STORE started is done. backing is offloaded. */
+   waits until the copy of x that FETCH or STORE started is done, or the collective operation beside others that gathers
+   x or sums gradient x. backing is offloaded. */
 struct snug_fetch {
     int32_t backing, x;
 };
@@ -381,6 +382,7 @@ struct snug_op {
     bool last;               /* runs in a step's last micro-batch only */
     bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
     bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    bool beside;             /* a collective: later operations run beside it, until WAIT or the end of the phase */
     bool on_host;            /* an update that the host computes, in the backing store (plan/host_update.c) */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
@@ -491,7 +493,7 @@ struct snug_operand {
 enum {
     SNUG_OP_UPDATES = 1,          /* an optimizer's update of a weight, or of some of its rows */
     SNUG_OP_ELEMENTS = 2,         /* elementwise or blockwise: can run in parts */
-    SNUG_OP_COPIES = 4,           /* between the arena and the offload file */
+    SNUG_OP_COPIES = 4,           /* between the arena and the offload file; and waiting for what runs beside */
     SNUG_OP_CLEARS = 8,           /* only clears: computes no values */
     SNUG_OP_PAIRS = 16,           /* its work grows with the square of the sequences' lengths */
     SNUG_OP_WEIGHT_GRADIENT = 64, /* computes weight gradients only: may run later than its position */

@@ -21,7 +21,7 @@ struct snug_batch {
     double weight;         /* sum of the items' weights, the divisor of their mean loss: items, unless classes have
                               weights and rows one label */
     double weight_in_step; /* over all micro-batches of this optimizer step, in their order */
-    int64_t first_sample;  /* index in the step of the first sequence; dropout is keyed by it */
+    int64_t first_sample;  /* index in the step of the first sequence, before rows are dealt to micro-batches */
     int64_t first_row;     /* evaluation: index in the data set of the first sequence */
     int64_t longest;       /* tokens of the longest sequence */
     int64_t truncated;     /* sequences whose text was truncated */

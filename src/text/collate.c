@@ -42,8 +42,8 @@ static snug_status count_items(snug_context *ctx, struct snug_collator *collator
     int64_t end;
     *items = (struct snug_items){0};
     for (int64_t place = places_of(collator, number, &end); place < end; place++) {
-        int64_t row;
-        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
+        int64_t row, sample;
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
         RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, items));
     }
     return SNUG_OK;
@@ -51,15 +51,15 @@ static snug_status count_items(snug_context *ctx, struct snug_collator *collator
 
 /* ---- filling --------------------------------------------------------------------------------------------------- */
 
-static void add_tokens(const struct snug_collator *collator, const struct snug_dataset_row *text,
+static void add_tokens(const struct snug_collator *collator, const struct snug_dataset_row *text, int64_t sample,
                        struct snug_batch *batch) {
     const struct snug_loader_options *options = collator->options;
-    int64_t first = batch->tokens, sequence = batch->sequences;
+    int64_t first = batch->tokens;
     memcpy(batch->ids + first, text->ids, (size_t)text->count * sizeof *batch->ids);
     for (int64_t i = 0; i < text->count; i++) {
         batch->types[first + i] = !options->one_type && i >= text->first_count;
         batch->positions[first + i] = options->first_position + (int32_t)i;
-        batch->sample[first + i] = (int32_t)(batch->first_sample + sequence);
+        batch->sample[first + i] = (int32_t)sample;
     }
     batch->tokens += text->count;
     batch->offsets[++batch->sequences] = (int32_t)batch->tokens;
@@ -68,7 +68,7 @@ static void add_tokens(const struct snug_collator *collator, const struct snug_d
 }
 
 static snug_status add_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                           struct snug_batch *batch) {
+                           int64_t sample, struct snug_batch *batch) {
     struct snug_dataset_row text;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
     int64_t first = batch->tokens;
@@ -77,7 +77,7 @@ static snug_status add_row(snug_context *ctx, struct snug_collator *collator, in
         return snug_fail(ctx, SNUG_E_INTERNAL,
                          "a batch of %s is larger than planned: the plan did not include this epoch",
                          snug_dataset_path(collator->dataset));
-    add_tokens(collator, &text, batch);
+    add_tokens(collator, &text, sample, batch);
     snug_task_info(collator->options->task)->collate(collator, epoch, row, &text, first, batch);
     return SNUG_OK;
 }
@@ -93,13 +93,12 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->weight = 0;
     batch->class_weights = collator->options->class_weights;
-    batch->first_sample = micro * collator->options->batch_size;
-    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row));
+    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row, &batch->first_sample));
     batch->last_in_step = own == share - 1 || number + between >= collator->batches;
     batch->offsets[0] = 0;
-    for (int64_t row; place < end; place++) {
-        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
-        RETURN_IF_ERROR(add_row(ctx, collator, epoch, row, batch));
+    for (int64_t row, sample; place < end; place++) {
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
+        RETURN_IF_ERROR(add_row(ctx, collator, epoch, row, sample, batch));
     }
     snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
 

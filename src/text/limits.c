@@ -38,11 +38,12 @@ struct scanner {
     struct snug_loader_limits limits;
 };
 
-/* Batches of a part: whole windows if lengths are grouped, so that none is sorted twice, and enough per thread that
-   threads rarely wait for each other. */
+/* Batches of a part: whole steps, whose rows are dealt to them; whole windows if lengths are grouped, so that none is
+   sorted twice; and enough per thread that threads rarely wait for each other. */
 static int64_t choose_part(const struct scan *scan, int64_t window, int threads) {
     const int64_t batch = scan->options->batch_size;
-    const int64_t unit = scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH ? window / batch : 1;
+    const int64_t unit =
+        scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH ? window / batch : scan->options->accumulation;
     const int64_t most = TOGETHER / threads;
     int64_t places = scan->batches * batch / threads / 4;
     if (places > most) places = most;
@@ -84,6 +85,10 @@ static snug_status scan_part(snug_context *ctx, const struct scan *scan, struct 
     RETURN_IF_ERROR(snug_lengths_read(ctx, &own->lengths, own->rows, stop - place, own->tokens));
     for (int64_t at = 0; grouped && at < stop - place; at += window)
         snug_order_sort_lengths(&own->order, own->tokens + at, stop - place - at < window ? stop - place - at : window);
+    const int64_t used = (end * batch < rows ? end * batch : rows) - place;
+    for (int64_t at = 0; at < used; at += own->order.step)
+        snug_order_deal_lengths(&own->order, own->tokens + at,
+                                used - at < own->order.step ? used - at : own->order.step);
     for (int64_t number = first; number < end; number++) {
         const int32_t *lengths = own->tokens + (number - first) * batch;
         const int64_t count = rows - number * batch < batch ? rows - number * batch : batch;

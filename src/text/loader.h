@@ -3,8 +3,9 @@
  * The sampler and the loader. The order of an epoch is a permutation computed from (seed, epoch) in O(1) memory (a
  * Feistel network over the row numbers, with cycle walking), so that resuming needs no replay. Grouping by length sorts
  * windows of that order, longest first, as transformers' LengthGroupedSampler does: 50 steps of rows each, or a quarter
- * of the data. Loader threads collate batches ahead of time, in order; the batches do not depend on the number of
- * threads. Sequential sampling, which evaluation uses, has the same masks in every epoch.
+ * of the data. The rows of a step with several micro-batches are dealt to them by length, so that ranks have the same
+ * work (struct snug_deal). Loader threads collate batches ahead of time, in order; the batches do not depend on the
+ * number of threads. Sequential sampling, which evaluation uses, has the same masks in every epoch.
  */
 #ifndef SNUG_TEXT_LOADER_H
 #define SNUG_TEXT_LOADER_H

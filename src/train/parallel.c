@@ -135,8 +135,8 @@ int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_ba
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (!snug_op_is(op, SNUG_OP_COLLECTIVE) || op->phase == SNUG_PHASE_PREPARE) continue;
-        bytes += (op->phase < SNUG_PHASE_CLIP && !op->last ? (double)micro_batches : 1) *
-                 snug_op_cost(program, op, 0, 0, 0).bytes;
+        const bool once = op->crosses || op->last || op->phase >= SNUG_PHASE_CLIP;
+        bytes += (once ? 1 : (double)micro_batches) * snug_op_cost(program, op, 0, 0, 0).bytes;
     }
     if (program->ranks < 2) return 0;
     return (int64_t)(bytes * (program->ranks - 1) / program->ranks); /* a rank's own shards stay where they are */

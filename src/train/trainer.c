@@ -157,6 +157,7 @@ static snug_status save(struct snug_trainer *t) {
                  (long long)t->session->step);
         return SNUG_OK;
     }
+    RETURN_IF_ERROR(snug_session_flush(t->session)); /* with the other ranks: only rank 0 writes */
     if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     snug_group_at(t->args->group, t->session->step, "writing a checkpoint");
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
@@ -617,6 +618,7 @@ static snug_status finish(struct snug_trainer *t) {
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
                          "the last %lld steps had no finite loss or gradients: the model is not saved",
                          (long long)t->streak);
+    RETURN_IF_ERROR(snug_session_flush(t->session)); /* with the other ranks, as in save() */
     RETURN_IF_ERROR(summarise(t));
     if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
     RETURN_IF_ERROR(record_totals(t));

@@ -4,10 +4,13 @@
  * all ranks by ncclSend and ncclRecv, adds in the order of the ranks, and sends the sum to all, or keeps it. These are
  * the bytes of a reduce-scatter and an all-gather, with an order of the additions that does not depend on NCCL.
  *
- * They run in a stream of their own, beside operations. Sums are queued until their shards fill the buffer for what is
- * received; then one NCCL call exchanges all, and one kernel adds all: a model has hundreds of gradients, most of them
- * small. Without a separate sum a gradient persists and is not read before the phase ends, so operations wait for sums
- * only then. All ranks queue the same, so the calls match.
+ * They run in a stream of their own. Sums are queued until their shards fill the buffer for what is received; then one
+ * NCCL call exchanges all, and one kernel adds all: a model has hundreds of gradients, most of them small. Without a
+ * separate sum a gradient persists and is not read before the phase ends, so operations wait for sums only then.
+ * Gatherings that follow each other are one NCCL call, too. All ranks queue the same, so the calls match.
+ *
+ * Where the program says so (op->beside), later operations run beside a gathering, or beside sums of gradients that do
+ * not persist, until WAIT: as for a copy (copies.c). Otherwise they wait.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,11 +338,22 @@ static snug_status queue_for_owners(struct snug_run *run, const struct snug_op *
 /* ---- gathering ----------------------------------------------------------------------------------------------------
  */
 
+/* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */
+static void fill_own(const struct snug_run *run, const struct snug_cuda_gathered *g) {
+    const struct snug_gather_ranks *gather = &g->op->gather_ranks;
+    const int rank = devices_of(run)->rank;
+    const int64_t own = snug_shard_size(&gather->shards, rank), begins = snug_shard_begin(&g->parts, rank);
+    if (!gather->shard || !own) return;
+    snug_cuda_fill_shard(g->values + begins, snug_run_dtype(run, gather->x),
+                         (const float *)snug_run_data(run, gather->shard), own, ranks_of(run)->stream);
+}
+
 static snug_status gather_queued(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
     if (!ranks->gathered_count) return SNUG_OK;
     RETURN_IF_ERROR(begin(run));
+    for (size_t i = 0; i < ranks->gathered_count; i++) fill_own(run, &ranks->gathered[i]);
     int result = d->nccl.group_start();
     for (size_t i = 0; i < ranks->gathered_count && result == SNUG_NCCL_OK; i++)
         result = gather_parts(run, ranks->gathered[i].values, &ranks->gathered[i].parts);
@@ -352,21 +366,51 @@ static snug_status gather_queued(struct snug_run *run) {
 /* ---- operations ---------------------------------------------------------------------------------------------------
  */
 
+static snug_status start_queued(struct snug_run *run) {
+    RETURN_IF_ERROR(sum_queued(run));
+    return gather_queued(run);
+}
+
 snug_status snug_cuda_await_ranks(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     if (!ranks->stream) return SNUG_OK;
-    RETURN_IF_ERROR(sum_queued(run));
-    RETURN_IF_ERROR(gather_queued(run));
+    RETURN_IF_ERROR(start_queued(run));
     if (!ranks->busy) return SNUG_OK;
     ranks->busy = false;
     return snug_cuda_check(run->ctx, cudaStreamWaitEvent(snug_cuda_of(run)->stream, ranks->done, 0),
                            "waiting for other ranks");
 }
 
-/* The next operation is of the same kind and phase, so one call of NCCL may serve both. */
+/* One call of NCCL serves both operations, which all ranks run at the same moments. */
+static bool are_together(const struct snug_op *op, const struct snug_op *next) {
+    return next->kind == op->kind && next->phase == op->phase && next->crosses == op->crosses &&
+           next->beside == op->beside;
+}
+
 static bool is_followed(const struct snug_run *run, const struct snug_op *op) {
-    const struct snug_op *next = op + 1;
-    return next < run->program->ops + run->program->op_count && next->kind == op->kind && next->phase == op->phase;
+    return op + 1 < run->program->ops + run->program->op_count && are_together(op, op + 1);
+}
+
+/* Starts what is queued. Each tensor of op and of those before it that are together with it is done at the event for
+   which WAIT waits. */
+static snug_status start_beside(struct snug_run *run, const struct snug_op *op) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_op *first = op;
+    while (first > run->program->ops && are_together(op, first - 1)) first--;
+    RETURN_IF_ERROR(start_queued(run));
+    for (const struct snug_op *o = first; o <= op; o++) {
+        struct snug_cuda_copied *copied = &cuda->offload.copied[snug_cuda_copied_by(o)];
+        copied->awaited = true;
+        RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(copied->done, cuda->ranks.stream),
+                                        "recording the end of an operation of all ranks"));
+    }
+    return SNUG_OK;
+}
+
+/* After the last one of those that are together. Single operations are timed, and a rank without a micro-batch has
+   nothing to run beside them. */
+static snug_status start_or_await(struct snug_run *run, const struct snug_op *op) {
+    return op->beside && !run->one_by_one && !run->idle ? start_beside(run, op) : snug_cuda_await_ranks(run);
 }
 
 static snug_status need_devices(const struct snug_run *run) {
@@ -384,27 +428,19 @@ snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) 
     else
         RETURN_IF_ERROR(queue_for_all(run, (float *)g.data, g.rows * g.cols));
     const bool waits = run->one_by_one || op->sum_ranks.sum; /* a summed gradient's bytes may be used again */
-    return waits && !is_followed(run, op) ? snug_cuda_await_ranks(run) : SNUG_OK;
-}
-
-/* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */
-static void fill_own(struct snug_run *run, const struct snug_op *op, uint8_t *to, int64_t bytes) {
-    const enum snug_dtype dtype = snug_run_dtype(run, op->gather_ranks.x);
-    snug_cuda_fill_shard(to, dtype, (const float *)snug_run_data(run, op->gather_ranks.shard),
-                         bytes / snug_dtype_size(dtype), snug_cuda_of(run)->stream);
+    return waits && !is_followed(run, op) ? start_or_await(run, op) : SNUG_OK;
 }
 
 snug_status snug_cuda_gather_ranks(struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
-    uint8_t *x = (uint8_t *)snug_run_data(run, op->gather_ranks.x);
-    const struct snug_shards parts =
-        snug_shards_in_bytes(&op->gather_ranks.shards, snug_dtype_size(snug_run_dtype(run, op->gather_ranks.x)));
+    const int64_t size = snug_dtype_size(snug_run_dtype(run, op->gather_ranks.x));
     RETURN_IF_ERROR(need_devices(run));
     RETURN_IF_ERROR(sum_queued(run));
-    const int64_t own = snug_shard_size(&parts, devices_of(run)->rank);
-    if (op->gather_ranks.shard && own) fill_own(run, op, x + snug_shard_begin(&parts, devices_of(run)->rank), own);
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->gathered, &ranks->gathered_capacity, ranks->gathered_count + 1,
                               sizeof *ranks->gathered));
-    ranks->gathered[ranks->gathered_count++] = (struct snug_cuda_gathered){x, parts};
-    return is_followed(run, op) ? SNUG_OK : snug_cuda_await_ranks(run);
+    ranks->gathered[ranks->gathered_count++] =
+        (struct snug_cuda_gathered){.op = op,
+                                    .values = (uint8_t *)snug_run_data(run, op->gather_ranks.x),
+                                    .parts = snug_shards_in_bytes(&op->gather_ranks.shards, size)};
+    return is_followed(run, op) ? SNUG_OK : start_or_await(run, op);
 }

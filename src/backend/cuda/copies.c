@@ -188,8 +188,14 @@ static cudaError_t copy_pieces(struct snug_cuda_file_copy *c, uint8_t *device, c
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int32_t staging_of(const struct snug_op *op) {
-    return op->kind == SNUG_OP_FETCH ? op->fetch.x : op->kind == SNUG_OP_STORE ? op->store.x : 0;
+int32_t snug_cuda_copied_by(const struct snug_op *op) {
+    switch (op->kind) {
+    case SNUG_OP_FETCH: return op->fetch.x;
+    case SNUG_OP_STORE: return op->store.x;
+    case SNUG_OP_GATHER_RANKS: return op->beside ? op->gather_ranks.x : 0;
+    case SNUG_OP_SUM_RANKS: return op->beside ? op->sum_ranks.g : 0;
+    default: return 0;
+    }
 }
 
 snug_status snug_cuda_create_event(snug_context *ctx, cudaEvent_t *event) {
@@ -203,8 +209,8 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *o->copied, (void **)&o->copied));
     o->count = program->tensor_count;
     for (size_t i = 0; i < program->op_count; i++) {
-        const int32_t staging = staging_of(&program->ops[i]);
-        if (staging) RETURN_IF_ERROR(snug_cuda_create_event(ctx, &o->copied[staging].done));
+        const int32_t copied = snug_cuda_copied_by(&program->ops[i]);
+        if (copied) RETURN_IF_ERROR(snug_cuda_create_event(ctx, &o->copied[copied].done));
     }
     RETURN_IF_ERROR(snug_cuda_create_event(ctx, &o->ready));
     for (int i = 0; i < 4; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copies of offloaded tensors, see copies.c. */
+/* The copies of offloaded tensors, see copies.c; and what operations wait for alike, see collectives.c. */
 #ifndef SNUG_BACKEND_CUDA_OFFLOAD_H
 #define SNUG_BACKEND_CUDA_OFFLOAD_H
 
@@ -14,7 +14,7 @@ struct snug_cuda_host_update;
 struct snug_cuda_step;
 
 struct snug_cuda_copied {
-    cudaEvent_t done;                  /* NULL: the tensor is no staging buffer */
+    cudaEvent_t done;                  /* NULL: the tensor is no staging buffer, and no collective's */
     bool awaited;                      /* no operation has waited for it */
     struct snug_cuda_file_copy *files; /* list of the copies of this staging buffer from and to the offload file */
 };
@@ -26,12 +26,12 @@ struct snug_cuda_host_updates {
     struct snug_cuda_host_update *updates;
 };
 
-/* Part of a program's state; all zeros where nothing is offloaded. */
+/* Part of a program's state; all zeros where operations wait for nothing. */
 struct snug_cuda_offload {
     /* Of the copies to the device and from the device; [1]: of those that cross phases, behind which others must not
      * wait. */
     cudaStream_t stream[2][2];
-    struct snug_cuda_copied *copied; /* by tensor: the last copy of this staging buffer */
+    struct snug_cuda_copied *copied; /* by tensor: the last copy of this staging buffer, or its last collective */
     size_t count;
     cudaEvent_t ready; /* what a copy waits for */
     struct snug_cuda_host_updates host;

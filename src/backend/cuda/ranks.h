@@ -29,6 +29,7 @@ struct snug_cuda_slice {
 
 /* A whole tensor whose shards are gathered. */
 struct snug_cuda_gathered {
+    const struct snug_op *op;
     uint8_t *values;
     struct snug_shards parts; /* in bytes */
 };

@@ -119,6 +119,8 @@ snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *wh
 
 /* ---- offloading (copies.c) ---- */
 
+/* The tensor for which WAIT waits after op, a copy or a collective beside others; 0 for other operations. */
+int32_t snug_cuda_copied_by(const struct snug_op *op);
 /* A zeroed, page-locked block of host memory. */
 snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct snug_block *out);
 snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program *program, struct snug_cuda *cuda);
