@@ -7,13 +7,6 @@ FILE.json is the output of `snug bench rates --device cuda --json`; its GPU must
 import json
 import sys
 
-# Seconds per byte of updates of fp32 weights, from the difference of whole steps with them and with AdamW (BERT-large,
-# batch 4, docs/benchmarks.md). Files of rates made before 24 November 2026 have samples of almost no time among those of
-# these updates, which shows in their error.
-FROM_STEPS = {"adafactor": 9.9e-13, "adam_8bit": 4e-13}
-MOST_ERROR = 0.5
-
-
 def main(path):
     with open(path) as file:
         rates = json.load(file)
@@ -28,8 +21,6 @@ def main(path):
     for r in rates["seconds"]:
         if r.get("file") or r["types"] & 16:  # of the disk and of the processor of that machine
             continue
-        if r["types"] == 0 and r["operation"] in FROM_STEPS and r["error"] > MOST_ERROR:
-            r.update(call=0, flop=0, byte=FROM_STEPS[r["operation"]], error=0)
         print(f'    {{SNUG_OP_{r["operation"].upper()}, {r["types"]}, {str(r["dropout"]).lower()}, false, {r["call"]:.3g}, {r["flop"]:.3g}, '
               f'{r["byte"]:.3g}, {r["samples"]}, {r["error"]:.2g}}},')
     print("};\n\n#endif")

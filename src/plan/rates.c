@@ -149,11 +149,8 @@ enum {
     LOADED = 100,
     /* A GPU updates all weights in one launch, in which those of one layer are too few to keep it busy: so many layers
        that there are about so many weights. */
-    UPDATED_WEIGHTS = 200 << 20,
-    MOST_LAYERS = 24,
-    /* The whole step that the rates are compared with. */
-    WHOLE_LAYERS = 8,
-    WHOLE_LOADED = 1500,
+    UPDATED_WEIGHTS = 150 << 20,
+    MOST_LAYERS = 12,
     HOST_SWEEP = 32 << 20,
     /* Writing it takes longer than issuing the operations of a phase, so that these follow each other at once. */
     DEVICE_SWEEP = 1 << 30,
@@ -176,8 +173,7 @@ struct bench {
     size_t shape_count;
     char *cache; /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
-    double gap;    /* what timestamps around an operation add to its time */
-    double loaded; /* seconds for which whole phases run */
+    double gap; /* what timestamps around an operation add to its time */
     struct sample *samples;
     size_t count, capacity;
 };
@@ -189,6 +185,7 @@ struct types {
 };
 
 struct trial {
+    bool updates_only; /* only these are measured */
     struct snug_config config;
     struct snug_optimizer optimizer;
     struct snug_program program;
@@ -199,7 +196,6 @@ struct trial {
     int32_t *numbers; /* the batch's arrays */
     struct snug_op_times times;
     double scale[SNUG_PHASE_COUNT]; /* of a whole phase's seconds to the sum of its operations' */
-    double step;                    /* seconds of a whole step */
     double *best;                   /* by operation: seconds of its fastest run */
 };
 
@@ -321,7 +317,7 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
     return snug_op_times_collect(&t->run, bench->backend, &t->times);
 }
 
-/* Adds the seconds of phases that run as a whole. */
+/* The seconds of phases that run as a whole. */
 /* untested: needs a GPU */
 static snug_status time_phases(struct bench *bench, struct trial *t, int first, int last,
                                double seconds[SNUG_PHASE_COUNT]) {
@@ -344,7 +340,7 @@ static snug_status time_phases(struct bench *bench, struct trial *t, int first, 
 static snug_status time_loaded(struct bench *bench, struct trial *t, int first, int last,
                                double seconds[SNUG_PHASE_COUNT]) {
     double loaded = 0;
-    for (int i = 0; i < LEAST_STEPS || (i < MOST_STEPS && loaded < bench->loaded); i++) {
+    for (int i = 0; i < LEAST_STEPS || (i < MOST_STEPS && loaded < 1e-3 * LOADED); i++) {
         RETURN_IF_ERROR(time_phases(bench, t, first, last, seconds));
         for (int phase = first; phase <= last; phase++) loaded += seconds[phase];
     }
@@ -374,7 +370,6 @@ static snug_status find_gap(struct bench *bench, struct trial *t) {
         sums += sum[phase];
         count += calls[phase];
     }
-    t->step = all;
     whole[SNUG_PHASE_FORWARD] = forward[SNUG_PHASE_FORWARD];
     if (bench->gap == 0 && sums > all) bench->gap = (sums - all) / count;
     for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT; phase++) {
@@ -400,7 +395,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
         RETURN_IF_ERROR(bench->backend->autotune(run, &sizes, bench->cache));
         run->batch = &t->batch;
     }
-    RETURN_IF_ERROR(fill_weights(t));
+    if (!t->updates_only) RETURN_IF_ERROR(fill_weights(t)); /* an update takes as long with zeros */
     RETURN_IF_ERROR(bench->backend->load(run));
     RETURN_IF_ERROR(snug_op_times_init(run, bench->backend, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
@@ -428,12 +423,12 @@ static struct sample *same_launch(struct bench *bench, size_t first, const struc
     return NULL;
 }
 
-static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
+static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t) {
     const size_t first = bench->count;
     const int64_t tokens = shape->sequences * shape->length;
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
-        if (updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        if (t->updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
         struct sample sample = {
             .kind = op->kind,
             .types = snug_operand_types(&t->program, op),
@@ -461,8 +456,16 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
     return SNUG_OK;
 }
 
+/* As many layers as a GPU needs for the rate of an update. */
+static int32_t layers_to_update(const struct bench *bench, const struct shape *shape) {
+    const int64_t layers = UPDATED_WEIGHTS / (12 * shape->hidden * shape->hidden);
+    if (!on_device(bench)) return 1;
+    return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
+}
+
 static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, const struct types *types,
-                             bool dropout, int32_t layers) {
+                             bool dropout) {
+    const int32_t layers = t->updates_only ? layers_to_update(bench, shape) : 1;
     for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) t->scale[phase] = 1;
     RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout, layers));
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
@@ -478,31 +481,21 @@ static void close_trial(struct bench *bench, struct trial *t) {
     free(t->best);
 }
 
-/* A GPU with less memory does without the largest shapes. */
-static snug_status without_largest(struct bench *bench, snug_status status) {
-    if (!on_device(bench) || status != SNUG_E_MEMORY || !bench->count) return status; /* untested: needs a GPU */
-    snug_clear_error(bench->ctx);
-    return SNUG_OK;
-}
-
-/* As many layers as a GPU needs for the rate of an update. */
-static int32_t layers_to_update(const struct bench *bench, const struct shape *shape) {
-    const int64_t layers = UPDATED_WEIGHTS / (12 * shape->hidden * shape->hidden);
-    if (!on_device(bench)) return 1;
-    return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
-}
-
 static snug_status measure_shape(struct bench *bench, const struct shape *shape,
                                  const struct snug_optimizer_info *optimizer, const struct types *types, bool dropout,
                                  bool updates_only) {
-    struct trial trial = {0};
-    const int32_t layers = updates_only ? layers_to_update(bench, shape) : 1;
+    struct trial trial = {.updates_only = updates_only};
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
-    snug_status status = run_trial(bench, shape, &trial, types, dropout, layers);
-    if (status == SNUG_OK) status = collect(bench, shape, &trial, updates_only);
+    snug_status status = run_trial(bench, shape, &trial, types, dropout);
+    if (status == SNUG_OK) status = collect(bench, shape, &trial);
     close_trial(bench, &trial);
-    return without_largest(bench, status);
+    /* A GPU with less memory does without the largest shapes. */
+    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: needs a GPU */
+        snug_clear_error(bench->ctx);
+        return SNUG_OK;
+    }
+    return status;
 }
 
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
@@ -679,54 +672,6 @@ static snug_status check_samples(struct bench *bench) {
                      none, count);
 }
 
-/* Whether a GPU's clock rate decides how long this takes: matmuls in 16 bits, and what runs between them. */
-/* untested: needs a GPU */
-static bool depends_on_power(const struct snug_rate *rate) {
-    return rate->types & 7 && !(snug_op_info(rate->kind)->flags & SNUG_OP_UPDATES);
-}
-
-/* untested: needs a GPU */
-static snug_status compare_whole(const struct trial *t, struct snug_rates *rates) {
-    const struct snug_load load = {.tokens = (double)t->batch.tokens,
-                                   .sequences = (double)t->batch.sequences,
-                                   .rows = (double)t->batch.rows,
-                                   .micro_batches = 1};
-    struct snug_step_estimate all, rest;
-    struct snug_rates constant = *rates; /* without the terms that grow with the operation */
-    RETURN_IF_ERROR(snug_alloc(t->program.ctx, rates->count, sizeof *constant.items, (void **)&constant.items));
-    for (size_t i = 0; i < rates->count; i++) {
-        constant.items[i] = rates->items[i];
-        if (depends_on_power(&rates->items[i])) constant.items[i].flop = constant.items[i].byte = 0;
-    }
-    snug_status status = snug_estimate_parts(rates, &t->program, &load, &all);
-    if (status == SNUG_OK) status = snug_estimate_parts(&constant, &t->program, &load, &rest);
-    free(constant.items);
-    if (status != SNUG_OK || t->step <= all.total.seconds) return status;
-    const double factor = (t->step - rest.total.seconds) / (all.total.seconds - rest.total.seconds);
-    for (size_t i = 0; i < rates->count; i++) {
-        if (!depends_on_power(&rates->items[i])) continue;
-        rates->items[i].flop *= factor;
-        rates->items[i].byte *= factor;
-    }
-    return SNUG_OK;
-}
-
-/* After seconds of large matmuls in 16 bits a GPU reaches the limit of its power, and its clock rate falls below that
-   of the short trials: the rates are scaled by the time of such steps. */
-/* untested: needs a GPU */
-static snug_status measure_whole(struct bench *bench, struct snug_rates *rates) {
-    static const struct shape shape = {1024, 16, 32, 512, 0};
-    static const struct types types = {SNUG_F32, SNUG_BF16, false};
-    struct trial trial = {0};
-    RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, snug_optimizers[0]->names[0].optim, snug_optimizers[0]->measured,
-                                         0.9, 0.999, 1e-8, 0, &trial.optimizer));
-    bench->loaded = 1e-3 * WHOLE_LOADED;
-    snug_status status = run_trial(bench, &shape, &trial, &types, true, WHOLE_LAYERS);
-    if (status == SNUG_OK) status = compare_whole(&trial, rates);
-    close_trial(bench, &trial);
-    return without_largest(bench, status);
-}
-
 /* A GPU's algorithms are stored in the cache folder. */
 static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
     char problem[256];
@@ -739,7 +684,7 @@ static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
 
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out) {
-    struct bench bench = {.backend = backend, .threads = threads, .loaded = 1e-3 * LOADED};
+    struct bench bench = {.backend = backend, .threads = threads};
     struct snug_folder cache;
     snug_rates_init(ctx, out, backend, gpu, threads);
     const bool device = on_device(&bench);
@@ -752,7 +697,6 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     if (status == SNUG_OK) status = measure_all(&bench);
     if (status == SNUG_OK && device) status = check_samples(&bench); /* untested: needs a GPU */
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK && device) status = measure_whole(&bench, out);                  /* untested: needs a GPU */
     if (status == SNUG_OK && device) status = measure_copies(&bench, out);                 /* untested: needs a GPU */
     if (status == SNUG_OK && device) status = snug_rates_measure_host(out, 4096, threads); /* untested: needs a GPU */
     if (status == SNUG_OK) status = measure_disk(ctx, &bench, out);
