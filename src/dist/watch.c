@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dist/watch_net.h"
@@ -49,8 +50,9 @@ struct snug_watch {
     pthread_mutex_t lock; /* of the rest */
     int64_t step, entered;
     const char *phase, *operation;
-    double since; /* of the operation that the caller waits in; 0: none */
-    enum snug_watch_kind farewell;
+    double since;                        /* of the operation that the caller waits in; 0: none */
+    enum snug_watch_kind farewell, said; /* to be sent, and sent, to those that it is connected with */
+    pthread_cond_t sent_it;
     atomic_int verdict;
     bool taken;
     double verdict_at, end_at;
@@ -316,6 +318,13 @@ static void await_events(struct snug_watch *w) {
     while (read(w->wake[0], waste, sizeof waste) > 0) continue;
 }
 
+static void note_sent(struct snug_watch *w, enum snug_watch_kind kind) {
+    pthread_mutex_lock(&w->lock);
+    w->said = kind;
+    pthread_cond_signal(&w->sent_it);
+    pthread_mutex_unlock(&w->lock);
+}
+
 static void *watch_ranks(void *argument) {
     struct snug_watch *w = argument;
     for (enum snug_watch_kind said = SNUG_WATCH_STATE; said != SNUG_WATCH_BYE;) {
@@ -328,7 +337,10 @@ static void *watch_ranks(void *argument) {
         pthread_mutex_lock(&w->lock);
         const enum snug_watch_kind farewell = w->farewell;
         pthread_mutex_unlock(&w->lock);
-        if (farewell != said) send_all(w, said = farewell);
+        if (farewell != said) {
+            send_all(w, said = farewell);
+            note_sent(w, said);
+        }
         if (now - w->sent >= BEAT && said == SNUG_WATCH_STATE) {
             w->sent = now;
             send_all(w, SNUG_WATCH_STATE);
@@ -356,8 +368,10 @@ static snug_status allocate(snug_context *ctx, const struct snug_ranks *ranks, d
                              .step = -1,
                              .phase = "at the start",
                              .operation = "",
-                             .farewell = SNUG_WATCH_STATE};
+                             .farewell = SNUG_WATCH_STATE,
+                             .said = SNUG_WATCH_STATE};
     pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->sent_it, NULL);
     for (int i = 0; i < STRANGERS; i++) w->strangers[i].fd = -1;
     const int count = ranks->rank == 0 ? ranks->size : 1;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *w->peers, (void **)&w->peers));
@@ -447,6 +461,7 @@ void snug_watch_close(struct snug_watch *w) {
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
     if (w->listener >= 0) close(w->listener);
+    pthread_cond_destroy(&w->sent_it);
     pthread_mutex_destroy(&w->lock);
     free(w->polled);
     free(w->peers);
@@ -501,8 +516,19 @@ snug_status snug_watch_poll(void *watch, snug_context *ctx) {
     return snug_fail(ctx, SNUG_E_IO, "%s", text);
 }
 
+/* Others would take the end of a process that has not said this for a crash. */
 void snug_watch_fail(struct snug_watch *w) {
-    if (w) say(w, SNUG_WATCH_FAILS);
+    enum { MOST = 2 }; /* seconds */
+    struct timespec end;
+    if (!w) return; /* may be untested: a rank that is ended records nothing */
+    say(w, SNUG_WATCH_FAILS);
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += MOST;
+    pthread_mutex_lock(&w->lock);
+    /* may be untested: as above */
+    while (w->running && w->said == SNUG_WATCH_STATE)
+        if (pthread_cond_timedwait(&w->sent_it, &w->lock, &end)) break;
+    pthread_mutex_unlock(&w->lock);
 }
 
 void snug_watch_end(struct snug_watch *w, int code) {
