@@ -223,6 +223,7 @@ static void test_refused_checkpoints(void **state) {
     fails(f, snug_save_checkpoint(loop.session, ""), SNUG_E_USAGE, "does not end with the name of a folder");
     fails(f, snug_save_checkpoint(loop.session, path_of(f, "..")), SNUG_E_USAGE, "does not end with");
     fails(f, snug_save_checkpoint(loop.session, "//"), SNUG_E_USAGE, "does not end with");
+    fails(f, snug_save_checkpoint(loop.session, "."), SNUG_E_USAGE, "does not end with");
     ok(f, snug_folder_create(f->ctx, path_of(f, "theirs")));
     write_text(f, "theirs/notes", "mine");
     fails(f, snug_save_checkpoint(loop.session, path_of(f, "theirs")), SNUG_E_IO, "theirs");

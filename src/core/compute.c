@@ -60,7 +60,7 @@ static int start(struct snug_compute *c) {
 }
 
 int snug_compute_begin(struct snug_compute **compute) {
-    if (*compute && (*compute)->process == getpid()) return 0;
+    if (*compute && (*compute)->process == getpid()) return 0; /* may be untested: the child of a program that forked */
     struct snug_compute *made = calloc(1, sizeof *made);
     const int error = made ? start(made) : ENOMEM; /* may be untested: an allocation that fails */
     if (error) {                                   /* may be untested: a call that fails: tools/failure-test */

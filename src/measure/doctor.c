@@ -138,7 +138,7 @@ static void look_at_nccl(snug_doctor *d) {
 /* Opened, but not started, which a process can do only once. */
 static void look_at_mpi(snug_doctor *d) {
     char why[512];
-    /* untested: the tests' plug-in is always found */
+    /* may be untested: the tests' plug-in is always found */
     if (snug_library_open(SNUG_MPI_PLUGIN_FILE, RTLD_LAZY | RTLD_LOCAL, why, sizeof why))
         snprintf(d->mpi, sizeof d->mpi, "%s can be opened: mpirun can start several ranks", SNUG_MPI_PLUGIN_FILE);
     else

@@ -186,6 +186,7 @@ static snug_status train_here(const struct verifying *v, bool alone, const char 
 }
 
 /* Whether the ranks cannot continue together. */
+/* may be untested: needs MPI */
 static bool have_failed(const struct verifying *v) { return v->args->group && v->args->group->failed; }
 
 /* Trains into the folder output; alone: on rank 0, while the others wait; keep: its files are removed at the end only.
@@ -194,7 +195,7 @@ static snug_status train_as(const struct verifying *v, bool alone, const char *o
                             struct outcome *out) {
     snug_status status = SNUG_OK;
     if (!alone || leads(v)) status = train_here(v, alone, output, keep, list, out);
-    if (!v->args->group || have_failed(v)) return status;
+    if (!v->args->group || have_failed(v)) return status; /* may be untested: needs MPI */
     struct {
         struct outcome outcome;
         int64_t status;
@@ -251,6 +252,7 @@ static snug_status tell_failure(struct verifying *v, const char *name, const cha
 static double share_allowed(bool low) { return low ? 2e-2 : 1e-5; }
 
 static bool is_low(const struct snug_args *args) {
+    /* may be untested: needs MPI */
     return args->bf16 || args->fp16 || strcmp(args->dtype, "bfloat16") == 0;
 }
 
@@ -352,8 +354,10 @@ static bool is_exact(const struct snug_job *job) {
     const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
     const struct snug_program *program = &training->program;
     const struct snug_loader_limits *limits = &training->pipeline.limits;
+    /* may be untested: needs MPI, or a GPU */
     const bool in_chunks = program->compute == SNUG_BF16 && !snug_backend_is_device(job->setup.backend);
     if (in_chunks && limits->tokens > CHUNK_ROWS) return false; /* may be untested: needs a fast bf16 processor */
+    /* may be untested: needs MPI, and many loss positions */
     return limits->rows <= program->capacity[SNUG_EXTENT_ROWS] && !adds_twice(program);
 }
 
@@ -617,7 +621,7 @@ static snug_status find_worst(const struct verifying *v, snug_memory_line *worst
     const snug_status status = snug_group_all_gather(v->quiet, v->args->group, all, sizeof *all);
     for (int r = 0; r < ranks_of(v); r++) {
         const double off = all[r].measured < 0 ? INFINITY : fabs((double)all[r].measured / (double)all[r].planned - 1);
-        if (off <= most) continue;
+        if (off <= most) continue; /* may be untested: needs MPI */
         most = off;
         *worst = all[*rank = r];
     }
@@ -756,6 +760,7 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
     RETURN_IF_ERROR(snug_group_join(args));
     snug_status status = snug_args_check(args, "verify");
     if (status == SNUG_OK) status = verify(&v);
-    if (status == SNUG_OK || have_failed(&v)) return status; /* a training that failed has named its rank */
+    /* A training that failed has named its rank. */
+    if (status == SNUG_OK || have_failed(&v)) return status; /* may be untested: needs MPI */
     return snug_group_fail(args, callbacks, status, -1);
 }

@@ -81,7 +81,7 @@ static void add_gathering(struct ahead *a, int32_t i) {
     if (updated) g.cast = cast_of(a, x);
     if (g.cast >= 0) {
         const int32_t copied = first_use(a->program, a->program->ops[g.cast].cast.q, a->begin[phase], end);
-        if (copied < g.use) g.use = copied;
+        if (copied < g.use) g.use = copied; /* untested: no model reads a copy before the weight */
         a->moved[g.cast] = true;
     }
     a->moved[i] = true;
@@ -197,6 +197,7 @@ static snug_status end_exchange(struct ahead *a) {
 static snug_status add_sum(struct ahead *a, const struct snug_op *ops, int32_t i) {
     struct snug_op op = ops[i];
     const int32_t g = op.sum_ranks.g;
+    /* untested: a step begins with other operations */
     if (i == 0 || ops[i - 1].kind != op.kind) RETURN_IF_ERROR(end_exchange(a));
     op.beside = true;
     if (!a->program->tensors[g].persistent) a->exchanged[a->exchanged_count++] = g;

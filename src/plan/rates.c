@@ -459,7 +459,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
 /* As many layers as a GPU needs for the rate of an update. */
 static int32_t layers_to_update(const struct bench *bench, const struct shape *shape) {
     const int64_t layers = UPDATED_WEIGHTS / (12 * shape->hidden * shape->hidden);
-    if (!on_device(bench)) return 1;
+    if (!on_device(bench)) return 1;                             /* untested: needs a GPU */
     return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
 }
 

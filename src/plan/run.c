@@ -249,6 +249,7 @@ static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     struct snug_crossing *crossing = run->crossing;
     if (!run->program->crosses) return;
     if (phase == SNUG_PHASE_FORWARD) *crossing = (struct snug_crossing){0};
+    /* untested: needs several GPUs */
     if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = !run->idle && run->batch->last_in_step;
     if (phase != SNUG_PHASE_UPDATE) return;
     crossing->pending = true;

@@ -89,6 +89,7 @@ snug_status snug_doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array(), *ranks = json_array();
     for (int i = 0; i < d->rank_count; i++) {
         const struct snug_doctor_rank *r = &d->ranks[i];
+        /* may be untested: depends on the machine */
         snug_json_append(&ranks, json_pack("{s:o, s:o, s:o}", "host", snug_json_from_text(r->host), "used",
                                            snug_json_from_text(r->used), "refused",
                                            *r->refused ? snug_json_from_text(r->refused) : json_null()));

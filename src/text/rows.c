@@ -65,7 +65,7 @@ static snug_status put_string(snug_rows *rows, const char *text) {
                          "missing",
                          rows->count + 1);
     RETURN_IF_ERROR(put(rows, "\"", 1));
-    while (*text) {
+    for (;;) {
         size_t plain = 0;
         while ((unsigned char)text[plain] >= ' ' && text[plain] != '"' && text[plain] != '\\') plain++;
         RETURN_IF_ERROR(put(rows, text, plain));
@@ -208,7 +208,6 @@ snug_status snug_rows_open(snug_context *ctx, snug_rows *rows, const char *path,
     if (status != SNUG_OK) /* may be untested: a call that fails: tools/failure-test */
         return snug_fail(ctx, status, "%s: %s", path, snug_error_message(rows->ctx));
     *fd = fcntl(rows->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (*fd >= 0 && lseek(*fd, 0, SEEK_SET) == 0) return SNUG_OK;
-    /* untested: a file in memory has a position */
+    if (*fd >= 0 && lseek(*fd, 0, SEEK_SET) == 0) return SNUG_OK; /* untested: a file in memory has a position */
     return snug_fail(ctx, SNUG_E_IO, "%s: %s", path, strerror(errno));
 }

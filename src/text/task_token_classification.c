@@ -13,6 +13,7 @@ static bool is_position(const struct snug_loader_options *options, const struct 
 /* The class of the token's tag: the further tokens of a word with B-X have I-X. */
 static int32_t class_of(const struct snug_dataset *dataset, const struct snug_words *words, int64_t token) {
     const uint32_t tag = words->tags[words->word_of[token]];
+    /* may be untested: depends on the order of tests */
     if (tag == SNUG_NO_TAG || !dataset->bound) return SNUG_IGNORE_LABEL;
     return snug_words_begins(words, token) ? dataset->classes[tag] : dataset->continued[tag];
 }

@@ -209,6 +209,7 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
+        /* may be untested: needs MPI or GPUs */
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "%s is not supported on several ranks yet: leave it out, or %s",
                          alone, args->num_processes > 0 ? "--num_processes" : "start a single process");
     if (!args->zero_stage) return SNUG_OK;

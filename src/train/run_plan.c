@@ -121,7 +121,7 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     plan->offload = backend->copying;
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
-    if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0;
+    if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0; /* untested: needs several GPUs */
     plan->offload.resident = 1 - args->offload_ratio;
     plan->offload.on_host = args->offload_update;
     if (args->offload_update > 0 && !backend->update_on_host)

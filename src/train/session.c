@@ -306,7 +306,7 @@ snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
     snug_clear_error(s->ctx);
     s->batch = NULL;
     s->within_step = false;
-    if (!s->resumed || epoch != s->epoch) s->epoch_step = 0;
+    if (!s->resumed || epoch != s->epoch) s->epoch_step = 0; /* untested: another epoch after resuming */
     s->resumed = false;
     s->epoch = epoch;
     return snug_loader_begin_epoch(s->train_loader, epoch, s->epoch_step);

@@ -27,7 +27,7 @@ static snug_status write_state(struct snug_session *s, const struct snug_folder 
     snug_json_add(&state, "learning_rate", snug_json_number(s->own_rate));
     snug_json_add(&state, "identity", snug_identity(&s->job));
     const snug_status status =
-        state ? snug_json_write(s->ctx, folder, SNUG_SESSION_STATE, state)
+        state ? snug_json_write(s->ctx, folder, SNUG_SESSION_STATE, state) /* untested: an allocation that fails */
               : snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_SESSION_STATE);
     json_decref(state);
     return status;

@@ -527,6 +527,7 @@ static json_t *ranks_json(const snug_train_result *r) {
     json_t *ranks = json_array();
     for (size_t i = 0; i < r->rank_count; i++) {
         const snug_rank_use *use = &r->ranks[i];
+        /* untested: needs several GPUs */
         snug_json_append(&ranks,
                          json_pack("{s:o, s:o, s:{s:I, s:I}}", "host", snug_json_from_text(use->host), "device",
                                    use->device ? snug_json_from_text(use->device) : json_null(), "memory", "planned",
