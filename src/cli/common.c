@@ -166,6 +166,7 @@ static snug_status put_json(struct cli *cli, json_t *value, int digits, const ch
     /* Not json_dumps(), which may omit a key when out of memory. */
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(digits), size = json_dumpb(value, NULL, 0, flags);
     char *text = size ? calloc(size + 1, 1) : NULL;
+    /* may be untested: an allocation that fails */
     const bool whole = text && json_dumpb(value, text, size, flags) == size;
     json_decref(value);
     if (!whole) {

@@ -658,7 +658,7 @@ static snug_status check_memory(struct verifying *v) {
     if (differ) return SNUG_OK;
     RETURN_IF_ERROR(find_worst(v, &total, &rank));
     const int64_t planned = total.planned;
-    /* untested: memory is not measured under a sanitizer */
+    /* may be untested: memory is not measured under a sanitizer */
     const int64_t measured = total.measured, off = measured < planned ? planned - measured : measured - planned;
     const double share = strcmp(v->device, "cpu") == 0 ? 0.02 : 0.01;
     int used = snprintf(detail, sizeof detail, "%.1f MiB planned, %.1f measured (%+.2f %%)", (double)planned / 0x1p20,
