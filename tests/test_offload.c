@@ -366,7 +366,7 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     assert_int_equal(backing_bytes, layout.offload_bytes);
     /* Activations by themselves may all be needed again too soon, and gradients that are not kept need no backing
        store. */
-    const bool masters = offload->classes & SNUG_OFFLOAD_MASTERS && !(variant & LAYER);
+    const bool masters = offload->classes & SNUG_OFFLOAD_MASTERS;
     const unsigned used = masters | (offload->classes & (!trains ? 1 : variant & IN_BACKWARD ? 5 : 7));
     assert_true(w.fetched > 0 || !used);
     assert_true(w.stored > 0 || !used || !trains);
