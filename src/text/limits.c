@@ -119,15 +119,17 @@ struct epoch {
     struct snug_loader_limits *out;
 };
 
+/* Whether several threads scan it: rows take one thread some 10 ms. */
+static bool is_worthwhile(const struct scan *scan) { return scan->batches * scan->options->batch_size > 1 << 18; }
+
 static snug_status scan_epoch(void *user) {
     const struct epoch *epoch = user;
     snug_context *ctx = epoch->ctx;
     struct scan *scan = epoch->scan;
     struct snug_loader_limits *out = epoch->out;
     snug_status result = SNUG_OK;
-    const bool worthwhile = scan->batches * scan->options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
     /* untested: callers give the threads */
-    const int threads = worthwhile && scan->options->threads > 0 ? scan->options->threads : 1;
+    const int threads = is_worthwhile(scan) && scan->options->threads > 0 ? scan->options->threads : 1;
     scan->part = choose_part(scan, epoch->window, threads);
     const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -173,7 +175,9 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
         int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
         scan.batches = wanted < batches ? wanted : batches;
         if (permuted) snug_permutation_tabulate(options->seed, scan.epoch, rows, words);
-        status = snug_compute(ctx, scan_epoch, &(struct epoch){ctx, &scan, snug_order_window(rows, options), out});
+        struct epoch epoch = {ctx, &scan, snug_order_window(rows, options), out};
+        /* Small epochs are many, and need no other threads. */
+        status = is_worthwhile(&scan) ? snug_compute(ctx, scan_epoch, &epoch) : scan_epoch(&epoch);
     }
     free(words);
     return status;
