@@ -20,10 +20,10 @@ struct snug_plan {
     enum snug_dtype compute, weights;
     bool tf32;
     int64_t sequences, tokens, longest, accumulation; /* accumulation: of each rank */
-    /* of a run of several ranks: their number, the one whose bytes these are, and what each sends and receives in a
+    /* of a run of several ranks: their number, and what each sends and receives in a
      * step
      */
-    int ranks, rank, zero_stage;
+    int ranks, zero_stage;
     int64_t sent;
     /* bytes */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;

@@ -31,7 +31,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
     if (plan->ranks < 2) return;
     fprintf(out, "Ranks      %d, ZeRO stage %d; in a step each sends and receives %.1f MiB\n", plan->ranks,
             plan->zero_stage, mib(plan->sent));
-    if (plan->zero_stage) fprintf(out, "           bytes are those of rank %d, which has most\n", plan->rank);
+    fprintf(out, "           bytes are those of each rank\n");
 }
 
 static void print_memory(FILE *out, const snug_plan *plan) {
@@ -304,7 +304,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *all = json_pack(
         "{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, "
         "s:{s:f, s:f}, "
-        "s:I, s:I, s:o, s:{s:i, s:i, s:i, s:I}}",
+        "s:I, s:I, s:o, s:{s:i, s:i, s:I}}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "task",
         snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
@@ -315,7 +315,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit", fit_json(plan),
         "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
         "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
-        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", "count", plan->ranks, "rank",
-        plan->rank, "zero_stage", plan->zero_stage, "sent_bytes", (json_int_t)plan->sent);
+        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", "count", plan->ranks, "zero_stage",
+        plan->zero_stage, "sent_bytes", (json_int_t)plan->sent);
     return snug_report_json(plan->ctx, all, text);
 }
