@@ -324,6 +324,10 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
+    const bool applies = isfinite(*grad_norm) || s->scaler; /* the same on all ranks */
+    *learning_rate = snug_learning_rate(s);
+    t->finished = s->step;
+    if (applies) RETURN_IF_ERROR(snug_optimizer_step(s)); /* a GPU does it while the ranks share their reports */
     RETURN_IF_ERROR(share_reports(t, loss, logged));
     /* untested: only fp16 on a GPU has a loss scale */
     const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler); /* fp16 skips steps by design */
@@ -332,8 +336,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
         t->infinite_in_a_row = 0;
     else if (!s->scaler) /* else the device skips the step, and lowers the scale */
         RETURN_IF_ERROR(snug_trainer_not_finite(t, *loss, *grad_norm));
-    *learning_rate = snug_learning_rate(s);
-    RETURN_IF_ERROR(isfinite(*grad_norm) || s->scaler ? snug_optimizer_step(s) : snug_session_skip_step(s));
+    if (!applies) RETURN_IF_ERROR(snug_session_skip_step(s));
     RETURN_IF_ERROR(snug_scheduler_step(s));
     return snug_zero_grad(s);
 }
