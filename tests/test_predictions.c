@@ -275,6 +275,8 @@ static void test_class_metrics(void **state) {
                      EVAL_ROWS);
     json_decref(result);
     train_into(f, "several", "--train_file multi.csv --label_separator |");
+    refused(f, "eval --threshold 0.5 " MODEL "out --validation_file train.csv", 2,
+            "--threshold is for texts with several labels, which this model does not have: leave it out");
     result = run_json(f, "eval --json --class_metrics --threshold 0.5 " MODEL "several --validation_file multi.csv");
     assert_non_null(json_object_get(result, "eval_keen_threshold"));
     assert_true(json_number_value(json_object_get(result, "eval_keen_best_f1")) >=
