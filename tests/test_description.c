@@ -430,6 +430,7 @@ static void test_used_again(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(f, "made/training_args.json", cases[i].json);
         const int code = run(f, "eval --model_name_or_path made --validation_file many.csv --text_column_name a");
+        {"{\"program\": \"snug\", \"data\": {\"text\": \"a\"}}", "\"data\" is not what a training writes"},
         text = output_of(f, "stderr");
         if (code != (cases[i].says ? 1 : 0)) fail_msg("%s: exit code %d: %s", cases[i].json, code, text);
         if (cases[i].says) assert_contains(text, cases[i].says);
