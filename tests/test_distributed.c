@@ -312,7 +312,6 @@ static void test_refused(void **state) {
     } cases[] = {
         {{"WORLD_SIZE=2"}, SHORT, 2, "RANK is not set"},
         {{"WORLD_SIZE=2", "RANK=2"}, SHORT, 2, "ranks are numbered from 0 to 1"},
-        {{"WORLD_SIZE=2", "RANK=0"}, SHORT "--fit", 1, "--fit is not supported on several ranks yet"},
         {{"WORLD_SIZE=2", "RANK=0"},
          SHORT "--offload gradients",
          1,

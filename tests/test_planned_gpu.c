@@ -248,6 +248,111 @@ static void test_plan_of_ranks(void **state) {
     snug_plan_destroy(small);
 }
 
+static json_t *ranks_of(struct fixture *f, const char *words) {
+    snug_plan *plan = plan_of(f, words, SNUG_OK);
+    json_t *json = json_of(plan), *ranks = json_incref(json_object_get(json, "ranks"));
+    const double seconds = number(json, "run", "seconds_per_step"), waited = number(json, "ranks", "waited_seconds");
+    assert_true(waited > 0 && waited <= number(json, "ranks", "communication_seconds") && waited < seconds);
+    json_decref(json);
+    snug_plan_destroy(plan);
+    return ranks;
+}
+
+static double number_of(const json_t *object, const char *name) {
+    return json_number_value(json_object_get(object, name));
+}
+
+/* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not here. Links are those of the GPU's
+   model, between hosts those of a network. */
+static void test_seconds_of_ranks(void **state) {
+    struct fixture *f = *state;
+    double before = 0;
+    for (int stage = 0; stage <= 3; stage++) {
+        char words[256];
+        snprintf(words, sizeof words, BERT "gpu=H100 bf16=true gpus=8 zero_stage=%d", stage);
+        json_t *ranks = ranks_of(f, words);
+        assert_int_equal(number_of(ranks, "count"), 8);
+        assert_float_equal(number_of(ranks, "link_gb_per_second"), 360, 1e-6);
+        json_decref(ranks);
+    }
+    static const char *const slower[] = {"gpu=H100 gpus=8", "gpu=H100 gpus=16", "gpu=H100 gpus=16 link_bandwidth=5.6"};
+    for (size_t i = 0; i < sizeof slower / sizeof *slower; i++) {
+        char words[256];
+        snprintf(words, sizeof words, BERT "bf16=true %s", slower[i]);
+        json_t *ranks = ranks_of(f, words);
+        assert_true(number_of(ranks, "waited_seconds") > before);
+        before = number_of(ranks, "waited_seconds");
+        json_decref(ranks);
+    }
+    json_t *ranks = ranks_of(f, BERT "gpu=rtx4090 num_processes=2"); /* through PCI Express */
+    assert_float_equal(number_of(ranks, "link_gb_per_second"), 25.6, 1e-6);
+    json_decref(ranks);
+    snug_plan *plan = plan_of(f, BERT "gpu=H100 gpus=8", SNUG_OK);
+    assert_says(plan, "\nof which it waits ");
+    assert_says(plan, "(360 GB/s from a rank to the others: 80 % of NVLink's, assumed)");
+    assert_says(plan, "  --zero_stage 3"); /* the price of each stage */
+    snug_plan_destroy(plan);
+    plan = plan_of(f, SMALL "gpus=2 gpu=" GPU_RATES, SNUG_OK); /* a GPU without a model */
+    assert_says(plan, "without communication: --link_bandwidth");
+    json_t *json = json_of(plan);
+    assert_true(json_is_null(json_object_get(json_object_get(json, "ranks"), "waited_seconds")));
+    json_decref(json);
+    snug_plan_destroy(plan);
+}
+
+/* From how many ranks on it fits: exactly this number, and in stage 0 none. */
+static void test_ranks_that_fit(void **state) {
+    struct fixture *f = *state;
+    char words[256];
+    const char *const run = BERT "gpu=H100 memory_budget=2300MiB per_device_train_batch_size=4 ";
+    snprintf(words, sizeof words, "%s gpus=8 zero_stage=3", run);
+    snug_plan *plan = plan_of(f, words, SNUG_OK);
+    assert_says(plan, "no number of ranks on with stage 0, ");
+    json_t *json = json_of(plan), *fits = json_object_get(json_object_get(json, "ranks"), "fits_from_by_zero_stage");
+    assert_int_equal(json_array_size(fits), 4);
+    assert_true(json_is_null(json_array_get(fits, 0)));
+    for (int stage = 1; stage <= 3; stage++) {
+        const int least = (int)json_integer_value(json_array_get(fits, (size_t)stage));
+        assert_true(least > 1 && (stage == 1 || least <= json_integer_value(json_array_get(fits, (size_t)stage - 1))));
+        snprintf(words, sizeof words, "%s gpus=%d zero_stage=%d", run, least, stage);
+        snug_plan_destroy(plan_of(f, words, SNUG_OK));
+        snprintf(words, sizeof words, "%s gpus=%d zero_stage=%d", run, least - 1, stage);
+        snug_plan_destroy(plan_of(f, words, SNUG_E_DOES_NOT_FIT));
+    }
+    json_decref(json);
+    snug_plan_destroy(plan);
+    plan = plan_of(f, BERT "gpu=H100 gpus=8", SNUG_OK);
+    assert_says(plan, "fits from 1 rank on\n");
+    snug_plan_destroy(plan);
+    plan = plan_of(f, BERT "gpu=H100 gpus=8 memory_budget=600MiB optim=adafactor", SNUG_E_DOES_NOT_FIT);
+    assert_says(plan, "no number of ranks on with stage 3"); /* which does not support it */
+    snug_plan_destroy(plan);
+}
+
+/* --fit chooses the stage, unless it is given. */
+static void test_fit_chooses_the_stage(void **state) {
+    struct fixture *f = *state;
+    const char *const run = BERT "gpu=H100 gpus=8 memory_budget=2000MiB per_device_train_batch_size=4 ";
+    char words[256];
+    snprintf(words, sizeof words, "%s", run);
+    snug_plan *plan = plan_of(f, words, SNUG_E_DOES_NOT_FIT);
+    assert_contains(snug_error_message(f->ctx), "--fit would add --zero_stage ");
+    snug_plan_destroy(plan);
+    snprintf(words, sizeof words, "%s fit=true", run);
+    plan = plan_of(f, words, SNUG_OK);
+    assert_says(plan, "\n--fit: --zero_stage ");
+    assert_true(plan->total <= (int64_t)2000 << 20 && plan->fit.applied && plan->zero_stage > 0);
+    snug_plan_destroy(plan);
+    snprintf(words, sizeof words, "%s fit=true zero_stage=0", run);
+    snug_args *args = plain_args(f, words);
+    const snug_status status = snug_plan_create(args, &plan);
+    assert_true(status == SNUG_OK || status == SNUG_E_DOES_NOT_FIT);
+    assert_int_equal(plan->zero_stage, 0);
+    assert_null(strstr(plan->fit_text, "--zero_stage"));
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
 static void test_fit_for_a_known_gpu(void **state) {
     struct fixture *f = *state;
     /* A prime batch: few micro-batches to search through. */
@@ -357,6 +462,9 @@ static void test_refusals(void **state) {
          "the rates of NVIDIA H200 lack those of updates on the host: ", SNUG_E_INPUT},
         {"gpu=H200 config_name=bert-base-uncased offload=optimizer offload_dir=/tmp",
          "the rates of NVIDIA H200 lack those of copies from and to the offload file: ", SNUG_E_INPUT},
+        {"gpu=H200 gpus=all", "--gpus all: snug plan needs their number", SNUG_E_USAGE},
+        {"gpu=H200 gpus=0", "--gpus 0: snug plan needs their number", SNUG_E_USAGE},
+        {"gpu=H200 gpus=2 num_processes=4", "--gpus 2 and --num_processes 4 contradict each other", SNUG_E_USAGE},
         {"gpu=" CPU_RATES, "rates.json: these are rates of a CPU", SNUG_E_USAGE},
         {"gpu=/nowhere/rates", "/nowhere/rates", SNUG_E_IO},
         {"gpu=nothing.json", "nothing.json", SNUG_E_IO},
@@ -617,6 +725,9 @@ int main(int argc, char **argv) {
         TEST(test_context),
         TEST(test_plan_of_modernbert),
         TEST(test_plan_of_ranks),
+        TEST(test_seconds_of_ranks),
+        TEST(test_ranks_that_fit),
+        TEST(test_fit_chooses_the_stage),
         TEST(test_fit_for_a_known_gpu),
         TEST(test_file_of_rates),
         TEST(test_rate_that_does_not_grow),

@@ -231,6 +231,40 @@ static void test_plan_is_allocation(void **state) {
     }
 }
 
+/* --fit on ranks: rank 0 searches for all, among others for the stage; the results are those of the run without it. */
+static void test_fit(void **state) {
+    static const char *const words = TRAIN "--config_name cut --train_file train.csv --max_steps 3 --save_strategy no "
+                                           "--gradient_accumulation_steps 1 --output_dir";
+    struct fixture *f = *state;
+    char command[1024];
+    double needed;
+    if (skips || SANITIZED) return; /* a sanitizer's memory is not measured */
+    write_model(f, "cut", 0.1, 512, 2, 3000);
+    snprintf(command, sizeof command, "-n 3 " SNUG " %s refused --memory_budget 1MiB", words);
+    assert_int_equal(run_ranks(f, command), 3);
+    char *text = output_of(f, "stderr");
+    const char *needs = strstr(text, "this run needs ");
+    assert_non_null(needs);
+    assert_int_equal(sscanf(needs, "this run needs %lf MiB", &needed), 1);
+    free(text);
+    snprintf(command, sizeof command, "%s fitted --fit --memory_budget %.0fMiB", words, needed - 20);
+    run_ranks_well(f, 3, command);
+    text = output_of(f, "stderr");
+    assert_contains(text, "--fit: ");
+    assert_contains(text, "--zero_stage ");
+    free(text);
+    snprintf(command, sizeof command, "%s plain", words);
+    run_ranks_well(f, 3, command);
+    assert_same_run(f, "fitted", "plain");
+    snprintf(command, sizeof command, "%s fits --fit --memory_budget 20GiB", words);
+    run_ranks_well(f, 3, command);
+    text = output_of(f, "stderr");
+    assert_contains(text, "--fit: the requested plan fits: ");
+    free(text);
+    snprintf(command, sizeof command, "-n 3 " SNUG " %s refused --fit --memory_budget 5MiB", words);
+    assert_said(f, run_ranks(f, command), 3, (const char *const[]){"no mix of methods fits 5.0 MiB", NULL});
+}
+
 /* ---- what is refused, and what fails ----------------------------------------------------------------------------- */
 
 #define PLAN "plan --use_cpu --config_name bert-base-uncased --num_processes 4 "
@@ -243,7 +277,8 @@ static void test_refused(void **state) {
     } cases[] = {
         {PLAN "--zero_stage 4", 2, "--zero_stage 4"},
         {PLAN "--zero_stage 1 --optim adafactor", 1, "--zero_stage 1 does not support --optim adafactor yet"},
-        {PLAN "--fit", 1, "--fit is not supported on several ranks yet"},
+        {PLAN "--fit", 0, ""},
+        {PLAN "--gpus 4", 2, "--gpus 4: this plan would be for CPUs"},
         {PLAN "--offload optimizer,activations", 0, ""},
         {PLAN "--offload optimizer,weights", 1,
          "--offload of other tensors than optimizer and activations is not supported on several ranks yet: leave it "
@@ -418,6 +453,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_infinite_weights, set_up, tear_down),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

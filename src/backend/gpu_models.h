@@ -14,6 +14,7 @@ struct snug_gpu_model {
     /* Peak rates: memory in GB/s; matmuls without sparsity in TFLOP/s, of bf16 and fp16 with sums in fp32, of TF32, and
        of fp32 without tensor cores; the link to the host in GB/s, one way. */
     double bandwidth, half, tf32, fp32, link;
+    double nvlink; /* to the other GPUs of the host in GB/s, one way; 0: through PCI Express */
 };
 
 /* Bytes of the driver's context and of cuBLASLt when the libraries are open, and of what the driver allocates later

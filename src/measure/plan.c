@@ -61,6 +61,30 @@ static snug_status describe_offload(const struct snug_job *job, snug_plan *plan)
     return snug_strdup(plan->ctx, folder, &plan->offload_dir);
 }
 
+/* How much of the communication is beside operations: by the step's seconds with and without it. */
+static snug_status estimate_communication(const struct snug_job *job, const struct snug_rates *rates, snug_plan *plan) {
+    const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
+    struct snug_rates alone = *rates;
+    struct snug_step_estimate with, without;
+    alone.link = (struct snug_link){0};
+    plan->link = snug_device_link(&job->limits.device, plan->ranks, &plan->link_is);
+    RETURN_IF_ERROR(snug_estimate_parts(rates, &training->program, &training->pipeline.load, &with));
+    RETURN_IF_ERROR(snug_estimate_parts(&alone, &training->program, &training->pipeline.load, &without));
+    plan->communicates = with.collectives;
+    plan->waits = with.total.seconds - without.total.seconds;
+    return SNUG_OK;
+}
+
+/* Of this machine's memory, of the GPU's, or of the budget. */
+static snug_status find_ranks(const struct snug_job *job, snug_plan *plan) {
+    int64_t budget;
+    RETURN_IF_ERROR(snug_args_budget(job->setup.args, &budget));
+    const int64_t limit = budget >= 0 ? budget : plan->available;
+    if (limit < 0) return SNUG_OK; /* unknown */
+    plan->fits_known = true;
+    return snug_fit_ranks(&job->setup, &job->limits, limit, plan->fits_from);
+}
+
 static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     const struct snug_setup *setup = &job->setup;
     struct snug_rates rates;
@@ -73,8 +97,11 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     if (!rates.count) return SNUG_OK;
     plan->scaled = rates.scaled_from != NULL;
     snprintf(plan->rates_of, sizeof plan->rates_of, "%s", plan->scaled ? rates.scaled_from : rates.device);
-    const snug_status status =
-        snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
+    snug_device_set_link(&job->limits.device, plan->ranks, &rates);
+    snug_status status = SNUG_OK;
+    if (plan->ranks > 1) status = estimate_communication(job, &rates, plan);
+    if (status == SNUG_OK)
+        status = snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);
     return status;
 }
@@ -116,7 +143,8 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     RETURN_IF_ERROR(estimate_step(&job->setup, training, plan));
     RETURN_IF_ERROR(describe_offload(job, plan));
     RETURN_IF_ERROR(sum_parts(program, plan));
-    return plan->ranks > 1 ? SNUG_OK : price_methods(job, plan); /* methods are priced on one rank */
+    if (plan->ranks > 1) RETURN_IF_ERROR(find_ranks(job, plan));
+    return price_methods(job, plan);
 }
 
 snug_status snug_plan_create(snug_args *args, snug_plan **out) {

@@ -25,6 +25,12 @@ struct snug_plan {
      */
     int ranks, zero_stage;
     int64_t sent;
+    /* GB/s from a rank to the others, 0 if unknown, and what they are; of a step the seconds in which ranks
+       communicate, and those for which operations wait */
+    double link, communicates, waits;
+    const char *link_is;
+    bool fits_known;
+    int fits_from[SNUG_ZERO_STAGES]; /* ranks from which on it fits, by ZeRO stage */
     /* bytes */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     int64_t offloaded[SNUG_MEMORY_CLASS_COUNT], offloaded_total;

@@ -64,6 +64,32 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
     return estimate;
 }
 
+/* The seconds of collective i. Those that follow each other are one call. A sum that all ranks get has two: an exchange
+ * of shards, and a gathering of their sums. */
+static double collective_seconds(const struct snug_rates *rates, const struct snug_program *program, size_t i) {
+    const struct snug_op *op = &program->ops[i];
+    const struct snug_link *link = &rates->link;
+    const double others = program->ranks - 1;
+    const bool begins = i == 0 || op[-1].kind != op->kind;
+    const int calls = op->kind == SNUG_OP_SUM_RANKS && !op->sum_ranks.shards.chunk ? 2 : 1;
+    if (link->byte <= 0) return 0;
+    return (begins ? calls * (link->call + link->rank * others) : 0) +
+           link->byte * snug_op_cost(program, op, 0, 0, 0).bytes * others / program->ranks;
+}
+
+/* Operation i of the program. Collectives know their ranks' link alone. */
+static struct snug_estimate estimate_one(const struct snug_rates *rates, const struct snug_program *program, size_t i,
+                                         const struct snug_load *load, double rows) {
+    struct snug_estimate one = snug_estimate_op(rates, program, &program->ops[i], load, rows);
+    if (rates && snug_op_is(&program->ops[i], SNUG_OP_COLLECTIVE)) one.seconds = collective_seconds(rates, program, i);
+    return one;
+}
+
+/* An asynchronous backend sums whole gradients beside the rest of BACKWARD, at whose end it waits for them. */
+static bool is_beside(const struct snug_op *op) {
+    return op->beside || (op->kind == SNUG_OP_SUM_RANKS && op->phase == SNUG_PHASE_BACKWARD);
+}
+
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss) {
     if (op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
     return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && after_loss) ? SNUG_SIDE_BACKWARD
@@ -95,17 +121,18 @@ static void wait_until(struct timeline *t, double when) {
     t->now = when;
 }
 
-static void walk_op(struct timeline *t, const struct snug_op *op) {
+static void walk_op(struct timeline *t, size_t i) {
+    const struct snug_op *op = &t->program->ops[i];
     if (op->kind == SNUG_OP_WAIT) {
         wait_until(t, t->copied[op->wait.x]);
         return;
     }
-    const double seconds = snug_estimate_op(t->rates, t->program, op, t->load, t->load->rows).seconds;
+    const double seconds = estimate_one(t->rates, t->program, i, t->load, t->load->rows).seconds;
     if (op->on_host) { /* it waits for what is done so far */
         t->copied[op->update.weight] = t->host = fmax(t->now, t->host) + seconds;
         return;
     }
-    if (op->beside) {
+    if (is_beside(op)) {
         t->ranks = fmax(t->now, t->ranks) + seconds;
         t->copied[op->kind == SNUG_OP_SUM_RANKS ? op->sum_ranks.g : op->gather_ranks.x] = t->ranks;
         return;
@@ -128,7 +155,7 @@ static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, 
     t->waited = 0;
     for (size_t i = 0; i < t->program->op_count; i++) {
         const struct snug_op *op = &t->program->ops[i];
-        if (op->phase == phase && !snug_op_is_idle(op, &moment)) walk_op(t, op);
+        if (op->phase == phase && !snug_op_is_idle(op, &moment)) walk_op(t, i);
     }
     wait_until(t, fmax(fmax(t->host, t->ranks), fmax(t->until[0], t->until[1])));
     return t->waited;
@@ -194,7 +221,7 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
     const double chunks = load->rows > size ? ceil(load->rows / size) : 1;
     const bool beside = rates && rates->overlaps;
-    bool after_loss = false, copies = false;
+    bool after_loss = false, waits = false;
     *out = (struct snug_step_estimate){0};
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
@@ -202,18 +229,21 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         if (op->unless == SNUG_UNLESS_FETCHED) continue; /* BACKWARD has fetched it */
         const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
-        const bool once = op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
+        const bool once = op->crosses || op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                           (snug_op_is(op, SNUG_OP_CLEARS) && op->first && !op->each);
         const double each = load->micro_batches - (op->unless == SNUG_UNLESS_UPDATED); /* the first one updates */
-        const double times = once ? 1 : each * (head ? chunks : 1);
-        struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
-        copies |= snug_op_is(op, SNUG_OP_COPIES);
-        if (beside && (snug_op_is(op, SNUG_OP_COPIES) || op->on_host || op->beside)) one.seconds = 0;
+        const bool together = snug_op_is(op, SNUG_OP_COLLECTIVE); /* a rank without a micro-batch runs it, too */
+        const double times = once ? 1 : together ? fmax(each, 1) : each * (head ? chunks : 1);
+        struct snug_estimate one = estimate_one(rates, program, i, load, head ? load->rows / chunks : load->rows);
+        const bool apart = snug_op_is(op, SNUG_OP_COPIES) || op->on_host || is_beside(op);
+        if (together) out->collectives += times * one.seconds;
+        waits |= apart;
+        if (beside && apart) one.seconds = 0;
         add(&out->total, times, &one);
         add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
         after_loss |= op->kind == SNUG_OP_LOSS;
     }
-    if (!beside || !copies) return SNUG_OK;
+    if (!beside || !waits) return SNUG_OK;
     RETURN_IF_ERROR(check_file_rates(rates, program));
     RETURN_IF_ERROR(check_host_rates(rates, program));
     return add_waits(rates, program, load, out);

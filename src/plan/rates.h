@@ -20,12 +20,19 @@ struct snug_rate {
     double error;    /* root mean square of the relative differences there */
 };
 
+/* The way from a rank to the others. A call of a collective takes call + rank * other ranks + byte * bytes that a rank
+ * sends; byte 0: unknown, collectives then take no time. */
+struct snug_link {
+    double call, rank, byte;
+};
+
 struct snug_rates {
     snug_context *ctx;
     char device[96], isa[16]; /* the processor's name as the kernel reports it, or the GPU's; for example "v4" */
     int threads;              /* 0 on a GPU */
     bool overlaps;            /* copies from and to the backing store run beside operations */
     const char *scaled_from;  /* the GPU on which they were measured, if it is another one; NULL: device */
+    struct snug_link link;    /* of several ranks; in no file */
     struct snug_rate *items;
     size_t count, capacity;
 };
@@ -85,12 +92,13 @@ enum snug_side { SNUG_SIDE_FORWARD, SNUG_SIDE_BACKWARD, SNUG_SIDE_UPDATE, SNUG_S
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
 
 /* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
- * of a step are summed only here. Where copies run beside operations, they take the seconds for which operations wait
- * for them, found by walking through the program's copies and waits; only that can fail: out of memory, or
- * SNUG_E_INPUT if the rates lack those of the offload file that the program's copies use, or of its updates on the
- * host. */
+ * of a step are summed only here. Where copies and collectives run beside operations, they take the seconds for which
+ * operations wait for them, found by walking through the program's copies and waits; only that can fail: out of
+ * memory, or SNUG_E_INPUT if the rates lack those of the offload file that the program's copies use, or of its updates
+ * on the host. */
 struct snug_step_estimate {
     struct snug_estimate total, parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
+    double collectives; /* seconds of all collectives, also of those beside operations */
 };
 snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
                                 const struct snug_load *load, struct snug_step_estimate *out);

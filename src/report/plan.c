@@ -32,6 +32,22 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
     fprintf(out, "Ranks      %d, ZeRO stage %d; in a step each sends and receives %.1f MiB\n", plan->ranks,
             plan->zero_stage, mib(plan->sent));
     fprintf(out, "           bytes are those of each rank\n");
+    if (!plan->fits_known) return; /* may be untested: needs a kernel without /proc */
+    fputs("           fits from", out);
+    if (plan->fits_from[0] == 1) {
+        fputs(" 1 rank on\n", out);
+        return;
+    }
+    for (int stage = 0; stage < SNUG_ZERO_STAGES; stage++) {
+        const int least = plan->fits_from[stage];
+        fprintf(out, "%s ", stage ? "," : "");
+        if (least)
+            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : "");
+        else
+            fputs("no number of ranks on", out);
+        fprintf(out, " with stage %d", stage);
+    }
+    fputc('\n', out);
 }
 
 static void print_memory(FILE *out, const snug_plan *plan) {
@@ -153,6 +169,20 @@ static void print_duration(char *text, size_t size, double seconds) {
         snprintf(text, size, "%lld h %02lld min", (long long)(minutes / 60), (long long)(minutes % 60));
 }
 
+static void print_communication(FILE *out, const snug_plan *plan) {
+    if (plan->ranks < 2) return;
+    if (plan->link <= 0) {
+        fputs("where each rank has a device like this, without communication: --link_bandwidth gives the GB/s between "
+              "ranks\n",
+              out);
+        return;
+    }
+    fprintf(
+        out, "of which it waits %.3g s for other ranks: it communicates for %.3g s, and %.0f %% of that is hidden\n",
+        plan->waits, plan->communicates, plan->communicates > 0 ? 100 * (1 - plan->waits / plan->communicates) : 100);
+    fprintf(out, "(%.4g GB/s from a rank to the others: %s)\n", plan->link, plan->link_is);
+}
+
 static void print_seconds(FILE *out, const snug_plan *plan) {
     char run[48];
     if (!plan->methods) return;
@@ -167,6 +197,7 @@ static void print_seconds(FILE *out, const snug_plan *plan) {
     else if (plan->elsewhere)
         fprintf(out, "\n(by rates measured on %s)", plan->rates_of);
     fputc('\n', out);
+    print_communication(out, plan);
 }
 
 static void print_methods(FILE *out, const snug_plan *plan) {
@@ -278,6 +309,19 @@ static json_t *run_json(const snug_plan *plan) {
                      timed && counted ? json_real(step * (double)plan->max_steps) : json_null());
 }
 
+/* null: unknown, or no number of ranks. */
+static json_t *ranks_json(const snug_plan *plan) {
+    json_t *fits = json_array();
+    const bool known = plan->link > 0;
+    for (int stage = 0; stage < SNUG_ZERO_STAGES && plan->fits_known; stage++)
+        snug_json_append(&fits, plan->fits_from[stage] ? json_integer(plan->fits_from[stage]) : json_null());
+    return json_pack("{s:i, s:i, s:I, s:o, s:o, s:o, s:o}", "count", plan->ranks, "zero_stage", plan->zero_stage,
+                     "sent_bytes", (json_int_t)plan->sent, "link_gb_per_second",
+                     known ? json_real(plan->link) : json_null(), "communication_seconds",
+                     known ? json_real(plan->communicates) : json_null(), "waited_seconds",
+                     known ? json_real(plan->waits) : json_null(), "fits_from_by_zero_stage", fits);
+}
+
 static json_t *rates_json(const snug_plan *plan) {
     if (!*plan->rates_of) return json_null();
     return json_pack("{s:o, s:b}", "device", snug_json_from_text(plan->rates_of), "scaled", plan->scaled);
@@ -304,7 +348,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *all = json_pack(
         "{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, "
         "s:{s:f, s:f}, "
-        "s:I, s:I, s:o, s:{s:i, s:i, s:I}}",
+        "s:I, s:I, s:o, s:o}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "task",
         snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
@@ -315,7 +359,6 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit", fit_json(plan),
         "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
         "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
-        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", "count", plan->ranks, "zero_stage",
-        plan->zero_stage, "sent_bytes", (json_int_t)plan->sent);
+        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", ranks_json(plan));
     return snug_report_json(plan->ctx, all, text);
 }

@@ -59,6 +59,7 @@ struct snug_args {
     char *deepspeed; /* a file */
     char *gpus;
     int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
+    double link_bandwidth;             /* GB/s; 0: unknown */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *gpu, *memory_budget; /* gpu: of a plan, a name or a file of rates */
     bool fit;
@@ -120,7 +121,7 @@ static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
 enum snug_regression snug_args_regression(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
-/* The first argument that asks for what several ranks do not support yet, as "--fit"; NULL: none does. */
+/* The first argument that asks for what several ranks do not support yet; NULL: none does. */
 const char *snug_args_alone(const struct snug_args *args);
 /* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena
  * is on a device. */

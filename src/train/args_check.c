@@ -189,6 +189,21 @@ static snug_status check_optimizer(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+/* The GPUs of a plan are ranks that are not started. */
+static snug_status plan_gpus(struct snug_args *args) {
+    char *end;
+    const long count = strtol(args->gpus, &end, 10);
+    if (*end || count < 1 || count > SNUG_RANKS_MOST)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus %s: snug plan needs their number, from 1 to %d, for example --gpus 8", args->gpus,
+                         (int)SNUG_RANKS_MOST);
+    if (args->num_processes > 0 && args->num_processes != count)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--gpus %ld and --num_processes %lld contradict each other", count,
+                         (long long)args->num_processes);
+    args->num_processes = count;
+    return SNUG_OK;
+}
+
 /* What several ranks do not support yet, where the arguments alone decide. */
 static snug_status check_ranks(const struct snug_args *args, const char *command) {
     const struct snug_weight weight = {.rows = 1 << 10, .cols = 1 << 10, .segments = 1};
@@ -201,12 +216,12 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             command, (long long)args->num_processes, (long long)args->num_processes);
     const bool starts = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
                         strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
-    if (args->gpus && !starts) /* may be untested: a rank that is ended records nothing */
-        return snug_fail(
-            args->ctx, SNUG_E_USAGE,
-            "--gpus starts the ranks of snug train, eval, predict and verify; leave it out of snug %s, where "
-            "--num_processes plans for ranks",
-            command);
+    if (args->gpus && !starts &&
+        strcmp(command, "plan") != 0) /* may be untested: a rank that is ended records nothing */
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus starts the ranks of snug train, eval, predict and verify, and snug plan plans for "
+                         "them; leave it out of snug %s",
+                         command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
         /* may be untested: needs MPI or GPUs */
@@ -299,6 +314,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
+    if (args->gpus && strcmp(command, "plan") == 0) RETURN_IF_ERROR(plan_gpus(args));
     RETURN_IF_ERROR(check_ranks(args, command));
     const bool trains = strcmp(command, "eval") != 0 && strcmp(command, "predict") != 0;
     RETURN_IF_ERROR(snug_class_weights_check(args, trains));

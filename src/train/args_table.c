@@ -199,9 +199,14 @@ const struct snug_argument snug_arguments[] = {
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
     TEXT(gpus, "", MACHINE, "N|all",
-         "train, eval, predict: start so many ranks on this machine, each on its own GPU (snug's own)"),
+         "train, eval, predict, verify: start so many ranks on this machine, each on its own GPU; plan: for so many "
+         "GPUs, which need not be here with --gpu (snug's own)"),
     COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
           "plan: for so many ranks, without starting them; train gets its ranks from --gpus, torchrun, mpirun or srun"),
+    REAL(link_bandwidth, MACHINE, "0", "[0,)",
+         "several ranks: GB/s that a rank can send to the others, for estimates of seconds; 0: what is known of the "
+         "GPUs "
+         "(snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(

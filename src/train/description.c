@@ -85,6 +85,7 @@ static snug_status estimate(const struct snug_session *s, struct duration *out) 
         snug_clear_error(s->ctx);
         return SNUG_OK;
     }
+    snug_device_set_link(device, snug_args_ranks(s->job.setup.args), &rates);
     if (status == SNUG_OK && rates.count) status = estimate_with(s, &rates, out);
     snug_rates_free(&rates);
     return status;

@@ -28,7 +28,8 @@ static snug_status refuse_planned_gpu(const struct snug_args *args) {
 
 snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device) {
     const struct snug_backend *cuda;
-    *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
+    *device = (struct snug_device){
+        .ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads, .link_bandwidth = args->link_bandwidth};
     RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
     /* may be untested: needs a GPU */
@@ -55,6 +56,11 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
                          args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    if (!gpu && args->gpus && args->num_processes > 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus %s: this plan would be for CPUs: name the GPUs' model, for example --gpu H100; "
+                         "--num_processes %s plans for ranks on CPUs",
+                         args->gpus, args->gpus);
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
@@ -100,6 +106,38 @@ int64_t snug_device_available(const struct snug_device *device) {
     if (!device->backend->plans_only) return device->backend->available() + device->opened_bytes;
     return device->usage.gpu.total > 0 ? device->usage.gpu.total : -1;
 }
+
+/* ---- several ranks ---------------------------------------------------------------------------------------------- */
+
+/* Share of a link's peak rate that NCCL reaches, the seconds until the first byte of a call is sent, and those of the
+   message to each other rank: docs/scaling.md. GB/s of a GPU's own network adapter of 400 Gb/s: 90 % of its peak. */
+#define LINK_SHARE 0.8
+#define LINK_CALL 10e-6
+#define LINK_MESSAGE 1e-6
+#define NETWORK 45.0
+enum { GPUS_OF_HOST = 8 };
+
+double snug_device_link(const struct snug_device *device, int ranks, const char **what) {
+    const struct snug_gpu_model *model = device->model;
+    *what = "--link_bandwidth";
+    if (device->link_bandwidth > 0) return device->link_bandwidth;
+    if (!snug_device_is_gpu(device)) return 0;
+    if (!model) model = snug_gpu_model_find(device->usage.gpu.name);
+    *what = "of a network adapter of 400 Gb/s for each GPU, assumed";
+    if (ranks > GPUS_OF_HOST) return NETWORK;
+    if (!model) return 0;
+    *what = model->nvlink > 0 ? "80 % of NVLink's, assumed" : "80 % of PCI Express's, assumed";
+    return LINK_SHARE * (model->nvlink > 0 ? model->nvlink : model->link);
+}
+
+void snug_device_set_link(const struct snug_device *device, int ranks, struct snug_rates *rates) {
+    const char *what;
+    const double bandwidth = snug_device_link(device, ranks, &what);
+    if (bandwidth > 0)
+        rates->link = (struct snug_link){.call = LINK_CALL, .rank = LINK_MESSAGE, .byte = 1e-9 / bandwidth};
+}
+
+/* ---- rates ------------------------------------------------------------------------------------------------------ */
 
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out) {
     if (device->backend->plans_only) return snug_device_planned_rates(device, out);

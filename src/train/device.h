@@ -12,6 +12,7 @@ struct snug_device {
     snug_context *ctx;
     const struct snug_backend *backend;
     int threads;
+    double link_bandwidth; /* the arguments' */
     /* On a GPU: */
     struct snug_gpu_usage usage; /* measures the process's GPU memory */
     int64_t opened_bytes;        /* used when the backend was opened */
@@ -48,6 +49,11 @@ snug_status snug_device_connect(const struct snug_args *args, const struct snug_
 
 /* Bytes that a run may use: those available now, and what the process uses already; -1: unknown. */
 int64_t snug_device_available(const struct snug_device *device);
+/* The way from a rank on this device to the others: GB/s, by --link_bandwidth or else by the GPU's model, and what it
+ * is in words; 0: unknown. */
+double snug_device_link(const struct snug_device *device, int ranks, const char **what);
+/* Sets rates->link to it. */
+void snug_device_set_link(const struct snug_device *device, int ranks, struct snug_rates *rates);
 /* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out);
 /* The same for a GPU of which the backend only plans. */

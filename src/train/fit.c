@@ -28,10 +28,13 @@ struct method {
 #define HOST_GAIN 0.9
 #define MUCH_FASTER 1.25 /* the factor from which on a mix that rounds is mentioned beside an exact one */
 
-enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
+enum { SPLIT, STAGE, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). Users set the accumulation to fix the micro-batch. */
     [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
+    [STAGE] = {.name = "ZeRO stage",
+               .pins = {"zero_stage", "deepspeed"},
+               .settings = "--zero_stage 1|--zero_stage 2|--zero_stage 3"},
     [RECOMPUTE] = {.name = "recomputation",
                    .pins = {"recompute", "gradient_checkpointing"},
                    .settings = "--recompute ffn|--recompute attention|--recompute layer"},
@@ -124,6 +127,7 @@ static void list_settings(struct search *s) {
     for (int m = 0; m < METHODS; m++) {
         add_setting(s, m, "");
         if (is_pinned(s->setup->args, &methods[m])) continue;
+        if (m == STAGE && snug_args_ranks(s->setup->args) == 1) continue; /* one rank divides nothing */
         if (m == SPLIT) split_settings(s);
         for (const char *at = methods[m].settings; at && *at;) {
             char flags[160];
@@ -139,7 +143,7 @@ static void list_settings(struct search *s) {
 
 static snug_status give(struct snug_args *args, const char *flags) {
     char copy[sizeof((struct snug_priced *)NULL)->flags];
-    char *words[20] = {copy}, *rest = copy; /* a mix has 17 words at most */
+    char *words[24] = {copy}, *rest = copy; /* a mix has 19 words at most */
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
     while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
@@ -198,6 +202,17 @@ static snug_status measure(const struct search *s, const struct snug_run_plan *p
     return snug_run_plan_step(plan, s->rates, &out->work);
 }
 
+/* A run's ranks are those of its group, which is not copied; a trial plans for the one that needs most. */
+static snug_status copy_args(const struct search *s, struct snug_args **out) {
+    const int ranks = snug_args_ranks(s->setup->args);
+    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, out));
+    free((*out)->gpus);
+    (*out)->gpus = NULL;
+    (*out)->num_processes = ranks > 1 ? ranks : 0;
+    (*out)->fit = false;
+    return SNUG_OK;
+}
+
 /* Plans the run with out's flags and fills in the result; SNUG_END if they conflict with other arguments. */
 static snug_status plan_flags(struct search *s, const struct snug_data_pipeline *training, struct snug_priced *out) {
     const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {
@@ -205,7 +220,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
     struct snug_args *args;
     struct snug_run_plan trial;
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, &args));
+    RETURN_IF_ERROR(copy_args(s, &args));
     snug_status status = give(args, out->flags);
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
@@ -238,7 +253,7 @@ static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug
 static snug_status plan_split(struct search *s, int setting) {
     struct snug_data_pipeline *pipeline = &s->pipelines[setting];
     struct snug_args *args;
-    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, &args));
+    RETURN_IF_ERROR(copy_args(s, &args));
     snug_status status = give(args, s->settings[SPLIT][setting].flags);
     if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
     snug_args_destroy(args);

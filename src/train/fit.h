@@ -45,6 +45,10 @@ snug_status snug_fit_search(const struct snug_setup *setup, const struct snug_li
 snug_status snug_fit_table(const struct snug_setup *setup, const struct snug_limits *limits,
                            const struct snug_run_plan *asked, const struct snug_rates *rates,
                            struct snug_priced **table, size_t *count);
+/* From how many ranks on the run fits `limit` bytes of each, by ZeRO stage; 0: not with up to SNUG_FIT_RANKS_MOST. */
+enum { SNUG_FIT_RANKS_MOST = 1024, SNUG_ZERO_STAGES = 4 };
+snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_limits *limits, int64_t limit,
+                           int least[SNUG_ZERO_STAGES]);
 /* Sets the mix's arguments in args, as if the user had set them. */
 snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix);
 /* The result in one sentence; freed with free(). */

@@ -63,6 +63,7 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     /* may be untested: memory is not measured under a sanitizer */
     if (job->plan.total > limit) {
         RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
+        snug_device_set_link(&job->limits.device, snug_args_ranks(setup->args), &rates);
         if (!rates.count) { /* no search, no advice by one */
             free(job->fit);
             job->fit = NULL;
@@ -77,6 +78,29 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     const snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
     snug_rates_free(&rates);
     return status;
+}
+
+/* Of several ranks, that have different limits and may store different shards, rank 0 searches for a mix that fits all:
+   the least that any of them has left decides, and *over if any of them has too little. */
+/* may be untested: needs MPI */
+static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *over) {
+    const struct snug_process_group *group = job->setup.args->group;
+    const int ranks = group->ranks.size;
+    int64_t *left, least;
+    RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)ranks, sizeof *left, (void **)&left));
+    left[group->ranks.rank] = limit - job->plan.total;
+    snug_group_at(group, -1, "searching for methods that fit");
+    const snug_status status = snug_group_all_gather(job->ctx, group, left, sizeof *left);
+    least = left[0];
+    for (int rank = 1; rank < ranks; rank++) least = left[rank] < least ? left[rank] : least;
+    free(left);
+    RETURN_IF_ERROR(status);
+    *over |= least < 0;
+    if (group->ranks.rank == 0)
+        RETURN_IF_ERROR(search_fit(job, job->plan.total + least));
+    else
+        RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
+    return snug_group_broadcast(job->ctx, group, job->fit, sizeof *job->fit);
 }
 
 /* Advice that needs less memory. */
@@ -109,10 +133,11 @@ static snug_status check_limits(struct snug_job *job) {
     char *advice;
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
-    /* The search plans one rank alone. */
-    const bool searches = job->setup.trains && snug_args_ranks(job->setup.args) == 1;
+    const bool together = job->setup.args->group != NULL;
     /* may be untested: memory is not measured under a sanitizer */
-    if (searches && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
+    if (job->setup.trains && !together && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
+    if (job->setup.trains && together && fit) /* may be untested: needs MPI */
+        RETURN_IF_ERROR(search_for_all(job, limit.bytes, &over));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;
@@ -120,6 +145,11 @@ static snug_status check_limits(struct snug_job *job) {
     if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;
     if (!over) return snug_limits_check_backing(&job->limits, &job->setup, &job->plan);
     RETURN_IF_ERROR(advise(job, &advice));
+    if (job->plan.total <= limit.bytes) { /* may be untested: needs MPI */
+        snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT, "another rank lacks memory: %s", advice);
+        free(advice);
+        return SNUG_E_DOES_NOT_FIT;
+    }
     const snug_status status = snug_limits_refuse(&job->limits, &job->plan, &limit, advice);
     free(advice);
     return status;

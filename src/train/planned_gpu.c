@@ -48,6 +48,7 @@ snug_status snug_device_plan(const struct snug_args *args, int threads, struct s
     *device = (struct snug_device){.ctx = args->ctx,
                                    .backend = snug_backend_cuda_planned(),
                                    .threads = threads,
+                                   .link_bandwidth = args->link_bandwidth,
                                    .opened_bytes = SNUG_GPU_OPENED_BYTES,
                                    .growth_bytes = SNUG_GPU_GROWTH_BYTES};
     device->usage.ctx = args->ctx;

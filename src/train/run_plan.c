@@ -176,11 +176,12 @@ static snug_status check_operations(const struct snug_setup *setup, const struct
 }
 
 /* Lazy updates look up rows in tensors that must be in the arena. */
-static bool may_update_lazily(const struct snug_setup *setup, const struct snug_run_plan *plan) {
+static bool may_update_lazily(const struct snug_setup *setup, const struct snug_args *args,
+                              const struct snug_run_plan *plan) {
     const unsigned classes_of_rows =
         1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
     /* Rows that other ranks have read would be missing in the index: several ranks sum whole gradients. */
-    return snug_args_ranks(setup->args) == 1 && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
+    return snug_args_ranks(args) == 1 && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
 }
 
 static snug_status build_program(const struct snug_setup *setup, const struct snug_args *args,
@@ -212,7 +213,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .ranks = snug_args_ranks(args),
                                          .rank = snug_group_rank(args->group),
                                          .zero_stage = (int)args->zero_stage,
-                                         .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
+                                         .lazy_steps = may_update_lazily(setup, args, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
     if (methods.optimizer) RETURN_IF_ERROR(check_host_updates(plan, program));
