@@ -57,8 +57,8 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
         /* may be untested: depends on timing */
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
-        poll(&ready, 1, PATIENCE);
-        if (watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));
+        /* The rank at the other end may have sent the rest, and ended. */
+        if (poll(&ready, 1, PATIENCE) <= 0 && watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));
     }
     return SNUG_OK;
 }

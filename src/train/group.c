@@ -106,7 +106,9 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     char why[1536], at[48] = "", lost[SNUG_RANK_MESSAGE];
     if (!group) return status; /* may be untested: a rank that is ended records nothing */
     args->group->failed = true;
-    const enum snug_watch_verdict verdict = snug_watch_verdict(group->watch, lost);
+    /* All ranks have agreed to stop, so one that ends first is no failure. */
+    const enum snug_watch_verdict verdict =
+        status == SNUG_E_INTERRUPTED ? SNUG_WATCH_NONE : snug_watch_verdict(group->watch, lost);
     /* may be untested: as above */
     if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, verdict, lost);
     snug_watch_fail(group->watch);
