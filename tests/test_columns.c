@@ -319,6 +319,14 @@ static void test_separators(void **state) {
 
 static void test_multi_hot(void **state) {
     static const char hot[] = "{\"text\":\"w\",\"label\":[0,1,1]}\n{\"text\":\"w\",\"label\":[0,0,0]}\n"
+    text = "text,label\nw,\"[1, 0]\"\nw,[]\n";
+    assert_open_fails(
+        f, options_for(write_file(f, "list.csv", text)), SNUG_E_INPUT,
+        "list.csv:2: the label \"[1, 0]\" looks like a list: write several labels as lists of JSON Lines");
+    assert_classes(f, open_labels(f, "list.csv", text, ""), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL,
+                   "[1, 0] []");
+    assert_classes(f, open_labels(f, "short.csv", "text,label\nw,[\nw,]\nw,[a\nw,a]\n", NULL), SNUG_REGRESSION_AUTO,
+                   SNUG_PROBLEM_SINGLE_LABEL, "[ [a ] a]");
                               "{\"text\":\"w\",\"label\":[1,0,0]}\n";
     struct fixture *f = *state;
     char *names[] = {"x", "y", "z"};
