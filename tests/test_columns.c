@@ -120,6 +120,12 @@ static void test_named(void **state) {
     options.text_pair_column = "w";
     assert_columns(f, options, "y + w > class (x)");
     assert_ids(f, options, "w3 /0 w1 /0");
+    options.text_pair_column = "class";
+    assert_open_fails(f, options, SNUG_E_USAGE,
+                      "q.csv: the column \"class\" is the label, and --text_pair_column_name names it as a text");
+    options.need_labels = false; /* predictions */
+    assert_columns(f, options, "y + class > class (w, x)");
+    options.need_labels = true;
     options.text_pair_column = "nothing";
     assert_open_fails(f, options, SNUG_E_INPUT,
                       "--text_pair_column_name: there is no column \"nothing\"; its columns are: w, class, x, y");
@@ -313,12 +319,6 @@ static void test_separators(void **state) {
                       "--label_separator none if it is the name of one class");
     assert_classes(f, open_labels(f, "a.csv", text, "|"), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "a b");
     assert_classes(f, open_labels(f, "a.csv", text, ""), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "a a|b b");
-    assert_classes(f, open_labels(f, "b.csv", "text,label\nw,a; b\nw,c|d\n", "; "), SNUG_REGRESSION_AUTO,
-                   SNUG_PROBLEM_MULTI_LABEL, "a b c|d");
-}
-
-static void test_multi_hot(void **state) {
-    static const char hot[] = "{\"text\":\"w\",\"label\":[0,1,1]}\n{\"text\":\"w\",\"label\":[0,0,0]}\n"
     text = "text,label\nw,\"[1, 0]\"\nw,[]\n";
     assert_open_fails(
         f, options_for(write_file(f, "list.csv", text)), SNUG_E_INPUT,
@@ -327,6 +327,12 @@ static void test_multi_hot(void **state) {
                    "[1, 0] []");
     assert_classes(f, open_labels(f, "short.csv", "text,label\nw,[\nw,]\nw,[a\nw,a]\n", NULL), SNUG_REGRESSION_AUTO,
                    SNUG_PROBLEM_SINGLE_LABEL, "[ [a ] a]");
+    assert_classes(f, open_labels(f, "b.csv", "text,label\nw,a; b\nw,c|d\n", "; "), SNUG_REGRESSION_AUTO,
+                   SNUG_PROBLEM_MULTI_LABEL, "a b c|d");
+}
+
+static void test_multi_hot(void **state) {
+    static const char hot[] = "{\"text\":\"w\",\"label\":[0,1,1]}\n{\"text\":\"w\",\"label\":[0,0,0]}\n"
                               "{\"text\":\"w\",\"label\":[1,0,0]}\n";
     struct fixture *f = *state;
     char *names[] = {"x", "y", "z"};
