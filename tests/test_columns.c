@@ -126,6 +126,12 @@ static void test_named(void **state) {
     options.need_labels = false; /* predictions */
     assert_columns(f, options, "y + class > class (w, x)");
     options.need_labels = true;
+    plain.task = SNUG_TASK_MLM; /* has no labels */
+    plain.line_by_line = true;
+    plain.text_column = "class";
+    assert_columns(f, plain, "class (w, x, y)");
+    plain = options_for(path);
+    plain.label_column = "class";
     options.text_pair_column = "nothing";
     assert_open_fails(f, options, SNUG_E_INPUT,
                       "--text_pair_column_name: there is no column \"nothing\"; its columns are: w, class, x, y");
