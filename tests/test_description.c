@@ -427,6 +427,7 @@ static void test_used_again(void **state) {
     } cases[] = {
         {"{\"learning_rate\": 1}", NULL},
         {"{\"program\": \"snug\"}", NULL},
+        {"{\"program\": \"snug\", \"data\": {\"text\": null}}", NULL},
         {"{\"program\": \"snug\", \"data\": {\"text\": [\"a\"], \"pair\": true}}", "\"data\" is not what"},
         {"{\"program\": \"snug\", \"data\": {\"max_seq_length\": -1}}", "\"data\" is not what"},
         {"{\"program\": \"snug\", \"data\": {\"text\": [1]}}", "\"text\" must be a list of names"},

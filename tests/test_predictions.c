@@ -97,6 +97,11 @@ static void test_kept_columns(void **state) {
         assert_memory_equal(strchr(line, '\n') - 2, ",8", 2);
     assert_int_equal(predictions, 2);
     free(text);
+    write_text(f, "ranked.csv", "text,label_2,score_2,label_3\nw1 [MASK],a,b,c\n");
+    text = run_well(f, "predict --top_k 2 " MODEL "masks --test_file ranked.csv --text_column_name text "
+                       "--keep_columns label_2,score_2,label_3");
+    assert_contains(text, "index,label,score,label_2,score_2,input_label_2,input_score_2,label_3\n");
+    free(text);
 }
 
 static void test_all_scores(void **state) {

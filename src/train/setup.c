@@ -313,8 +313,7 @@ static snug_status choose_class_weights(struct snug_setup *setup) {
 
 /* One label is the most probable class, a regression has none: a threshold would change nothing. */
 static snug_status check_threshold(const struct snug_setup *setup) {
-    if (setup->args->threshold <= 0) return SNUG_OK;
-    if (snug_setup_task(setup)->labelled && setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL) return SNUG_OK;
+    if (setup->args->threshold <= 0 || setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL) return SNUG_OK;
     return snug_fail(setup->ctx, SNUG_E_USAGE,
                      "--threshold is for texts with several labels, which this model does not have: leave it out");
 }
