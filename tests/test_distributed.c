@@ -149,15 +149,60 @@ static void test_doctor(void **state) {
     assert_true(json_is_null(json_object_get(json_array_get(ranks, 2), "refused")));
     json_decref(json);
     free(text);
-    assert_int_equal(run_ranks(f, "-n 2 " SNUG " doctor --use_cpu --fit"), 1);
+    assert_int_equal(run_ranks(f, "-n 2 " SNUG " doctor --use_cpu --update_in_backward"), 1);
     text = output_of(f, "stdout");
-    assert_contains(text, "Refused    --fit is not supported on several ranks yet");
+    assert_contains(text, "Refused    --update_in_backward is not supported on several ranks yet");
     free(text);
     assert_int_not_equal(run_ranks(f, "-n 2 " SNUG " doctor --use_cpu --fp16"), 0); /* by every rank */
     text = output_of(f, "stdout");
     assert_contains(text, "           1 on ");
     assert_contains(text, ": --fp16: fp16 needs a GPU");
     free(text);
+}
+
+/* snug bench anatomy on ranks: what rank 0 sends is what the plan says, in each stage, also where ranks have no rows in
+   the last step; on CPUs all of it is waited for. */
+static void test_anatomy(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    for (int stage = 0; stage <= 3; stage++) {
+        char words[512], command[640];
+        snprintf(words, sizeof words,
+                 "--use_cpu --threads 1 --tokenizer_name model --config_name model --train_file dummy:80x16 "
+                 "--per_device_train_batch_size 8 --zero_stage %d",
+                 stage);
+        snprintf(command, sizeof command, "bench anatomy %s --num_train_epochs 1 --json", words);
+        run_ranks_well(f, 3, command);
+        char *text = output_of(f, "stdout");
+        json_t *json = json_loads(text, 0, NULL);
+        if (!json) fail_msg("%s: %s", command, text);
+        snprintf(command, sizeof command, "plan %s --num_processes 3 --json", words);
+        json_t *plan = run_json(f, command);
+        const json_t *ranks = json_object_get(json, "ranks"), *run = json_object_get(json, "run");
+        const double sent = json_number_value(json_object_get(ranks, "sent_bytes")),
+                     planned = json_number_value(json_object_get(json_object_get(plan, "ranks"), "sent_bytes"));
+        assert_int_equal(json_integer_value(json_object_get(ranks, "count")), 3);
+        assert_int_equal(json_integer_value(json_object_get(ranks, "zero_stage")), stage);
+        assert_int_equal(json_integer_value(json_object_get(run, "samples")), 80);
+        assert_int_equal(json_integer_value(json_object_get(run, "steps")), 4);
+        if (fabs(sent - planned) >= 1) fail_msg("stage %d sends %.0f bytes, planned %.0f", stage, sent, planned);
+        assert_true(json_number_value(json_object_get(ranks, "communication_seconds")) > 0);
+        assert_true(json_number_value(json_object_get(ranks, "hidden")) == 0);
+        json_decref(plan);
+        json_decref(json);
+        free(text);
+    }
+    run_ranks_well(f, 2,
+                   "bench anatomy --use_cpu --threads 1 --tokenizer_name model --config_name model --train_file "
+                   "dummy:32x16 --max_steps 2 --zero_stage 3");
+    char *text = output_of(f, "stdout");
+    assert_contains(text, "\n2 ranks, ZeRO stage 3; memory and times are those of rank 0\n");
+    assert_contains(text, "\nCommunication of rank 0 ");
+    assert_contains(text, "\ngather_ranks ");
+    assert_int_equal(count_of(text, "\nTime "), 1);
+    free(text);
+    assert_said(f, run_ranks(f, "-n 2 " SNUG " bench anatomy --use_cpu --config_name none"), 1,
+                (const char *const[]){"rank 0 of 2 on ", "none", NULL});
 }
 
 /* Several micro-batches for each rank: another order of the additions, so close but not equal. */
@@ -352,6 +397,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_verify, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_anatomy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),

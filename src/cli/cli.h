@@ -58,6 +58,8 @@ int cli_finish(struct cli *cli, snug_status status);
 /* A command that prints one text, which make allocates, as JSON if cli->json is set. If make fails and still returns a
    text, the text is printed too. */
 int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text));
+/* The same, between cli_open() and cli_close(). */
+int cli_make(struct cli *cli, snug_status (*make)(struct cli *cli, char **text));
 
 /* All results are written with these functions: SNUG_E_IO if that fails. Lines are escaped on a terminal, because names
    and labels may contain control characters; files and pipes get the unchanged bytes. */

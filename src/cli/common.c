@@ -109,17 +109,19 @@ int cli_finish(struct cli *cli, snug_status status) {
     return exit_code_of(status);
 }
 
+int cli_make(struct cli *cli, snug_status (*make)(struct cli *cli, char **text)) {
+    char *text = NULL;
+    const snug_status made = make(cli, &text);
+    progress_end(&cli->progress);
+    const snug_status printed = text ? cli_put_lines(cli, text) : SNUG_OK;
+    snug_free(text);
+    return cli_finish(cli, made == SNUG_OK ? printed : made);
+}
+
 int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text)) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
-        char *text = NULL;
-        const snug_status made = make(&cli, &text);
-        progress_end(&cli.progress);
-        const snug_status printed = text ? cli_put_lines(&cli, text) : SNUG_OK;
-        snug_free(text);
-        code = cli_finish(&cli, made == SNUG_OK ? printed : made);
-    }
+    if (cli_open(&cli, argc, argv, &code)) code = cli_make(&cli, make);
     cli_close(&cli);
     return code;
 }

@@ -82,7 +82,8 @@ const struct cli_help cli_helps[] = {
      "seconds.",
      "", "", OF_TALKING " threads device use_cpu ", .operand = NULL},
     {"bench anatomy",
-     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
+     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N]"
+     " [--gpus N|all] [--json]",
      "The experiment of \"Model training anatomy\": memory and time of a training, by what they are for; writes no "
      "model.",
      STRATEGY,

@@ -85,6 +85,18 @@ static bool is_alone(void) {
     return true;
 }
 
+/* Where there is no GPU, the ranks would look for one, and for MPI after that. That CPUs were asked for, they say. */
+static bool check_any(struct cli *cli) {
+    char device[16] = "", use_cpu[16] = "";
+    int count;
+    snug_args_get(cli->args, "device", device, sizeof device);
+    snug_args_get(cli->args, "use_cpu", use_cpu, sizeof use_cpu);
+    if (strcmp(device, "cpu") == 0 || strcmp(use_cpu, "True") == 0) return true;
+    if (!count_gpus(cli, &count)) return false; /* untested: no memory */
+    /* may be untested: needs a GPU */
+    return count > 0 || fail("CUDA finds no GPU here; snug doctor says why");
+}
+
 static bool choose_count(struct cli *cli, int *count) {
     char text[32] = "", why[160], *end;
     snug_args_get(cli->args, "gpus", text, sizeof text);
@@ -96,7 +108,7 @@ static bool choose_count(struct cli *cli, int *count) {
     const long number = strtol(text, &end, 10);
     *count = (int)number;
     /* untested: no text after --gpus= */
-    if (*text && !*end && number >= 1 && number <= MOST) return true;
+    if (*text && !*end && number >= 1 && number <= MOST) return check_any(cli);
     snprintf(why, sizeof why, "%s is neither all nor a whole number from 1 to %d", text, (int)MOST);
     return fail(why);
 }

@@ -14,7 +14,9 @@
 #include "model/family.h"
 #include "model/weights.h"
 #include "plan/rates.h"
+#include "train/group.h"
 #include "train/memory.h"
+#include "train/parallel.h"
 #include "train/session.h"
 
 enum {
@@ -72,14 +74,15 @@ static struct snug_load load_of(const struct snug_batch *batch) {
 static void count_work(snug_anatomy *a, const struct snug_session *s, const struct snug_op_times *times,
                        int64_t known[]) {
     const struct snug_program *program = &s->training->program;
-    const struct snug_load load = load_of(s->batch);
+    const struct snug_load load = s->batch ? load_of(s->batch) : (struct snug_load){0}; /* of a rank without rows */
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS], chunks = fmax(1, ceil(load.rows / size));
     bool after_loss = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const double calls = (double)(times->calls[i] - known[i]);
         const double rows = op->phase == SNUG_PHASE_HEAD ? load.rows / chunks : load.rows;
-        const struct snug_estimate one = snug_estimate_op(NULL, program, op, &load, rows);
+        struct snug_estimate one = snug_estimate_op(NULL, program, op, &load, rows);
+        if (snug_op_is(op, SNUG_OP_COLLECTIVE)) one.bytes *= 1 - 1.0 / program->ranks; /* its own shards stay */
         struct snug_anatomy_part *const to[] = {&a->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group],
                                                 &a->kinds[op->kind]};
         known[i] = times->calls[i];
@@ -92,35 +95,67 @@ static void count_work(snug_anatomy *a, const struct snug_session *s, const stru
     }
 }
 
+/* A rank's part of a step. */
+struct share {
+    double samples, tokens, loss;
+    double stop; /* not 0: it was asked to stop */
+};
+
 /* One optimizer step, as in the trainer; known is NULL if its operations are not timed. */
-static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t known[]) {
-    const snug_batch_info *info;
+static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t known[], struct share *share) {
+    const snug_batch_info *info = NULL;
     double norm;
-    do {
+    *share = (struct share){0};
+    snug_session_begin_step(s);
+    while (!s->idle && !(info && info->last_in_step)) {
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         if (known) count_work(a, s, s->profile.times, known);
-        if (known) continue;
-        a->samples += info->sequences;
-        a->tokens += info->tokens;
-    } while (!info->last_in_step);
+        share->samples += (double)info->sequences;
+        share->tokens += (double)info->tokens;
+    }
+    RETURN_IF_ERROR(snug_session_attend(s));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, s->job.setup.args->max_grad_norm, &norm));
-    a->last_loss = 0;
-    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) a->last_loss += snug_session_loss(s, micro);
+    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) share->loss += snug_session_loss(s, micro);
     RETURN_IF_ERROR(snug_optimizer_step(s));
     if (known) count_work(a, s, s->profile.times, known);
     RETURN_IF_ERROR(snug_scheduler_step(s));
     return snug_zero_grad(s);
 }
 
-static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
+/* What all ranks did. shares: room for each of them. */
+static snug_status share_step(struct snug_session *s, snug_anatomy *a, const struct share *own, struct share *shares,
+                              bool *stop) {
+    const struct snug_process_group *group = s->job.setup.args->group;
+    shares[snug_group_rank(group)] = *own;
+    RETURN_IF_ERROR(snug_group_all_gather(a->ctx, group, shares, sizeof *shares));
+    a->last_loss = 0;
+    for (int rank = 0; rank < snug_group_size(group); rank++) {
+        a->samples += (int64_t)shares[rank].samples;
+        a->tokens += (int64_t)shares[rank].tokens;
+        a->last_loss += shares[rank].loss;
+        *stop |= shares[rank].stop != 0;
+    }
+    return SNUG_OK;
+}
+
+static bool is_asked(const snug_callbacks *callbacks) {
+    return callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
+}
+
+static snug_status train_steps(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks,
+                               struct share *shares) {
+    bool stop = !s->job.setup.args->group && is_asked(callbacks);  /* of ranks: after a step, when all know of it */
     double begin = snug_seconds(), after_one = 0, after_first = 0; /* seconds after 1 and after FIRST_STEPS steps */
     for (int64_t epoch = 0; s->step < s->max_steps; epoch++) {
         snug_status status = snug_session_begin_epoch(s, epoch);
         while (status == SNUG_OK && s->step < s->max_steps) {
-            if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
-                return snug_fail(a->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld", (long long)s->step);
-            status = one_step(s, a, NULL);
+            struct share own;
+            if (stop) return snug_fail(a->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld", (long long)s->step);
+            snug_group_at(s->job.setup.args->group, s->step + 1, "in a step");
+            status = one_step(s, a, NULL, &own);
             if (status != SNUG_OK) break;
+            own.stop = is_asked(callbacks);
+            RETURN_IF_ERROR(share_step(s, a, &own, shares, &stop));
             a->steps++;
             const double now = snug_seconds() - begin;
             if (a->steps == 1) after_one = now;
@@ -142,6 +177,14 @@ static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_cal
     a->steady_steps = a->steps - (many ? FIRST_STEPS : 1);
     a->steady_seconds = a->steady_steps > 0 ? steady / (double)a->steady_steps : a->seconds;
     return SNUG_OK;
+}
+
+static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
+    void *shares;
+    RETURN_IF_ERROR(snug_alloc(a->ctx, (size_t)a->ranks, sizeof(struct share), &shares));
+    const snug_status status = train_steps(s, a, callbacks, shares);
+    free(shares);
+    return status;
 }
 
 /* By direction: how long the copies took, and how long operations waited for them. The end of a phase waits for copies
@@ -187,7 +230,9 @@ static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
     s->profile.times = &times;
     s->train_run.one_by_one = true;
     for (int64_t i = 0; i < a->timed_steps && status == SNUG_OK; i++) {
-        status = one_step(s, a, known);
+        struct share own;
+        snug_group_at(s->job.setup.args->group, s->step + 1, "timing operations");
+        status = one_step(s, a, known, &own);
         if (status == SNUG_OK) status = snug_op_times_collect(&s->train_run, s->job.setup.backend, &times);
     }
     s->profile.times = NULL;
@@ -223,6 +268,16 @@ static void average(snug_anatomy *a) {
     }
 }
 
+/* Operations that are timed one by one do not run beside communication. A CPU never does both. On a GPU a whole step
+ * takes as long as its other operations and the communication for which they wait. */
+static void find_exposed(snug_anatomy *a) {
+    double others = 0, communicates = 0;
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
+        for (int group = 0; group < SNUG_GROUP_COUNT; group++)
+            *(group == SNUG_GROUP_COMMUNICATION ? &communicates : &others) += a->parts[side][group].seconds;
+    a->exposed = a->device ? fmin(fmax(a->steady_seconds - others, 0), communicates) : communicates;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------------ */
 
 static snug_status describe(struct snug_session *s, snug_anatomy *a) {
@@ -237,6 +292,8 @@ static snug_status describe(struct snug_session *s, snug_anatomy *a) {
     a->hidden = setup->config.hidden_size;
     a->batch = setup->args->per_device_train_batch_size;
     a->accumulation = setup->args->gradient_accumulation_steps;
+    a->ranks = snug_group_size(setup->args->group);
+    a->zero_stage = (int)setup->args->zero_stage;
     a->longest = program->longest;
     a->compute = program->compute;
     a->weights = plan->weights;
@@ -261,33 +318,43 @@ static snug_status describe(struct snug_session *s, snug_anatomy *a) {
 static snug_status run_session(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
     RETURN_IF_ERROR(describe(s, a));
     shorten(s, a);
+    RETURN_IF_ERROR(snug_parallel_compare(&s->job, &s->memory, 0));
     RETURN_IF_ERROR(train(s, a, callbacks));
     struct snug_device *device = &s->job.limits.device;
     a->measured = a->device ? snug_device_used(device, &s->job.plan) : snug_peak_resident_bytes();
     if (a->device) snug_device_learn(device, &s->job.plan, a->measured);
     RETURN_IF_ERROR(time_operations(s, a));
     average(a);
+    find_exposed(a);
     return SNUG_OK;
 }
 
-snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
-    void *memory;
+static snug_status measure(struct snug_args *args, const snug_callbacks *callbacks, snug_anatomy *a) {
     snug_session *session;
-    *out = NULL;
-    snug_clear_error(args->ctx);
-    const bool asked = snug_args_is_set(args, "max_steps") || snug_args_is_set(args, "num_train_epochs");
-    RETURN_IF_ERROR(choose_arguments(args));
-    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
-    snug_anatomy *a = memory;
-    a->ctx = args->ctx;
-    a->asked = asked;
+    const snug_status chosen = choose_arguments(args);
+    if (chosen != SNUG_OK) return snug_group_fail(args, callbacks, chosen, -1);
     a->before = snug_resident_bytes();
     snug_status status = snug_session_create(args, &session);
     if (status == SNUG_OK) status = run_session(session, a, callbacks);
     const struct snug_backend *backend = session ? session->job.setup.backend : NULL;
     const int threads = session ? session->job.setup.threads : 1;
+    const int64_t step = session ? session->step + 1 : -1;
     snug_session_destroy(session); /* its memory is needed for the peak rates */
-    if (status == SNUG_OK) status = snug_peak_rates_measure(a->ctx, backend, a->compute, threads, &a->peaks);
+    if (status != SNUG_OK) return snug_group_fail(args, callbacks, status, step);
+    if (snug_args_rank(args) > 0) return SNUG_OK; /* it prints nothing */
+    return snug_peak_rates_measure(a->ctx, backend, a->compute, threads, &a->peaks);
+}
+
+snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
+    void *memory;
+    *out = NULL;
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_group_join(args));
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    snug_anatomy *a = memory;
+    a->ctx = args->ctx;
+    a->asked = snug_args_is_set(args, "max_steps") || snug_args_is_set(args, "num_train_epochs");
+    const snug_status status = measure(args, callbacks, a);
     if (status == SNUG_OK)
         *out = a;
     else

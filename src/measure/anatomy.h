@@ -43,6 +43,10 @@ struct snug_anatomy {
     int64_t opened;   /* GPU: with the context and the libraries */
     int64_t measured; /* at the end: compared with the total */
 
+    /* Of several ranks; all figures but samples, tokens and loss are rank 0's. */
+    int ranks, zero_stage;
+    double exposed; /* seconds of a step's communication in which nothing else runs */
+
     int64_t timed_steps;
     struct snug_anatomy_part parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
     struct snug_anatomy_part kinds[SNUG_OP_COUNT]; /* FETCH and STORE: the time of starting copies */

@@ -460,6 +460,7 @@ enum snug_op_group {
     SNUG_GROUP_NORMALIZATION,
     SNUG_GROUP_ELEMENTWISE,
     SNUG_GROUP_COPIES,
+    SNUG_GROUP_COMMUNICATION, /* over the ranks of a run */
     SNUG_GROUP_COUNT
 };
 

@@ -131,9 +131,31 @@ static void print_copies(FILE *out, const snug_anatomy *a) {
     }
 }
 
+/* A step's communication; the share of its time in which other operations run. */
+static double hidden_communication(const snug_anatomy *a) {
+    const double seconds = sum_of(a, -1, SNUG_GROUP_COMMUNICATION).seconds;
+    return seconds > 0 ? 1 - a->exposed / seconds : 0;
+}
+
+static void print_communication(FILE *out, const snug_anatomy *a) {
+    const struct snug_anatomy_part all = sum_of(a, -1, SNUG_GROUP_COMMUNICATION);
+    if (a->ranks < 2) return;
+    fprintf(out, "\n%-30s %9s %10s %9s %10s %8s\n", "Communication of rank 0", "ms", "MiB sent", "GB/s", "waited ms",
+            "hidden");
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+        const struct snug_anatomy_part *part = &a->kinds[kind];
+        const bool communicates = snug_op_info((enum snug_op_kind)kind)->group == SNUG_GROUP_COMMUNICATION;
+        if (!communicates || part->seconds <= 0) continue;
+        fprintf(out, "%-30s %9.3f %10.1f %9.2f\n", snug_op_name((enum snug_op_kind)kind), 1e3 * part->seconds,
+                part->bytes / 0x1p20, part->bytes / part->seconds / 1e9);
+    }
+    fprintf(out, "%-30s %9.3f %10.1f %9.2f %10.3f %6.1f %%\n", "all", 1e3 * all.seconds, all.bytes / 0x1p20,
+            all.seconds > 0 ? all.bytes / all.seconds / 1e9 : 0, 1e3 * a->exposed, 100 * hidden_communication(a));
+}
+
 static void print_groups(FILE *out, const snug_anatomy *a) {
     fprintf(out, "\n%-30s %9s %8s %21s %8s\n", "Where a step's time goes", "ms", "share", "reached", "of peak");
-    for (int group = 0; group < SNUG_GROUP_COPIES; group++) {
+    for (int group = 0; group < SNUG_GROUP_COPIES; group++) { /* the others have no peak rate here */
         const struct snug_anatomy_part both = sum_of(a, -1, group);
         print_part(out, a, snug_group_name((enum snug_op_group)group), &both, group);
         for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
@@ -143,6 +165,11 @@ static void print_groups(FILE *out, const snug_anatomy *a) {
         }
     }
     print_waits(out, a);
+    if (a->ranks > 1) {
+        const struct snug_anatomy_part ranks = sum_of(a, -1, SNUG_GROUP_COMMUNICATION);
+        fprintf(out, "%-30s %9.3f %6.1f %%\n", "communication", 1e3 * ranks.seconds,
+                100 * ranks.seconds / sum_of(a, -1, -1).seconds);
+    }
     const double total = sum_of(a, -1, -1).seconds;
     fprintf(out, "%-30s %9.3f          forward %.1f %%, backward %.1f %%, update %.1f %%\n", "all operations",
             1e3 * total, 100 * sum_of(a, SNUG_SIDE_FORWARD, -1).seconds / total,
@@ -161,9 +188,8 @@ static void print_kinds(FILE *out, const snug_anatomy *a) {
     const double total = sum_of(a, -1, -1).seconds;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         const struct snug_anatomy_part *part = &a->kinds[kind];
-        const bool copies =
-            snug_op_info((enum snug_op_kind)kind)->group == SNUG_GROUP_COPIES; /* a table of their own */
-        if (copies || part->calls <= 0 || part->seconds <= 0) continue;
+        const bool apart = snug_op_info((enum snug_op_kind)kind)->group >= SNUG_GROUP_COPIES; /* tables of their own */
+        if (apart || part->calls <= 0 || part->seconds <= 0) continue;
         fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
                 1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
                 part->bytes / part->seconds * scale_of(a), part->calls);
@@ -177,11 +203,14 @@ static void print_anatomy(FILE *out, const void *report) {
     fprintf(out, "%s, %lld layers, hidden %lld, %.1f M parameters, random or as given; %s, batch %lld x %lld, %s\n",
             a->family, (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, snug_shown(shown, a->data),
             (long long)a->batch, (long long)a->accumulation, snug_precision_text(a->compute, a->tf32, a->weights));
+    if (a->ranks > 1)
+        fprintf(out, "%d ranks, ZeRO stage %d; memory and times are those of rank 0\n", a->ranks, a->zero_stage);
     print_memory(out, a);
     print_speed(out, a);
     print_groups(out, a);
     print_kinds(out, a);
     print_copies(out, a);
+    print_communication(out, a);
 }
 
 snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
@@ -204,6 +233,13 @@ static json_t *copies_json(const snug_anatomy *a) {
                                 copies.calls, "waited_seconds", copies.waited, "hidden", hidden_share(&copies)));
     }
     return all;
+}
+
+static json_t *ranks_json(const snug_anatomy *a) {
+    const struct snug_anatomy_part all = sum_of(a, -1, SNUG_GROUP_COMMUNICATION);
+    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f}", "count", a->ranks, "zero_stage", a->zero_stage,
+                     "communication_seconds", all.seconds, "sent_bytes", all.bytes, "waited_seconds", a->exposed,
+                     "hidden", hidden_communication(a));
 }
 
 static json_t *or_null(int64_t bytes) { return bytes < 0 ? json_null() : json_integer(bytes); }
@@ -233,7 +269,7 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
     return snug_report_json(
         a->ctx,
         json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
-                  "s:f}, s:o, s:o, s:o, s:{s:f, s:I, s:f}}",
+                  "s:f}, s:o, s:o, s:o, s:o, s:{s:f, s:I, s:f}}",
                   "hardware", snug_json_from_text(a->place), "device", a->device ? "cuda" : "cpu", "model",
                   "parameters", a->parameters, "layers", (json_int_t)a->layers, "hidden", (json_int_t)a->hidden, "data",
                   snug_json_from_text(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
@@ -242,8 +278,8 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
                   "epoch_steps", (json_int_t)a->epoch_steps, "samples", (json_int_t)a->samples, "tokens",
                   (json_int_t)a->tokens, "seconds", a->seconds, "samples_per_second", (double)a->samples / a->seconds,
                   "steady_samples_per_second", (double)a->samples / (double)a->steps / a->steady_seconds, "loss",
-                  a->last_loss, "groups", groups, "operations", kinds, "copies", copies_json(a), "peak_rates",
-                  "flops_per_second", a->peaks.flops, "matmul_size", (json_int_t)a->peaks.side, "bytes_per_second",
-                  a->peaks.bytes),
+                  a->last_loss, "groups", groups, "operations", kinds, "copies", copies_json(a), "ranks", ranks_json(a),
+                  "peak_rates", "flops_per_second", a->peaks.flops, "matmul_size", (json_int_t)a->peaks.side,
+                  "bytes_per_second", a->peaks.bytes),
         text);
 }

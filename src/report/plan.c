@@ -137,6 +137,7 @@ static void print_work(FILE *out, const snug_plan *plan) {
     struct snug_estimate total[SNUG_SIDE_COUNT] = {0};
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         if (group == SNUG_GROUP_COPIES && !plan->offloaded_total) continue;
+        if (group == SNUG_GROUP_COMMUNICATION && plan->ranks < 2) continue;
         fprintf(out, "%-20s", snug_group_name((enum snug_op_group)group));
         for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
             const struct snug_estimate cost = plan->step.parts[side][group];

@@ -13,13 +13,13 @@ const char *snug_side_name(enum snug_side side) {
 
 const char *snug_group_name(enum snug_op_group group) {
     static const char *const names[SNUG_GROUP_COUNT] = {"tensor contractions", "normalisations", "element-wise",
-                                                        "copies"};
+                                                        "copies", "communication"};
     return names[group];
 }
 
 const char *snug_group_key(enum snug_op_group group) {
     static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise",
-                                                       "copies"};
+                                                       "copies", "communication"};
     return keys[group];
 }
 

@@ -218,10 +218,11 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
                         strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
     if (args->gpus && !starts &&
         strcmp(command, "plan") != 0) /* may be untested: a rank that is ended records nothing */
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--gpus starts the ranks of snug train, eval, predict and verify, and snug plan plans for "
-                         "them; leave it out of snug %s",
-                         command);
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "--gpus starts the ranks of snug train, eval, predict, verify and bench anatomy, and snug plan plans for "
+            "them; leave it out of snug %s",
+            command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
         /* may be untested: needs MPI or GPUs */

@@ -59,8 +59,8 @@ snug_status snug_group_alone(const struct snug_args *args, const char *command) 
     if (ranks.size == 1) return SNUG_OK;
     return snug_fail(
         args->ctx, SNUG_E_UNSUPPORTED,
-        "%s runs in a single process, and %s is %d: only snug train, eval, predict and verify run on several "
-        "ranks; start this command without %s, or unset the variable",
+        "%s runs in a single process, and %s is %d: only snug train, eval, predict, verify and bench anatomy run on "
+        "several ranks; start this command without %s, or unset the variable",
         command, ranks.size_source, ranks.size, ranks.launcher);
 }
 

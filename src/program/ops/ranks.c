@@ -23,7 +23,7 @@ static void sum_chunks_cost(struct snug_cost_view *view, const struct snug_op *o
 
 const struct snug_op_info snug_op_sum_ranks_info = {
     .name = "sum_ranks",
-    .group = SNUG_GROUP_ELEMENTWISE,
+    .group = SNUG_GROUP_COMMUNICATION,
     .flags = SNUG_OP_COLLECTIVE,
     .operands = {{"g", SNUG_MODIFY, 0}, {"sum", SNUG_MODIFY, SNUG_OPTIONAL}},
     .cost = sum_ranks_cost,
@@ -31,7 +31,7 @@ const struct snug_op_info snug_op_sum_ranks_info = {
 
 const struct snug_op_info snug_op_gather_ranks_info = {
     .name = "gather_ranks",
-    .group = SNUG_GROUP_ELEMENTWISE,
+    .group = SNUG_GROUP_COMMUNICATION,
     .flags = SNUG_OP_COLLECTIVE,
     .operands = {{"shard", SNUG_READ, SNUG_OPTIONAL}, {"x", SNUG_MODIFY, 0}},
     .cost = gather_ranks_cost,
