@@ -247,7 +247,6 @@ static void test_refused(void **state) {
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
-        {"--fsdp_config f.json", "give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };
     struct fixture *fixture = *state;
@@ -266,7 +265,7 @@ static void test_refusals_lead_on(void **state) {
     } cases[] = {
         {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
          SNUG_E_UNSUPPORTED},
-        {"--fsdp_config fsdp.json", "--fsdp_config fsdp.json: give --zero_stage", SNUG_E_UNSUPPORTED},
+        {"--fsdp_min_num_params 1000", "--fsdp_min_num_params 1000: give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--task_name sst2", "--task_name sst2: snug reads files: give --train_file", SNUG_E_UNSUPPORTED},
         {"--adafactor", "give --optim adafactor", SNUG_E_UNSUPPORTED},
         {"--ddp_backend nccl", "--ddp_backend nccl: it is for PyTorch's DistributedDataParallel", SNUG_E_UNSUPPORTED},
@@ -299,7 +298,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     assert_int_equal(parse(fixture,
                            "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
                            "--pad_to_max_length False --torch_compile=False --hub_token x "
-                           "--fsdp_config none --remove_unused_columns False --fsdp_config= --do_train="),
+                           "--sharded_ddp none --remove_unused_columns False --sharded_ddp= --do_train="),
                      SNUG_OK);
     assert_int_equal(notes, 11); /* do_train and do_eval are compared with the command */
 }

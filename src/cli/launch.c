@@ -85,13 +85,13 @@ static bool is_alone(void) {
     return true;
 }
 
-/* Where there is no GPU, the ranks would look for one, and for MPI after that. That CPUs were asked for, they say. */
+/* With --device auto and no GPU, the ranks would look for MPI, to use CPUs. */
 static bool check_any(struct cli *cli) {
     char device[16] = "", use_cpu[16] = "";
     int count;
     snug_args_get(cli->args, "device", device, sizeof device);
     snug_args_get(cli->args, "use_cpu", use_cpu, sizeof use_cpu);
-    if (strcmp(device, "cpu") == 0 || strcmp(use_cpu, "True") == 0) return true;
+    if (strcmp(device, "auto") != 0 || strcmp(use_cpu, "True") == 0) return true;
     if (!count_gpus(cli, &count)) return false; /* untested: no memory */
     /* may be untested: needs a GPU */
     return count > 0 || fail("CUDA finds no GPU here; snug doctor says why");

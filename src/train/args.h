@@ -56,7 +56,8 @@ struct snug_args {
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio, offload_update;
-    char *deepspeed; /* a file */
+    char *deepspeed;   /* a file */
+    char *fsdp_config; /* a file or a JSON object */
     char *gpus;
     int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
     double link_bandwidth;             /* GB/s; 0: unknown */
@@ -105,6 +106,8 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
 /* Sets the arguments that the file `deepspeed` has; keys that snug does not have are SNUG_E_UNSUPPORTED. */
 snug_status snug_args_deepspeed(struct snug_args *args);
+/* Sets the arguments that `fsdp_config`, a file or a JSON object, has; the same for its keys. */
+snug_status snug_args_fsdp(struct snug_args *args);
 /* The ranks of the run, or of the planned one. */
 static inline int snug_args_ranks(const struct snug_args *args) {
     return args->num_processes > 0 ? (int)args->num_processes : snug_group_size(args->group);

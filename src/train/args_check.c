@@ -309,6 +309,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_command(args, command));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
+    RETURN_IF_ERROR(snug_args_fsdp(args));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));

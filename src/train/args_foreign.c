@@ -67,7 +67,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "n_gpu gpu_ids gpu_id",
      "give --device cuda, or --gpus N for several; CUDA_VISIBLE_DEVICES selects GPUs"},
     {SNUG_FOREIGN_VALUE, "label_names", "give --label_column_name, the column of the labels"},
-    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap sharded_ddp",
+    {SNUG_FOREIGN_VALUE, "fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap sharded_ddp",
      "give --zero_stage, which divides states, gradients and weights over the ranks"},
     {SNUG_FOREIGN_VALUE, "debug", "leave it out: --log_level debug has the times of all operations"},
     {SNUG_FOREIGN_VALUE, "past_index", "encoders have no past: leave it out"},

@@ -182,6 +182,10 @@ const struct snug_argument snug_arguments[] = {
         "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
     TEXT(deepspeed, "", MEMORY, "FILE",
          "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16 and fp16"),
+    TEXT(
+        fsdp_config, "", MEMORY, "FILE|JSON",
+        "FSDP's configuration of transformers, with --fsdp True or full_shard: snug understands reshard_after_forward, "
+        "activation_checkpointing and what changes nothing here"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 

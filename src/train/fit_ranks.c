@@ -39,7 +39,8 @@ static snug_status find_bytes(const struct trial *t, int stage, int ranks, int64
     RETURN_IF_ERROR(snug_args_copy(t->ctx, t->setup->args, &args));
     free(args->gpus); /* the number of ranks is that of the trial */
     free(args->deepspeed);
-    args->gpus = args->deepspeed = NULL;
+    free(args->fsdp_config);
+    args->gpus = args->deepspeed = args->fsdp_config = NULL;
     args->fit = false;
     args->num_processes = ranks;
     args->zero_stage = stage;
