@@ -394,7 +394,7 @@ static void test_deepspeed(void **state) {
 
 /* ---- FSDP's configuration ---------------------------------------------------------------------------------------- */
 
-/* --fsdp_config of transformers 4 and 5: what it means, and what is refused by its key. */
+/* --fsdp_config of transformers 4 and 5, given as text or as a file: what it means. */
 static void test_fsdp_config(void **state) {
     static const struct {
         const char *fsdp, *text;
@@ -415,6 +415,27 @@ static void test_fsdp_config(void **state) {
         {"no_shard", "{\"reshard_after_forward\": true}", 0, false},
         {"False", "{\"reshard_after_forward\": false}", 0, false},
     };
+    struct fixture *f = *state;
+    snug_args *args;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        for (int in_file = 0; in_file < 2; in_file++) {
+            write_text(f, "fsdp.json", taken[i].text);
+            assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+            assert_int_equal(snug_args_set(args, "config_name", "bert-base-uncased"), SNUG_OK);
+            assert_int_equal(snug_args_set(args, "fsdp", taken[i].fsdp), SNUG_OK);
+            assert_int_equal(snug_args_set(args, "fsdp_config", in_file ? path_of(f, "fsdp.json") : taken[i].text),
+                             SNUG_OK);
+            for (int again = 0; again < 2; again++) /* a run checks its arguments more than once */
+                if (snug_args_check(args, "plan") != SNUG_OK)
+                    fail_msg("%s: %s", taken[i].text, snug_error_message(f->ctx));
+            assert_int_equal(args->zero_stage, taken[i].stage);
+            assert_int_equal(args->gradient_checkpointing, taken[i].recomputes);
+            snug_args_destroy(args);
+        }
+}
+
+/* What has another meaning than snug's stages, or none. */
+static void test_fsdp_config_refused(void **state) {
     static const struct {
         const char *fsdp, *text, *says;
         snug_status status;
@@ -440,21 +461,6 @@ static void test_fsdp_config(void **state) {
     };
     struct fixture *f = *state;
     snug_args *args;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        for (int in_file = 0; in_file < 2; in_file++) {
-            write_text(f, "fsdp.json", taken[i].text);
-            assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
-            assert_int_equal(snug_args_set(args, "config_name", "bert-base-uncased"), SNUG_OK);
-            assert_int_equal(snug_args_set(args, "fsdp", taken[i].fsdp), SNUG_OK);
-            assert_int_equal(snug_args_set(args, "fsdp_config", in_file ? path_of(f, "fsdp.json") : taken[i].text),
-                             SNUG_OK);
-            for (int again = 0; again < 2; again++) /* a run checks its arguments more than once */
-                if (snug_args_check(args, "plan") != SNUG_OK)
-                    fail_msg("%s: %s", taken[i].text, snug_error_message(f->ctx));
-            assert_int_equal(args->zero_stage, taken[i].stage);
-            assert_int_equal(args->gradient_checkpointing, taken[i].recomputes);
-            snug_args_destroy(args);
-        }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (refused[i].text) write_text(f, "fsdp.json", refused[i].text);
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
@@ -533,6 +539,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fsdp_config, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fsdp_config_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
