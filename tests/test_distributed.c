@@ -194,11 +194,12 @@ static void test_anatomy(void **state) {
     }
     run_ranks_well(f, 2,
                    "bench anatomy --use_cpu --threads 1 --tokenizer_name model --config_name model --train_file "
-                   "dummy:32x16 --max_steps 2 --zero_stage 3");
+                   "dummy:32x16 --max_steps 2");
     char *text = output_of(f, "stdout");
-    assert_contains(text, "\n2 ranks, ZeRO stage 3; memory and times are those of rank 0\n");
+    assert_contains(text, "\n2 ranks, ZeRO stage 0; memory and times are those of rank 0\n");
     assert_contains(text, "\nCommunication of rank 0 ");
-    assert_contains(text, "\ngather_ranks ");
+    assert_contains(text, "\nsum_ranks ");
+    assert_null(strstr(text, "\ngather_ranks "));
     assert_int_equal(count_of(text, "\nTime "), 1);
     free(text);
     assert_said(f, run_ranks(f, "-n 2 " SNUG " bench anatomy --use_cpu --config_name none"), 1,
@@ -264,6 +265,58 @@ static pid_t second_of(const struct fixture *f) {
     free(text);
     assert_true(number > 1);
     return number;
+}
+
+#define APART TINY "--eval_strategy steps --eval_steps 2 --save_steps 2 --max_steps 6 "
+
+/* Ranks with file systems of their own: rank 1 runs in the folder "other", which has the model and the data alone. Only
+   rank 0 has checkpoints; it sends the one to resume from, and the best one at the end. No copy remains. */
+static void test_separate_file_systems(void **state) {
+    static const char *const names[] = {"model", "train.csv", "dev.csv"};
+    static const struct {
+        const char *words, *output, *same;
+    } runs[] = {
+        {"", "apart", "apart"},
+        {"--resume_from_checkpoint apart/checkpoint-2", "again", "apart"},
+        {"--resume_from_checkpoint apart/checkpoint-4 --zero_stage 3", "three", "apart"},
+        {"--load_best_model_at_end", "best", "shared"},
+        {"--load_best_model_at_end --zero_stage 3", "best3", "shared"},
+    };
+    struct fixture *f = *state;
+    if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *from = strdup(path_of(f, "%s", names[i]));
+        assert_int_equal(symlink(from, path_of(f, "other/%s", names[i])), 0);
+        free(from);
+    }
+    run_ranks_well(f, 3, APART "--load_best_model_at_end --output_dir shared");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[512], command[2048];
+        snprintf(words, sizeof words, APART "%s --output_dir %s", runs[i].words, runs[i].output);
+        snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 2 -wdir %s " SNUG " %s", words, path_of(f, "other"),
+                 words);
+        const int code = run_ranks(f, command);
+        char *text = output_of(f, "stderr");
+        if (code != 0) fail_msg("%s: exit code %d: %s", command, code, text);
+        assert_same_in_both(f, runs[i].same, runs[i].output, "model.safetensors");
+        assert_int_equal(strstr(text, "to the ranks whose file system does not have it") != NULL, i > 0);
+        assert_false(exists(path_of(f, "other/%s/checkpoint-copy", runs[i].output)));
+        free(text);
+    }
+    /* The last one of the folder, which two ranks do not have; "auto" starts where rank 0 has none. */
+    for (int i = 0; i < 2; i++) {
+        char command[2048];
+        const char *words = i ? TRAIN "--config_name model --train_file train.csv --max_steps 2 --output_dir none "
+                                      "--resume_from_checkpoint auto"
+                              : TRAIN "--config_name model --train_file train.csv --lr_scheduler_type constant "
+                                      "--max_steps 4 --save_steps 2 --output_dir last --resume_from_checkpoint auto";
+        for (int again = 0; again < 2; again++) {
+            snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", words,
+                     path_of(f, "other"), words);
+            assert_int_equal(run_ranks(f, command), 0);
+        }
+    }
 }
 
 #define LONG                                                                                                           \
@@ -399,6 +452,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_separate_file_systems, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unlike_ranks, set_up, tear_down),

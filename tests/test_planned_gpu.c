@@ -464,6 +464,7 @@ static void test_refusals(void **state) {
          "the rates of NVIDIA H200 lack those of copies from and to the offload file: ", SNUG_E_INPUT},
         {"gpu=H200 gpus=all", "--gpus all: snug plan needs their number", SNUG_E_USAGE},
         {"gpu=H200 gpus=0", "--gpus 0: snug plan needs their number", SNUG_E_USAGE},
+        {"gpu=H200 gpus=70000", "--gpus 70000: snug plan needs their number", SNUG_E_USAGE},
         {"gpu=H200 gpus=2 num_processes=4", "--gpus 2 and --num_processes 4 contradict each other", SNUG_E_USAGE},
         {"gpu=" CPU_RATES, "rates.json: these are rates of a CPU", SNUG_E_USAGE},
         {"gpu=/nowhere/rates", "/nowhere/rates", SNUG_E_IO},

@@ -412,6 +412,7 @@ static void test_fsdp_config(void **state) {
         {"True", "{\"fsdp_sharding_strategy\": \"SHARD_GRAD_OP\"}", 2, false},
         {"True", "{\"reshard_after_forward\": \"FULL_SHARD\", \"version\": 1}", 3, false},
         {"True", "{\"sharding_strategy\": 3}", 0, false},
+        {"True", "{\"activation_checkpointing\": false}", 3, false},
         {"no_shard", "{\"reshard_after_forward\": true}", 0, false},
         {"False", "{\"reshard_after_forward\": false}", 0, false},
     };

@@ -74,7 +74,8 @@ static struct snug_load load_of(const struct snug_batch *batch) {
 static void count_work(snug_anatomy *a, const struct snug_session *s, const struct snug_op_times *times,
                        int64_t known[]) {
     const struct snug_program *program = &s->training->program;
-    const struct snug_load load = s->batch ? load_of(s->batch) : (struct snug_load){0}; /* of a rank without rows */
+    /* may be untested: a rank that never has rows */
+    const struct snug_load load = s->batch ? load_of(s->batch) : (struct snug_load){0};
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS], chunks = fmax(1, ceil(load.rows / size));
     bool after_loss = false;
     for (size_t i = 0; i < program->op_count; i++) {
@@ -275,6 +276,7 @@ static void find_exposed(snug_anatomy *a) {
     for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         for (int group = 0; group < SNUG_GROUP_COUNT; group++)
             *(group == SNUG_GROUP_COMMUNICATION ? &communicates : &others) += a->parts[side][group].seconds;
+    /* untested: needs a GPU */
     a->exposed = a->device ? fmin(fmax(a->steady_seconds - others, 0), communicates) : communicates;
 }
 

@@ -150,7 +150,7 @@ static void print_communication(FILE *out, const snug_anatomy *a) {
                 part->bytes / 0x1p20, part->bytes / part->seconds / 1e9);
     }
     fprintf(out, "%-30s %9.3f %10.1f %9.2f %10.3f %6.1f %%\n", "all", 1e3 * all.seconds, all.bytes / 0x1p20,
-            all.seconds > 0 ? all.bytes / all.seconds / 1e9 : 0, 1e3 * a->exposed, 100 * hidden_communication(a));
+            all.bytes / all.seconds / 1e9, 1e3 * a->exposed, 100 * hidden_communication(a));
 }
 
 static void print_groups(FILE *out, const snug_anatomy *a) {

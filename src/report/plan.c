@@ -178,9 +178,9 @@ static void print_communication(FILE *out, const snug_plan *plan) {
               out);
         return;
     }
-    fprintf(
-        out, "of which it waits %.3g s for other ranks: it communicates for %.3g s, and %.0f %% of that is hidden\n",
-        plan->waits, plan->communicates, plan->communicates > 0 ? 100 * (1 - plan->waits / plan->communicates) : 100);
+    fprintf(out,
+            "of which it waits %.3g s for other ranks: it communicates for %.3g s, and %.0f %% of that is hidden\n",
+            plan->waits, plan->communicates, 100 * (1 - plan->waits / plan->communicates));
     fprintf(out, "(%.4g GB/s from a rank to the others: %s)\n", plan->link, plan->link_is);
 }
 

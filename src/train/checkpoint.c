@@ -12,6 +12,7 @@
 #include "io/folder_write.h"
 #include "io/json.h"
 #include "model/weights.h"
+#include "train/checkpoint_copy.h"
 #include "train/identity.h"
 #include "train/results.h"
 #include "train/trainer.h"
@@ -371,12 +372,24 @@ snug_status snug_checkpoint_check_best(struct snug_trainer *t) {
 }
 
 snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
-    struct snug_folder folder;
-    RETURN_IF_ERROR(open_best(t, &folder));
-    snug_status status = snug_manifest_verify(t->ctx, &folder, loadable);
+    struct snug_folder folder = {0};
+    struct snug_checkpoint_copy copy;
+    snug_status status = SNUG_OK;
+    if (snug_trainer_leads(t)) {
+        status = open_best(t, &folder);
+        if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, &folder, loadable);
+    }
+    int64_t found = status;
+    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found));
+    if (found != SNUG_OK) {
+        snug_folder_close(&folder);
+        if (status != SNUG_OK) return status;
+        /* may be untested: a rank that is ended records nothing */
+        return snug_fail(t->ctx, (snug_status)found, "rank 0 cannot load the best checkpoint");
+    }
+    status = snug_checkpoint_copy_begin(t, loadable, "optimizer.safetensors", &folder, &copy);
     if (status == SNUG_OK) status = snug_session_load_weights(t->session, &folder);
-    snug_folder_close(&folder);
-    return status;
+    return snug_checkpoint_copy_end(t, &folder, &copy, status);
 }
 
 /* ---- resuming ------------------------------------------------------------------------------------------------- */
@@ -453,7 +466,7 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     struct snug_folder folder;
     if (snug_checkpoint_path(t, INT64_MAX, path) >= SNUG_CHECKPOINT_PATH)
         return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
-    if (!snug_trainer_resumes(t)) return SNUG_OK;
+    if (!snug_trainer_resumes(t) || !snug_trainer_leads(t)) return SNUG_OK;
     if (takes_last(from)) {
         struct snug_checkpoint *items;
         size_t count, own = 0;
@@ -478,49 +491,45 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     return status;
 }
 
-/* Resumes from the folder if it is complete. If it is damaged, *whole is false and the reason is logged. */
-static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, bool *whole) {
-    struct snug_folder folder;
+/* Opens the folder if it is complete. If it is damaged, *whole is false and the reason is logged. */
+static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, struct snug_folder *folder, bool *whole) {
     char name[SNUG_CHECKPOINT_NAME];
     name_of(step, name);
-    RETURN_IF_ERROR(snug_folder_open(t->ctx, &t->output.folder, name, &folder));
-    snug_status status = check_resumable(t, &folder);
-    const snug_status found = status == SNUG_OK ? snug_manifest_verify(t->ctx, &folder, resumable) : SNUG_OK;
+    RETURN_IF_ERROR(snug_folder_open(t->ctx, &t->output.folder, name, folder));
+    snug_status status = check_resumable(t, folder);
+    const snug_status found = status == SNUG_OK ? snug_manifest_verify(t->ctx, folder, resumable) : SNUG_OK;
     *whole = found == SNUG_OK;
-    if (status == SNUG_OK && *whole) {
-        status = resume_from(t, &folder);
-    } else if (found == SNUG_E_MEMORY) {
+    if (status == SNUG_OK && *whole) return SNUG_OK;
+    if (found == SNUG_E_MEMORY) {
         status = found; /* an error that is not due to the checkpoint */
     } else if (!*whole) {
-        snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder.path, snug_error_message(t->ctx));
+        snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder->path, snug_error_message(t->ctx));
         snug_clear_error(t->ctx);
     }
-    snug_folder_close(&folder);
+    snug_folder_close(folder);
     return status;
 }
 
-static snug_status resume_named(struct snug_trainer *t, const char *from) {
-    struct snug_folder folder;
-    RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, &folder));
-    snug_status status = check_resumable(t, &folder);
-    if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, &folder, resumable);
-    if (status == SNUG_OK) status = resume_from(t, &folder);
-    snug_folder_close(&folder);
+static snug_status open_named(struct snug_trainer *t, const char *from, struct snug_folder *folder) {
+    RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, folder));
+    snug_status status = check_resumable(t, folder);
+    if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, folder, resumable);
+    if (status != SNUG_OK) snug_folder_close(folder);
     return status;
 }
 
-snug_status snug_checkpoint_resume(struct snug_trainer *t) {
+/* Opens the checkpoint to resume from; folder stays closed if the training starts instead. */
+static snug_status choose(struct snug_trainer *t, struct snug_folder *folder) {
     struct snug_checkpoint *items;
     size_t count, others = 0;
     bool whole = false;
-    if (!snug_trainer_resumes(t)) return SNUG_OK;
     const char *from = t->args->resume_from_checkpoint;
-    if (!takes_last(from)) return resume_named(t, from);
+    if (!takes_last(from)) return open_named(t, from, folder);
     snug_status status = snug_checkpoint_list(t, &items, &count);
     const uint64_t run = last_run(t, items, count);
     for (size_t i = count; i-- > 0 && status == SNUG_OK && !whole;) {
         if (items[i].own && items[i].from.run == run)
-            status = try_checkpoint(t, items[i].step, &whole);
+            status = try_checkpoint(t, items[i].step, folder, &whole);
         else
             others += items[i].own;
     }
@@ -531,4 +540,20 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     snug_log(t->ctx, SNUG_LOG_INFO, "%s has no complete checkpoint%s: the training starts", t->args->output_dir,
              others ? " of its last run" : "");
     return SNUG_OK;
+}
+
+snug_status snug_checkpoint_resume(struct snug_trainer *t) {
+    struct snug_folder folder = {0};
+    struct snug_checkpoint_copy copy;
+    if (!snug_trainer_resumes(t)) return SNUG_OK;
+    if (snug_trainer_leads(t)) RETURN_IF_ERROR(choose(t, &folder));
+    bool found = folder.path != NULL;
+    const snug_status status = snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found);
+    if (status != SNUG_OK || !found) {
+        snug_folder_close(&folder);
+        return status;
+    }
+    snug_status resumed = snug_checkpoint_copy_begin(t, resumable, NULL, &folder, &copy);
+    if (resumed == SNUG_OK) resumed = resume_from(t, &folder);
+    return snug_checkpoint_copy_end(t, &folder, &copy, resumed);
 }

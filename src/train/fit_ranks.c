@@ -14,7 +14,7 @@ struct trial {
 static snug_status plan_pipelines(const struct trial *t, const struct snug_args *args,
                                   struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT]) {
     RETURN_IF_ERROR(snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_TRAINING, &pipelines[SNUG_ROLE_TRAINING]));
-    if (!t->setup->evaluates) return SNUG_OK;
+    if (!t->setup->evaluates) return SNUG_OK; /* may be untested: ranks with --validation_file */
     return snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_EVALUATION, &pipelines[SNUG_ROLE_EVALUATION]);
 }
 
@@ -46,6 +46,7 @@ static snug_status find_bytes(const struct trial *t, int stage, int ranks, int64
     args->zero_stage = stage;
     const snug_status status = plan_ranks(t, args, bytes);
     snug_args_destroy(args);
+    /* may be untested: a stage is unsupported, or usage of an argument that depends on ranks */
     if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return status;
     *bytes = INT64_MAX;
     return SNUG_OK;

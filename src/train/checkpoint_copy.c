@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/checkpoint_copy.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "io/folder_write.h"
+
+#define COPY "checkpoint-copy"
+enum { PIECE = 1 << 22 };
+
+/* What rank 0 says of the checkpoint. */
+struct origin {
+    char path[PATH_MAX];
+    uint64_t digest; /* of its manifest */
+    struct snug_provenance from;
+};
+
+/* Whether a rank has the checkpoint; else where it would write a copy. */
+struct place {
+    int64_t has;
+    uint64_t host, device, inode;
+};
+
+/* ---- what all ranks agree on ----------------------------------------------------------------------------------- */
+
+/* All ranks fail if one does: with the first one's status, and with its cause. */
+static snug_status agree(const struct snug_trainer *t, snug_status status) {
+    struct outcome {
+        int64_t status;
+        char why[512];
+    };
+    const struct snug_process_group *group = t->args->group;
+    void *memory;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof(struct outcome), &memory));
+    struct outcome *all = memory, *own = &all[group->ranks.rank];
+    own->status = status;
+    /* may be untested: a rank that is ended records nothing */
+    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(t->ctx));
+    snug_status agreed = snug_group_all_gather(t->ctx, group, all, sizeof *all);
+    for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
+        if (all[rank].status == SNUG_OK) continue;
+        snug_clear_error(t->ctx); /* may be untested: a rank that is ended records nothing */
+        agreed = snug_fail(t->ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
+    }
+    free(memory);
+    return agreed;
+}
+
+static snug_status digest_of(snug_context *ctx, const struct snug_folder *folder, uint64_t *digest) {
+    int64_t size;
+    int fd;
+    RETURN_IF_ERROR(snug_file_open(ctx, folder, SNUG_MANIFEST, &fd));
+    const snug_status status = snug_file_digest(ctx, fd, SNUG_MANIFEST, &size, digest);
+    close(fd);
+    return status;
+}
+
+static snug_status describe(struct snug_trainer *t, const struct snug_folder *folder, struct origin *origin) {
+    struct snug_manifest manifest;
+    snprintf(origin->path, sizeof origin->path, "%s", folder->path);
+    RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
+    origin->from = manifest.from;
+    snug_manifest_free(&manifest);
+    return digest_of(t->ctx, folder, &origin->digest);
+}
+
+/* Opens the folder of the same path if it is the same checkpoint, and whole. */
+static snug_status find(struct snug_trainer *t, const struct origin *origin, const char *const *required,
+                        struct snug_folder *folder, bool *has) {
+    uint64_t digest = 0;
+    *has = false;
+    if (!snug_folder_exists(origin->path)) return SNUG_OK;
+    snug_status status = snug_folder_open(t->ctx, NULL, origin->path, folder);
+    if (status == SNUG_OK) status = digest_of(t->ctx, folder, &digest);
+    /* may be untested: hosts with other checkpoints of this name */
+    if (status == SNUG_OK && digest == origin->digest) {
+        status = snug_manifest_verify(t->ctx, folder, required);
+        *has = status == SNUG_OK;
+    }
+    if (status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
+    snug_clear_error(t->ctx);
+    if (!*has) snug_folder_close(folder); /* may be untested: a folder that is damaged on one host */
+    return SNUG_OK;
+}
+
+static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_copy *copy, struct place *place) {
+    const char *host = t->args->group->ranks.host;
+    struct stat info;
+    RETURN_IF_ERROR(snug_folder_make(t->ctx, NULL, t->args->output_dir, t->session->job.setup.mode, &copy->in));
+    if (fstat(copy->in.fd, &info)) /* untested: an open folder */
+        return snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", copy->in.path);
+    *place = (struct place){
+        .host = XXH3_64bits(host, strlen(host)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
+    return SNUG_OK;
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------------- */
+
+/* The next file; an empty name ends them. */
+struct header {
+    char name[NAME_MAX + 1];
+    int64_t size;
+};
+
+static snug_status send_file(struct snug_trainer *t, const struct snug_folder *folder, const char *name, void *piece) {
+    struct header header = {.size = 0};
+    struct stat info;
+    int fd;
+    snprintf(header.name, sizeof header.name, "%s", name);
+    RETURN_IF_ERROR(snug_file_open(t->ctx, folder, name, &fd));
+    /* untested: an open file */
+    snug_status status = fstat(fd, &info) == 0 ? SNUG_OK : snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", name);
+    header.size = info.st_size;
+    if (status == SNUG_OK) status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
+    for (int64_t at = 0; at < header.size && status == SNUG_OK; at += PIECE) {
+        const int64_t n = header.size - at < PIECE ? header.size - at : PIECE;
+        /* may be untested: a disk that fails */
+        if (pread(fd, piece, (size_t)n, at) != n)
+            status = snug_fail(t->ctx, SNUG_E_IO, "%s/%s cannot be read", folder->path, name);
+        if (status == SNUG_OK) status = snug_group_broadcast(t->ctx, t->args->group, piece, n);
+    }
+    close(fd);
+    return status;
+}
+
+/* A failure to read what was just verified ends the run at once: the others wait for the rest. */
+static snug_status send_all(struct snug_trainer *t, const struct snug_folder *folder, const char *except, void *piece) {
+    struct snug_manifest manifest;
+    const char *name;
+    json_t *entry;
+    RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
+    snug_status status = SNUG_OK;
+    json_object_foreach(manifest.files, name, entry) {
+        if (except && strcmp(name, except) == 0) continue;
+        status = send_file(t, folder, name, piece);
+        if (status != SNUG_OK) break;
+    }
+    snug_manifest_free(&manifest);
+    if (status != SNUG_OK) return status;
+    return snug_group_broadcast(t->ctx, t->args->group, &(struct header){.size = 0}, sizeof(struct header));
+}
+
+/* Receives a file; writes it into the folder, if there is one. The rest is received after a failure, too. */
+static snug_status take_file(struct snug_trainer *t, const struct header *header, const struct snug_folder *to,
+                             void *piece, snug_status *written) {
+    struct snug_writer writer;
+    const bool writes = to && *written == SNUG_OK; /* may be untested: a call that fails */
+    if (writes) *written = snug_writer_open(t->ctx, to, header->name, &writer);
+    const bool opened = writes && *written == SNUG_OK; /* may be untested: as above */
+    for (int64_t at = 0; at < header->size; at += PIECE) {
+        const int64_t n = header->size - at < PIECE ? header->size - at : PIECE;
+        const snug_status status = snug_group_broadcast(t->ctx, t->args->group, piece, n);
+        if (status != SNUG_OK && opened) snug_writer_abandon(&writer); /* may be untested: a rank that is lost */
+        RETURN_IF_ERROR(status);
+        if (opened) snug_writer_put(&writer, piece, (size_t)n);
+    }
+    if (opened) *written = snug_writer_commit(t->ctx, &writer);
+    return SNUG_OK;
+}
+
+static snug_status take_all(struct snug_trainer *t, const struct origin *origin, struct snug_checkpoint_copy *copy,
+                            void *piece, snug_status *written) {
+    struct snug_folder to = {0};
+    struct header header;
+    if (copy->writes) *written = snug_folder_begin(t->ctx, &copy->in, COPY, &to);
+    const bool begun = copy->writes && *written == SNUG_OK; /* may be untested: a call that fails */
+    snug_status status;
+    for (;;) {
+        status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
+        if (status != SNUG_OK || !*header.name) break;
+        status = take_file(t, &header, begun ? &to : NULL, piece, written);
+        if (status != SNUG_OK) break; /* may be untested: a rank that is lost */
+    }
+    if (begun && status == SNUG_OK && *written == SNUG_OK)
+        *written = snug_folder_commit(t->ctx, &copy->in, COPY, &to, &origin->from);
+    else if (begun) /* may be untested: a call that fails */
+        snug_folder_abandon(&copy->in, &to);
+    return status;
+}
+
+static snug_status transfer(struct snug_trainer *t, const struct origin *origin, const char *except,
+                            const struct snug_folder *folder, struct snug_checkpoint_copy *copy) {
+    snug_status written = SNUG_OK;
+    void *piece;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, PIECE, 1, &piece));
+    const snug_status status =
+        snug_trainer_leads(t) ? send_all(t, folder, except, piece) : take_all(t, origin, copy, piece, &written);
+    free(piece);
+    RETURN_IF_ERROR(status);
+    return agree(t, written);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+/* The first of the ranks that would write the same copy writes it. *lacks: any rank has no checkpoint. */
+static snug_status choose_writers(struct snug_trainer *t, const struct place *own, struct snug_checkpoint_copy *copy,
+                                  bool *lacks) {
+    const struct snug_ranks *ranks = &t->args->group->ranks;
+    void *memory;
+    *lacks = false;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)ranks->size, sizeof *own, &memory));
+    struct place *all = memory;
+    all[ranks->rank] = *own;
+    const snug_status status = snug_group_all_gather(t->ctx, t->args->group, all, sizeof *all);
+    copy->writes = !own->has;
+    for (int rank = 0; rank < ranks->size && status == SNUG_OK; rank++) {
+        *lacks |= !all[rank].has;
+        if (rank < ranks->rank && memcmp(&all[rank], own, sizeof *own) == 0) copy->writes = false;
+    }
+    free(memory);
+    return status;
+}
+
+snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const *required, const char *except,
+                                       struct snug_folder *folder, struct snug_checkpoint_copy *out) {
+    const bool leads = snug_trainer_leads(t);
+    struct origin origin = {.digest = 0};
+    struct place place = {.has = true};
+    bool has = true, lacks;
+    *out = (struct snug_checkpoint_copy){0};
+    if (!t->args->group) return SNUG_OK;
+    snug_status status = leads ? describe(t, folder, &origin) : SNUG_OK;
+    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &origin, sizeof origin));
+    if (!leads) status = find(t, &origin, required, folder, &has);
+    if (status == SNUG_OK && !has) status = find_place(t, out, &place);
+    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(choose_writers(t, &place, out, &lacks));
+    if (!lacks) return SNUG_OK;
+    out->sent = true;
+    snug_log(t->ctx, SNUG_LOG_INFO, "sending %s to the ranks whose file system does not have it", origin.path);
+    snug_group_at(t->args->group, -1, "sending a checkpoint");
+    RETURN_IF_ERROR(transfer(t, &origin, except, folder, out));
+    if (!has) status = snug_folder_open(t->ctx, &out->in, COPY, folder);
+    return agree(t, status);
+}
+
+snug_status snug_checkpoint_copy_end(struct snug_trainer *t, struct snug_folder *folder,
+                                     struct snug_checkpoint_copy *copy, snug_status status) {
+    snug_folder_close(folder);
+    if (copy->sent) status = agree(t, status); /* other ranks of this file system have loaded it, too */
+    if (copy->sent && copy->writes && status == SNUG_OK) status = snug_folder_discard(t->ctx, &copy->in, COPY);
+    snug_folder_close(&copy->in);
+    return status;
+}
