@@ -42,7 +42,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
         const int least = plan->fits_from[stage];
         fprintf(out, "%s ", stage ? "," : "");
         if (least)
-            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : "");
+            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : ""); /* may be untested: where one rank is enough */
         else
             fputs("no number of ranks on", out);
         fprintf(out, " with stage %d", stage);

@@ -217,6 +217,7 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             command, (long long)args->num_processes, (long long)args->num_processes);
     const bool starts = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
                         strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
+    /* may be untested: as below */
     if (args->gpus && !starts &&
         strcmp(command, "plan") != 0) /* may be untested: a rank that is ended records nothing */
         return snug_fail(

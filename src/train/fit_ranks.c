@@ -67,6 +67,7 @@ static snug_status find_least(const struct trial *t, int stage, int64_t limit, i
     while (fits - below > 1) {
         const int middle = below + (fits - below) / 2;
         RETURN_IF_ERROR(find_bytes(t, stage, middle, &bytes));
+        /* may be untested: depends on the memory of the machine */
         if (bytes <= limit)
             fits = middle;
         else
