@@ -336,11 +336,12 @@ static void test_estimate(void **state) {
             struct snug_rate items[] = {{.kind = SNUG_OP_ACTIVATION, .byte = 1e-9},
                                         {.kind = SNUG_OP_LINEAR, .flop = 1e-11},
                                         {.kind = SNUG_OP_LINEAR_DX, .flop = 1e-11},
-                                        {.kind = SNUG_OP_LINEAR_DW, .flop = 1e-11},
-                                        {.kind = SNUG_OP_GATHER_RANKS, .byte = 1e-10 * costs},
-                                        {.kind = SNUG_OP_SUM_RANKS, .byte = 1e-10 * costs}};
-            const struct snug_rates rates = {
-                .ctx = f->ctx, .overlaps = true, .items = items, .count = sizeof items / sizeof *items};
+                                        {.kind = SNUG_OP_LINEAR_DW, .flop = 1e-11}};
+            const struct snug_rates rates = {.ctx = f->ctx,
+                                             .overlaps = true,
+                                             .link = {.byte = 1e-10 * costs},
+                                             .items = items,
+                                             .count = sizeof items / sizeof *items};
             const struct snug_load load = {.tokens = 400, .sequences = 8, .rows = 8, .micro_batches = 1};
             const struct snug_offload offload = {.overlaps = beside};
             struct snug_program program;

@@ -123,6 +123,9 @@ static void test_completion_and_manual(void **state) {
 
 static void test_wrong_usage(void **state) {
     (void)state;
+    expect("--versoin", 2,
+           "snug: --versoin: a command comes first, as in snug train; snug --help lists all, snug --version");
+    expect("--train_file x.csv --do_train", 2, "--train_file: a command comes first, as in snug train");
     expect("trian", 2, "snug: trian: unknown command; the nearest is train");
     expect("tokenise", 2, "the nearest is tokenize");
     expect("prediction", 2, "the nearest is predict");

@@ -120,6 +120,18 @@ static void test_named(void **state) {
     options.text_pair_column = "w";
     assert_columns(f, options, "y + w > class (x)");
     assert_ids(f, options, "w3 /0 w1 /0");
+    options.text_pair_column = "class";
+    assert_open_fails(f, options, SNUG_E_USAGE,
+                      "q.csv: the column \"class\" is the label, and --text_pair_column_name names it as a text");
+    options.need_labels = false; /* predictions */
+    assert_columns(f, options, "y + class > class (w, x)");
+    options.need_labels = true;
+    plain.task = SNUG_TASK_MLM; /* has no labels */
+    plain.line_by_line = true;
+    plain.text_column = "class";
+    assert_columns(f, plain, "class (w, x, y)");
+    plain = options_for(path);
+    plain.label_column = "class";
     options.text_pair_column = "nothing";
     assert_open_fails(f, options, SNUG_E_INPUT,
                       "--text_pair_column_name: there is no column \"nothing\"; its columns are: w, class, x, y");
@@ -313,6 +325,14 @@ static void test_separators(void **state) {
                       "--label_separator none if it is the name of one class");
     assert_classes(f, open_labels(f, "a.csv", text, "|"), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "a b");
     assert_classes(f, open_labels(f, "a.csv", text, ""), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "a a|b b");
+    text = "text,label\nw,\"[1, 0]\"\nw,[]\n";
+    assert_open_fails(
+        f, options_for(write_file(f, "list.csv", text)), SNUG_E_INPUT,
+        "list.csv:2: the label \"[1, 0]\" looks like a list: write several labels as lists of JSON Lines");
+    assert_classes(f, open_labels(f, "list.csv", text, ""), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL,
+                   "[1, 0] []");
+    assert_classes(f, open_labels(f, "short.csv", "text,label\nw,[\nw,]\nw,[a\nw,a]\n", NULL), SNUG_REGRESSION_AUTO,
+                   SNUG_PROBLEM_SINGLE_LABEL, "[ [a ] a]");
     assert_classes(f, open_labels(f, "b.csv", "text,label\nw,a; b\nw,c|d\n", "; "), SNUG_REGRESSION_AUTO,
                    SNUG_PROBLEM_MULTI_LABEL, "a b c|d");
 }

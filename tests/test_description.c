@@ -238,6 +238,11 @@ static void test_unknown_time(void **state) {
     char *text = output_of(f, "stderr");
     assert_contains(text, "\nTime       unknown: snug bench rates");
     free(text);
+    free(run_well(f, TRAIN "--train_file train.csv --output_dir out --zero_stage 1 --ddp_timeout 9"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "--zero_stage has no effect: this run has one rank\n");
+    assert_contains(text, "--ddp_timeout has no effect: this run has one rank\n");
+    free(text);
     setenv("SNUG_RATES", "none.json", 1); /* a run that does not need them is not refused */
     free(run_well(f, TRAIN "--train_file train.csv --output_dir out"));
     text = output_of(f, "stderr");
@@ -422,9 +427,11 @@ static void test_used_again(void **state) {
     } cases[] = {
         {"{\"learning_rate\": 1}", NULL},
         {"{\"program\": \"snug\"}", NULL},
+        {"{\"program\": \"snug\", \"data\": {\"text\": null}}", NULL},
         {"{\"program\": \"snug\", \"data\": {\"text\": [\"a\"], \"pair\": true}}", "\"data\" is not what"},
         {"{\"program\": \"snug\", \"data\": {\"max_seq_length\": -1}}", "\"data\" is not what"},
         {"{\"program\": \"snug\", \"data\": {\"text\": [1]}}", "\"text\" must be a list of names"},
+        {"{\"program\": \"snug\", \"data\": {\"text\": \"a\"}}", "\"data\" is not what a training writes"},
         {"{\"program\": \"snug\", ", "training_args.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -44,6 +44,19 @@ static void test_kept_columns(void **state) {
     text = run_well(f, "predict " MODEL "out --test_file rows.csv --text_column_names sentence --keep_columns all");
     assert_contains(text, "index,label,score,id,sentence,note\n");
     free(text);
+    /* Names of predicted columns are not given twice. */
+    write_text(f, "named.csv", "index,sentence,label,score_positive,score,label_2\n7,w1 good,positive,a,b,c\n");
+    text = run_well(f, "predict " MODEL "out --test_file named.csv --text_column_names sentence --keep_columns all");
+    assert_contains(text, "index,label,score,input_index,sentence,input_label,score_positive,input_score,label_2\n");
+    free(text);
+    text = run_well(f, "predict " MODEL "out --test_file named.csv --text_column_names sentence --keep_columns all "
+                       "--return_all_scores");
+    assert_contains(text, ",input_label,input_score_positive,input_score,label_2\n");
+    free(text);
+    text = run_well(f, "predict --json " MODEL "out --test_file named.csv --text_column_names sentence "
+                       "--keep_columns label");
+    assert_contains(text, "\"columns\":{\"label\":\"positive\"}");
+    free(text);
     write_text(f, "rows.jsonl",
                "{\"sentence\": \"w1\", \"n\": 1.5, \"l\": [\"a\", 2]}\n{\"sentence\": \"w2\", \"l\": []}\n");
     text = run_well(f, "predict --json " MODEL
@@ -83,6 +96,11 @@ static void test_kept_columns(void **state) {
     for (const char *line = text + strlen(text) + 1; *line; line = strchr(line, '\n') + 1, predictions++)
         assert_memory_equal(strchr(line, '\n') - 2, ",8", 2);
     assert_int_equal(predictions, 2);
+    free(text);
+    write_text(f, "ranked.csv", "text,label_2,score_2,label_3\nw1 [MASK],a,b,c\n");
+    text = run_well(f, "predict --top_k 2 " MODEL "masks --test_file ranked.csv --text_column_name text "
+                       "--keep_columns label_2,score_2,label_3");
+    assert_contains(text, "index,label,score,label_2,score_2,input_label_2,input_score_2,label_3\n");
     free(text);
 }
 
@@ -262,6 +280,8 @@ static void test_class_metrics(void **state) {
                      EVAL_ROWS);
     json_decref(result);
     train_into(f, "several", "--train_file multi.csv --label_separator |");
+    refused(f, "eval --threshold 0.5 " MODEL "out --validation_file train.csv", 2,
+            "--threshold is for texts with several labels, which this model does not have: leave it out");
     result = run_json(f, "eval --json --class_metrics --threshold 0.5 " MODEL "several --validation_file multi.csv");
     assert_non_null(json_object_get(result, "eval_keen_threshold"));
     assert_true(json_number_value(json_object_get(result, "eval_keen_best_f1")) >=

@@ -89,7 +89,8 @@ class Package(unittest.TestCase):
             self.assertEqual(found.truncated.tolist(), [False] * 4)
             self.assertEqual(model.predict("it is bad").labels, ["negative"])
             self.assertTrue(model.predict("it is bad " * 100).truncated[0])
-            for bad, what in ((["a", 3], "text 1 is a int"), (["a\0b"], r"text 0 holds the character U\+0000")):
+            pairs = "text 0 is a tuple, not a str; the second texts of pairs are given by pairs="
+            for bad, what in ((["a", 3], "text 1 is a int"), ([("a", "b")], pairs), (["a\0b"], r"text 0 holds the character U\+0000")):
                 with self.assertRaisesRegex((TypeError, ValueError), what):
                     model.predict(bad)
             with self.assertRaisesRegex(ValueError, "2 texts have 1 second texts"):

@@ -130,7 +130,8 @@ def _encode(texts: Sequence[str], what: str) -> Any:
     encoded = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"{what} {number} is a {type(text).__name__}, not a str")
+            pair = "; the second texts of pairs are given by pairs=" if isinstance(text, (tuple, list)) else ""
+            raise TypeError(f"{what} {number} is a {type(text).__name__}, not a str{pair}")
         if "\0" in text:
             raise ValueError(f"{what} {number} holds the character U+0000, at which the library would end it")
         encoded.append(text.encode(errors="replace"))

@@ -73,6 +73,9 @@ static int fail_unknown(const char *word) {
     cli_show(stderr, word);
     if (meant)
         fprintf(stderr, ": unknown command; give snug %s\n", meant);
+    else if (*word == '-')
+        fputs(": a command comes first, as in snug train; snug --help lists all, snug --version prints the version\n",
+              stderr);
     else
         fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", cli_commands[nearest].name);
     return EXIT_USAGE;

@@ -41,6 +41,22 @@ static void put_named(struct cli *cli, const char *prefix, const char *name) {
     free(whole);
 }
 
+/* Whether a column of the predictions has this name. */
+static bool is_predicted(const snug_prediction *row, const char *name) {
+    static const char *const always[] = {"index", "label", "score"};
+    char text[32];
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        if (strcmp(name, always[i]) == 0) return true;
+    for (size_t i = 1; row->ranked && i < row->candidate_count; i++)
+        for (size_t k = 1; k < sizeof always / sizeof *always; k++) {
+            snprintf(text, sizeof text, "%s_%zu", always[k], i + 1);
+            if (strcmp(name, text) == 0) return true;
+        }
+    for (size_t i = 0; !row->ranked && i < row->candidate_count; i++)
+        if (strncmp(name, "score_", 6) == 0 && strcmp(name + 6, row->candidates[i]) == 0) return true;
+    return false;
+}
+
 /* What follows the score, or its names: the classes' probabilities, or further tokens with theirs, then the kept
    columns. */
 static void put_more(struct cli *cli, const snug_prediction *row, bool names) {
@@ -61,7 +77,10 @@ static void put_more(struct cli *cli, const snug_prediction *row, bool names) {
     }
     for (size_t i = 0; i < row->column_count; i++) {
         cli_put(cli, ",");
-        put_field(cli, names ? row->column_names[i] : row->columns[i] ? row->columns[i] : "");
+        if (names) /* readers of CSV that go by names would take the last of two equal ones */
+            put_named(cli, is_predicted(row, row->column_names[i]) ? "input_" : "", row->column_names[i]);
+        else
+            put_field(cli, row->columns[i] ? row->columns[i] : "");
     }
 }
 

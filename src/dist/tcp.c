@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +57,9 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
         /* may be untested: depends on timing */
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
-        poll(&ready, 1, PATIENCE);
-        if (watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));
+        /* The rank at the other end may have sent the rest, and ended. */
+        /* may be untested: depends on timing */
+        if (poll(&ready, 1, PATIENCE) <= 0 && watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));
     }
     return SNUG_OK;
 }
@@ -223,6 +225,9 @@ static void close_all(void) {
 /* ---- connecting ----------------------------------------------------------------------------------------------------
  */
 
+/* Messages are small, and the other end waits for them. */
+static void send_at_once(int fd) { setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); }
+
 static struct hello own_hello(const struct snug_rendezvous *at) {
     struct hello h = {.key = at->key, .rank = table.rank, .size = table.size};
     memcpy(h.magic, magic, sizeof h.magic);
@@ -291,6 +296,7 @@ static bool let_in(int fd, const struct snug_rendezvous *at) {
     if (!receive_hello(fd, &h, at) || h.rank < 1 || h.rank >= table.size || sockets[h.rank] >= 0 ||
         send(fd, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
         return false;
+    send_at_once(fd);
     sockets[h.rank] = fd;
     return true;
 }
@@ -340,8 +346,10 @@ static int try_port(struct addrinfo *a, int port, const struct snug_rendezvous *
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* also of connect() */
     /* may be untested: depends on timing */
     if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-        send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at))
+        send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at)) {
+        send_at_once(fd);
         return fd;
+    }
     close(fd);
     return -1;
 }

@@ -131,7 +131,6 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     plan->longest = limits->longest;
     plan->accumulation = snug_loader_share(&training->pipeline.options);
     plan->ranks = training->pipeline.options.ranks;
-    plan->rank = program->rank;
     plan->zero_stage = (int)job->setup.args->zero_stage;
     plan->sent = snug_parallel_bytes(program, plan->accumulation);
     memcpy(plan->bytes, job->plan.bytes, sizeof plan->bytes);

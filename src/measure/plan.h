@@ -20,10 +20,8 @@ struct snug_plan {
     enum snug_dtype compute, weights;
     bool tf32;
     int64_t sequences, tokens, longest, accumulation; /* accumulation: of each rank */
-    /* of a run of several ranks: their number, the one whose bytes these are, and what each sends and receives in a
-     * step
-     */
-    int ranks, rank, zero_stage;
+    /* of a run of several ranks: their number, and what each sends and receives in a step */
+    int ranks, zero_stage;
     int64_t sent;
     /* GB/s from a rank to the others, 0 if unknown, and what they are; of a step the seconds in which ranks
        communicate, and those for which operations wait */

@@ -22,10 +22,13 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
     if (status == SNUG_OK) /* untested: measures for seconds */
         status = snug_rates_measure(args->ctx, device.backend, snug_device_gpu(&device), threads, rates);
     snug_device_close(&device);
-    if (status == SNUG_OK) status = snug_rates_keep(rates, &path); /* untested: measures for seconds */
-    if (status != SNUG_OK) {                                       /* untested: measures for seconds */
+    if (status != SNUG_OK) { /* untested: measures for seconds */
         snug_rates_destroy(rates);
         return status;
+    }
+    if (snug_rates_keep(rates, &path) != SNUG_OK) { /* untested: measures for seconds */
+        snug_log(args->ctx, SNUG_LOG_WARNING, "the rates are not stored: %s", snug_error_message(args->ctx));
+        snug_clear_error(args->ctx);
     }
     /* untested: measures for seconds */
     if (path) snug_log(args->ctx, SNUG_LOG_INFO, "stored in %s", path);

@@ -87,6 +87,7 @@ static struct snug_estimate estimate_one(const struct snug_rates *rates, const s
 
 /* An asynchronous backend sums whole gradients beside the rest of BACKWARD, at whose end it waits for them. */
 static bool is_beside(const struct snug_op *op) {
+    /* may be untested: needs a GPU */
     return op->beside || (op->kind == SNUG_OP_SUM_RANKS && op->phase == SNUG_PHASE_BACKWARD);
 }
 

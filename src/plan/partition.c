@@ -92,8 +92,6 @@ static snug_status divide_weights(struct partition *p) {
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
         if (!p->shards[program->parameters[i].tensor].chunk)
             status = divide_weight(p, program->parameters[i].tensor, loads);
-    for (int rank = 0; rank < p->methods->ranks && p->methods->rank < 0; rank++)
-        if (loads[rank] > loads[program->rank]) program->rank = rank;
     free(loads);
     return status;
 }
@@ -430,7 +428,7 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     if (methods->ranks < 2) return SNUG_OK;
     struct partition p = {.program = program, .methods = methods, .tensors = program->tensor_count};
     program->ranks = methods->ranks;
-    program->rank = methods->rank < 0 ? 0 : methods->rank;
+    program->rank = methods->rank;
     const snug_status status = partition(&p);
     free(p.weights);
     free(p.shards);

@@ -21,9 +21,9 @@ enum {
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_tensor *tensor) {
-    int64_t rows = tensor->rows, begin;
-    if (tensor->shards.chunk)
-        return align(snug_tensor_stored(program, tensor, &begin) * snug_dtype_size(tensor->dtype));
+    int64_t rows = tensor->rows;
+    /* All ranks have the same layout, so that a GPU can write to another rank's. */
+    if (tensor->shards.chunk) return align(snug_shard_largest(&tensor->shards) * snug_dtype_size(tensor->dtype));
     if (tensor->extent != SNUG_EXTENT_FIXED)
         rows = (program->capacity[tensor->extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
     return align(rows * tensor->cols * snug_dtype_size(tensor->dtype));

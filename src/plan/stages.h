@@ -28,7 +28,7 @@ struct snug_methods {
     bool clips;                             /* gradients are clipped */
     bool accumulates;                       /* a step has more than one micro-batch */
     int64_t micro_batches;                  /* of a step */
-    int ranks, rank;                        /* of the run; 0 is 1; rank -1: the one that stores most */
+    int ranks, rank;                        /* of the run; 0 is 1 */
     int zero_stage;                         /* what the ranks divide: see plan/partition.c */
     int64_t lazy_steps; /* maximum number of steps that a row's lazy update may be deferred; 0: no lazy updates */
     struct snug_offload offload;

@@ -31,7 +31,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
     if (plan->ranks < 2) return;
     fprintf(out, "Ranks      %d, ZeRO stage %d; in a step each sends and receives %.1f MiB\n", plan->ranks,
             plan->zero_stage, mib(plan->sent));
-    if (plan->zero_stage) fprintf(out, "           bytes are those of rank %d, which has most\n", plan->rank);
+    fprintf(out, "           bytes are those of each rank\n");
     if (!plan->fits_known) return; /* may be untested: needs a kernel without /proc */
     fputs("           fits from", out);
     if (plan->fits_from[0] == 1) {
@@ -42,7 +42,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
         const int least = plan->fits_from[stage];
         fprintf(out, "%s ", stage ? "," : "");
         if (least)
-            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : "");
+            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : ""); /* may be untested: where one rank is enough */
         else
             fputs("no number of ranks on", out);
         fprintf(out, " with stage %d", stage);
@@ -316,8 +316,8 @@ static json_t *ranks_json(const snug_plan *plan) {
     const bool known = plan->link > 0;
     for (int stage = 0; stage < SNUG_ZERO_STAGES && plan->fits_known; stage++)
         snug_json_append(&fits, plan->fits_from[stage] ? json_integer(plan->fits_from[stage]) : json_null());
-    return json_pack("{s:i, s:i, s:i, s:I, s:o, s:o, s:o, s:o}", "count", plan->ranks, "rank", plan->rank, "zero_stage",
-                     plan->zero_stage, "sent_bytes", (json_int_t)plan->sent, "link_gb_per_second",
+    return json_pack("{s:i, s:i, s:I, s:o, s:o, s:o, s:o}", "count", plan->ranks, "zero_stage", plan->zero_stage,
+                     "sent_bytes", (json_int_t)plan->sent, "link_gb_per_second",
                      known ? json_real(plan->link) : json_null(), "communication_seconds",
                      known ? json_real(plan->communicates) : json_null(), "waited_seconds",
                      known ? json_real(plan->waits) : json_null(), "fits_from_by_zero_stage", fits);

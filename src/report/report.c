@@ -18,8 +18,8 @@ const char *snug_group_name(enum snug_op_group group) {
 }
 
 const char *snug_group_key(enum snug_op_group group) {
-    static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise",
-                                                       "copies", "communication"};
+    static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise", "copies",
+                                                       "communication"};
     return keys[group];
 }
 

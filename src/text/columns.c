@@ -62,6 +62,12 @@ static snug_status add_text(snug_context *ctx, const struct snug_dataset_options
         return snug_fail(ctx, SNUG_E_INPUT, "%s: --%s: there is no column \"%.*s\"; its columns are: %s%s%s",
                          options->path, argument, (int)length, name, list->text,
                          several ? ". Columns are joined with --text_column_names " : "", several ? name : "");
+    if (options->need_labels && out->has_label && column == out->label)
+        return snug_fail(
+            ctx, SNUG_E_USAGE,
+            "%s: the column \"%s\" is the label, and --%s names it as a text: name another one, or another "
+            "label with --label_column_name",
+            options->path, list->names[column], argument);
     out->text[out->texts++] = column;
     return SNUG_OK;
 }

@@ -210,6 +210,14 @@ static snug_status find_separator(snug_context *ctx, const struct snug_label_col
                          "%s:%" PRId64 ": the label \"%s\" holds '|': give --label_separator '|' if it is several "
                          "labels, or --label_separator none if it is the name of one class",
                          path, line, field->text);
+    const size_t length = field->length;
+    if (!column->separator && length > 1 && field->text[0] == '[' && field->text[length - 1] == ']')
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s:%" PRId64 ": the label \"%s\" looks like a list: write several labels as lists of JSON Lines, "
+            "or joined, as in \"a|b\", with --label_separator '|'; give --label_separator none if it is the "
+            "name of one class",
+            path, line, field->text);
     if (column->separator && *column->separator && strstr(field->text, column->separator)) *out = column->separator;
     return SNUG_OK;
 }

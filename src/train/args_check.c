@@ -191,12 +191,13 @@ static snug_status check_optimizer(const struct snug_args *args) {
 
 /* The GPUs of a plan are ranks that are not started. */
 static snug_status plan_gpus(struct snug_args *args) {
+    enum { MOST = 65536 /* as --num_processes */ };
     char *end;
     const long count = strtol(args->gpus, &end, 10);
-    if (*end || count < 1 || count > SNUG_RANKS_MOST)
+    if (*end || count < 1 || count > MOST)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus %s: snug plan needs their number, from 1 to %d, for example --gpus 8", args->gpus,
-                         (int)SNUG_RANKS_MOST);
+                         (int)MOST);
     if (args->num_processes > 0 && args->num_processes != count)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--gpus %ld and --num_processes %lld contradict each other", count,
                          (long long)args->num_processes);
@@ -216,6 +217,7 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             command, (long long)args->num_processes, (long long)args->num_processes);
     const bool starts = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
                         strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
+    /* may be untested: as below */
     if (args->gpus && !starts &&
         strcmp(command, "plan") != 0) /* may be untested: a rank that is ended records nothing */
         return snug_fail(

@@ -383,6 +383,7 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found));
     if (found != SNUG_OK) {
         snug_folder_close(&folder);
+        /* may be untested: a rank that is ended records nothing */
         if (status != SNUG_OK) return status;
         /* may be untested: a rank that is ended records nothing */
         return snug_fail(t->ctx, (snug_status)found, "rank 0 cannot load the best checkpoint");
@@ -549,11 +550,13 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     if (snug_trainer_leads(t)) RETURN_IF_ERROR(choose(t, &folder));
     bool found = folder.path != NULL;
     const snug_status status = snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found);
+    /* may be untested: a rank that is lost */
     if (status != SNUG_OK || !found) {
         snug_folder_close(&folder);
         return status;
     }
     snug_status resumed = snug_checkpoint_copy_begin(t, resumable, NULL, &folder, &copy);
+    /* may be untested: a call that fails */
     if (resumed == SNUG_OK) resumed = resume_from(t, &folder);
     return snug_checkpoint_copy_end(t, &folder, &copy, resumed);
 }

@@ -42,7 +42,9 @@ static snug_status agree(const struct snug_trainer *t, snug_status status) {
     /* may be untested: a rank that is ended records nothing */
     snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(t->ctx));
     snug_status agreed = snug_group_all_gather(t->ctx, group, all, sizeof *all);
+    /* may be untested: a rank that is ended records nothing */
     for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
+        /* may be untested: as above */
         if (all[rank].status == SNUG_OK) continue;
         snug_clear_error(t->ctx); /* may be untested: a rank that is ended records nothing */
         agreed = snug_fail(t->ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
@@ -118,6 +120,7 @@ static snug_status send_file(struct snug_trainer *t, const struct snug_folder *f
     header.size = info.st_size;
     if (status == SNUG_OK) status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
     for (int64_t at = 0; at < header.size && status == SNUG_OK; at += PIECE) {
+        /* may be untested: files of more than 4 MiB */
         const int64_t n = header.size - at < PIECE ? header.size - at : PIECE;
         /* may be untested: a disk that fails */
         if (pread(fd, piece, (size_t)n, at) != n)
@@ -153,6 +156,7 @@ static snug_status take_file(struct snug_trainer *t, const struct header *header
     if (writes) *written = snug_writer_open(t->ctx, to, header->name, &writer);
     const bool opened = writes && *written == SNUG_OK; /* may be untested: as above */
     for (int64_t at = 0; at < header->size; at += PIECE) {
+        /* may be untested: as above */
         const int64_t n = header->size - at < PIECE ? header->size - at : PIECE;
         const snug_status status = snug_group_broadcast(t->ctx, t->args->group, piece, n);
         if (status != SNUG_OK && opened) snug_writer_abandon(&writer); /* may be untested: a rank that is lost */
@@ -172,10 +176,12 @@ static snug_status take_all(struct snug_trainer *t, const struct origin *origin,
     snug_status status;
     for (;;) {
         status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
+        /* may be untested: a rank that is lost */
         if (status != SNUG_OK || !*header.name) break;
         status = take_file(t, &header, begun ? &to : NULL, piece, written);
         if (status != SNUG_OK) break; /* may be untested: a rank that is lost */
     }
+    /* may be untested: a call that fails */
     if (begun && status == SNUG_OK && *written == SNUG_OK)
         *written = snug_folder_commit(t->ctx, &copy->in, COPY, &to, &origin->from);
     else if (begun) /* may be untested: a call that fails */

@@ -56,6 +56,7 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
                          args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    /* may be untested: a rank that is ended records nothing */
     if (!gpu && args->gpus && args->num_processes > 0)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus %s: this plan would be for CPUs: name the GPUs' model, for example --gpu H100; "

@@ -174,7 +174,7 @@ static void describe(const struct finding *found, double grad_norm, char *text, 
 
 snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double grad_norm) {
     struct snug_session *s = t->session;
-    const long long step = (long long)s->step + 1;
+    const long long step = (long long)t->finished + 1;
     struct finding found;
     char text[256], loss_text[40];
     const bool applied = isfinite(grad_norm);
@@ -223,5 +223,5 @@ snug_status snug_trainer_outputs_not_finite(struct snug_trainer *t) {
 /* As Trainer: a loss that is not finite counts as the mean of those since the last log. */
 double snug_trainer_filter_loss(const struct snug_trainer *t, double in_step, double part) {
     if (isfinite(part) || !t->args->logging_nan_inf_filter) return part;
-    return (t->loss_sum + in_step) / (double)(1 + t->session->step - t->logged_step);
+    return (t->loss_sum + in_step) / (double)(1 + t->finished - t->logged_step);
 }

@@ -32,7 +32,7 @@ static snug_status plan_ranks(const struct trial *t, struct snug_args *args, int
     return status;
 }
 
-/* The bytes of the rank that has most; more than any limit if the stage does not support the run. */
+/* The bytes of a rank; more than any limit if the stage does not support the run. */
 static snug_status find_bytes(const struct trial *t, int stage, int ranks, int64_t *bytes) {
     struct snug_args *args;
     snug_clear_error(t->ctx);
@@ -67,6 +67,7 @@ static snug_status find_least(const struct trial *t, int stage, int64_t limit, i
     while (fits - below > 1) {
         const int middle = below + (fits - below) / 2;
         RETURN_IF_ERROR(find_bytes(t, stage, middle, &bytes));
+        /* may be untested: depends on the memory of the machine */
         if (bytes <= limit)
             fits = middle;
         else

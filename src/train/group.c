@@ -16,6 +16,14 @@ static snug_status check_methods(const struct snug_args *args, const struct snug
                      alone, ranks->size_source, ranks->size);
 }
 
+/* What is for several ranks, on one. */
+static void report_unused(const struct snug_args *args) {
+    static const char *const names[] = {"ddp_timeout", "zero_stage"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (snug_args_is_set(args, names[i]))
+            snug_log(args->ctx, SNUG_LOG_INFO, "--%s has no effect: this run has one rank", names[i]);
+}
+
 snug_status snug_group_join(struct snug_args *args) {
     struct snug_ranks ranks;
     RETURN_IF_ERROR(snug_ranks_find(args->ctx, &ranks));
@@ -29,7 +37,10 @@ snug_status snug_group_join(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus is for the program snug, which starts its ranks; start those of a program of your own "
                          "with torchrun, mpirun or srun");
-    if (ranks.size == 1) return SNUG_OK;
+    if (ranks.size == 1) {
+        report_unused(args);
+        return SNUG_OK;
+    }
     RETURN_IF_ERROR(check_methods(args, &ranks));
     if (args->group && args->group->failed) /* untested: a program of your own that goes on after a failure */
         return snug_fail(args->ctx, SNUG_E_USAGE,
@@ -95,7 +106,9 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     char why[1536], at[48] = "", lost[SNUG_RANK_MESSAGE];
     if (!group) return status; /* may be untested: a rank that is ended records nothing */
     args->group->failed = true;
-    const enum snug_watch_verdict verdict = snug_watch_verdict(group->watch, lost);
+    /* All ranks have agreed to stop, so one that ends first is no failure. */
+    const enum snug_watch_verdict verdict =
+        status == SNUG_E_INTERRUPTED ? SNUG_WATCH_NONE : snug_watch_verdict(group->watch, lost);
     /* may be untested: as above */
     if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, verdict, lost);
     snug_watch_fail(group->watch);

@@ -211,7 +211,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .accumulates = args->gradient_accumulation_steps > 1,
                                          .micro_batches = snug_loader_share(&pipeline->options),
                                          .ranks = snug_args_ranks(args),
-                                         .rank = args->num_processes > 0 ? -1 : snug_group_rank(args->group),
+                                         .rank = snug_group_rank(args->group),
                                          .zero_stage = (int)args->zero_stage,
                                          .lazy_steps = may_update_lazily(setup, args, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};

@@ -311,6 +311,13 @@ static snug_status choose_class_weights(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+/* One label is the most probable class, a regression has none: a threshold would change nothing. */
+static snug_status check_threshold(const struct snug_setup *setup) {
+    if (setup->args->threshold <= 0 || setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_USAGE,
+                     "--threshold is for texts with several labels, which this model does not have: leave it out");
+}
+
 static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
 
 /* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
@@ -358,6 +365,7 @@ static snug_status open_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(predicts ? try_labels(setup)
                                  : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     RETURN_IF_ERROR(choose_class_weights(setup));
+    RETURN_IF_ERROR(check_threshold(setup));
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
         const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
         RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));

@@ -56,7 +56,8 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     size_t i;
     RETURN_IF_ERROR(snug_json_int(ctx, path, data, "max_seq_length", 0, &out->max_seq_length));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "pair", false, &out->columns.pair));
-    if (out->max_seq_length < 0 || count > SNUG_TEXTS_MOST || (out->columns.pair && count != 2))
+    const bool is_list = !texts || json_is_null(texts) || json_is_array(texts);
+    if (!is_list || out->max_seq_length < 0 || count > SNUG_TEXTS_MOST || (out->columns.pair && count != 2))
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: \"data\" is not what a training writes: remove the file, and name columns and "
                          "--max_seq_length",

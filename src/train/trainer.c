@@ -324,6 +324,10 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
+    const bool applies = isfinite(*grad_norm) || s->scaler; /* the same on all ranks */
+    *learning_rate = snug_learning_rate(s);
+    t->finished = s->step;
+    if (applies) RETURN_IF_ERROR(snug_optimizer_step(s)); /* a GPU does it while the ranks share their reports */
     RETURN_IF_ERROR(share_reports(t, loss, logged));
     /* untested: only fp16 on a GPU has a loss scale */
     const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler); /* fp16 skips steps by design */
@@ -332,8 +336,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
         t->infinite_in_a_row = 0;
     else if (!s->scaler) /* else the device skips the step, and lowers the scale */
         RETURN_IF_ERROR(snug_trainer_not_finite(t, *loss, *grad_norm));
-    *learning_rate = snug_learning_rate(s);
-    RETURN_IF_ERROR(isfinite(*grad_norm) || s->scaler ? snug_optimizer_step(s) : snug_session_skip_step(s));
+    if (!applies) RETURN_IF_ERROR(snug_session_skip_step(s));
     RETURN_IF_ERROR(snug_scheduler_step(s));
     return snug_zero_grad(s);
 }
@@ -376,37 +379,18 @@ static struct snug_provenance new_training(void) {
     return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
 }
 
-/* The rank with the largest arena and buffers, and their bytes. */
-static snug_status find_largest(const struct snug_trainer *t, int *rank, int64_t *bytes) {
-    const struct snug_process_group *group = t->args->group;
-    int64_t *all;
-    *rank = 0;
-    *bytes = 0;
-    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *all, (void **)&all));
-    all[group->ranks.rank] = t->session->job.plan.layout.total;
-    const snug_status status = snug_group_all_gather(t->ctx, group, all, sizeof *all);
-    for (int i = 0; i < group->ranks.size; i++)
-        if (all[i] > *bytes) *bytes = all[*rank = i];
-    free(all);
-    return status;
-}
-
 static snug_status open_reports(struct snug_trainer *t) {
     const struct snug_process_group *group = t->args->group;
     const struct snug_loader_options *options = &t->session->training->pipeline.options;
     const size_t doubles = (size_t)(snug_parallel_report_doubles(options) * snug_group_size(group));
     RETURN_IF_ERROR(snug_alloc(t->ctx, doubles, sizeof *t->reports, (void **)&t->reports));
-    if (!group) return SNUG_OK;
-    int largest;
-    int64_t bytes;
-    RETURN_IF_ERROR(find_largest(t, &largest, &bytes));
-    if (!snug_trainer_leads(t)) return SNUG_OK;
+    if (!group || !snug_trainer_leads(t)) return SNUG_OK;
     snug_log(t->ctx, SNUG_LOG_INFO,
              "%d ranks, %d on this host, through %s; ZeRO stage %d; in a step each sends and receives %.1f MiB; "
-             "rank %d allocates most, %lld bytes",
+             "each allocates %lld bytes",
              group->ranks.size, group->ranks.local_size, group->collectives->name, (int)t->args->zero_stage,
-             (double)snug_parallel_bytes(&t->session->training->program, snug_loader_share(options)) / 0x1p20, largest,
-             (long long)bytes);
+             (double)snug_parallel_bytes(&t->session->training->program, snug_loader_share(options)) / 0x1p20,
+             (long long)t->session->job.plan.layout.total);
     return SNUG_OK;
 }
 

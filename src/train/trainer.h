@@ -59,6 +59,7 @@ struct snug_trainer {
     json_t *log_history;
     double loss_sum, loss_total; /* of steps since the last log; of all */
     int64_t logged_step, evaluated_step;
+    int64_t finished; /* steps before the current one, whose update may have begun */
     int64_t samples, tokens;
     int64_t infinite_losses, infinite_gradients; /* steps in which they were NaN or infinite */
     bool has_best;

@@ -42,6 +42,9 @@ extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     *stream = (cudaStream_t)malloc(1);
     return *stream ? cudaSuccess : cudaErrorMemoryAllocation;
 }
+extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
 extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     free(stream);
     return cudaSuccess;

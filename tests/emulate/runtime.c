@@ -1,20 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime's calls, except those that graphs.cc may have to record. */
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Memory of the GPU: files, which other processes can map. */
+static struct block {
+    void *base;
+    size_t size;
+    int file;
+} blocks[4096];
+enum { BLOCKS = sizeof blocks / sizeof *blocks };
+
+static struct block *find_block(const void *base) {
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i].base == base) return &blocks[i];
+    return NULL;
+}
+
+static cudaError_t map(int file, size_t size, void **memory) {
+    struct block *block = find_block(NULL);
+    *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (*memory == MAP_FAILED || !block) return cudaErrorMemoryAllocation;
+    *block = (struct block){*memory, size, file};
+    return cudaSuccess;
+}
 
 cudaError_t cudaMalloc(void **memory, size_t size) {
-    size = (size + 511) / 512 * 512;
-    *memory = aligned_alloc(512, size);
-    if (!*memory) return cudaErrorMemoryAllocation;
+    const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)size) || map(file, size, memory)) return cudaErrorMemoryAllocation;
     memset(*memory, 0xff, size); /* NaN: shows values that are read before they are written */
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *memory) {
-    free(memory);
+    struct block *block = memory ? find_block(memory) : NULL;
+    if (!block) return cudaSuccess;
+    munmap(block->base, block->size);
+    close(block->file);
+    block->base = NULL;
     return cudaSuccess;
+}
+
+/* SNUG_EMULATED_IPC=none: as GPUs that do not reach each other. */
+struct handle {
+    pid_t process;
+    int file;
+    size_t size;
+};
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory) {
+    const char *none = getenv("SNUG_EMULATED_IPC");
+    const struct block *block = find_block(memory);
+    if (none || !block) return cudaErrorUnknown;
+    const struct handle h = {getpid(), block->file, block->size};
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &h, sizeof h);
+    return cudaSuccess;
+}
+cudaError_t cudaIpcOpenMemHandle(void **memory, cudaIpcMemHandle_t handle, unsigned flags) {
+    struct handle h;
+    char name[64];
+    (void)flags;
+    memcpy(&h, &handle, sizeof h);
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)h.process, h.file);
+    const int file = open(name, O_RDWR | O_CLOEXEC);
+    return file < 0 ? cudaErrorUnknown : map(file, h.size, memory);
+}
+cudaError_t cudaIpcCloseMemHandle(void *memory) { return cudaFree(memory); }
+
+/* cuStreamBatchMemOp. */
+struct mem_ops {
+    unsigned count;
+    CUstreamBatchMemOpParams operations[64];
+};
+static void run_mem_ops(const void *arguments) {
+    const struct mem_ops *m = arguments;
+    for (unsigned i = 0; i < m->count; i++) {
+        const struct emulated_mem_op *op = &m->operations[i].waitValue;
+        uint32_t *at = (uint32_t *)(uintptr_t)op->address;
+        if (op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32)
+            __atomic_store_n(at, op->value, __ATOMIC_RELEASE);
+        else
+            while (__atomic_load_n(at, __ATOMIC_ACQUIRE) != op->value) usleep(20);
+    }
+}
+static CUresult batch_mem_op(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *operations,
+                             unsigned flags) {
+    struct mem_ops m = {.count = count};
+    (void)stream, (void)flags;
+    if (count > sizeof m.operations / sizeof *m.operations) return 1;
+    memcpy(m.operations, operations, count * sizeof *operations);
+    emulate_submit_call(run_mem_ops, &m, sizeof m);
+    return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *result) {
+    CUresult (*call)(CUstream, unsigned, const CUstreamBatchMemOpParams *, unsigned) = batch_mem_op;
+    (void)version, (void)flags;
+    *result = cudaDriverEntryPointSuccess;
+    memcpy(function, &call, sizeof call);
+    return strcmp(name, "cuStreamBatchMemOp") == 0 ? cudaSuccess : cudaErrorUnknown;
 }
 cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags) {
     (void)flags;
@@ -125,6 +215,10 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *most) {
+    *least = *most = 0;
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {

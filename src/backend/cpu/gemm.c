@@ -85,18 +85,25 @@ static void nothing(void) {}
 AVX512_BF16 static void avx512_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda, int64_t a_step,
                                      const uint16_t *b, int64_t steps, bool add) {
     enum { ROWS = 8 };
+    /* may be untested: needs a CPU with AVX512-BF16 and without AMX */
     for (int64_t row = 0; row < SNUG_BLOCK; row += ROWS, a += ROWS * lda, c += ROWS * ldc) {
         __m512 left[ROWS], right[ROWS];
+        /* may be untested: as above */
         for (int r = 0; r < ROWS; r++) {
+            /* may be untested: as above */
             left[r] = add ? _mm512_loadu_ps(c + r * ldc) : _mm512_setzero_ps();
+            /* may be untested: as above */
             right[r] = add ? _mm512_loadu_ps(c + r * ldc + 16) : _mm512_setzero_ps();
         }
+        /* may be untested: as above */
         for (int64_t s = 0; s < steps; s++) {
             const uint16_t *a_s = a + s * a_step, *b_s = b + s * SNUG_BLOCK_SIZE;
+            /* may be untested: as above */
             for (int pair = 0; pair < 16; pair++) {
                 __m512bh b_left = (__m512bh)_mm512_loadu_si512(b_s + pair * 32);
                 __m512bh b_right = (__m512bh)_mm512_loadu_si512(b_s + SNUG_BLOCK_SIZE / 2 + pair * 32);
 #pragma GCC unroll 8
+                /* may be untested: as above */
                 for (int r = 0; r < ROWS; r++) {
                     int32_t two;
                     __builtin_memcpy(&two, a_s + r * lda + pair * 2, sizeof two);
@@ -106,6 +113,7 @@ AVX512_BF16 static void avx512_block(float *c, int64_t ldc, const uint16_t *a, i
                 }
             }
         }
+        /* may be untested: as above */
         for (int r = 0; r < ROWS; r++) {
             _mm512_storeu_ps(c + r * ldc, left[r]);
             _mm512_storeu_ps(c + r * ldc + 16, right[r]);

@@ -9,12 +9,16 @@
  * separate sum a gradient persists and is not read before the phase ends, so operations wait for sums only then.
  * Gatherings that follow each other are one NCCL call, too. All ranks queue the same, so the calls match.
  *
+ * Where all ranks are on one host, the GPUs' copy engines do what NCCL would do (peers.c).
+ *
  * Where the program says so (op->beside), later operations run beside a gathering, or beside sums of gradients that do
  * not persist, until WAIT: as for a copy (copies.c). Otherwise they wait.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "backend/cuda/ops.h"
 #include "backend/cuda/sizes/ranks.h"
@@ -109,7 +113,8 @@ static snug_status init_comm(snug_context *ctx, const struct snug_collectives *h
     RETURN_IF_ERROR(hosts->broadcast(ctx, &id, sizeof id, 0));
     result = d->nccl.comm_init_rank(&d->comm, hosts->size, id, hosts->rank);
     RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclCommInitRank"));
-    return connect_all(ctx, d);
+    RETURN_IF_ERROR(connect_all(ctx, d));
+    return snug_cuda_open_peers(ctx, hosts, &d->peers);
 }
 
 snug_status snug_cuda_connect(snug_context *ctx, const struct snug_collectives *hosts, void **devices) {
@@ -119,23 +124,28 @@ snug_status snug_cuda_connect(snug_context *ctx, const struct snug_collectives *
     d->rank = hosts->rank;
     d->size = hosts->size;
     const snug_status status = init_comm(ctx, hosts, d);
-    if (status == SNUG_OK)
+    if (status == SNUG_OK) {
         *devices = d;
-    else
-        free(d);
+        return SNUG_OK;
+    }
+    snug_cuda_close_peers(&d->peers);
+    free(d);
     return status;
 }
 
 void snug_cuda_disconnect(void *devices) {
     struct snug_cuda_devices *d = devices;
+    snug_cuda_close_peers(&d->peers);
     d->nccl.comm_destroy(d->comm);
     free(d);
 }
 
 snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *program, struct snug_cuda_ranks *ranks) {
     if (program->ranks < 2) return SNUG_OK;
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&ranks->stream, cudaStreamNonBlocking), "cudaStreamCreate"));
+    int least, most; /* other ranks wait for this stream's kernels, so they do not queue after those of matmuls */
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetStreamPriorityRange(&least, &most), "priorities of streams"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithPriority(&ranks->stream, cudaStreamNonBlocking, most),
+                                    "cudaStreamCreate"));
     RETURN_IF_ERROR(snug_cuda_create_event(ctx, &ranks->ready));
     return snug_cuda_create_event(ctx, &ranks->done);
 }
@@ -144,6 +154,7 @@ void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks) {
     if (ranks->stream) cudaStreamDestroy(ranks->stream);
     if (ranks->ready) cudaEventDestroy(ranks->ready);
     if (ranks->done) cudaEventDestroy(ranks->done);
+    snug_cuda_unmap_arenas(ranks->peers, ranks->arenas);
     free(ranks->slices);
     free(ranks->gathered);
 }
@@ -151,7 +162,7 @@ void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks) {
 void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks) {
     ranks->slice_count = ranks->gathered_count = 0;
     ranks->received = 0;
-    ranks->busy = false;
+    ranks->busy = ranks->in_phase = false;
 }
 
 /* ---- calls of NCCL ------------------------------------------------------------------------------------------------
@@ -161,12 +172,13 @@ static const struct snug_cuda_devices *devices_of(const struct snug_run *run) { 
 
 static struct snug_cuda_ranks *ranks_of(const struct snug_run *run) { return &snug_cuda_of(run)->ranks; }
 
-/* The stream of the ranks waits for all operations so far. */
+/* The stream of the ranks waits for all operations so far, also for those in the side stream, which go on. */
 static snug_status begin(struct snug_run *run) {
-    struct snug_cuda_ranks *ranks = ranks_of(run);
-    RETURN_IF_ERROR(snug_cuda_join(run));
-    cudaError_t error = cudaEventRecord(ranks->ready, snug_cuda_of(run)->stream);
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_cuda_ranks *ranks = &cuda->ranks;
+    cudaError_t error = cudaEventRecord(ranks->ready, cuda->stream);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(ranks->stream, ranks->ready, 0);
+    if (error == cudaSuccess && cuda->forked) error = cudaStreamWaitEvent(ranks->stream, cuda->fork[1], 0);
     return snug_cuda_check(run->ctx, error, "starting an operation of all ranks");
 }
 
@@ -207,6 +219,32 @@ static int gather_parts(const struct snug_run *run, uint8_t *values, const struc
             result = receive_part(run, values + snug_shard_begin(parts, r), snug_shard_size(parts, r), r);
     }
     return result;
+}
+
+/* ---- copies to other ranks ----------------------------------------------------------------------------------------
+ */
+
+/* The same place in another rank's arena. */
+static uint8_t *at_peer(const struct snug_run *run, const void *memory, int peer) {
+    return ranks_of(run)->arenas[peer] + ((const uint8_t *)memory - run->arena);
+}
+
+static cudaError_t copy_to_peer(const struct snug_run *run, void *to, const void *from, int64_t bytes) {
+    if (bytes == 0) return cudaSuccess;
+    return cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, ranks_of(run)->stream);
+}
+
+/* This rank's part of x to all others. */
+static cudaError_t copy_to_all(const struct snug_run *run, const void *part, int64_t bytes) {
+    const struct snug_cuda_devices *d = devices_of(run);
+    cudaError_t error = cudaSuccess;
+    for (int r = 1; r < d->size && error == cudaSuccess; r++)
+        error = copy_to_peer(run, at_peer(run, part, (d->rank + r) % d->size), part, bytes);
+    return error;
+}
+
+static snug_status barrier(const struct snug_run *run, int number) {
+    return snug_cuda_barrier(run->ctx, ranks_of(run)->peers, number, ranks_of(run)->stream);
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------------------
@@ -271,49 +309,115 @@ static int send_sums(const struct snug_run *run) {
     return result == SNUG_NCCL_OK ? ended : result;
 }
 
-static snug_status sum_queued(struct snug_run *run) {
-    struct snug_cuda_ranks *ranks = ranks_of(run);
+static snug_status sum_by_nccl(const struct snug_run *run) {
     const struct snug_nccl *nccl = &devices_of(run)->nccl;
-    if (!ranks->slice_count) return SNUG_OK;
-    RETURN_IF_ERROR(begin(run));
     RETURN_IF_ERROR(snug_nccl_check(run->ctx, nccl, exchange(run), "exchanging shards of gradients"));
     add_all(run);
-    RETURN_IF_ERROR(snug_nccl_check(run->ctx, nccl, send_sums(run), "gathering sums of gradients"));
+    return snug_nccl_check(run->ctx, nccl, send_sums(run), "gathering sums of gradients");
+}
+
+/* Between the barriers a rank reads what the others have copied to it, and they its sums. */
+static snug_status sum_by_copies(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t size = sizeof(float);
+    cudaError_t error = cudaSuccess;
+    if (!ranks->in_phase) { /* another rank may be in an earlier phase, which uses these bytes differently */
+        RETURN_IF_ERROR(barrier(run, 0));
+        RETURN_IF_ERROR(barrier(run, 1));
+        ranks->in_phase = true;
+    }
+    for (size_t i = 0; i < ranks->slice_count; i++) {
+        const struct snug_cuda_slice *s = &ranks->slices[i];
+        for (int k = 1; k < d->size && error == cudaSuccess; k++) {
+            const int r = (d->rank + k) % d->size;
+            const int64_t theirs = count_of(s, r);
+            error = copy_to_peer(run, at_peer(run, s->received + d->rank * theirs, r), part_of(s, r), theirs * size);
+        }
+    }
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying shards of gradients to other ranks"));
+    RETURN_IF_ERROR(barrier(run, 0));
+    add_all(run);
+    for (size_t i = 0; i < ranks->slice_count && error == cudaSuccess; i++) {
+        const struct snug_cuda_slice *s = &ranks->slices[i];
+        if (s->for_all) error = copy_to_all(run, s->to, count_of(s, d->rank) * size);
+    }
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying sums of gradients to other ranks"));
+    return barrier(run, 1);
+}
+
+static snug_status sum_queued(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (!ranks->slice_count) return SNUG_OK;
+    RETURN_IF_ERROR(begin(run));
+    RETURN_IF_ERROR(ranks->peers ? sum_by_copies(run) : sum_by_nccl(run));
     ranks->slice_count = 0;
     ranks->received = 0;
     return end(run);
 }
 
+/* All ranks count the largest part, so that they fill their buffers alike. */
+static int64_t received_bytes(const struct snug_cuda_slice *slice) {
+    int64_t largest = 0;
+    for (int r = 0; r < slice->parts.ranks; r++)
+        if (count_of(slice, r) > largest) largest = count_of(slice, r);
+    return slice->parts.ranks * largest * (int64_t)sizeof(float);
+}
+
 static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
-    const struct snug_cuda_devices *d = devices_of(run);
-    /* All ranks count the largest part, so that they fill their buffers alike. */
-    int64_t largest = 0;
-    for (int r = 0; r < d->size; r++)
-        if (count_of(&slice, r) > largest) largest = count_of(&slice, r);
-    const int64_t bytes = d->size * largest * (int64_t)sizeof(float);
-    if (ranks->received + bytes > snug_cuda_received_bytes(run->program)) RETURN_IF_ERROR(sum_queued(run));
+    slice.bytes = received_bytes(&slice);
+    if (ranks->received + slice.bytes > snug_cuda_received_bytes(run->program)) RETURN_IF_ERROR(sum_queued(run));
     slice.received = (float *)(snug_cuda_of(run)->batch.received + ranks->received);
-    ranks->received += bytes;
+    ranks->received += slice.bytes;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
                               sizeof *ranks->slices));
     ranks->slices[ranks->slice_count++] = slice;
     return SNUG_OK;
 }
 
-/* Every rank gets all sums: the gradient is cut where the buffer is full, and each piece is divided equally. */
-static snug_status queue_for_all(struct snug_run *run, float *values, int64_t count) {
+/* Every rank gets all sums, of a piece that is divided equally. */
+static struct snug_cuda_slice slice_for_all(const struct snug_run *run, float *values, int64_t count) {
     const int size = devices_of(run)->size;
-    const int64_t most = snug_cuda_sum_part(run->program) * size;
+    const int64_t part = (count + size - 1) / size;
+    const struct snug_shards parts = snug_equal_parts(count, part, size);
+    struct snug_cuda_slice slice = {.values = values,
+                                    .to = values + snug_shard_begin(&parts, devices_of(run)->rank),
+                                    .parts = parts,
+                                    .most = part,
+                                    .for_all = true};
+    slice.bytes = received_bytes(&slice);
+    return slice;
+}
+
+/* Continues the last slice with these values, if they are next to it in the arena, after or before, and the buffer has
+   room: a model has hundreds of gradients, and each slice costs latency. What is between them is summed, too. */
+static bool continue_slice(const struct snug_run *run, float *values, int64_t count) {
+    enum { GAP = 64 }; /* elements: tensors are aligned to 256 bytes */
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (!ranks->slice_count || !ranks->same_layout) return false;
+    struct snug_cuda_slice *last = &ranks->slices[ranks->slice_count - 1];
+    float *const end = last->values + last->parts.elements;
+    const bool after = values >= end && values - end < GAP,
+               before = values + count <= last->values && last->values - (values + count) < GAP;
+    if (!after && !before) return false;
+    float *const begin = after ? last->values : values;
+    struct snug_cuda_slice whole = slice_for_all(run, begin, (after ? values + count : end) - begin);
+    const int64_t received = ranks->received - last->bytes + whole.bytes;
+    if (received > snug_cuda_received_bytes(run->program)) return false;
+    whole.received = last->received;
+    ranks->received = received;
+    *last = whole;
+    return true;
+}
+
+/* The gradient is cut where the buffer is full. */
+static snug_status queue_for_all(struct snug_run *run, float *values, int64_t count) {
+    const int64_t most = snug_cuda_sum_part(run->program) * devices_of(run)->size;
     for (int64_t at = 0; at < count; at += most) {
-        const int64_t piece = count - at < most ? count - at : most, part = (piece + size - 1) / size;
-        const struct snug_shards parts = snug_equal_parts(piece, part, size);
-        RETURN_IF_ERROR(
-            add_slice(run, (struct snug_cuda_slice){.values = values + at,
-                                                    .to = values + at + snug_shard_begin(&parts, devices_of(run)->rank),
-                                                    .parts = parts,
-                                                    .most = part,
-                                                    .for_all = true}));
+        const int64_t piece = count - at < most ? count - at : most;
+        if (!continue_slice(run, values + at, piece))
+            RETURN_IF_ERROR(add_slice(run, slice_for_all(run, values + at, piece)));
     }
     return SNUG_OK;
 }
@@ -348,18 +452,45 @@ static void fill_own(const struct snug_run *run, const struct snug_cuda_gathered
                          (const float *)snug_run_data(run, gather->shard), own, ranks_of(run)->stream);
 }
 
+static snug_status gather_by_nccl(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_nccl *nccl = &devices_of(run)->nccl;
+    int result = nccl->group_start();
+    for (size_t i = 0; i < ranks->gathered_count && result == SNUG_NCCL_OK; i++)
+        result = gather_parts(run, ranks->gathered[i].values, &ranks->gathered[i].parts);
+    const int ended = nccl->group_end();
+    return snug_nccl_check(run->ctx, nccl, result == SNUG_NCCL_OK ? ended : result, "gathering shards");
+}
+
+/* The other ranks do not use x any more, and have not begun to. */
+static snug_status gather_by_copies(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const int rank = devices_of(run)->rank;
+    cudaError_t error = cudaSuccess;
+    RETURN_IF_ERROR(barrier(run, 0));
+    for (size_t i = 0; i < ranks->gathered_count && error == cudaSuccess; i++) {
+        const struct snug_cuda_gathered *g = &ranks->gathered[i];
+        error = copy_to_all(run, g->values + snug_shard_begin(&g->parts, rank), snug_shard_size(&g->parts, rank));
+    }
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying shards to other ranks"));
+    return barrier(run, 1);
+}
+
+/* One kernel of NCCL gathers many vectors faster than as many copies. */
+static bool is_long(const struct snug_cuda_ranks *ranks) {
+    enum { MEAN = 1 << 16 }; /* bytes */
+    int64_t bytes = 0;
+    for (size_t i = 0; i < ranks->gathered_count; i++) bytes += ranks->gathered[i].parts.elements;
+    return bytes >= (int64_t)ranks->gathered_count * MEAN;
+}
+
 static snug_status gather_queued(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
-    const struct snug_cuda_devices *d = devices_of(run);
     if (!ranks->gathered_count) return SNUG_OK;
     RETURN_IF_ERROR(begin(run));
     for (size_t i = 0; i < ranks->gathered_count; i++) fill_own(run, &ranks->gathered[i]);
-    int result = d->nccl.group_start();
-    for (size_t i = 0; i < ranks->gathered_count && result == SNUG_NCCL_OK; i++)
-        result = gather_parts(run, ranks->gathered[i].values, &ranks->gathered[i].parts);
-    const int ended = d->nccl.group_end();
+    RETURN_IF_ERROR(ranks->peers && is_long(ranks) ? gather_by_copies(run) : gather_by_nccl(run));
     ranks->gathered_count = 0;
-    RETURN_IF_ERROR(snug_nccl_check(run->ctx, &d->nccl, result == SNUG_NCCL_OK ? ended : result, "gathering shards"));
     return end(run);
 }
 
@@ -375,6 +506,7 @@ snug_status snug_cuda_await_ranks(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     if (!ranks->stream) return SNUG_OK;
     RETURN_IF_ERROR(start_queued(run));
+    RETURN_IF_ERROR(snug_cuda_join(run));
     if (!ranks->busy) return SNUG_OK;
     ranks->busy = false;
     return snug_cuda_check(run->ctx, cudaStreamWaitEvent(snug_cuda_of(run)->stream, ranks->done, 0),
@@ -413,14 +545,39 @@ static snug_status start_or_await(struct snug_run *run, const struct snug_op *op
     return op->beside && !run->one_by_one && !run->idle ? start_beside(run, op) : snug_cuda_await_ranks(run);
 }
 
-static snug_status need_devices(const struct snug_run *run) {
-    if (run->devices) return SNUG_OK;
-    return snug_fail(run->ctx, SNUG_E_INTERNAL, "the GPUs of the ranks are not connected");
+/* Of the offsets of the tensors of all collective operations, and of the buffer for what is received. */
+static uint64_t hash_layout(const struct snug_run *run) {
+    const struct snug_program *program = run->program;
+    const ptrdiff_t received = (uint8_t *)snug_cuda_of(run)->batch.received - run->arena;
+    uint64_t hash = XXH3_64bits(&received, sizeof received);
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        const int32_t x = op->kind == SNUG_OP_SUM_RANKS      ? op->sum_ranks.g
+                          : op->kind == SNUG_OP_GATHER_RANKS ? op->gather_ranks.x
+                                                             : 0;
+        if (x) hash = XXH3_64bits_withSeed(&program->tensors[x].offset, sizeof program->tensors[x].offset, hash);
+    }
+    return hash;
+}
+
+/* Before the program's first operation over ranks, which all ranks run at the same time and before it is captured. */
+static snug_status prepare(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    if (!d) return snug_fail(run->ctx, SNUG_E_INTERNAL, "the GPUs of the ranks are not connected");
+    if (ranks->compared) return SNUG_OK;
+    ranks->compared = true;
+    snug_cuda_place_batch(run);
+    RETURN_IF_ERROR(snug_cuda_compare_ranks(run->ctx, d->peers.hosts, hash_layout(run), &ranks->same_layout));
+    if (!ranks->same_layout) return SNUG_OK; /* untested: no program differs in its layout */
+    RETURN_IF_ERROR(snug_cuda_map_arenas(run->ctx, &d->peers, run->arena, ranks->arenas));
+    if (ranks->arenas[0]) ranks->peers = &d->peers;
+    return SNUG_OK;
 }
 
 snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) {
     const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
-    RETURN_IF_ERROR(need_devices(run));
+    RETURN_IF_ERROR(prepare(run));
     snug_cuda_place_batch(run);
     RETURN_IF_ERROR(gather_queued(run));
     if (op->sum_ranks.shards.chunk)
@@ -434,7 +591,7 @@ snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) 
 snug_status snug_cuda_gather_ranks(struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     const int64_t size = snug_dtype_size(snug_run_dtype(run, op->gather_ranks.x));
-    RETURN_IF_ERROR(need_devices(run));
+    RETURN_IF_ERROR(prepare(run));
     RETURN_IF_ERROR(sum_queued(run));
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->gathered, &ranks->gathered_capacity, ranks->gathered_count + 1,
                               sizeof *ranks->gathered));

@@ -8,19 +8,31 @@
 #include "backend/backend.h"
 #include "dist/nccl/nccl.h"
 
+enum { SNUG_CUDA_PEERS = 16 };
+
+/* The memory of the other ranks' GPUs (peers.c). */
+struct snug_cuda_peers {
+    const struct snug_collectives *hosts;
+    uint32_t *own;                   /* this rank's flags */
+    uint8_t *flags[SNUG_CUDA_PEERS]; /* by rank; [0] is NULL if copy engines cannot be used */
+    void *batch_operations;          /* cuStreamBatchMemOp */
+};
+
 /* The GPUs of a run's ranks: struct snug_run's devices. */
 struct snug_cuda_devices {
     struct snug_nccl nccl;
     snug_nccl_comm comm;
+    struct snug_cuda_peers peers;
     int rank, size;
 };
 
-/* Shards of one gradient that are summed together: of each rank's part, the elements from `first` on, at most `most`.
- */
+/* Shards that are summed together, of one gradient or of gradients that follow each other in the arena: of each rank's
+   part, the elements from `first` on, at most `most`. */
 struct snug_cuda_slice {
     float *values; /* of this rank, whole */
     float *to;     /* where this rank's sum is written */
     float *received;
+    int64_t bytes;            /* of the buffer for what is received */
     struct snug_shards parts; /* in elements */
     int64_t first, most;
     bool accumulate; /* onto *to */
@@ -38,7 +50,11 @@ struct snug_cuda_gathered {
 struct snug_cuda_ranks {
     cudaStream_t stream;
     cudaEvent_t ready, done;
-    bool busy; /* operations have not waited for `done` */
+    bool busy;                  /* operations have not waited for `done` */
+    bool compared, same_layout; /* as the other ranks: the tensors of all collective operations have the same offsets */
+    const struct snug_cuda_peers *peers; /* NULL: NCCL does everything */
+    uint8_t *arenas[SNUG_CUDA_PEERS];    /* of all ranks, by rank */
+    bool in_phase;                       /* a barrier has shown that all ranks are in this phase */
     struct snug_cuda_slice *slices;
     size_t slice_count, slice_capacity;
     int64_t received; /* bytes of the buffer that the slices use */
@@ -56,6 +72,22 @@ void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks);
 snug_status snug_cuda_await_ranks(struct snug_run *run);
 /* Forgets what a phase that failed has queued. */
 void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks);
+
+/* ---- copy engines (peers.c) ---- */
+
+/* Whether all ranks have this value; all call it. */
+snug_status snug_cuda_compare_ranks(snug_context *ctx, const struct snug_collectives *hosts, uint64_t value,
+                                    bool *equal);
+/* All ranks call it. Closed also after a failure. */
+snug_status snug_cuda_open_peers(snug_context *ctx, const struct snug_collectives *hosts,
+                                 struct snug_cuda_peers *peers);
+void snug_cuda_close_peers(struct snug_cuda_peers *peers);
+/* Maps the arenas of all ranks, which all call it; arenas[0] stays NULL if one cannot be mapped. */
+snug_status snug_cuda_map_arenas(snug_context *ctx, const struct snug_cuda_peers *peers, uint8_t *arena,
+                                 uint8_t *arenas[]);
+void snug_cuda_unmap_arenas(const struct snug_cuda_peers *peers, uint8_t *const arenas[]);
+/* In the stream: waits until all ranks are here, and what they copied before is complete. number: 0 and 1 in turns. */
+snug_status snug_cuda_barrier(snug_context *ctx, const struct snug_cuda_peers *peers, int number, cudaStream_t stream);
 
 /* ---- kernels (shards.cu) ---- */
 

@@ -43,5 +43,6 @@ snug_status snug_nccl_open(snug_context *ctx, struct snug_nccl *out) {
 
 snug_status snug_nccl_check(snug_context *ctx, const struct snug_nccl *nccl, int result, const char *what) {
     if (result == SNUG_NCCL_OK) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_IO, "NCCL: %s: %s; NCCL_DEBUG=WARN prints more", what, nccl->get_error_string(result));
+    return snug_fail(ctx, SNUG_E_IO, "NCCL: %s: %s; NCCL_DEBUG=WARN NCCL_DEBUG_FILE=nccl.%%h.%%p writes more", what,
+                     nccl->get_error_string(result));
 }
