@@ -262,7 +262,8 @@ static void test_fit(void **state) {
     assert_contains(text, "--fit: the requested plan fits: ");
     free(text);
     snprintf(command, sizeof command, "-n 3 " SNUG " %s refused --fit --memory_budget 5MiB", words);
-    assert_said(f, run_ranks(f, command), 3, (const char *const[]){"no mix of methods fits 5.0 MiB", NULL});
+    assert_said(f, run_ranks(f, command), 3,
+                (const char *const[]){"--memory_budget of 5.0 MiB", "no mix of methods fits ", NULL});
 }
 
 /* ---- what is refused, and what fails ----------------------------------------------------------------------------- */
