@@ -27,7 +27,7 @@ static void find_gpus(void) {
 }
 
 static void write_inputs(struct fixture *f) {
-    write_model(f, "cut", 0.1, 160, 1, VOCABULARY);
+    write_cut(f, 1);
     write_data(f, "train.csv", FORM_SINGLE, 38, 1); /* 10 micro-batches: an epoch's last step has fewer than ranks */
     write_data(f, "dev.csv", FORM_SINGLE, 19, 2);
 }
@@ -102,7 +102,7 @@ static void test_offload(void **state) {
 static void test_shared_weight(void **state) {
     struct fixture *f = *state;
     if (gpus < 2) return;
-    write_model(f, "cut", 0.1, 160, 1, VOCABULARY);
+    write_cut(f, 1);
     write_data(f, "lines.txt", FORM_TEXT, 14, 5);
     for (int stage = 0; stage <= 3; stage++) {
         char words[1024], many[32];

@@ -10,9 +10,10 @@
 #include "mpirun.h"
 #include "rank_kills.h"
 
-#define TRAIN_MODEL                                                                                                    \
-    "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
-    "--threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
+#define TRAIN_FROM(config)                                                                                             \
+    "train --use_cpu --config_name " config " --tokenizer_name model --per_device_train_batch_size 8 "                 \
+    "--learning_rate 1e-3 --threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
+#define TRAIN_MODEL TRAIN_FROM("model")
 #define LONG TRAIN_MODEL "--max_steps 100000 --save_steps 2 --save_total_limit 2 "
 
 /* ---- ranks whose processes are known ------------------------------------------------------------------------------
@@ -119,9 +120,10 @@ static void test_kills_at_random(void **state) {
     struct kills k = {.ranks = 3,
                       .start = start_known,
                       .find = find_known,
-                      .words = TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
-                                           "--max_steps 60 --save_steps 4"};
+                      .words = TRAIN_FROM("cut") "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
+                                                 "--max_steps 60 --save_steps 4"};
     if (skips) return;
+    write_cut(*state, 1);
     set_kills(&k, 4);
     kill_at_random(*state, &k);
 }

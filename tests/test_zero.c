@@ -62,7 +62,7 @@ static void test_stages_have_the_same_bits(void **state) {
     };
     struct fixture *f = *state;
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     write_model(f, "odd", 0.1, 68, 1, VOCABULARY);
     write_other_families(f, 32);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
@@ -88,7 +88,7 @@ static void test_stages_have_the_same_bits(void **state) {
 static void test_shared_weight(void **state) {
     struct fixture *f = *state;
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
     for (int stage = 0; stage <= STAGES; stage++) {
         char words[1024], many[32];
@@ -110,7 +110,7 @@ static void test_accumulation(void **state) {
     static const int ranks[] = {2, 3}, each[] = {4, 2};
     struct fixture *f = *state;
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     for (int i = 0; i < 2; i++) {
         char command[1024], one[32], many[32];
         snprintf(one, sizeof one, "one%d", i);
@@ -169,7 +169,7 @@ static void test_resumed_in_another_stage(void **state) {
     struct fixture *f = *state;
     char command[1024];
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     snprintf(command, sizeof command, "%s --gradient_accumulation_steps 4 --output_dir one --load_best_model_at_end",
              words);
     free(run_well(f, command));
@@ -200,7 +200,7 @@ static void test_plan_is_allocation(void **state) {
     struct fixture *f = *state;
     int64_t before = INT64_MAX;
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     for (int i = 0; i <= STAGES + 1; i++) { /* the last time with states in the offload file */
         const int stage = i < STAGES ? i : STAGES;
         char words[512], command[1024];
@@ -490,7 +490,7 @@ static void test_fsdp_config_refused(void **state) {
 static void test_deepspeed_without_gpu(void **state) {
     static const char *const words[] = {"", "--offload optimizer"};
     struct fixture *f = *state;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     write_text(f, "ds.json", "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     for (int given = 0; given < 2; given++) {
@@ -513,7 +513,7 @@ static void test_infinite_weights(void **state) {
         {"--learning_rate 1e38 --max_grad_norm 0", "the last 2 steps had no finite "}};
     struct fixture *f = *state;
     if (skips) return;
-    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_cut(f, 2);
     for (int kind = 0; kind < 2; kind++) {
         char words[512], command[1024];
         snprintf(words, sizeof words,

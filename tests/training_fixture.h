@@ -458,6 +458,11 @@ static inline struct trained train_medium(const struct fixture *f, const char *c
     return t;
 }
 
+/* Weights of more than a chunk, which ranks divide, and not at the end of a row. */
+static inline void write_cut(const struct fixture *f, int layers) {
+    write_model(f, "cut", 0.1, 160, layers, VOCABULARY);
+}
+
 static inline void write_medium(const struct fixture *f) { write_model(f, "medium", 0.1, 512, 4, 30522); }
 
 static inline double metric_of(const snug_metrics *metrics, const char *name) {

@@ -33,8 +33,8 @@ static void add_shards(const struct snug_run *run, bool accumulate, float *to, c
     }
 }
 
-/* Every rank gets the sums of all elements. */
-static snug_status sum_for_all(struct snug_run *run, float *values, int64_t count) {
+/* Every rank gets the sums of all elements, in sums. */
+static snug_status sum_for_all(struct snug_run *run, const float *values, float *sums, int64_t count, bool accumulate) {
     const struct snug_collectives *c = run->collectives;
     const int64_t size = sizeof(float);
     float *received = run->workspace;
@@ -43,21 +43,20 @@ static snug_status sum_for_all(struct snug_run *run, float *values, int64_t coun
         const struct snug_shards parts = snug_equal_parts(piece * size, part * size, c->size);
         const int64_t own = snug_shard_size(&parts, c->rank) / size;
         RETURN_IF_ERROR(c->exchange(run->ctx, values + at, received, &parts, 0, part * size));
-        if (own) add_shards(run, false, values + at + c->rank * part, received, own);
-        RETURN_IF_ERROR(c->all_gather(run->ctx, values + at, &parts));
+        if (own) add_shards(run, accumulate, sums + at + c->rank * part, received, own);
+        RETURN_IF_ERROR(c->all_gather(run->ctx, sums + at, &parts));
     }
     return SNUG_OK;
 }
 
 /* Each rank gets the sums of its shard. */
-static snug_status sum_for_owners(struct snug_run *run, const struct snug_op *op, float *values) {
+static snug_status sum_for_owners(struct snug_run *run, const struct snug_op *op, float *values, bool accumulate) {
     const struct snug_collectives *c = run->collectives;
     const struct snug_shards *shards = &op->sum_ranks.shards;
     const int64_t size = sizeof(float), part = shard_of(smaller(shards->elements, PIECE), c->size);
     const int64_t begin = snug_shard_begin(shards, c->rank), largest = snug_shard_largest(shards);
     const struct snug_shards parts = snug_shards_in_bytes(shards, size);
-    const bool elsewhere = op->sum_ranks.sum != 0, accumulate = elsewhere && run->micro_batch > 0;
-    float *received = run->workspace, *to = elsewhere ? snug_run_data(run, op->sum_ranks.sum) : values + begin;
+    float *received = run->workspace, *to = op->sum_ranks.sum ? snug_run_data(run, op->sum_ranks.sum) : values + begin;
     for (int64_t first = 0; first < largest; first += part) {
         const int64_t own = snug_collective_part(&parts, c->rank, first * size, part * size) / size;
         RETURN_IF_ERROR(c->exchange(run->ctx, values, received, &parts, first * size, part * size));
@@ -68,8 +67,10 @@ static snug_status sum_for_owners(struct snug_run *run, const struct snug_op *op
 
 snug_status snug_host_sum_ranks(struct snug_run *run, const struct snug_op *op) {
     const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
-    if (op->sum_ranks.shards.chunk) return sum_for_owners(run, op, (float *)g.data);
-    return sum_for_all(run, (float *)g.data, g.rows * g.cols);
+    float *values = (float *)g.data, *sums = op->sum_ranks.sum ? snug_run_data(run, op->sum_ranks.sum) : values;
+    const bool accumulate = op->sum_ranks.sum && run->micro_batch > 0;
+    if (op->sum_ranks.shards.chunk) return sum_for_owners(run, op, values, accumulate);
+    return sum_for_all(run, values, sums, g.rows * g.cols, accumulate);
 }
 
 /* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */

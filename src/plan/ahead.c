@@ -9,9 +9,9 @@
  * layer before it begins. Layers are alike, so a larger distance would gain nothing: the link is always busy where it
  * is slower than the operations, and never waited for where it is faster. The arena holds two layers' weights.
  *
- * Updated matrices and tables (stages 1 and 2; small ones of stage 3): UPDATE leaves each rank its shard, and the next
- * FORWARD gathers them in the same way: these operations cross phases (struct snug_crossing). What else reads weights
- * flushes first.
+ * Updated matrices and tables (stages 1 and 2): UPDATE leaves each rank its shard, and the next FORWARD gathers them in
+ * the same way: these operations cross phases (struct snug_crossing). What else reads weights flushes first. Those that
+ * FORWARD needs at once are updated first, and gathered beside the other updates.
  *
  * Sums of divided gradients (stages 2 and 3): a group is exchanged while the operations before it in the model compute
  * the next one, before which it is waited for. The arena holds two groups.
@@ -118,6 +118,21 @@ static void find_groups(struct ahead *a) {
     }
 }
 
+/* Whether FORWARD needs an updated weight at once. It is gathered in UPDATE, beside the updates of the others. */
+static bool is_early(const struct gathering *g) { return g->crosses && g->leads; }
+
+/* The same tensor, if it is not a part of another one. */
+static int32_t whole_of(const struct snug_program *program, int32_t tensor) {
+    const struct snug_tensor *t = &program->tensors[tensor];
+    return t->view ? t->base : tensor;
+}
+
+/* Whether op updates this rank's shard of x. */
+static bool updates(const struct snug_program *program, const struct snug_op *op, int32_t x) {
+    return snug_op_is(op, SNUG_OP_UPDATES) &&
+           (whole_of(program, op->update.weight) == x || whole_of(program, op->update.copy) == x);
+}
+
 static snug_status find_gatherings(struct ahead *a) {
     const struct snug_program *program = a->program;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *a->gatherings, (void **)&a->gatherings));
@@ -148,10 +163,11 @@ static snug_status add_wait(struct ahead *a, int32_t tensor, enum snug_phase pha
 }
 
 static snug_status add_moved(struct ahead *a, const struct gathering *g, struct snug_op op) {
-    op.phase = g->phase;
-    op.crosses = g->crosses;
+    const bool early = is_early(g);
+    op.phase = early ? SNUG_PHASE_UPDATE : g->phase;
+    op.crosses = g->crosses && !early;
     op.beside = op.kind == SNUG_OP_GATHER_RANKS;
-    a->program->crosses |= g->crosses;
+    a->program->crosses |= op.crosses;
     return snug_program_op(a->program, op);
 }
 
@@ -160,7 +176,7 @@ static snug_status add_group(struct ahead *a, const struct snug_op *ops, size_t 
     for (int crosses = 1; crosses >= 0; crosses--)
         for (size_t i = group; i < a->count && a->gatherings[i].group == group; i++) {
             const struct gathering *g = &a->gatherings[i];
-            if (g->crosses == crosses) RETURN_IF_ERROR(add_moved(a, g, ops[g->op]));
+            if (g->crosses == crosses && !is_early(g)) RETURN_IF_ERROR(add_moved(a, g, ops[g->op]));
         }
     return SNUG_OK;
 }
@@ -175,13 +191,38 @@ static snug_status add_begun(struct ahead *a, const struct snug_op *ops, int32_t
     return SNUG_OK;
 }
 
-/* What is used from operation `at` on; an updated weight's copy is made of it. */
+/* Waits for what g gathers; an updated weight's copy is made of it. */
+static snug_status end_gathering(struct ahead *a, const struct snug_op *ops, const struct gathering *g) {
+    const bool early = is_early(g);
+    const enum snug_phase phase = early ? SNUG_PHASE_UPDATE : g->phase;
+    RETURN_IF_ERROR(add_wait(a, ops[g->op].gather_ranks.x, phase, g->crosses && !early));
+    return g->cast >= 0 ? add_moved(a, g, ops[g->cast]) : SNUG_OK;
+}
+
+/* What is used from operation `at` on. */
 static snug_status add_used(struct ahead *a, const struct snug_op *ops, int32_t at) {
-    for (; a->used < a->count && a->gatherings[a->used].use == at; a->used++) {
-        const struct gathering *g = &a->gatherings[a->used];
-        RETURN_IF_ERROR(add_wait(a, ops[g->op].gather_ranks.x, g->phase, g->crosses));
-        if (g->cast >= 0) RETURN_IF_ERROR(add_moved(a, g, ops[g->cast]));
-    }
+    for (; a->used < a->count && a->gatherings[a->used].use == at; a->used++)
+        if (!is_early(&a->gatherings[a->used])) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[a->used]));
+    return SNUG_OK;
+}
+
+/* The beginning of UPDATE: the updates of what is gathered in it. */
+static snug_status begin_early(struct ahead *a, const struct snug_op *ops) {
+    for (int32_t u = a->begin[SNUG_PHASE_UPDATE]; u < a->begin[SNUG_PHASE_UPDATE + 1]; u++)
+        for (size_t i = 0; i < a->count && !a->moved[u]; i++) {
+            const struct gathering *g = &a->gatherings[i];
+            if (!is_early(g) || !updates(a->program, &ops[u], ops[g->op].gather_ranks.x)) continue;
+            RETURN_IF_ERROR(snug_program_op(a->program, ops[u]));
+            a->moved[u] = true;
+        }
+    for (size_t i = 0; i < a->count; i++)
+        if (is_early(&a->gatherings[i])) RETURN_IF_ERROR(add_moved(a, &a->gatherings[i], ops[a->gatherings[i].op]));
+    return SNUG_OK;
+}
+
+static snug_status end_early(struct ahead *a, const struct snug_op *ops) {
+    for (size_t i = 0; i < a->count; i++)
+        if (is_early(&a->gatherings[i])) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[i]));
     return SNUG_OK;
 }
 
@@ -218,6 +259,8 @@ static snug_status merge(struct ahead *a) {
     a->program->op_count = a->program->op_capacity = 0;
     for (int32_t i = 0; i <= count && status == SNUG_OK; i++) {
         if (i == a->begin[SNUG_PHASE_BACKWARD + 1]) status = end_exchange(a);
+        if (status == SNUG_OK && i == a->begin[SNUG_PHASE_UPDATE]) status = begin_early(a, ops);
+        if (status == SNUG_OK && i == a->begin[SNUG_PHASE_UPDATE + 1]) status = end_early(a, ops);
         if (status == SNUG_OK) status = add_begun(a, ops, i, true);
         if (status == SNUG_OK) status = add_used(a, ops, i);
         if (status == SNUG_OK) status = add_begun(a, ops, i, false);

@@ -12,19 +12,19 @@
  *
  * Stage 1: a rank has the states of its shards. It gets the sum of its shard of a gradient, updates its shard of the
  * weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's shards are
- * gathered, and the weight itself is divided, too.
+ * gathered, and the weight itself is divided, too. Weights of at most a chunk, mostly vectors, are not divided in any
+ * stage: every rank gets the sums of their gradients, and updates them, since gathering them costs more than it saves.
  *
  * Stage 2: gradients are summed in the backward of each micro-batch, and a rank keeps the sum of its shard. It adds the
  * sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the order of one rank.
  * Gradients of at most a chunk stay whole: a GPU computes those of biases before the operation that they belong to.
  *
  * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
- * gathered before the first operation of a phase that reads them, and live until the last one. Smaller weights, mostly
- * vectors, are whole, since gathering them costs latency and saves little. plan/ahead.c then moves what an asynchronous
- * backend can begin earlier.
+ * gathered before the first operation of a phase that reads them, and live until the last one. plan/ahead.c then moves
+ * what an asynchronous backend can begin earlier.
  *
- * The gradient norm adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do
- * not depend on the stage.
+ * In all stages a rank squares the chunks of its shards. The gradient norm adds the sums of the chunks of all ranks in
+ * the order of the chunks, as on one rank, so the bits do not depend on the stage.
  */
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ struct partition {
     struct snug_program *program;
     const struct snug_methods *methods;
     size_t tensors;                     /* before the stage */
-    struct snug_shards *shards;         /* by tensor, of the weights */
+    struct snug_shards *shards;         /* by tensor, of the weights; of their gradients' norms in stage 0 */
     int32_t *weights;                   /* by gradient: its weight */
     bool *divided;                      /* by weight: each rank stores its shard */
     bool *gathered;                     /* by weight: the same, and it is gathered where it is read */
@@ -49,8 +49,8 @@ struct partition {
     int64_t pending_bytes, group; /* bytes of a group of sums */
     /* After all updates, which a backend may run at once, as it may all gathering: what gathers updated weights, and
        their copies. */
-    struct snug_op *late, *casts;
-    size_t late_count, cast_count;
+    struct snug_op *gatherings, *casts;
+    size_t gathering_count, cast_count;
     int32_t chunk_sums; /* sums of squares: a row for each rank */
 };
 
@@ -73,7 +73,7 @@ static snug_status divide_weight(const struct partition *p, int32_t weight, int6
     struct snug_shards *shards = &p->shards[weight];
     *shards = (struct snug_shards){
         .elements = t->rows * t->cols, .chunk = chunk_of(p->program, weight), .ranks = p->methods->ranks};
-    if (shards->elements * (int64_t)sizeof(float) > SNUG_COLLECTIVE_MOST)
+    if (p->methods->zero_stage && shards->elements * (int64_t)sizeof(float) > SNUG_COLLECTIVE_MOST)
         return snug_fail(p->program->ctx, SNUG_E_UNSUPPORTED,
                          "--zero_stage does not support tensors of more than 2 GiB yet, and %s has %lld elements: "
                          "leave it out",
@@ -96,18 +96,23 @@ static snug_status divide_weights(struct partition *p) {
     return status;
 }
 
+/* Whether every rank updates the whole weight. */
+static bool is_replicated(const struct partition *p, int32_t weight) {
+    return !p->methods->zero_stage || p->shards[weight].elements <= SNUG_NORM_CHUNK;
+}
+
 /* Weights of which each rank stores its shard: in stage 3 large ones, and always those of which there is a copy, and
    which nothing reads but PREPARE and the updates. */
 static void divide_stored(struct partition *p) {
     struct snug_program *program = p->program;
-    for (size_t i = 1; i < p->tensors; i++) p->divided[i] = program->tensors[i].master;
+    for (size_t i = 1; i < p->tensors; i++) p->divided[i] = program->tensors[i].master && !is_replicated(p, (int32_t)i);
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (op->phase == SNUG_PHASE_PREPARE || snug_op_is(op, SNUG_OP_UPDATES)) continue;
         for (int k = 0; k < snug_op_operands(op); k++) p->divided[op->operands[k]] = false;
     }
     for (size_t i = 1; i < p->tensors; i++) {
-        p->gathered[i] = p->methods->zero_stage >= 3 && p->shards[i].elements > SNUG_NORM_CHUNK;
+        p->gathered[i] = p->methods->zero_stage >= 3 && !is_replicated(p, (int32_t)i);
         p->divided[i] |= p->gathered[i];
         if (p->divided[i]) program->tensors[i].shards = p->shards[i];
         if (p->gathered[i]) p->sources[i] = (int32_t)i;
@@ -186,19 +191,20 @@ static snug_status gather(struct partition *p, const struct snug_op *at, int32_t
 static snug_status sum_gradient(struct partition *p, int32_t g) {
     const int32_t weight = p->weights[g];
     const struct snug_tensor *t = &p->program->tensors[weight];
-    return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_SUM_RANKS,
-                                                        .phase = SNUG_PHASE_BACKWARD,
-                                                        .last = p->methods->zero_stage < 2,
-                                                        .part = t->part,
-                                                        .layer = t->layer,
-                                                        .sum_ranks = {g, p->sums[g], p->shards[weight]}});
+    struct snug_op op = {.kind = SNUG_OP_SUM_RANKS,
+                         .phase = SNUG_PHASE_BACKWARD,
+                         .last = p->methods->zero_stage < 2,
+                         .part = t->part,
+                         .layer = t->layer,
+                         .sum_ranks = {.g = g, .sum = p->sums[g]}};
+    if (!is_replicated(p, weight)) op.sum_ranks.shards = p->shards[weight];
+    return snug_program_op(p->program, op);
 }
 
 /* A gradient's norm, after its sum over the ranks. */
 static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) {
     const int32_t g = norm->squared_norm.g, weight = p->weights[g];
     struct snug_op chunks = *norm;
-    if (!p->methods->zero_stage) return snug_program_op(p->program, *norm);
     if (!own_of(p, weight)) return SNUG_OK;
     RETURN_IF_ERROR(add_shard(p, p->sums[g] ? p->sums[g] : g, weight, &chunks.squared_norm.g));
     chunks.squared_norm.sums = p->chunk_sums;
@@ -240,12 +246,14 @@ static void divide_state(struct partition *p, int32_t state, int32_t weight, boo
     t->shards.chunk = is_whole(p, weight) ? t->shards.elements : SNUG_NORM_CHUNK / SNUG_QUANTISED_BLOCK;
 }
 
-/* The update of this rank's shard. Afterwards every rank has the weight, or the copy that is read instead. */
+/* The update of this rank's shard, or of a weight that is not divided. Afterwards every rank has the weight, or the
+ * copy that is read instead. */
 static snug_status update_shard(struct partition *p, const struct snug_op *whole) {
     const int32_t weight = whole->update.weight, copy = whole->update.copy;
     struct snug_op op = *whole, cast = like(whole, SNUG_OP_CAST);
-    if (!p->divided[weight] || p->gathered[weight]) op.update.copy = 0; /* it is made of the gathered weight */
     if (p->sums[op.update.g]) op.update.g = p->sums[op.update.g];
+    if (is_replicated(p, weight)) return snug_program_op(p->program, op);
+    if (!p->divided[weight] || p->gathered[weight]) op.update.copy = 0; /* it is made of the gathered weight */
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = op.operands[k];
         if (!tensor || tensor == op.update.clip) continue;
@@ -257,7 +265,7 @@ static snug_status update_shard(struct partition *p, const struct snug_op *whole
     if (!is_whole(p, weight)) op.update.segments = 1;
     if (own_of(p, weight)) RETURN_IF_ERROR(snug_program_op(p->program, op));
     if (p->gathered[weight]) return SNUG_OK; /* where it is read */
-    p->late[p->late_count++] = gathering(p, whole, 0, p->divided[weight] ? copy : weight, weight);
+    p->gatherings[p->gathering_count++] = gathering(p, whole, 0, p->divided[weight] ? copy : weight, weight);
     cast.cast = (struct snug_cast){.p = weight, .q = copy};
     if (copy && !p->divided[weight]) p->casts[p->cast_count++] = cast;
     return SNUG_OK;
@@ -299,8 +307,8 @@ static snug_status gather_copy(struct partition *p, const struct snug_op *cast) 
 
 static snug_status rewrite(struct partition *p, const struct snug_op *op, const struct snug_op *ops, size_t count) {
     if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
+    if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
     if (p->methods->zero_stage) {
-        if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
         if (snug_op_is(op, SNUG_OP_UPDATES)) return update_shard(p, op);
         if (op->kind == SNUG_OP_CAST && p->divided[op->cast.p]) return gather_copy(p, op);
         return read_gathered(p, op);
@@ -337,7 +345,8 @@ static snug_status rewrite_all(struct partition *p) {
     }
     free(ops);
     if (status == SNUG_OK) status = sum_pending(p);
-    for (size_t i = 0; i < p->late_count && status == SNUG_OK; i++) status = snug_program_op(p->program, p->late[i]);
+    for (size_t i = 0; i < p->gathering_count && status == SNUG_OK; i++)
+        status = snug_program_op(p->program, p->gatherings[i]);
     for (size_t i = 0; i < p->cast_count && status == SNUG_OK; i++) status = snug_program_op(p->program, p->casts[i]);
     return status;
 }
@@ -369,8 +378,8 @@ static snug_status divide_gradients(struct partition *p) {
         const int32_t g = program->tensors[w].gradient;
         if (!g) continue;
         struct snug_tensor sum = program->tensors[g];
-        program->tensors[g].persistent = p->shards[w].elements <= SNUG_NORM_CHUNK;
-        sum.shards = p->shards[w];
+        program->tensors[g].persistent = is_replicated(p, (int32_t)w);
+        if (!is_replicated(p, (int32_t)w)) sum.shards = p->shards[w];
         RETURN_IF_ERROR(snug_program_tensor(program, sum, &p->sums[g], "sum.%s", program->tensors[w].name));
     }
     program->accumulates = false; /* each micro-batch overwrites its gradients */
@@ -411,16 +420,16 @@ static snug_status partition(struct partition *p) {
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->pending, (void **)&p->pending));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
     p->weights[0] = 0;
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->late, (void **)&p->late));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->gatherings, (void **)&p->gatherings));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->casts, (void **)&p->casts));
     find_completed(p);
+    RETURN_IF_ERROR(divide_weights(p));
     if (p->methods->zero_stage) {
-        RETURN_IF_ERROR(divide_weights(p));
         divide_stored(p);
         drop_copies(p);
-        if (p->methods->optimizer) RETURN_IF_ERROR(add_chunk_sums(p));
-        if (p->methods->optimizer && p->methods->zero_stage >= 2) RETURN_IF_ERROR(divide_gradients(p));
     }
+    if (p->methods->optimizer) RETURN_IF_ERROR(add_chunk_sums(p));
+    if (p->methods->optimizer && p->methods->zero_stage >= 2) RETURN_IF_ERROR(divide_gradients(p));
     return rewrite_all(p);
 }
 
@@ -440,7 +449,7 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     free(p.sums);
     free(p.completed);
     free(p.pending);
-    free(p.late);
+    free(p.gatherings);
     free(p.casts);
     return status;
 }

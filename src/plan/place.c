@@ -310,18 +310,31 @@ static snug_status check_shared(snug_context *ctx, struct snug_program *const pr
     return SNUG_OK;
 }
 
+/* A gradient that ranks sum with others in one call, if it is next to them. */
+static bool is_small_gradient(const struct snug_tensor *tensor) {
+    return tensor->memory_class == SNUG_MEMORY_GRADIENTS && tensor->bytes <= SNUG_NORM_CHUNK * (int64_t)sizeof(float);
+}
+
+/* Those of a class and a size of a program. */
+static void place_some(struct snug_program *const programs[], int p, snug_memory_class memory_class, bool small,
+                       struct snug_layout *layout) {
+    for (size_t i = 0; i < programs[p]->tensor_count; i++) {
+        struct snug_tensor *tensor = &programs[p]->tensors[i];
+        if (!tensor->persistent || tensor->offloaded || tensor->memory_class != memory_class) continue;
+        if (is_small_gradient(tensor) != small) continue;
+        tensor->offset = shared_offset(programs, p, tensor->name);
+        if (tensor->offset >= 0) continue;
+        tensor->offset = layout->arena;
+        layout->arena += tensor->bytes;
+        layout->bytes[memory_class] += tensor->bytes;
+    }
+}
+
 static void place_persistent(struct snug_program *const programs[], int count, struct snug_layout *layout) {
     for (int memory_class = 0; memory_class < SNUG_MEMORY_CLASS_COUNT; memory_class++)
         for (int p = 0; p < count; p++)
-            for (size_t i = 0; i < programs[p]->tensor_count; i++) {
-                struct snug_tensor *tensor = &programs[p]->tensors[i];
-                if (!tensor->persistent || tensor->offloaded || (int)tensor->memory_class != memory_class) continue;
-                tensor->offset = shared_offset(programs, p, tensor->name);
-                if (tensor->offset >= 0) continue;
-                tensor->offset = layout->arena;
-                layout->arena += tensor->bytes;
-                layout->bytes[memory_class] += tensor->bytes;
-            }
+            for (int small = 0; small <= 1; small++)
+                place_some(programs, p, (snug_memory_class)memory_class, small, layout);
 }
 
 /* Backing stores: of persistent tensors, shared by name, and of activations. */

@@ -278,11 +278,11 @@ struct snug_rescale {
 /* g of every rank = ((g of rank 0 + g of rank 1) + …) + g of rank run->contributors - 1, in fp32 and in this order: the
    owner of a shard of g gets the others' shards, adds them and sends the sum to all. What further ranks have in g does
    not count. If g is divided (shards.chunk is not 0), the sum stays with its owner, in its place in g; the rest of g is
-   undefined afterwards. With sum, it is written there instead; from the second micro-batch on it is added to what is
-   there, rank by rank. */
+   undefined afterwards. With sum, it is written there instead, and g is undefined; from the second micro-batch on it is
+   added to what is there, rank by rank. */
 struct snug_sum_ranks {
     int32_t g;   /* [N,K] F32 */
-    int32_t sum; /* [1,own shard] F32 or none */
+    int32_t sum; /* F32, [1,own shard] if g is divided, otherwise as g; or none */
     struct snug_shards shards;
 };
 /* Each rank has its shard of x, in its place; afterwards all have all of x. With shard, each copies it to its place in

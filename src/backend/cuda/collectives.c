@@ -303,7 +303,7 @@ static int send_sums(const struct snug_run *run) {
     for (size_t i = 0; i < ranks->slice_count && result == SNUG_NCCL_OK; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const struct snug_shards parts = snug_shards_in_bytes(&s->parts, sizeof(float));
-        if (s->for_all) result = gather_parts(run, (uint8_t *)s->values, &parts);
+        if (s->for_all) result = gather_parts(run, (uint8_t *)(s->to - snug_shard_begin(&s->parts, d->rank)), &parts);
     }
     const int ended = d->nccl.group_end();
     return result == SNUG_NCCL_OK ? ended : result;
@@ -348,7 +348,12 @@ static snug_status sum_by_copies(const struct snug_run *run) {
 
 static snug_status sum_queued(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
+    uint8_t *received = snug_cuda_of(run)->batch.received;
     if (!ranks->slice_count) return SNUG_OK;
+    for (size_t i = 0; i < ranks->slice_count; i++) {
+        ranks->slices[i].received = (float *)received;
+        received += ranks->slices[i].bytes;
+    }
     RETURN_IF_ERROR(begin(run));
     RETURN_IF_ERROR(ranks->peers ? sum_by_copies(run) : sum_by_nccl(run));
     ranks->slice_count = 0;
@@ -368,7 +373,6 @@ static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice)
     struct snug_cuda_ranks *ranks = ranks_of(run);
     slice.bytes = received_bytes(&slice);
     if (ranks->received + slice.bytes > snug_cuda_received_bytes(run->program)) RETURN_IF_ERROR(sum_queued(run));
-    slice.received = (float *)(snug_cuda_of(run)->batch.received + ranks->received);
     ranks->received += slice.bytes;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
                               sizeof *ranks->slices));
@@ -377,65 +381,74 @@ static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice)
 }
 
 /* Every rank gets all sums, of a piece that is divided equally. */
-static struct snug_cuda_slice slice_for_all(const struct snug_run *run, float *values, int64_t count) {
+static struct snug_cuda_slice slice_for_all(const struct snug_run *run, float *values, float *sums, int64_t count,
+                                            bool accumulate) {
     const int size = devices_of(run)->size;
     const int64_t part = (count + size - 1) / size;
     const struct snug_shards parts = snug_equal_parts(count, part, size);
     struct snug_cuda_slice slice = {.values = values,
-                                    .to = values + snug_shard_begin(&parts, devices_of(run)->rank),
+                                    .to = sums + snug_shard_begin(&parts, devices_of(run)->rank),
                                     .parts = parts,
                                     .most = part,
+                                    .accumulate = accumulate,
                                     .for_all = true};
     slice.bytes = received_bytes(&slice);
     return slice;
 }
 
-/* Continues the last slice with these values, if they are next to it in the arena, after or before, and the buffer has
-   room: a model has hundreds of gradients, and each slice costs latency. What is between them is summed, too. */
-static bool continue_slice(const struct snug_run *run, float *values, int64_t count) {
+/* One slice of two that are next to each other in the arena, or almost: what is between them is summed, too. False if
+   they are not, or if the buffer has no room. */
+static bool unite(const struct snug_run *run, struct snug_cuda_slice *x, const struct snug_cuda_slice *y) {
     enum { GAP = 64 }; /* elements: tensors are aligned to 256 bytes */
     struct snug_cuda_ranks *ranks = ranks_of(run);
-    if (!ranks->slice_count || !ranks->same_layout) return false;
-    struct snug_cuda_slice *last = &ranks->slices[ranks->slice_count - 1];
-    float *const end = last->values + last->parts.elements;
-    const bool after = values >= end && values - end < GAP,
-               before = values + count <= last->values && last->values - (values + count) < GAP;
+    const int rank = devices_of(run)->rank;
+    float *const x_end = x->values + x->parts.elements, *const y_end = y->values + y->parts.elements;
+    const ptrdiff_t offset = x->to - part_of(x, rank); /* of the sums, from the values */
+    const bool after = y->values >= x_end && y->values - x_end < GAP,
+               before = y_end <= x->values && x->values - y_end < GAP;
+    if (!x->for_all || x->accumulate != y->accumulate || y->to - part_of(y, rank) != offset) return false;
     if (!after && !before) return false;
-    float *const begin = after ? last->values : values;
-    struct snug_cuda_slice whole = slice_for_all(run, begin, (after ? values + count : end) - begin);
-    const int64_t received = ranks->received - last->bytes + whole.bytes;
+    float *const begin = after ? x->values : y->values;
+    const struct snug_cuda_slice whole =
+        slice_for_all(run, begin, begin + offset, (after ? y_end : x_end) - begin, x->accumulate);
+    const int64_t received = ranks->received - x->bytes + whole.bytes;
     if (received > snug_cuda_received_bytes(run->program)) return false;
-    whole.received = last->received;
     ranks->received = received;
-    *last = whole;
+    *x = whole;
     return true;
 }
 
+/* Continues a slice with this one, if one is next to it: a model has hundreds of gradients, and each slice costs
+   latency. */
+static bool continue_slice(const struct snug_run *run, const struct snug_cuda_slice *slice) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    for (size_t i = ranks->slice_count; ranks->same_layout && i-- > 0;)
+        if (unite(run, &ranks->slices[i], slice)) return true;
+    return false;
+}
+
 /* The gradient is cut where the buffer is full. */
-static snug_status queue_for_all(struct snug_run *run, float *values, int64_t count) {
+static snug_status queue_for_all(struct snug_run *run, float *values, float *sums, int64_t count, bool accumulate) {
     const int64_t most = snug_cuda_sum_part(run->program) * devices_of(run)->size;
     for (int64_t at = 0; at < count; at += most) {
-        const int64_t piece = count - at < most ? count - at : most;
-        if (!continue_slice(run, values + at, piece))
-            RETURN_IF_ERROR(add_slice(run, slice_for_all(run, values + at, piece)));
+        const struct snug_cuda_slice slice =
+            slice_for_all(run, values + at, sums + at, count - at < most ? count - at : most, accumulate);
+        if (!continue_slice(run, &slice)) RETURN_IF_ERROR(add_slice(run, slice));
     }
     return SNUG_OK;
 }
 
-/* Each rank gets the sums of its shard. */
-static snug_status queue_for_owners(struct snug_run *run, const struct snug_op *op, float *values) {
-    const struct snug_shards *shards = &op->sum_ranks.shards;
-    const int64_t begins = snug_shard_begin(shards, devices_of(run)->rank), largest = snug_shard_largest(shards);
-    const int64_t part = snug_cuda_sum_part(run->program);
-    const bool elsewhere = op->sum_ranks.sum != 0;
-    float *to = elsewhere ? (float *)snug_run_data(run, op->sum_ranks.sum) : values + begins;
+/* Each rank gets the sums of its shard: to[0 … its elements - 1]. */
+static snug_status queue_for_owners(struct snug_run *run, const struct snug_shards *shards, float *values, float *to,
+                                    bool accumulate) {
+    const int64_t part = snug_cuda_sum_part(run->program), largest = snug_shard_largest(shards);
     for (int64_t first = 0; first < largest; first += part)
         RETURN_IF_ERROR(add_slice(run, (struct snug_cuda_slice){.values = values,
                                                                 .to = to + first,
                                                                 .parts = *shards,
                                                                 .first = first,
                                                                 .most = part,
-                                                                .accumulate = elsewhere && run->micro_batch > 0}));
+                                                                .accumulate = accumulate}));
     return SNUG_OK;
 }
 
@@ -577,15 +590,21 @@ static snug_status prepare(const struct snug_run *run) {
 
 snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) {
     const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
+    const struct snug_shards *shards = &op->sum_ranks.shards;
+    const bool elsewhere = op->sum_ranks.sum != 0, accumulate = elsewhere && run->micro_batch > 0;
+    float *const values = (float *)g.data;
+    float *sums = elsewhere ? (float *)snug_run_data(run, op->sum_ranks.sum) : values;
     RETURN_IF_ERROR(prepare(run));
     snug_cuda_place_batch(run);
     RETURN_IF_ERROR(gather_queued(run));
-    if (op->sum_ranks.shards.chunk)
-        RETURN_IF_ERROR(queue_for_owners(run, op, (float *)g.data));
+    if (shards->chunk && !elsewhere) sums += snug_shard_begin(shards, devices_of(run)->rank);
+    if (shards->chunk)
+        RETURN_IF_ERROR(queue_for_owners(run, shards, values, sums, accumulate));
     else
-        RETURN_IF_ERROR(queue_for_all(run, (float *)g.data, g.rows * g.cols));
-    const bool waits = run->one_by_one || op->sum_ranks.sum; /* a summed gradient's bytes may be used again */
-    return waits && !is_followed(run, op) ? start_or_await(run, op) : SNUG_OK;
+        RETURN_IF_ERROR(queue_for_all(run, values, sums, g.rows * g.cols, accumulate));
+    if (is_followed(run, op)) return SNUG_OK;
+    /* a summed gradient's bytes may be used again */
+    return run->one_by_one || elsewhere ? start_or_await(run, op) : SNUG_OK;
 }
 
 snug_status snug_cuda_gather_ranks(struct snug_run *run, const struct snug_op *op) {

@@ -203,9 +203,15 @@ snug_status snug_cuda_create_event(snug_context *ctx, cudaEvent_t *event) {
     return snug_cuda_check(ctx, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
 }
 
+static bool runs_beside(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (snug_cuda_copied_by(&program->ops[i])) return true;
+    return false;
+}
+
 snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program *program, struct snug_cuda *cuda) {
     struct snug_cuda_offload *o = &cuda->offload;
-    if (!snug_program_has(program, SNUG_OP_WAIT)) return SNUG_OK;
+    if (!runs_beside(program)) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *o->copied, (void **)&o->copied));
     o->count = program->tensor_count;
     for (size_t i = 0; i < program->op_count; i++) {

@@ -19,7 +19,10 @@
 #include "backend/cuda/ranks.h"
 #include "backend/cuda/state.h"
 
-enum { BOOT = 40, ONE = 2 * SNUG_CUDA_PEERS, FLAGS = ONE + 1 };
+enum { BOOT = 40, FLAGS = 2 * SNUG_CUDA_PEERS };
+
+/* The parts of a barrier, in their order. */
+enum operation { ARRIVE, WAIT, CLEAR };
 
 typedef CUresult batch_operations(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations,
                                   unsigned flags);
@@ -116,14 +119,12 @@ static batch_operations *find_batch_operations(void) {
 
 snug_status snug_cuda_open_peers(snug_context *ctx, const struct snug_collectives *hosts,
                                  struct snug_cuda_peers *peers) {
-    static const uint32_t one = 1;
     void *memory;
     batch_operations *function = find_batch_operations();
     *peers = (struct snug_cuda_peers){.hosts = hosts};
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&memory, FLAGS * sizeof(uint32_t)), "cudaMalloc"));
     peers->own = memory;
     cudaError_t error = cudaMemset(peers->own, 0, FLAGS * sizeof(uint32_t));
-    if (error == cudaSuccess) error = cudaMemcpy(peers->own + ONE, &one, sizeof one, cudaMemcpyHostToDevice);
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     memcpy(&peers->batch_operations, &function, sizeof function);
     RETURN_IF_ERROR(snug_cuda_check(ctx, error, "clearing flags"));
@@ -145,35 +146,38 @@ void snug_cuda_unmap_arenas(const struct snug_cuda_peers *peers, uint8_t *const 
     if (peers) unmap(arenas, peers->hosts->rank, peers->hosts->size);
 }
 
-snug_status snug_cuda_barrier(snug_context *ctx, const struct snug_cuda_peers *peers, int number, cudaStream_t stream) {
+/* Appends a write or a wait for every other rank. */
+static unsigned add_operations(const struct snug_cuda_peers *peers, size_t first, enum operation operation,
+                               CUstreamBatchMemOpParams *out) {
     const int rank = peers->hosts->rank, size = peers->hosts->size;
-    const size_t first = (size_t)number * SNUG_CUDA_PEERS;
-    CUstreamBatchMemOpParams operations[2 * SNUG_CUDA_PEERS];
+    unsigned count = 0;
+    for (int r = 0; r < size; r++) {
+        uint32_t *const own = peers->own + first + r, *theirs = (uint32_t *)(void *)peers->flags[r] + first + rank;
+        if (r == rank) continue;
+        CUstreamBatchMemOpParams *op = &out[count++];
+        memset(op, 0, sizeof *op);
+        if (operation == WAIT) {
+            op->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            op->waitValue.address = (CUdeviceptr)(uintptr_t)own;
+            op->waitValue.value = 1;
+            op->waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+        } else {
+            op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            op->writeValue.address = (CUdeviceptr)(uintptr_t)(operation == ARRIVE ? theirs : own);
+            op->writeValue.value = operation == ARRIVE;
+        }
+    }
+    return count;
+}
+
+snug_status snug_cuda_barrier(snug_context *ctx, const struct snug_cuda_peers *peers, int number, cudaStream_t stream) {
+    CUstreamBatchMemOpParams operations[3 * SNUG_CUDA_PEERS];
     unsigned count = 0;
     batch_operations *function;
-    cudaError_t error = cudaSuccess;
-    for (int r = 0; r < size && error == cudaSuccess; r++)
-        if (r != rank)
-            error = cudaMemcpyAsync((uint32_t *)(void *)peers->flags[r] + first + rank, peers->own + ONE,
-                                    sizeof(uint32_t), cudaMemcpyDeviceToDevice, stream);
-    for (int writes = 0; writes <= 1; writes++)
-        for (int r = 0; r < size; r++) {
-            const CUdeviceptr address = (CUdeviceptr)(uintptr_t)(peers->own + first + r);
-            if (r == rank) continue;
-            CUstreamBatchMemOpParams *op = &operations[count++];
-            memset(op, 0, sizeof *op);
-            if (writes) {
-                op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-                op->writeValue.address = address;
-            } else {
-                op->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-                op->waitValue.address = address;
-                op->waitValue.value = 1;
-                op->waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
-            }
-        }
+    for (enum operation o = ARRIVE; o <= CLEAR; o++)
+        count += add_operations(peers, (size_t)number * SNUG_CUDA_PEERS, o, operations + count);
     memcpy(&function, &peers->batch_operations, sizeof function);
-    if (error == cudaSuccess && function((CUstream)stream, count, operations, 0) != CUDA_SUCCESS)
-        error = cudaErrorUnknown;
-    return snug_cuda_check(ctx, error, "waiting for the GPUs of other ranks");
+    const CUresult result = function((CUstream)stream, count, operations, 0);
+    return snug_cuda_check(ctx, result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown,
+                           "waiting for the GPUs of other ranks");
 }

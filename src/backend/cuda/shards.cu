@@ -6,9 +6,9 @@ extern "C" {
 #include "backend/cuda/ranks.h"
 }
 
-/* A matmul waits for the multiprocessors that other kernels have, and its last blocks run alone, so sums take few of
-   them: 16 add at 1.5 TB/s on an H100, beside matmuls that leave most of that unused. */
-enum { THREADS = 512, SUM_BLOCKS = 16, AT_ONCE = 4, EACH = 4, BLOCKS = 256 };
+/* Sums take all multiprocessors for a short time: matmuls take all of them, too, so with fewer sums last longer, and
+   the last blocks of every matmul beside them run alone. */
+enum { THREADS = 512, AT_ONCE = 4, EACH = 4, BLOCKS = 256, SUM_BLOCKS = 512 };
 
 static __device__ float plus(float a, float b) { return a + b; }
 static __device__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
@@ -63,12 +63,20 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                                      cudaStream_t stream) {
-    if (count) add_shards<<<SUM_BLOCKS, THREADS, 0, stream>>>(*sums, count, rank, contributors);
+    const int64_t each = (int64_t)THREADS * AT_ONCE * sizeof(float4) / sizeof(float);
+    int64_t largest = 0;
+    for (int i = 0; i < count; i++)
+        if (sums->items[i].count > largest) largest = sums->items[i].count;
+    const int64_t blocks = (largest + each - 1) / each;
+    if (count)
+        add_shards<<<(unsigned)(blocks < SUM_BLOCKS ? blocks : SUM_BLOCKS), THREADS, 0, stream>>>(*sums, count, rank,
+                                                                                                  contributors);
 }
 
 template <typename T> static __global__ void __launch_bounds__(THREADS) fill(T *to, const float *from, int64_t count) {
     const int64_t stride = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += stride) to[i] = from_float<T>(from[i]);
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += stride)
+        to[i] = from_float<T>(from[i]);
 }
 
 extern "C" void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const float *from, int64_t count,

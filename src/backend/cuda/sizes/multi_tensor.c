@@ -45,8 +45,8 @@ int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const st
 }
 
 /* Updates that cross phases run where their weight is read. Updates of other kinds may be in between: each has its own
-   weight. Copies of offloaded tensors end a series; any
-   other operation means that gradients are used as soon as they are complete, and then there is no such launch. */
+   weight. Copies of offloaded tensors and collectives end a series; any other operation means that gradients are used
+   as soon as they are complete, and then there is no such launch. */
 struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_program *program, enum snug_op_kind kind) {
     const struct snug_cuda_multi_tensor none = {.first = -1};
     struct snug_cuda_multi_tensor most = none, series = none;
@@ -56,9 +56,9 @@ struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_prog
         const struct snug_op *op = &program->ops[i];
         if (op->crosses || op->on_host) continue;
         if (op->kind != kind) {
-            const bool copies = snug_op_is(op, SNUG_OP_COPIES);
-            if (copies) series = none;
-            ended |= phase != SNUG_PHASE_COUNT && !copies && !snug_op_is(op, SNUG_OP_UPDATES);
+            const bool between = snug_op_is(op, SNUG_OP_COPIES) || snug_op_is(op, SNUG_OP_COLLECTIVE);
+            if (between) series = none;
+            ended |= phase != SNUG_PHASE_COUNT && !between && !snug_op_is(op, SNUG_OP_UPDATES);
             continue;
         }
         if (ended || !can_share(op) || (phase != SNUG_PHASE_COUNT && op->phase != phase)) return none;
