@@ -70,7 +70,7 @@ sanitize:
 	$(call build,$(BUILD)-asan,all)
 	@rm -rf $(BUILD)-asan/coverage
 	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw $(call ctest,$(BUILD)-asan)
-	@tools/coverage $(BUILD)-asan check 95 5
+	@tools/coverage $(BUILD)-asan check 95
 
 # Data races, by ThreadSanitizer.
 tsan:

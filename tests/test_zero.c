@@ -66,7 +66,7 @@ static void test_stages_have_the_same_bits(void **state) {
     write_model(f, "odd", 0.1, 68, 1, VOCABULARY);
     write_other_families(f, 32);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
-        for (int ranks = kinds[kind].least; ranks <= kinds[kind].most; ranks++) {
+        for (int ranks = kinds[kind].least; ranks <= kinds[kind].most; ranks += 1 + SANITIZED) {
             char words[1024], one[32], many[32];
             snprintf(one, sizeof one, "one%zu_%d", kind, ranks);
             snprintf(words, sizeof words, "%s --gradient_accumulation_steps %d --output_dir %s", kinds[kind].words,

@@ -56,7 +56,7 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
         if (n == 0) return fail(ctx, what, other, "it was closed"); /* may be untested: as there */
         /* may be untested: depends on timing */
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
-        struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
+        struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN}; /* may be untested: depends on timing */
         /* The rank at the other end may have sent the rest, and ended. */
         /* may be untested: depends on timing */
         if (poll(&ready, 1, PATIENCE) <= 0 && watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));

@@ -8,7 +8,8 @@
 static bool is_table(const struct snug_program *program, int32_t weight) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        for (int k = 0; k < snug_op_operands(op); k++)
+        const int operands = snug_op_operands(op);
+        for (int k = 0; k < operands; k++)
             if (op->operands[k] == weight && (snug_op_info(op->kind)->operands[k].flags & SNUG_TABLE)) return true;
     }
     return false;

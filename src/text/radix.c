@@ -24,6 +24,10 @@ static void sort_by_digit(int32_t *to, const int32_t *from, const int32_t *keys,
 void snug_radix_order(int32_t *order, int32_t *scratch, const int32_t *keys, int64_t count) {
     int32_t all = 0;
     for (int64_t i = 0; i < count; i++) all |= keys[i];
+    if (!(all >> DIGIT_BITS)) { /* lengths of rows */
+        sort_by_digit(order, NULL, keys, count, 0);
+        return;
+    }
     sort_by_digit(scratch, NULL, keys, count, 0);
     sort_by_digit(order, scratch, keys, count, DIGIT_BITS);
     if (all >> 2 * DIGIT_BITS) {

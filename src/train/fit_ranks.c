@@ -89,7 +89,7 @@ snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_lim
         least[stage] = 1;
         if (alone > limit) status = find_least(&t, stage, limit, &least[stage]);
     }
-    if (status != SNUG_OK)
+    if (status != SNUG_OK) /* may be untested: an allocation that fails */
         snug_fail(setup->ctx, status, "planning for other numbers of ranks: %s", snug_error_message(t.ctx));
     snug_context_destroy(t.ctx);
     malloc_trim(0); /* trials must not leave resident memory */

@@ -108,6 +108,28 @@ struct product {
     float beta;
 };
 
+/* As doubles, in blocks of WIDTH columns of a row-major matrix [depth, columns]: a block's rows follow each other. */
+enum { WIDTH = 64 };
+static double *unpack(const void *data, const struct emulated_layout *layout, bool is_column_major, int64_t depth,
+                      int64_t columns) {
+    double *values = malloc((size_t)(depth * columns + 1) * sizeof *values), *at = values;
+    if (!values) abort();
+    for (int64_t first = 0; first < columns; first += WIDTH)
+        for (int64_t l = 0; l < depth; l++)
+            for (int64_t i = first; i < columns && i < first + WIDTH; i++)
+                *at++ = (double)value_of(data, is_column_major ? i * layout->stride + l : l * layout->stride + i,
+                                         layout->type);
+    return values;
+}
+
+static void write_value(const struct product *p, int64_t at, double sum) {
+    const float value = (float)sum + (p->beta != 0 ? value_of(p->c, at, p->z.type) : 0);
+    if (p->z.type == CUDA_R_32F)
+        ((float *)p->d)[at] = value;
+    else
+        ((uint16_t *)p->d)[at] = p->z.type == CUDA_R_16BF ? snug_f32_to_bf16(value) : snug_f32_to_f16(value);
+}
+
 /* d [m, n] = (a b + bias) + beta c, all column-major. Sums in double, rounded to fp32 before c is added: as on a GPU,
    the sum of two products is that of each. */
 static void multiply(const void *arguments) {
@@ -115,19 +137,22 @@ static void multiply(const void *arguments) {
     const struct emulated_layout *x = &p->x, *y = &p->y, *z = &p->z;
     const bool turn_a = p->description.turn_a == CUBLAS_OP_T, turn_b = p->description.turn_b == CUBLAS_OP_T;
     const int64_t m = (int64_t)z->rows, n = (int64_t)z->cols, k = (int64_t)(turn_a ? x->rows : x->cols);
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) {
-            const int64_t at = j * z->stride + i;
-            double sum = p->description.bias ? value_of(p->description.bias, i, z->type) : 0;
+    double *a = unpack(p->a, x, turn_a, k, m), *b = unpack(p->b, y, !turn_b, k, n);
+    for (int64_t first_row = 0; first_row < m; first_row += WIDTH)
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t first_column = j / WIDTH * WIDTH;
+            const int64_t rows = m - first_row < WIDTH ? m - first_row : WIDTH;
+            const int64_t columns = n - first_column < WIDTH ? n - first_column : WIDTH;
+            const double *left = a + first_row * k, *right = b + first_column * k + j % WIDTH;
+            double sums[WIDTH];
+            for (int64_t i = 0; i < rows; i++)
+                sums[i] = p->description.bias ? (double)value_of(p->description.bias, first_row + i, z->type) : 0;
             for (int64_t l = 0; l < k; l++)
-                sum += (double)value_of(p->a, turn_a ? i * x->stride + l : l * x->stride + i, x->type) *
-                       value_of(p->b, turn_b ? l * y->stride + j : j * y->stride + l, y->type);
-            const float value = (float)sum + (p->beta != 0 ? value_of(p->c, at, z->type) : 0);
-            if (z->type == CUDA_R_32F)
-                ((float *)p->d)[at] = value;
-            else
-                ((uint16_t *)p->d)[at] = z->type == CUDA_R_16BF ? snug_f32_to_bf16(value) : snug_f32_to_f16(value);
+                for (int64_t i = 0; i < rows; i++) sums[i] += left[l * rows + i] * right[l * columns];
+            for (int64_t i = 0; i < rows; i++) write_value(p, j * z->stride + first_row + i, sums[i]);
         }
+    free(a);
+    free(b);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
