@@ -32,6 +32,7 @@ struct gathering {
     bool leads;         /* its group is the first one of the phase */
     enum snug_phase phase;
     bool crosses;
+    bool early; /* an updated weight that FORWARD needs at once: gathered in UPDATE, beside the updates of the others */
 };
 
 struct ahead {
@@ -118,8 +119,15 @@ static void find_groups(struct ahead *a) {
     }
 }
 
-/* Whether FORWARD needs an updated weight at once. It is gathered in UPDATE, beside the updates of the others. */
-static bool is_early(const struct gathering *g) { return g->crosses && g->leads; }
+static void find_early(struct ahead *a) {
+    for (size_t i = 0; i < a->count; i++) {
+        struct gathering *g = &a->gatherings[i];
+        if (!g->crosses || !g->leads) continue;
+        g->early = true;
+        g->phase = SNUG_PHASE_UPDATE;
+        g->crosses = false;
+    }
+}
 
 /* The same tensor, if it is not a part of another one. */
 static int32_t whole_of(const struct snug_program *program, int32_t tensor) {
@@ -147,6 +155,7 @@ static snug_status find_gatherings(struct ahead *a) {
     }
     if (a->count) qsort(a->gatherings, a->count, sizeof *a->gatherings, in_order_of_use);
     find_groups(a);
+    find_early(a);
     return SNUG_OK;
 }
 
@@ -163,11 +172,10 @@ static snug_status add_wait(struct ahead *a, int32_t tensor, enum snug_phase pha
 }
 
 static snug_status add_moved(struct ahead *a, const struct gathering *g, struct snug_op op) {
-    const bool early = is_early(g);
-    op.phase = early ? SNUG_PHASE_UPDATE : g->phase;
-    op.crosses = g->crosses && !early;
+    op.phase = g->phase;
+    op.crosses = g->crosses;
     op.beside = op.kind == SNUG_OP_GATHER_RANKS;
-    a->program->crosses |= op.crosses;
+    a->program->crosses |= g->crosses;
     return snug_program_op(a->program, op);
 }
 
@@ -176,7 +184,7 @@ static snug_status add_group(struct ahead *a, const struct snug_op *ops, size_t 
     for (int crosses = 1; crosses >= 0; crosses--)
         for (size_t i = group; i < a->count && a->gatherings[i].group == group; i++) {
             const struct gathering *g = &a->gatherings[i];
-            if (g->crosses == crosses && !is_early(g)) RETURN_IF_ERROR(add_moved(a, g, ops[g->op]));
+            if (g->crosses == crosses && !g->early) RETURN_IF_ERROR(add_moved(a, g, ops[g->op]));
         }
     return SNUG_OK;
 }
@@ -193,16 +201,14 @@ static snug_status add_begun(struct ahead *a, const struct snug_op *ops, int32_t
 
 /* Waits for what g gathers; an updated weight's copy is made of it. */
 static snug_status end_gathering(struct ahead *a, const struct snug_op *ops, const struct gathering *g) {
-    const bool early = is_early(g);
-    const enum snug_phase phase = early ? SNUG_PHASE_UPDATE : g->phase;
-    RETURN_IF_ERROR(add_wait(a, ops[g->op].gather_ranks.x, phase, g->crosses && !early));
+    RETURN_IF_ERROR(add_wait(a, ops[g->op].gather_ranks.x, g->phase, g->crosses));
     return g->cast >= 0 ? add_moved(a, g, ops[g->cast]) : SNUG_OK;
 }
 
 /* What is used from operation `at` on. */
 static snug_status add_used(struct ahead *a, const struct snug_op *ops, int32_t at) {
     for (; a->used < a->count && a->gatherings[a->used].use == at; a->used++)
-        if (!is_early(&a->gatherings[a->used])) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[a->used]));
+        if (!a->gatherings[a->used].early) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[a->used]));
     return SNUG_OK;
 }
 
@@ -211,18 +217,18 @@ static snug_status begin_early(struct ahead *a, const struct snug_op *ops) {
     for (int32_t u = a->begin[SNUG_PHASE_UPDATE]; u < a->begin[SNUG_PHASE_UPDATE + 1]; u++)
         for (size_t i = 0; i < a->count && !a->moved[u]; i++) {
             const struct gathering *g = &a->gatherings[i];
-            if (!is_early(g) || !updates(a->program, &ops[u], ops[g->op].gather_ranks.x)) continue;
+            if (!g->early || !updates(a->program, &ops[u], ops[g->op].gather_ranks.x)) continue;
             RETURN_IF_ERROR(snug_program_op(a->program, ops[u]));
             a->moved[u] = true;
         }
     for (size_t i = 0; i < a->count; i++)
-        if (is_early(&a->gatherings[i])) RETURN_IF_ERROR(add_moved(a, &a->gatherings[i], ops[a->gatherings[i].op]));
+        if (a->gatherings[i].early) RETURN_IF_ERROR(add_moved(a, &a->gatherings[i], ops[a->gatherings[i].op]));
     return SNUG_OK;
 }
 
 static snug_status end_early(struct ahead *a, const struct snug_op *ops) {
     for (size_t i = 0; i < a->count; i++)
-        if (is_early(&a->gatherings[i])) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[i]));
+        if (a->gatherings[i].early) RETURN_IF_ERROR(end_gathering(a, ops, &a->gatherings[i]));
     return SNUG_OK;
 }
 
