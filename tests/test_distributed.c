@@ -272,6 +272,8 @@ static pid_t second_of(const struct fixture *f) {
     TRAIN "--config_name cut --train_file train.csv --validation_file dev.csv --eval_strategy steps --eval_steps 2 "   \
           "--save_steps 2 --max_steps 6 "
 
+#define AGAIN APART "--resume_from_checkpoint apart/checkpoint-2 --output_dir refused"
+
 /* Ranks with file systems of their own: rank 1 runs in the folder "other", which has the model and the data alone. Only
    rank 0 has checkpoints; it sends the one to resume from, and the best one at the end. No copy remains. */
 static void test_separate_file_systems(void **state) {
@@ -305,9 +307,20 @@ static void test_separate_file_systems(void **state) {
         if (code != 0) fail_msg("%s: exit code %d: %s", command, code, text);
         assert_same_in_both(f, runs[i].same, runs[i].output, "model.safetensors");
         assert_int_equal(strstr(text, "to the ranks whose file system does not have it") != NULL, i > 0);
-        assert_false(exists(path_of(f, "other/%s/checkpoint-copy", runs[i].output)));
+        for (int rank = 0; rank < 3; rank++)
+            assert_false(exists(path_of(f, "other/%s/checkpoint-copy-%d", runs[i].output, rank)));
         free(text);
     }
+    /* A rank that cannot write the copy: all ranks end, with its message. */
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other/refused")), SNUG_OK);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other/refused/checkpoint-copy-1")), SNUG_OK);
+    write_text(f, "other/refused/checkpoint-copy-1/mine", "kept\n");
+    char refused[2048];
+    snprintf(refused, sizeof refused, "-n 1 " SNUG " %s : -n 2 -wdir %s " SNUG " %s", AGAIN, path_of(f, "other"),
+             AGAIN);
+    assert_said(f, run_ranks(f, refused), 1,
+                (const char *const[]){"snug: rank ", "of 3 on ", ": rank 1: ", "checkpoint-copy-1", NULL});
+    assert_true(exists(path_of(f, "other/refused/checkpoint-copy-1/mine")));
     /* The last one of the folder, which two ranks do not have; "auto" starts where rank 0 has none. */
     for (int i = 0; i < 2; i++) {
         char command[2048];

@@ -10,8 +10,7 @@
 
 #include "io/folder_write.h"
 
-#define COPY "checkpoint-copy"
-enum { PIECE = 1 << 22 };
+enum { PIECE = 1 << 22, MESSAGE = 512 };
 
 /* What rank 0 says of the checkpoint. */
 struct origin {
@@ -32,7 +31,7 @@ struct place {
 static snug_status agree(const struct snug_trainer *t, snug_status status) {
     struct outcome {
         int64_t status;
-        char why[512];
+        char why[MESSAGE];
     };
     const struct snug_process_group *group = t->args->group;
     void *memory;
@@ -131,7 +130,7 @@ static snug_status send_file(struct snug_trainer *t, const struct snug_folder *f
     return status;
 }
 
-/* A failure to read what was just verified ends the run at once: the others wait for the rest. */
+/* A failure to read what was just verified ends the run: the others wait for the rest. */
 static snug_status send_all(struct snug_trainer *t, const struct snug_folder *folder, const char *except, void *piece) {
     struct snug_manifest manifest;
     const char *name;
@@ -171,7 +170,7 @@ static snug_status take_all(struct snug_trainer *t, const struct origin *origin,
                             void *piece, snug_status *written) {
     struct snug_folder to = {0};
     struct header header;
-    if (copy->writes) *written = snug_folder_begin(t->ctx, &copy->in, COPY, &to);
+    if (copy->writes) *written = snug_folder_begin(t->ctx, &copy->in, copy->name, &to);
     const bool begun = copy->writes && *written == SNUG_OK; /* may be untested: a call that fails */
     snug_status status;
     for (;;) {
@@ -183,7 +182,7 @@ static snug_status take_all(struct snug_trainer *t, const struct origin *origin,
     }
     /* may be untested: a call that fails */
     if (begun && status == SNUG_OK && *written == SNUG_OK)
-        *written = snug_folder_commit(t->ctx, &copy->in, COPY, &to, &origin->from);
+        *written = snug_folder_commit(t->ctx, &copy->in, copy->name, &to, &origin->from);
     else if (begun) /* may be untested: a call that fails */
         snug_folder_abandon(&copy->in, &to);
     return status;
@@ -203,7 +202,8 @@ static snug_status transfer(struct snug_trainer *t, const struct origin *origin,
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 
-/* The first of the ranks that would write the same copy writes it. *lacks: any rank has no checkpoint. */
+/* The first of the ranks that would write the same copy writes it, under a name of its own: hosts may have a folder in
+   common without knowing. *lacks: any rank has no checkpoint. */
 static snug_status choose_writers(struct snug_trainer *t, const struct place *own, struct snug_checkpoint_copy *copy,
                                   bool *lacks) {
     const struct snug_ranks *ranks = &t->args->group->ranks;
@@ -213,11 +213,13 @@ static snug_status choose_writers(struct snug_trainer *t, const struct place *ow
     struct place *all = memory;
     all[ranks->rank] = *own;
     const snug_status status = snug_group_all_gather(t->ctx, t->args->group, all, sizeof *all);
-    copy->writes = !own->has;
-    for (int rank = 0; rank < ranks->size && status == SNUG_OK; rank++) {
+    int writer = ranks->rank;
+    for (int rank = ranks->size; rank-- > 0 && status == SNUG_OK;) {
         *lacks |= !all[rank].has;
-        if (rank < ranks->rank && memcmp(&all[rank], own, sizeof *own) == 0) copy->writes = false;
+        if (rank < writer && memcmp(&all[rank], own, sizeof *own) == 0) writer = rank;
     }
+    copy->writes = !own->has && writer == ranks->rank;
+    snprintf(copy->name, sizeof copy->name, "checkpoint-copy-%d", writer);
     free(memory);
     return status;
 }
@@ -242,15 +244,27 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
     snug_log(t->ctx, SNUG_LOG_INFO, "sending %s to the ranks whose file system does not have it", origin.path);
     snug_group_at(t->args->group, -1, "sending a checkpoint");
     RETURN_IF_ERROR(transfer(t, &origin, except, folder, out));
-    if (!has) status = snug_folder_open(t->ctx, &out->in, COPY, folder);
+    if (!has) status = snug_folder_open(t->ctx, &out->in, out->name, folder);
     return agree(t, status);
 }
 
+/* Removes what this rank has written; after a failure, whose message stays, so far as that is possible. */
+static snug_status remove_copy(struct snug_trainer *t, const struct snug_checkpoint_copy *copy, snug_status status) {
+    char why[MESSAGE];
+    if (status == SNUG_OK) return snug_folder_discard(t->ctx, &copy->in, copy->name);
+    /* may be untested: a rank that is ended records nothing */
+    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    snug_folder_discard(t->ctx, &copy->in, copy->name);
+    snug_clear_error(t->ctx);
+    return snug_fail(t->ctx, status, "%s", why);
+}
+
+/* A rank that fails does not wait for the others, which may be in another collective operation: the watch ends them. */
 snug_status snug_checkpoint_copy_end(struct snug_trainer *t, struct snug_folder *folder,
                                      struct snug_checkpoint_copy *copy, snug_status status) {
     snug_folder_close(folder);
-    if (copy->sent) status = agree(t, status); /* other ranks of this file system have loaded it, too */
-    if (copy->sent && copy->writes && status == SNUG_OK) status = snug_folder_discard(t->ctx, &copy->in, COPY);
+    if (copy->sent && status == SNUG_OK) status = agree(t, SNUG_OK); /* all ranks have loaded it */
+    if (copy->writes) status = remove_copy(t, copy, status);
     snug_folder_close(&copy->in);
     return status;
 }

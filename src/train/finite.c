@@ -32,13 +32,12 @@ static void describe_loss(double loss, char *text, size_t size) {
 struct norm {
     int32_t sums, slot, parameter; /* -1: op is none */
     bool rows;                     /* its gradient has only some rows of its table */
-    bool divided;                  /* and each rank has a part of it */
 };
 
 static struct norm norm_of(const struct snug_op *op) {
     /* may be untested: a rank that is ended records nothing */
     if (op->kind == SNUG_OP_SUM_CHUNKS)
-        return (struct norm){op->sum_chunks.sums, op->sum_chunks.slot, op->sum_chunks.parameter, .divided = true};
+        return (struct norm){op->sum_chunks.sums, op->sum_chunks.slot, op->sum_chunks.parameter, .rows = false};
     /* may be untested: a rank that is ended records nothing */
     if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.chunks) return (struct norm){.parameter = -1};
     return (struct norm){op->squared_norm.sums, op->squared_norm.slot, op->squared_norm.parameter,
@@ -93,6 +92,16 @@ static snug_status find_parameter(struct snug_session *s, int32_t weight, bool w
     return SNUG_OK;
 }
 
+/* Whether a gradient has the sum over all ranks, whole: on one rank, and where it is not divided. */
+static bool is_summed_here(const struct snug_program *program, int32_t gradient) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_sum_ranks *sum = &program->ops[i].sum_ranks;
+        if (program->ops[i].kind != SNUG_OP_SUM_RANKS || sum->g != gradient) continue;
+        return !sum->shards.chunk && !sum->sum; /* may be untested: a rank that is ended records nothing */
+    }
+    return true;
+}
+
 /* Parameters are in forward order, and backward propagates values that are not finite to earlier parameters: the last
  * one is nearest to their origin. */
 static snug_status find_gradient(struct snug_session *s, struct finding *found) {
@@ -111,8 +120,9 @@ static snug_status find_gradient(struct snug_session *s, struct finding *found) 
         if (norm.parameter > source.parameter) source = norm;
     }
     if (source.parameter < 0) return SNUG_OK;
+    const int32_t weight = program->parameters[source.parameter].tensor;
     /* may be untested: a rank that is ended records nothing */
-    return find_parameter(s, program->parameters[source.parameter].tensor, !source.rows && !source.divided, found);
+    return find_parameter(s, weight, !source.rows && is_summed_here(program, program->tensors[weight].gradient), found);
 }
 
 /* A weight that an earlier update made infinite, or NULL. */

@@ -406,7 +406,7 @@ static snug_status begin(struct snug_trainer *t) {
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(open_reports(t));
-    RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
+    RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* before anything is written but the copy of a checkpoint */
     RETURN_IF_ERROR(snug_parallel_compare(&t->session->job, &t->session->memory, t->session->step));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, args->group, &t->from, sizeof t->from));
     t->left_step = t->session->step;

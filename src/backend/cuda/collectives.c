@@ -558,17 +558,21 @@ static snug_status start_or_await(struct snug_run *run, const struct snug_op *op
     return op->beside && !run->one_by_one && !run->idle ? start_beside(run, op) : snug_cuda_await_ranks(run);
 }
 
-/* Of the offsets of the tensors of all collective operations, and of the buffer for what is received. */
+static uint64_t hash_offset(const struct snug_program *program, int32_t tensor, uint64_t hash) {
+    const int64_t *offset = &program->tensors[tensor].offset;
+    return tensor ? XXH3_64bits_withSeed(offset, sizeof *offset, hash) : hash;
+}
+
+/* Of the offsets of all that other ranks write: the tensors of collectives, and the buffer for what is received. */
 static uint64_t hash_layout(const struct snug_run *run) {
     const struct snug_program *program = run->program;
     const ptrdiff_t received = (uint8_t *)snug_cuda_of(run)->batch.received - run->arena;
     uint64_t hash = XXH3_64bits(&received, sizeof received);
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        const int32_t x = op->kind == SNUG_OP_SUM_RANKS      ? op->sum_ranks.g
-                          : op->kind == SNUG_OP_GATHER_RANKS ? op->gather_ranks.x
-                                                             : 0;
-        if (x) hash = XXH3_64bits_withSeed(&program->tensors[x].offset, sizeof program->tensors[x].offset, hash);
+        if (op->kind == SNUG_OP_SUM_RANKS) hash = hash_offset(program, op->sum_ranks.g, hash);
+        if (op->kind == SNUG_OP_SUM_RANKS) hash = hash_offset(program, op->sum_ranks.sum, hash);
+        if (op->kind == SNUG_OP_GATHER_RANKS) hash = hash_offset(program, op->gather_ranks.x, hash);
     }
     return hash;
 }
