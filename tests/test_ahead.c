@@ -273,7 +273,8 @@ static void check(struct fixture *f, const struct snug_config *config, int varia
     if (w.hidden * 10 < w.beside * 6)
         fail_msg("variant %d, stage %d: matmuls run beside %ld of %ld collectives", variant, stage, (long)w.hidden,
                  (long)w.beside);
-    assert_int_equal(count_waited(&program), 0);
+    const bool bias = variant & MLM && config->vocab_size > SNUG_NORM_CHUNK; /* a divided vector stays in UPDATE */
+    assert_int_equal(count_waited(&program), bias && program.crosses);
     check_bytes(&program);
     check_ranks(f, config, variant, stage, &offload, &program);
     free(w.flights);
@@ -282,11 +283,9 @@ static void check(struct fixture *f, const struct snug_config *config, int varia
     snug_program_free(&program);
 }
 
-static void test_collectives_are_waited_for(void **state) {
-    struct fixture *f = *state;
+static void check_all(struct fixture *f, const char *folder) {
     struct snug_config config;
-    write_model(f, "deep", 0.1, 160, LAYERS, 1200);
-    assert_int_equal(snug_config_read(f->ctx, path_of(f, "deep"), &config), SNUG_OK);
+    assert_int_equal(snug_config_read(f->ctx, path_of(f, "%s", folder), &config), SNUG_OK);
     for (int variant = 0; variant < VARIANTS; variant++) {
         const bool mlm = variant & MLM;
         assert_int_equal(snug_config_set_task(f->ctx, &config, mlm ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION,
@@ -295,6 +294,19 @@ static void test_collectives_are_waited_for(void **state) {
         for (int stage = 0; stage <= 3; stage++) check(f, &config, variant, stage);
     }
     snug_config_free(&config);
+}
+
+/* ELECTRA's embeddings have a matmul, whose 16-bit weight FORWARD needs at once; its vocabulary's bias is divided. */
+static void test_collectives_are_waited_for(void **state) {
+    struct fixture *f = *state;
+    write_model(f, "deep", 0.1, 160, LAYERS, 1200);
+    check_all(f, "deep");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "electra")), SNUG_OK);
+    write_text(f, "electra/config.json",
+               "{\"model_type\": \"electra\", \"vocab_size\": 17000, \"embedding_size\": 128, \"hidden_size\": 160,"
+               " \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"intermediate_size\": 640,"
+               " \"max_position_embeddings\": 64}");
+    check_all(f, "electra");
 }
 
 /* ---- where nothing moves ----------------------------------------------------------------------------------------- */

@@ -144,8 +144,7 @@ static void print_communication(FILE *out, const snug_anatomy *a) {
             "hidden");
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         const struct snug_anatomy_part *part = &a->kinds[kind];
-        const bool communicates = snug_op_info((enum snug_op_kind)kind)->group == SNUG_GROUP_COMMUNICATION;
-        if (!communicates || part->seconds <= 0) continue;
+        if (snug_op_info((enum snug_op_kind)kind)->group != SNUG_GROUP_COMMUNICATION) continue;
         fprintf(out, "%-30s %9.3f %10.1f %9.2f\n", snug_op_name((enum snug_op_kind)kind), 1e3 * part->seconds,
                 part->bytes / 0x1p20, part->bytes / part->seconds / 1e9);
     }
