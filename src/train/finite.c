@@ -96,6 +96,7 @@ static snug_status find_parameter(struct snug_session *s, int32_t weight, bool w
 static bool is_summed_here(const struct snug_program *program, int32_t gradient) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_sum_ranks *sum = &program->ops[i].sum_ranks;
+        /* may be untested: a rank that is ended records nothing */
         if (program->ops[i].kind != SNUG_OP_SUM_RANKS || sum->g != gradient) continue;
         return !sum->shards.chunk && !sum->sum; /* may be untested: a rank that is ended records nothing */
     }
