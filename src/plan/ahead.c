@@ -137,7 +137,6 @@ static int32_t whole_of(const struct snug_program *program, int32_t tensor) {
 
 /* Whether op updates this rank's shard of x. */
 static bool updates(const struct snug_program *program, const struct snug_op *op, int32_t x) {
-    /* untested: loss scaling, which needs a GPU, has another operation in UPDATE */
     return snug_op_is(op, SNUG_OP_UPDATES) &&
            (whole_of(program, op->update.weight) == x || whole_of(program, op->update.copy) == x);
 }
