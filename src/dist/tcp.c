@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,9 +224,6 @@ static void close_all(void) {
 /* ---- connecting ----------------------------------------------------------------------------------------------------
  */
 
-/* Messages are small, and the other end waits for them. */
-static void send_at_once(int fd) { setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); }
-
 static struct hello own_hello(const struct snug_rendezvous *at) {
     struct hello h = {.key = at->key, .rank = table.rank, .size = table.size};
     memcpy(h.magic, magic, sizeof h.magic);
@@ -296,7 +292,6 @@ static bool let_in(int fd, const struct snug_rendezvous *at) {
     if (!receive_hello(fd, &h, at) || h.rank < 1 || h.rank >= table.size || sockets[h.rank] >= 0 ||
         send(fd, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
         return false;
-    send_at_once(fd);
     sockets[h.rank] = fd;
     return true;
 }
@@ -346,10 +341,8 @@ static int try_port(struct addrinfo *a, int port, const struct snug_rendezvous *
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* also of connect() */
     /* may be untested: depends on timing */
     if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-        send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at)) {
-        send_at_once(fd);
+        send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at))
         return fd;
-    }
     close(fd);
     return -1;
 }

@@ -19,7 +19,7 @@ enum {
 };
 
 void snug_watch_tune(int fd) {
-    const int at_once = 1;
+    const int at_once = 1; /* messages are small, and the other end waits for them */
     const unsigned most = UNACKNOWLEDGED;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most);

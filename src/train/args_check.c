@@ -215,11 +215,10 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             "--num_processes is for snug plan; start the ranks of snug %s with --gpus %lld, or on CPUs with "
             "mpirun -n %lld",
             command, (long long)args->num_processes, (long long)args->num_processes);
-    const bool starts = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
-                        strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0;
-    /* may be untested: as below */
-    if (args->gpus && !starts &&
-        strcmp(command, "plan") != 0) /* may be untested: a rank that is ended records nothing */
+    const bool takes = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
+                       strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0 ||
+                       strcmp(command, "plan") == 0;
+    if (args->gpus && !takes) /* may be untested: a rank that is ended records nothing */
         return snug_fail(
             args->ctx, SNUG_E_USAGE,
             "--gpus starts the ranks of snug train, eval, predict, verify and bench anatomy, and snug plan plans for "

@@ -146,6 +146,7 @@ snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *p
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetStreamPriorityRange(&least, &most), "priorities of streams"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithPriority(&ranks->stream, cudaStreamNonBlocking, most),
                                     "cudaStreamCreate"));
+    ranks->buffer = snug_cuda_received_bytes(program);
     RETURN_IF_ERROR(snug_cuda_create_event(ctx, &ranks->ready));
     return snug_cuda_create_event(ctx, &ranks->done);
 }
@@ -372,7 +373,7 @@ static int64_t received_bytes(const struct snug_cuda_slice *slice) {
 static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     slice.bytes = received_bytes(&slice);
-    if (ranks->received + slice.bytes > snug_cuda_received_bytes(run->program)) RETURN_IF_ERROR(sum_queued(run));
+    if (ranks->received + slice.bytes > ranks->buffer) RETURN_IF_ERROR(sum_queued(run));
     ranks->received += slice.bytes;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
                               sizeof *ranks->slices));
@@ -412,7 +413,7 @@ static bool unite(const struct snug_run *run, struct snug_cuda_slice *x, const s
     const struct snug_cuda_slice whole =
         slice_for_all(run, begin, begin + offset, (after ? y_end : x_end) - begin, x->accumulate);
     const int64_t received = ranks->received - x->bytes + whole.bytes;
-    if (received > snug_cuda_received_bytes(run->program)) return false;
+    if (received > ranks->buffer) return false;
     ranks->received = received;
     *x = whole;
     return true;
@@ -427,9 +428,14 @@ static bool continue_slice(const struct snug_run *run, const struct snug_cuda_sl
     return false;
 }
 
+/* The elements of a rank's part of a gradient that the buffer has room for. */
+static int64_t largest_part(const struct snug_run *run) {
+    return ranks_of(run)->buffer / devices_of(run)->size / (int64_t)sizeof(float);
+}
+
 /* The gradient is cut where the buffer is full. */
 static snug_status queue_for_all(struct snug_run *run, float *values, float *sums, int64_t count, bool accumulate) {
-    const int64_t most = snug_cuda_sum_part(run->program) * devices_of(run)->size;
+    const int64_t most = largest_part(run) * devices_of(run)->size;
     for (int64_t at = 0; at < count; at += most) {
         const struct snug_cuda_slice slice =
             slice_for_all(run, values + at, sums + at, count - at < most ? count - at : most, accumulate);
@@ -441,7 +447,7 @@ static snug_status queue_for_all(struct snug_run *run, float *values, float *sum
 /* Each rank gets the sums of its shard: to[0 … its elements - 1]. */
 static snug_status queue_for_owners(struct snug_run *run, const struct snug_shards *shards, float *values, float *to,
                                     bool accumulate) {
-    const int64_t part = snug_cuda_sum_part(run->program), largest = snug_shard_largest(shards);
+    const int64_t part = largest_part(run), largest = snug_shard_largest(shards);
     for (int64_t first = 0; first < largest; first += part)
         RETURN_IF_ERROR(add_slice(run, (struct snug_cuda_slice){.values = values,
                                                                 .to = to + first,
@@ -570,9 +576,10 @@ static uint64_t hash_layout(const struct snug_run *run) {
     uint64_t hash = XXH3_64bits(&received, sizeof received);
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_SUM_RANKS) hash = hash_offset(program, op->sum_ranks.g, hash);
-        if (op->kind == SNUG_OP_SUM_RANKS) hash = hash_offset(program, op->sum_ranks.sum, hash);
         if (op->kind == SNUG_OP_GATHER_RANKS) hash = hash_offset(program, op->gather_ranks.x, hash);
+        if (op->kind != SNUG_OP_SUM_RANKS) continue;
+        hash = hash_offset(program, op->sum_ranks.g, hash);
+        hash = hash_offset(program, op->sum_ranks.sum, hash);
     }
     return hash;
 }

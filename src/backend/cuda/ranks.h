@@ -57,7 +57,7 @@ struct snug_cuda_ranks {
     bool in_phase;                       /* a barrier has shown that all ranks are in this phase */
     struct snug_cuda_slice *slices;
     size_t slice_count, slice_capacity;
-    int64_t received; /* bytes of the buffer that the slices use */
+    int64_t buffer, received; /* bytes of the buffer for what is received, and of these, what the slices use */
     struct snug_cuda_gathered *gathered;
     size_t gathered_count, gathered_capacity;
 };

@@ -19,7 +19,3 @@ int64_t snug_cuda_received_bytes(const struct snug_program *program) {
     bytes = bytes / BUCKETS < MOST ? bytes / BUCKETS : MOST;
     return ((bytes > least ? bytes : least) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
-
-int64_t snug_cuda_sum_part(const struct snug_program *program) {
-    return snug_cuda_received_bytes(program) / program->ranks / (int64_t)sizeof(float);
-}

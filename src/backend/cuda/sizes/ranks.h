@@ -8,7 +8,5 @@
 /* Bytes of the buffer for what other ranks send: 0 for one rank. An eighth of the gradients, so that the sums of most
    of them run during backward, and at most 32 MiB, which is long enough for the full bandwidth. */
 int64_t snug_cuda_received_bytes(const struct snug_program *program);
-/* At most so many elements of each rank's shard are summed at once. */
-int64_t snug_cuda_sum_part(const struct snug_program *program);
 
 #endif
