@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the choice of --fit with all mixes of all methods, by running them. Needs only snug and python3.
 
-    bench/fit_search.py [--snug build/snug] [--results FILE] -- --model_name_or_path DIR --train_file FILE
-        --per_device_train_batch_size 32 …
+    bench/fit_search.py [--snug build/snug] [--gpu RATES] [--results FILE] -- --model_name_or_path DIR
+        --train_file FILE --per_device_train_batch_size 32 …
 
 Plans every mix of micro-batches, levels of recomputation by layer, update in backward, offload, 8-bit states and bf16
 weights. For three budgets (one that no exact mix fits, two between the smallest exact mix and what was asked) it takes
 those that fit and, as --fit does, round no more than necessary; runs them, and finally alternates the best of them with
 --fit's choice. --run limits the runs for a budget: the fastest by the estimate, and as many random ones of the rest; it prints
-how many of how many. Plans and measurements are kept in --results: run it again to continue. Needs a quiet machine. The
-bar: never above 1.1.
+how many of how many. Plans and measurements are kept in --results: run it again to continue. With --gpu they are of this machine's GPU,
+whose rates are in that file (snug bench rates --device cuda --json). Needs a quiet machine. The bar: never above 1.1.
 """
 import argparse
 import concurrent.futures
@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ class Snug:
     def __init__(self, options):
         self.program, self.arguments, self.file = options.snug, options.arguments, options.results
         self.steps = options.steps
+        self.device = {"plan": ["--gpu", options.gpu], "train": ["--device", "cuda"]} if options.gpu else {}
         self.known = json.loads(self.file.read_text()) if self.file and self.file.exists() else {}
         mine = [*self.arguments, str(self.steps)]
         if self.known.setdefault("arguments", mine) != mine:
@@ -45,7 +47,8 @@ class Snug:
             self.file.with_suffix(".new").rename(self.file)
 
     def call(self, command, flags):
-        return subprocess.run([self.program, command, *self.arguments, *flags, "--json"], capture_output=True, text=True, check=False)
+        words = [self.program, command, *self.arguments, *self.device.get(command, []), *flags, "--json"]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
 
     def plan(self, flags):
         """Estimated seconds, and bytes; None for methods that exclude each other."""
@@ -59,13 +62,19 @@ class Snug:
         return self.known[key]
 
     def measure(self, flags):
-        """Seconds of a step in a run of its own."""
+        """Seconds of a step in a run of its own: the mean of all but the first quarter, in which a GPU loads kernels."""
+        quarter = max(self.steps // 4, 1)
         with tempfile.TemporaryDirectory(prefix="fit_search.") as folder:
-            words = [*flags, "--max_steps", str(self.steps), "--save_strategy", "no", "--output_dir", folder, "--disable_tqdm"]
+            words = [*flags, "--max_steps", str(4 * quarter), "--logging_steps", str(quarter), "--save_strategy", "no",
+                     "--output_dir", folder, "--overwrite_output_dir", "--disable_tqdm"]  # fmt: skip
             done = self.call("train", words)
-        if done.returncode:
-            sys.exit(f"snug train {' '.join(words)}: {done.stderr}")
-        return 1 / json.loads(done.stdout.splitlines()[-1])["train_steps_per_second"]
+            if done.returncode:
+                sys.exit(f"snug train {' '.join(words)}: {done.stderr}")
+            state = json.loads(pathlib.Path(folder, "trainer_state.json").read_text())
+        result = json.loads(done.stdout.splitlines()[-1])
+        samples = result["train_samples_per_second"] / result["train_steps_per_second"]
+        rates = [entry["samples_per_second"] for entry in state["log_history"] if "samples_per_second" in entry]
+        return statistics.mean(samples / rate for rate in rates[1:])
 
     def seconds(self, flags):
         key = "run " + " ".join(flags)
@@ -114,6 +123,7 @@ def in_turn(snug, mine, best, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--snug", default="build/snug")
+    parser.add_argument("--gpu", metavar="RATES", help="a file of this machine's GPU")
     parser.add_argument("--results", type=pathlib.Path, help="a file to go on from")
     parser.add_argument("--steps", type=int, default=8, help="optimizer steps of a run")
     parser.add_argument("--rounds", type=int, default=5, help="of the last comparison")

@@ -70,6 +70,11 @@ SECTIONS = {
         "GPU: BERT-large with offloaded tensors",
         "Beside the resident runs: 512 tokens, AdamW with clipping, dropout 0.1, unless the row says otherwise.",
         "tools/cuda-check offload"),
+    "gpu-fit": (
+        "GPU: the choice of --fit",
+        "BERT-large, 512 tokens, bf16, batch 32, within three budgets of device memory, beside other mixes of methods: the fastest by the "
+        "estimate and random ones, all measured. A ratio below 1: the choice is faster than all of them, which have no `--offload_ratio`.",
+        "tools/cuda-check fit"),
     "gpu-large": (
         "GPU: an encoder of 3.2 billion parameters in 8 GiB of device memory",
         "Random weights, 64 texts of 512 tokens a step, AdamW with clipping; the offloaded tensors take 68 GB of host memory.",

@@ -318,6 +318,38 @@ static void test_waits_are_estimated(void **state) {
         }
 }
 
+/* Norms and updates inside backward are separate launches, which have a rate of their own. */
+static void test_separate_launches(void **state) {
+    struct fixture *f = *state;
+    for (int clips = 0; clips < 2; clips++)
+        for (int inside = 0; inside < 2; inside++) {
+            struct planned p;
+            struct snug_step_estimate before, after;
+            char words[96];
+            snprintf(words, sizeof words, "update_in_backward=%s max_grad_norm=%d", inside ? "True" : "False", clips);
+            open_job(f, words, &p);
+            const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
+            const struct snug_program *program = &training->program;
+            int alone[SNUG_OP_COUNT] = {0}, all[SNUG_OP_COUNT] = {0};
+            for (size_t i = 0; i < program->op_count; i++) {
+                all[program->ops[i].kind]++;
+                alone[program->ops[i].kind] += program->ops[i].alone;
+            }
+            check(f, snug_estimate_parts(&p.rates, program, &training->pipeline.load, &before));
+            for (int kind = 0; kind < 2; kind++)
+                check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = kind ? SNUG_OP_ADAM : SNUG_OP_SQUARED_NORM,
+                                                                     .types = SNUG_ALONE,
+                                                                     .call = 100,
+                                                                     .byte = 1e-12}));
+            check(f, snug_estimate_parts(&p.rates, program, &training->pipeline.load, &after));
+            const int launches = alone[SNUG_OP_ADAM] + alone[SNUG_OP_SQUARED_NORM];
+            assert_true(fabs((after.total.seconds - before.total.seconds) / 100 - launches) < 0.1);
+            assert_int_equal(alone[SNUG_OP_ADAM], inside ? all[SNUG_OP_ADAM] : 0);
+            assert_int_equal(alone[SNUG_OP_SQUARED_NORM] > 0, inside); /* some are in CLIP, one after the other */
+            close_job(&p);
+        }
+}
+
 static void test_choice_fits_and_equals_the_plan(void **state) {
     enum { LIMITS = SANITIZED ? 4 : 8 };
     struct fixture *f = *state;
@@ -598,6 +630,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waits_are_estimated, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_separate_launches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_choice_fits_and_equals_the_plan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_user_settings_are_kept, set_up, tear_down),

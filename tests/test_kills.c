@@ -7,6 +7,7 @@
  *
  * build/test_kills KILLED SEED INTERRUPTED [MODEL TRAIN_FILE VALIDATION_FILE]: KILLED and INTERRUPTED are the numbers
  * of trainings; those that are interrupted train the model, by default a tiny one (tools/kill-test).
+ * build/test_kills cuda [KILLED [SEED]]: trainings on a GPU with offloaded tensors are killed.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,13 +18,16 @@
 #include "faults.h"
 #include "training_fixture.h"
 
+enum { BROAD = 256 }; /* hidden size */
 static int killed_trainings = 6, interrupted_trainings = 3;
 static uint32_t seed = 1;
 static char **given; /* a model and its two data files, or NULL */
+static bool on_gpu;
 
-#define KILLED                                                                                                         \
+#define KILLED_ANYWHERE                                                                                                \
     "per_device_train_batch_size=4 gradient_accumulation_steps=4 max_steps=8 validation_file=@dev.csv "                \
-    "per_device_eval_batch_size=1 eval_strategy=steps eval_steps=2 save_strategy=steps save_steps=2 device=cpu "
+    "per_device_eval_batch_size=1 eval_strategy=steps eval_steps=2 save_strategy=steps save_steps=2 "
+#define KILLED KILLED_ANYWHERE "device=cpu "
 
 static const char *const ways[] = {
     KILLED "dataloader_num_workers=2",
@@ -33,6 +37,20 @@ static const char *const ways[] = {
     KILLED "load_best_model_at_end=True save_total_limit=1 report_to=tensorboard recompute=layer",
 };
 enum { WAYS = sizeof ways / sizeof *ways };
+
+/* The updates of a step run in the next one's forward, on the GPU and on the host; the model is large enough that its
+   matrices are offloaded. */
+#define KILLED_OFFLOADED KILLED_ANYWHERE "device=cuda config_name=@broad "
+static const char *const gpu_ways[WAYS] = {
+    KILLED_OFFLOADED "offload=optimizer,gradients,weights",
+    KILLED_OFFLOADED "offload=optimizer,gradients,master_weights bf16=True offload_update=0.5",
+    KILLED_OFFLOADED "offload=optimizer,gradients,weights,activations update_in_backward=True "
+                     "gradient_accumulation_steps=1",
+    KILLED_OFFLOADED "offload=optimizer offload_dir=@disk optim=adamw_8bit recompute=layer",
+    KILLED_OFFLOADED "offload=optimizer,weights dtype=bfloat16 optim=adafactor save_total_limit=1",
+};
+
+static const char *words_of(int way) { return on_gpu ? gpu_ways[way] : ways[way]; }
 
 enum place { PLACE_START, PLACE_STEP, PLACE_EVALUATION, PLACE_SAVE, PLACE_END, PLACES };
 static const char *const place_names[PLACES] = {"before the first step", "in a step", "in an evaluation", "in a save",
@@ -176,7 +194,7 @@ static pid_t start_library(const struct trial *trial, const char *output) {
     struct fixture *f = trial->f;
     const pid_t child = fork_saying(f);
     if (child) return child;
-    snug_args *args = training_args(f, ways[trial->way]);
+    snug_args *args = training_args(f, words_of(trial->way));
     const snug_callbacks callbacks = {.user = trial->shared, .on_event = tell_place};
     if (snug_args_set(args, "output_dir", path_of(f, "%s", output)) != SNUG_OK) _exit(2);
     if (trial->checkpoints && snug_args_set(args, "resume_from_checkpoint", "True") != SNUG_OK) _exit(2);
@@ -197,7 +215,7 @@ static bool kill_it(const struct trial *trial, const uint32_t random[4]) {
     }
     const int status = wait_for(child);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return true;
-    if (status != 0) fail_msg("%s: wait status %d: %s", ways[trial->way], status, said(trial->f));
+    if (status != 0) fail_msg("%s: wait status %d: %s", words_of(trial->way), status, said(trial->f));
     return false;
 }
 
@@ -206,6 +224,10 @@ static void test_killed_is_uninterrupted(void **state) {
     struct trial trials[WAYS];
     struct shared *shared = share();
     int64_t kills[PLACES] = {0};
+    if (on_gpu) {
+        write_model(f, "broad", 0.1, BROAD, 2, VOCABULARY);
+        assert_int_equal(mkdir(path_of(f, "disk"), 0755), 0);
+    }
     for (int way = 0; way < WAYS; way++) {
         trials[way] = (struct trial){.f = f, .shared = shared, .way = way, .start = start_library, .end = kill_it};
         run_whole(&trials[way], "whole");
@@ -296,6 +318,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_killed_is_uninterrupted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_is_uninterrupted, set_up, tear_down),
     };
+    on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    if (on_gpu) {
+        argv++;
+        argc--;
+        interrupted_trainings = 0;
+    }
     if (argc > 1) killed_trainings = atoi(argv[1]);
     if (argc > 2) seed = (uint32_t)strtoul(argv[2], NULL, 10);
     if (argc > 3) interrupted_trainings = atoi(argv[3]);

@@ -17,6 +17,7 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
         if (counts && snug_dtype_size(program->tensors[op->operands[k]].dtype) == 2) types |= 1 << bit;
     }
     if (op->on_host) types |= SNUG_ON_HOST;
+    if (op->alone) types |= SNUG_ALONE;
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 
@@ -32,9 +33,9 @@ static const struct snug_rate *find_rate(const struct snug_rates *rates, enum sn
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
         if (rate->kind != kind || rate->file != file || (rate->types ^ types) & SNUG_ON_HOST) continue;
-        const bool grows = rate->flop > 0 || rate->byte > 0;
+        const bool grows = rate->flop > 0 || rate->byte > 0, other_launch = (rate->types ^ types) & SNUG_ALONE;
         const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout) +
-                             (grows ? 0 : FARTHEST);
+                             (other_launch ? FARTHEST / 2 : 0) + (grows ? 0 : FARTHEST);
         if (distance < least) {
             best = rate;
             least = distance;

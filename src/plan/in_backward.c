@@ -83,6 +83,7 @@ static snug_status emit_ready(struct passes *p, size_t index, bool accumulates) 
         if (p->ready[k] != index) continue;
         item.norm.phase = item.update.phase = SNUG_PHASE_BACKWARD;
         item.norm.last = item.update.last = accumulates;
+        item.norm.alone = item.update.alone = true;
         item.update.update.clip = 0;
         RETURN_IF_ERROR(snug_program_op(p->program, item.norm));
         RETURN_IF_ERROR(snug_program_op(p->program, item.update));
@@ -148,6 +149,7 @@ static snug_status norm_pass(struct passes *p) {
             struct snug_op norm = p->updates->items[k].norm;
             if (p->kept[k] || p->complete[k] != i) continue;
             norm.phase = SNUG_PHASE_BACKWARD;
+            norm.alone = true;
             RETURN_IF_ERROR(snug_program_op(p->program, norm));
         }
     }
@@ -158,6 +160,7 @@ static snug_status emit_updates(struct passes *p, size_t index) {
     for (size_t k = 0; k < p->updates->count; k++) {
         struct snug_op update = p->updates->items[k].update;
         if (p->ready[k] != index) continue;
+        update.alone = true;
         read_renamed(p, &update);
         RETURN_IF_ERROR(snug_program_op(p->program, update));
     }

@@ -184,8 +184,11 @@ struct types {
     bool tf32;
 };
 
+/* What a trial measures: all its operations, its updates, or norms and updates in launches of their own. */
+enum measured { ALL, UPDATES, ALONE };
+
 struct trial {
-    bool updates_only; /* only these are measured */
+    enum measured measured;
     struct snug_config config;
     struct snug_optimizer optimizer;
     struct snug_program program;
@@ -236,7 +239,12 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     /* Lazy rows; the other half of the shapes updates whole tables. */
     const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* may be untested: needs a GPU */
     const struct snug_methods methods = {
-        .optimizer = &t->optimizer, .weights = types->weights, .micro_batches = 1, .lazy_steps = dropout ? lazy : 0};
+        .optimizer = &t->optimizer,
+        .weights = types->weights,
+        .micro_batches = 1,
+        .update_in_backward = t->measured == ALONE,
+        .lazy_steps = dropout && t->measured != ALONE ? lazy : 0, /* may be untested: needs a GPU */
+    };
     RETURN_IF_ERROR(snug_stages(program, &methods));
     const int64_t sweep = on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP; /* may be untested: needs a GPU */
     return snug_program_tensor(
@@ -395,7 +403,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
         RETURN_IF_ERROR(bench->backend->autotune(run, &sizes, bench->cache));
         run->batch = &t->batch;
     }
-    if (!t->updates_only) RETURN_IF_ERROR(fill_weights(t)); /* an update takes as long with zeros */
+    if (t->measured == ALL) RETURN_IF_ERROR(fill_weights(t)); /* an update takes as long with zeros */
     RETURN_IF_ERROR(bench->backend->load(run));
     RETURN_IF_ERROR(snug_op_times_init(run, bench->backend, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
@@ -414,7 +422,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
     /* untested: needs a GPU */
-    const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
+    const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together && !(like->types & SNUG_ALONE);
     const bool updates = snug_op_info(like->kind)->flags & SNUG_OP_UPDATES;
     for (size_t i = first; launched && i < bench->count; i++) { /* untested: needs a GPU */
         struct sample *sample = &bench->samples[i];
@@ -428,7 +436,8 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
     const int64_t tokens = shape->sequences * shape->length;
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
-        if (t->updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        if (t->measured == UPDATES && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        if (t->measured == ALONE && !op->alone) continue; /* untested: needs a GPU */
         struct sample sample = {
             .kind = op->kind,
             .types = snug_operand_types(&t->program, op),
@@ -465,7 +474,7 @@ static int32_t layers_to_update(const struct bench *bench, const struct shape *s
 
 static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, const struct types *types,
                              bool dropout) {
-    const int32_t layers = t->updates_only ? layers_to_update(bench, shape) : 1;
+    const int32_t layers = t->measured == UPDATES ? layers_to_update(bench, shape) : 1;
     for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) t->scale[phase] = 1;
     RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout, layers));
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
@@ -483,8 +492,12 @@ static void close_trial(struct bench *bench, struct trial *t) {
 
 static snug_status measure_shape(struct bench *bench, const struct shape *shape,
                                  const struct snug_optimizer_info *optimizer, const struct types *types, bool dropout,
-                                 bool updates_only) {
-    struct trial trial = {.updates_only = updates_only};
+                                 enum measured measured) {
+    struct trial trial = {.measured = measured};
+    struct shape short_batch = *shape; /* of a GPU's updates, to which the batch makes no difference */
+    short_batch.sequences = 1;
+    short_batch.length = 32;
+    if (on_device(bench) && measured != ALL) shape = &short_batch; /* untested: needs a GPU */
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
     snug_status status = run_trial(bench, shape, &trial, types, dropout);
@@ -496,6 +509,16 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
         return SNUG_OK;
     }
     return status;
+}
+
+/* The updates of all optimizers: of the first one, only what other trials do not measure. */
+static snug_status measure_updates(struct bench *bench, const struct shape *shape, const struct types *types) {
+    for (int i = 0; snug_optimizers[i]; i++) {
+        if (i > 0) RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[i], types, true, UPDATES));
+        if (on_device(bench)) /* untested: needs a GPU */
+            RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[i], types, true, ALONE));
+    }
+    return SNUG_OK;
 }
 
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
@@ -513,19 +536,20 @@ static snug_status measure_all(struct bench *bench) {
             const bool most = low || types[type].tf32; /* untested: TF32 needs a GPU */
             if (most && !(shape->kinds & (PLAIN | STATES))) continue;
             for (int dropout = shape->kinds & PLAIN && !low ? 0 : 1; dropout < 2; dropout++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, false));
+                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, ALL));
             /* untested: TF32 needs a GPU */
-            for (int other = 1; shape->kinds & STATES && fp32 && !types[type].tf32 && snug_optimizers[other]; other++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], &types[type], true, true));
+            if (shape->kinds & STATES && fp32 && !types[type].tf32)
+                RETURN_IF_ERROR(measure_updates(bench, shape, &types[type]));
         }
     return SNUG_OK;
 }
 
 /* Copies to and from a file in the cache folder (else that of temporary files), in place of --offload_dir, in pieces as
-   in offloading. A GPU's copies through host memory are faster than a disk, and run beside it. */
+   in offloading. The first stores are a trial, because the file system may allocate its blocks late. A GPU's copies
+   through host memory are faster than a disk, and run beside it. */
 static snug_status measure_offload_file(struct bench *bench, struct snug_rates *rates) {
-    enum { PIECE = 4 << 20, PIECES = 16 };
-    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
+    enum { PIECE = 4 << 20, PIECES = 32 }; /* more than the file has in the page cache */
+    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_STORE, SNUG_OP_FETCH};
     struct snug_folder folder;
     char problem[256];
     void *data = NULL;
@@ -537,14 +561,14 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
     const char *path = folder.path ? folder.path : temporary;
     snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
     if (status == SNUG_OK) status = snug_offload_file_open(bench->ctx, path, (int64_t)PIECE * PIECES, &file);
-    for (int k = 0; k < 2 && status == SNUG_OK; k++) {
+    for (int k = 0; k < 3 && status == SNUG_OK; k++) {
         const double begin = snug_seconds();
         for (int64_t i = 0; i < PIECES; i++)
-            k ? snug_offload_file_fetch(file, data, i * PIECE, PIECE)
-              : snug_offload_file_store(file, data, i * PIECE, PIECE);
+            kinds[k] == SNUG_OP_FETCH ? snug_offload_file_fetch(file, data, i * PIECE, PIECE)
+                                      : snug_offload_file_store(file, data, i * PIECE, PIECE);
         status = snug_offload_file_drain(bench->ctx, file);
         const double seconds = (snug_seconds() - begin) / PIECES;
-        if (status == SNUG_OK)
+        if (status == SNUG_OK && k > 0)
             status = snug_rates_add(
                 rates,
                 (struct snug_rate){.kind = kinds[k], .file = on_device(bench), .byte = seconds / PIECE, .samples = 1});
