@@ -45,23 +45,19 @@ int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const st
 }
 
 /* Updates that cross phases run where their weight is read. Updates of other kinds may be in between: each has its own
-   weight. Copies of offloaded tensors and collectives end a series; any other operation means that gradients are used
-   as soon as they are complete, and then there is no such launch. */
+   weight. Copies of offloaded tensors and collectives end a series. */
 struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_program *program, enum snug_op_kind kind) {
     const struct snug_cuda_multi_tensor none = {.first = -1};
     struct snug_cuda_multi_tensor most = none, series = none;
     enum snug_phase phase = SNUG_PHASE_COUNT; /* of all operations of the kind; COUNT: there was none yet */
-    bool ended = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (op->crosses || op->on_host) continue;
         if (op->kind != kind) {
-            const bool between = snug_op_is(op, SNUG_OP_COPIES) || snug_op_is(op, SNUG_OP_COLLECTIVE);
-            if (between) series = none;
-            ended |= phase != SNUG_PHASE_COUNT && !between && !snug_op_is(op, SNUG_OP_UPDATES);
+            if (snug_op_is(op, SNUG_OP_COPIES) || snug_op_is(op, SNUG_OP_COLLECTIVE)) series = none;
             continue;
         }
-        if (ended || !can_share(op) || (phase != SNUG_PHASE_COUNT && op->phase != phase)) return none;
+        if (op->alone || !can_share(op) || (phase != SNUG_PHASE_COUNT && op->phase != phase)) return none;
         phase = op->phase;
         if (op->accumulate) {
             series = none;
