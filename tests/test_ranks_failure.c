@@ -128,6 +128,42 @@ static void test_kills_at_random(void **state) {
     kill_at_random(*state, &k);
 }
 
+/* Kills a rank while all write a checkpoint: the one before is whole, and the run continues from it in another stage.
+ */
+static void test_killed_while_writing(void **state) {
+    static const struct {
+        int rank, milliseconds, stage;
+    } cases[] = {{1, 0, 0}, {1, 10, 3}, {0, 10, 3}, {2, 25, 1}, {0, 25, 2}, {1, 40, 3}};
+    static const char words[] = TRAIN_FROM("tall") "--max_steps 4 --save_steps 1 --zero_stage ";
+    struct fixture *f = *state;
+    char command[1024];
+    if (skips) return;
+    write_model(f, "tall", 0.1, 256, 1, 30522);
+    snprintf(command, sizeof command, "%s3 --output_dir whole", words);
+    run_ranks_well(f, 3, command);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += 1 + SANITIZED) {
+        pid_t processes[3];
+        snprintf(command, sizeof command, "%s%d --output_dir out", words, cases[i].stage);
+        const pid_t launcher = start_known(f, 3, command);
+        for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
+        while (!has_unfinished(f, "out", ".checkpoint-2.") && is_there(processes[0])) usleep(200);
+        usleep((useconds_t)cases[i].milliseconds * 1000);
+        const double begin = now();
+        assert_int_equal(kill(processes[cases[i].rank], SIGKILL), 0);
+        assert_gone(f, processes, 3, begin);
+        end_of(launcher);
+        assert_true(exists(path_of(f, "out/checkpoint-1/manifest.json")));
+        snprintf(command, sizeof command, "%s%d --output_dir out --resume_from_checkpoint True", words,
+                 3 - cases[i].stage);
+        run_ranks_well(f, 3, command);
+        assert_false(has_unfinished(f, "out", ".checkpoint"));
+        assert_same_in_both(f, "whole", "out", "model.safetensors");
+        assert_same_in_both(f, "whole", "out", "checkpoint-2/optimizer.safetensors");
+        assert_same_in_both(f, "whole", "out", "checkpoint-4/optimizer.safetensors");
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+    }
+}
+
 /* ---- two hosts ----------------------------------------------------------------------------------------------------
  */
 
@@ -225,13 +261,16 @@ static void test_cut_off(void **state) {
     assert_same_in_both(f, "whole", "cut", "model.safetensors");
 }
 
-int main(void) {
+/* TEST: only that one. */
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_late_rank, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_between_steps, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_while_writing, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_off, set_up_ranks, tear_down_hosts),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

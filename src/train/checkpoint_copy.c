@@ -25,32 +25,7 @@ struct place {
     uint64_t host, device, inode;
 };
 
-/* ---- what all ranks agree on ----------------------------------------------------------------------------------- */
-
-/* All ranks fail if one does: with the first one's status, and with its cause. */
-static snug_status agree(const struct snug_trainer *t, snug_status status) {
-    struct outcome {
-        int64_t status;
-        char why[MESSAGE];
-    };
-    const struct snug_process_group *group = t->args->group;
-    void *memory;
-    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof(struct outcome), &memory));
-    struct outcome *all = memory, *own = &all[group->ranks.rank];
-    own->status = status;
-    /* may be untested: a rank that is ended records nothing */
-    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(t->ctx));
-    snug_status agreed = snug_group_all_gather(t->ctx, group, all, sizeof *all);
-    /* may be untested: a rank that is ended records nothing */
-    for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
-        /* may be untested: as above */
-        if (all[rank].status == SNUG_OK) continue;
-        snug_clear_error(t->ctx); /* may be untested: a rank that is ended records nothing */
-        agreed = snug_fail(t->ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
-    }
-    free(memory);
-    return agreed;
-}
+/* ---- who has it ------------------------------------------------------------------------------------------------ */
 
 static snug_status digest_of(snug_context *ctx, const struct snug_folder *folder, uint64_t *digest) {
     int64_t size;
@@ -197,7 +172,7 @@ static snug_status transfer(struct snug_trainer *t, const struct origin *origin,
         snug_trainer_leads(t) ? send_all(t, folder, except, piece) : take_all(t, origin, copy, piece, &written);
     free(piece);
     RETURN_IF_ERROR(status);
-    return agree(t, written);
+    return snug_group_agree(t->ctx, t->args->group, written);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
@@ -233,11 +208,11 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
     *out = (struct snug_checkpoint_copy){0};
     if (!t->args->group) return SNUG_OK;
     snug_status status = leads ? describe(t, folder, &origin) : SNUG_OK;
-    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(snug_group_agree(t->ctx, t->args->group, status));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &origin, sizeof origin));
     if (!leads) status = find(t, &origin, required, folder, &has);
     if (status == SNUG_OK && !has) status = find_place(t, out, &place);
-    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(snug_group_agree(t->ctx, t->args->group, status));
     RETURN_IF_ERROR(choose_writers(t, &place, out, &lacks));
     if (!lacks) return SNUG_OK;
     out->sent = true;
@@ -245,7 +220,7 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
     snug_group_at(t->args->group, -1, "sending a checkpoint");
     RETURN_IF_ERROR(transfer(t, &origin, except, folder, out));
     if (!has) status = snug_folder_open(t->ctx, &out->in, out->name, folder);
-    return agree(t, status);
+    return snug_group_agree(t->ctx, t->args->group, status);
 }
 
 /* Removes what this rank has written; after a failure, whose message stays, so far as that is possible. */
@@ -263,7 +238,8 @@ static snug_status remove_copy(struct snug_trainer *t, const struct snug_checkpo
 snug_status snug_checkpoint_copy_end(struct snug_trainer *t, struct snug_folder *folder,
                                      struct snug_checkpoint_copy *copy, snug_status status) {
     snug_folder_close(folder);
-    if (copy->sent && status == SNUG_OK) status = agree(t, SNUG_OK); /* all ranks have loaded it */
+    if (copy->sent && status == SNUG_OK)
+        status = snug_group_agree(t->ctx, t->args->group, SNUG_OK); /* all ranks have loaded it */
     if (copy->writes) status = remove_copy(t, copy, status);
     snug_folder_close(&copy->in);
     return status;
