@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "dist/boot.h"
 #include "io/folder_write.h"
 
 enum { PIECE = 1 << 22, MESSAGE = 512 };
@@ -65,13 +66,14 @@ static snug_status find(struct snug_trainer *t, const struct origin *origin, con
 }
 
 static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_copy *copy, struct place *place) {
-    const char *host = t->args->group->ranks.host;
+    char boot[SNUG_BOOT_ID];
     struct stat info;
+    snug_boot_id(boot);
     RETURN_IF_ERROR(snug_folder_make(t->ctx, NULL, t->args->output_dir, t->session->job.setup.mode, &copy->in));
     if (fstat(copy->in.fd, &info)) /* untested: an open folder */
         return snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", copy->in.path);
     *place = (struct place){
-        .host = XXH3_64bits(host, strlen(host)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
+        .host = XXH3_64bits(boot, strlen(boot)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
     return SNUG_OK;
 }
 
