@@ -83,13 +83,16 @@ static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_cop
 struct header {
     char name[NAME_MAX + 1];
     int64_t size;
+    char digest[17]; /* as the manifest has it */
 };
 
-static snug_status send_file(struct snug_trainer *t, const struct snug_folder *folder, const char *name, void *piece) {
+static snug_status send_file(struct snug_trainer *t, const struct snug_folder *folder, const char *name,
+                             const json_t *entry, void *piece) {
     struct header header = {.size = 0};
     struct stat info;
     int fd;
     snprintf(header.name, sizeof header.name, "%s", name);
+    snprintf(header.digest, sizeof header.digest, "%s", json_string_value(json_object_get(entry, "xxh3_64")));
     RETURN_IF_ERROR(snug_file_open(t->ctx, folder, name, &fd));
     /* untested: an open file */
     snug_status status = fstat(fd, &info) == 0 ? SNUG_OK : snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", name);
@@ -116,12 +119,21 @@ static snug_status send_all(struct snug_trainer *t, const struct snug_folder *fo
     snug_status status = SNUG_OK;
     json_object_foreach(manifest.files, name, entry) {
         if (except && strcmp(name, except) == 0) continue;
-        status = send_file(t, folder, name, piece);
+        status = send_file(t, folder, name, entry, piece);
         if (status != SNUG_OK) break;
     }
     snug_manifest_free(&manifest);
     if (status != SNUG_OK) return status;
     return snug_group_broadcast(t->ctx, t->args->group, &(struct header){.size = 0}, sizeof(struct header));
+}
+
+/* The copy gets a manifest of its own, of what was written. */
+static snug_status check_file(struct snug_trainer *t, const struct snug_folder *to, const struct header *header) {
+    json_t *entry = json_pack("{s:I, s:s}", "size", (json_int_t)header->size, "xxh3_64", header->digest);
+    if (!entry) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while checking %s", header->name);
+    const snug_status status = snug_manifest_verify_file(t->ctx, to, header->name, entry);
+    json_decref(entry);
+    return status;
 }
 
 /* Receives a file; writes it into the folder, if there is one. The rest is received after a failure, too. */
@@ -140,6 +152,7 @@ static snug_status take_file(struct snug_trainer *t, const struct header *header
         if (opened) snug_writer_put(&writer, piece, (size_t)n);
     }
     if (opened) *written = snug_writer_commit(t->ctx, &writer);
+    if (opened && *written == SNUG_OK) *written = check_file(t, to, header); /* may be untested: as above */
     return SNUG_OK;
 }
 
