@@ -3,7 +3,8 @@
  * Ranks that are killed, stopped or cut off: all ranks end within 10 s, one message names the rank, and the run can be
  * resumed to the bits of an uninterrupted one.
  *
- * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments.
+ * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments, with each number of ranks.
+ * SNUG_RANKS_MOST=8: also 8 ranks.
  */
 #include <sys/stat.h>
 
@@ -116,16 +117,26 @@ static void find_known(const struct fixture *f, pid_t launcher, int ranks, pid_t
     for (int r = 0; r < ranks; r++) processes[r] = process_of(f, r);
 }
 
+/* SNUG_RANKS_MOST=8: also 8 ranks. */
 static void test_kills_at_random(void **state) {
-    struct kills k = {.ranks = 3,
+    static const int numbers[] = {3, 4, 8};
+    static const char *const folders[] = {"whole", "measured", "out"};
+    struct fixture *f = *state;
+    const char *most = getenv("SNUG_RANKS_MOST");
+    struct kills k = {.resizes = true,
                       .start = start_known,
                       .find = find_known,
                       .words = TRAIN_FROM("cut") "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
                                                  "--max_steps 60 --save_steps 4"};
     if (skips) return;
-    write_cut(*state, 1);
-    set_kills(&k, 4);
-    kill_at_random(*state, &k);
+    write_cut(f, 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && numbers[i] <= (most ? atoi(most) : 4); i++) {
+        k.ranks = numbers[i];
+        set_kills(&k, 3);
+        kill_at_random(f, &k);
+        for (size_t j = 0; j < sizeof folders / sizeof *folders; j++)
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "%s", folders[j])), SNUG_OK);
+    }
 }
 
 /* Kills a rank while all write a checkpoint: the one before is whole, and the run continues from it in another stage.
