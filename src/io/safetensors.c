@@ -550,7 +550,7 @@ snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetenso
         int64_t part = count < 8192 ? count : 8192;
         RETURN_IF_ERROR(read_at(ctx, file, buffer, (size_t)part * sizeof *buffer, offset));
         for (int64_t i = 0; i < part; i++) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): part * 2 is never 0 */
-            out[i] = tensor->dtype == SNUG_BF16 ? snug_bf16_to_f32(buffer[i]) : snug_f16_to_f32(buffer[i]);
+            out[i] = snug_half_to_f32(tensor->dtype, buffer[i]);
         out += part;
         count -= part;
         offset += (uint64_t)part * sizeof *buffer;

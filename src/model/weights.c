@@ -27,10 +27,6 @@ static enum snug_dtype type_of(const struct snug_program *program, const struct 
     return program->tensors[parameter->tensor].dtype;
 }
 
-static float widened(enum snug_dtype dtype, uint16_t stored) {
-    return dtype == SNUG_F16 ? snug_f16_to_f32(stored) : snug_bf16_to_f32(stored);
-}
-
 static uint16_t narrowed(enum snug_dtype dtype, float value) {
     return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
 }
@@ -49,7 +45,7 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
         RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
-        for (int64_t k = 0; k < n; k++) values[i + k] = widened(dtype, stored[k]);
+        for (int64_t k = 0; k < n; k++) values[i + k] = snug_half_to_f32(dtype, stored[k]);
     }
     return SNUG_OK;
 }

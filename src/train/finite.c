@@ -138,6 +138,7 @@ static snug_status find_weight(struct snug_session *s, int64_t *number) {
         int64_t begin;
         const int64_t stored = snug_tensor_stored(program, t, &begin);
         const int64_t end = smaller(begin + stored - before, snug_parameter_count(p));
+        /* may be untested: a rank that is ended records nothing */
         for (int64_t first = begin > before ? begin - before : 0; first < end; first += PIECE) {
             const int64_t n = smaller(PIECE, end - first);
             RETURN_IF_ERROR(snug_parameter_read(program, &s->memory, p, first, n, values));

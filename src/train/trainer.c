@@ -582,6 +582,7 @@ static snug_status load_best(struct snug_trainer *t) {
     int64_t last = -1;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
     snug_clear_error(t->ctx);
+    /* may be untested: a checkpoint that another program damages while several ranks train */
     if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &last, sizeof last));
     if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
