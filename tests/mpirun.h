@@ -4,6 +4,8 @@
 #ifndef SNUG_TESTS_MPIRUN_H
 #define SNUG_TESTS_MPIRUN_H
 
+#include <dirent.h>
+
 #include "program.h"
 
 #define SNUG SNUG_BINARY_DIR "/snug"
@@ -63,6 +65,16 @@ static inline void run_ranks_well(const struct fixture *f, int ranks, const char
     snprintf(command, sizeof command, "-n %d " SNUG " %s", ranks, words);
     const int code = run_ranks(f, command);
     if (code != 0) fail_msg("mpirun %s: exit code %d: %s", command, code, output_of(f, "stderr"));
+}
+
+/* Whether the folder has an entry whose name begins like this: one that is not written to its end. */
+static inline bool has_unfinished(const struct fixture *f, const char *folder, const char *begin) {
+    DIR *entries = opendir(path_of(f, "%s", folder));
+    bool found = false;
+    for (struct dirent *entry; entries && !found && (entry = readdir(entries));)
+        found = strncmp(entry->d_name, begin, strlen(begin)) == 0;
+    if (entries) closedir(entries);
+    return found;
 }
 
 /* The ranks ended with this code and one message, which contains the parts. */

@@ -50,6 +50,7 @@ static inline int end_of(pid_t launcher) {
 /* A training that is killed again and again. */
 struct kills {
     int ranks, wanted;
+    bool resizes;      /* attempts also have half or a quarter of the ranks, with as many more micro-batches each */
     const char *words; /* of snug train, without --output_dir and what sets the ranks */
     /* Starts snug with these words on several ranks; the launcher's process. */
     pid_t (*start)(const struct fixture *f, int ranks, const char *words);
@@ -66,22 +67,29 @@ static inline void set_kills(struct kills *k, int wanted) {
     k->seed = seed ? (uint32_t)strtoul(seed, NULL, 10) : 17;
 }
 
-/* Each attempt is in another ZeRO stage: a run may be resumed in any of them. */
-static inline void start_attempt(const struct fixture *f, const struct kills *k, uint32_t stage, pid_t *launcher,
-                                 pid_t *processes) {
-    char words[2048];
-    snprintf(words, sizeof words, "%s --output_dir out --zero_stage %u --resume_from_checkpoint auto", k->words,
-             stage % 4);
-    *launcher = k->start(f, k->ranks, words);
-    k->find(f, *launcher, k->ranks, processes);
+/* Each attempt is in another ZeRO stage and on another number of ranks: a run may be resumed in any of them. The number
+   of its ranks. */
+static inline int start_attempt(const struct fixture *f, const struct kills *k, const struct snug_philox_block *random,
+                                pid_t *launcher, pid_t *processes) {
+    char words[2048], micro_batches[64] = "";
+    const uint32_t half = k->resizes && k->ranks % 2 == 0 ? random->word[3] % (k->ranks % 8 ? 2 : 3) : 0;
+    const int ranks = k->ranks >> half;
+    /* Below stage 2 the sums of several micro-batches are rounded before those of ranks. */
+    const uint32_t stage = half ? 2 + random->word[2] % 2 : random->word[2] % 4;
+    if (half) snprintf(micro_batches, sizeof micro_batches, "--gradient_accumulation_steps %d", 1 << half);
+    snprintf(words, sizeof words, "%s --output_dir out --zero_stage %u --resume_from_checkpoint auto %s", k->words,
+             stage, micro_batches);
+    *launcher = k->start(f, ranks, words);
+    k->find(f, *launcher, ranks, processes);
+    return ranks;
 }
 
 /* Whether the run ended by itself before the kill, or had nothing left to do. */
 static inline bool kill_at(struct fixture *f, struct kills *k, const struct snug_philox_block *random) {
     pid_t launcher, processes[RANKS_MOST];
     const double after = snug_philox_uniform(random->word[0]) * k->seconds;
-    const int rank = (int)(random->word[1] % (uint32_t)k->ranks);
-    start_attempt(f, k, random->word[2], &launcher, processes);
+    const int ranks = start_attempt(f, k, random, &launcher, processes);
+    const int rank = (int)(random->word[1] % (uint32_t)ranks);
     nanosleep(&(struct timespec){(time_t)after, (long)(1e9 * (after - (double)(time_t)after))}, NULL);
     int status;
     if (waitpid(launcher, &status, WNOHANG) == launcher) {
@@ -90,7 +98,7 @@ static inline bool kill_at(struct fixture *f, struct kills *k, const struct snug
     }
     const double begin = now();
     kill(processes[rank], SIGKILL);
-    const double took = assert_gone(f, processes, k->ranks, begin);
+    const double took = assert_gone(f, processes, ranks, begin);
     if (took > k->longest) k->longest = took;
     status = end_of(launcher);
     char *text = output_of(f, "stderr");
@@ -123,7 +131,8 @@ static inline void kill_at_random(struct fixture *f, struct kills *k) {
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         whole++;
     }
-    start_attempt(f, k, runs, &launcher, processes);
+    const struct snug_philox_block random = snug_philox(runs, 0, 0, 0, k->seed, 0);
+    start_attempt(f, k, &random, &launcher, processes);
     if (end_of(launcher)) fail_msg("the last run failed: %s", output_of(f, "stderr"));
     assert_same_run(f, "whole", "out");
     print_message("%d kills in %u runs on %d ranks, %.0f s; all ranks had ended %.1f s after a kill at the latest; "

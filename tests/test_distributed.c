@@ -306,6 +306,9 @@ static void test_separate_file_systems(void **state) {
         char *text = output_of(f, "stderr");
         if (code != 0) fail_msg("%s: exit code %d: %s", command, code, text);
         assert_same_in_both(f, runs[i].same, runs[i].output, "model.safetensors");
+        /* The others have sent rank 0 what is divided. */
+        assert_same_in_both(f, runs[i].same, runs[i].output, "checkpoint-6/optimizer.safetensors");
+        assert_same_in_both(f, runs[i].same, runs[i].output, "checkpoint-6/model.safetensors");
         assert_int_equal(strstr(text, "to the ranks whose file system does not have it") != NULL, i > 0);
         for (int rank = 0; rank < 3; rank++)
             assert_false(exists(path_of(f, "other/%s/checkpoint-copy-%d", runs[i].output, rank)));
@@ -334,6 +337,62 @@ static void test_separate_file_systems(void **state) {
             assert_int_equal(run_ranks(f, command), 0);
         }
     }
+}
+
+/* The other rank's folder: links to the same files. */
+static void make_other(const struct fixture *f) {
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
+    assert_int_equal(symlink(path_of(f, "model"), path_of(f, "other/model")), 0);
+}
+
+#define PARTS TRAIN "--config_name cut --train_file train.csv --max_steps 6 --save_steps 2 "
+
+/* A rank that cannot write its part of a checkpoint, in files of that size: all ranks end, with its message. Nothing of
+   the checkpoint remains, and the run continues from the one before. */
+static void test_unwritten_part(void **state) {
+    struct fixture *f = *state;
+    if (skips || !is_open_mpi) return; /* MPI's shared memory would be limited, too */
+    write_cut(f, 1);
+    write_text(f, "limited", "#!/bin/sh\nulimit -f 64\nexec " SNUG " \"$@\"\n");
+    assert_int_equal(chmod(path_of(f, "limited"), 0700), 0);
+    run_ranks_well(f, 3, PARTS "--output_dir whole");
+    run_ranks_well(f, 3, PARTS "--output_dir cut_off");
+    for (int stage = 0; stage <= 3; stage += 3) {
+        char words[512], command[2048];
+        for (int step = 4; step <= 6; step += 2)
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "cut_off/checkpoint-%d", step)), SNUG_OK);
+        snprintf(words, sizeof words, PARTS "--resume_from_checkpoint True --zero_stage %d --output_dir cut_off",
+                 stage);
+        snprintf(command, sizeof command, "--mca btl tcp,self -n 2 " SNUG " %s : -n 1 ./limited %s", words, words);
+        assert_said(f, run_ranks(f, command), 1,
+                    (const char *const[]){"snug: rank ", "of 3 on ", ", step 5: rank 2: cannot write ",
+                                          "/model.safetensors: File too large", NULL});
+        assert_false(has_unfinished(f, "cut_off", ".checkpoint"));
+        assert_false(exists(path_of(f, "cut_off/checkpoint-4")));
+        run_ranks_well(f, 3, words);
+        assert_same_in_both(f, "whole", "cut_off", "model.safetensors");
+        assert_same_in_both(f, "whole", "cut_off", "checkpoint-4/optimizer.safetensors");
+    }
+}
+
+/* A rank that finds something else in the place of the folder. */
+static void test_unopened_file(void **state) {
+    struct fixture *f = *state;
+    char command[2048];
+    if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
+    make_other(f);
+    assert_int_equal(symlink(path_of(f, "train.csv"), path_of(f, "other/train.csv")), 0);
+    static const char words[] = TRAIN "--config_name model --train_file train.csv --max_steps 100000 --save_steps 20 "
+                                      "--save_total_limit 1 --output_dir out";
+    snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", words, path_of(f, "other"),
+             words);
+    const pid_t launcher = start_ranks(f, command);
+    wait_for_text(f, "stderr", "'epoch': 5.");
+    write_text(f, "other/out", "mine\n");
+    assert_said(f, wait_for(launcher), 1,
+                (const char *const[]){"snug: rank ", "of 2 on ", ": rank 1: cannot write ",
+                                      "/model.safetensors: Not a directory", NULL});
+    assert_false(has_unfinished(f, "out", ".checkpoint"));
 }
 
 #define LONG                                                                                                           \
@@ -383,12 +442,6 @@ static int run_unlike(const struct fixture *f, const char *first, const char *se
     snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", first, path_of(f, "other"),
              second);
     return run_ranks(f, command);
-}
-
-/* The other rank's folder: links to the same files. */
-static void make_other(const struct fixture *f) {
-    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
-    assert_int_equal(symlink(path_of(f, "model"), path_of(f, "other/model")), 0);
 }
 
 static void test_unlike_ranks(void **state) {
@@ -470,6 +523,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_anatomy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_separate_file_systems, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unwritten_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unopened_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unlike_ranks, set_up, tear_down),

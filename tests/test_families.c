@@ -5,10 +5,12 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "dist/save.h"
 #include "folders.h"
 #include "io/safetensors.h"
 #include "model/family.h"
 #include "plan/stages.h"
+#include "write_tensors.h"
 
 /* A model for a task, without data. */
 struct model {
@@ -91,20 +93,20 @@ static void check_loaded(struct scratch *s, const char *folder, const struct mod
 
 /* The encoder alone, saved without the family's prefix, gives the same encoder. */
 static void check_bare_encoder(struct scratch *s, const char *folder, const struct model *m) {
-    struct snug_tensor_source *sources = calloc(m->program.parameter_count, sizeof *sources);
+    struct values_to_write *sources = calloc(m->program.parameter_count, sizeof *sources);
     const size_t cut = strlen(m->config.family->prefix);
     size_t count = 0;
     for (size_t i = 0; i < m->program.parameter_count; i++) {
         const struct snug_parameter *p = &m->program.parameters[i];
         if (strncmp(p->name, m->config.family->prefix, cut) != 0) continue;
-        sources[count++] = (struct snug_tensor_source){.name = p->name + cut,
-                                                       .dims = p->shape[1] ? 2 : 1,
-                                                       .shape = {p->shape[0], p->shape[1]},
-                                                       .data = values_of(m, p)};
+        sources[count++] = (struct values_to_write){.name = p->name + cut,
+                                                    .dims = p->shape[1] ? 2 : 1,
+                                                    .shape = {p->shape[0], p->shape[1]},
+                                                    .data = values_of(m, p)};
     }
     struct model bare;
     open_model(s, folder, m->config.task, &bare);
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "model.safetensors"), sources, count));
+    assert_ok(s, write_tensors(s->ctx, scratch_path(s, "model.safetensors"), sources, count));
     assert_ok(s, weights_load(s->ctx, s->folder, &bare.program, &bare.config, &bare.memory, 3, false));
     for (size_t i = 0; i < m->program.parameter_count; i++) {
         const struct snug_parameter *p = &m->program.parameters[i];
@@ -128,7 +130,7 @@ static void check_saved(struct scratch *s, const char *folder, const struct mode
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &theirs));
     struct snug_folder to = scratch_open(s);
-    assert_ok(s, snug_weights_save(s->ctx, &to, "saved.safetensors", &m->program, &m->memory));
+    assert_ok(s, snug_weights_save(s->ctx, NULL, &to, "saved.safetensors", &m->program, &m->memory));
     snug_folder_close(&to);
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "saved.safetensors"), &ours));
     for (size_t i = 0; i < theirs.count; i++) {

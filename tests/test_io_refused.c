@@ -91,6 +91,28 @@ static void reading_at(void **state) {
     assert_int_equal(close(fd), 0);
 }
 
+/* Parts of one file, by several writers. */
+static void writing_at(void **state) {
+    struct scratch *s = *state;
+    char text[9] = "";
+    const char *path = scratch_path(s, "parts");
+    const int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_ok(s, snug_write_at(s->ctx, fd, path, "5678", 4, 4));
+    pwrite_refused = (struct refusal){.times = 2, .error = EINTR};
+    assert_ok(s, snug_write_at(s->ctx, fd, path, "1234", 4, 0));
+    assert_ok(s, snug_file_sync(s->ctx, fd, path));
+    assert_int_equal(pread(fd, text, 8, 0), 8);
+    assert_string_equal(text, "12345678");
+    pwrite_refused = (struct refusal){.times = 1, .error = ENOSPC};
+    assert_fails(s, snug_write_at(s->ctx, fd, path, "1234", 4, 0), SNUG_E_IO, "parts: No space left on device");
+    pwrite_refused = (struct refusal){.times = 1, .error = 0};
+    assert_fails(s, snug_write_at(s->ctx, fd, path, "1234", 4, 0), SNUG_E_IO, "parts: Input/output error");
+    fsync_refused = (struct refusal){.times = 1, .error = EDQUOT};
+    assert_fails(s, snug_file_sync(s->ctx, fd, path), SNUG_E_IO, "parts: Disk quota exceeded");
+    assert_int_equal(close(fd), 0);
+}
+
 static void removed_folders(void **state) {
     struct scratch *s = *state;
     int64_t bytes;
@@ -347,6 +369,7 @@ static void offload_file_failures(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reading_at, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(writing_at, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(removed_folders, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_file_systems, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(permissions, scratch_setup, scratch_teardown),

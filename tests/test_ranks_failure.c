@@ -3,7 +3,8 @@
  * Ranks that are killed, stopped or cut off: all ranks end within 10 s, one message names the rank, and the run can be
  * resumed to the bits of an uninterrupted one.
  *
- * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments.
+ * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments, with each number of ranks.
+ * SNUG_RANKS_MOST=8: also 8 ranks.
  */
 #include <sys/stat.h>
 
@@ -116,16 +117,62 @@ static void find_known(const struct fixture *f, pid_t launcher, int ranks, pid_t
     for (int r = 0; r < ranks; r++) processes[r] = process_of(f, r);
 }
 
+/* SNUG_RANKS_MOST=8: also 8 ranks. */
 static void test_kills_at_random(void **state) {
-    struct kills k = {.ranks = 3,
+    static const int numbers[] = {3, 4, 8};
+    static const char *const folders[] = {"whole", "measured", "out"};
+    struct fixture *f = *state;
+    const char *most = getenv("SNUG_RANKS_MOST");
+    struct kills k = {.resizes = true,
                       .start = start_known,
                       .find = find_known,
                       .words = TRAIN_FROM("cut") "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
                                                  "--max_steps 60 --save_steps 4"};
     if (skips) return;
-    write_cut(*state, 1);
-    set_kills(&k, 4);
-    kill_at_random(*state, &k);
+    write_cut(f, 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && numbers[i] <= (most ? atoi(most) : 4); i++) {
+        k.ranks = numbers[i];
+        set_kills(&k, 3);
+        kill_at_random(f, &k);
+        for (size_t j = 0; j < sizeof folders / sizeof *folders; j++)
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "%s", folders[j])), SNUG_OK);
+    }
+}
+
+/* Kills a rank while all write a checkpoint: the one before is whole, and the run continues from it in another stage.
+ */
+static void test_killed_while_writing(void **state) {
+    static const struct {
+        int rank, milliseconds, stage;
+    } cases[] = {{1, 0, 0}, {1, 10, 3}, {0, 10, 3}, {2, 25, 1}, {0, 25, 2}, {1, 40, 3}};
+    static const char words[] = TRAIN_FROM("tall") "--max_steps 4 --save_steps 1 --zero_stage ";
+    struct fixture *f = *state;
+    char command[1024];
+    if (skips) return;
+    write_model(f, "tall", 0.1, 256, 1, 30522);
+    snprintf(command, sizeof command, "%s3 --output_dir whole", words);
+    run_ranks_well(f, 3, command);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += 1 + SANITIZED) {
+        pid_t processes[3];
+        snprintf(command, sizeof command, "%s%d --output_dir out", words, cases[i].stage);
+        const pid_t launcher = start_known(f, 3, command);
+        for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
+        while (!has_unfinished(f, "out", ".checkpoint-2.") && is_there(processes[0])) usleep(200);
+        usleep((useconds_t)cases[i].milliseconds * 1000);
+        const double begin = now();
+        assert_int_equal(kill(processes[cases[i].rank], SIGKILL), 0);
+        assert_gone(f, processes, 3, begin);
+        end_of(launcher);
+        assert_true(exists(path_of(f, "out/checkpoint-1/manifest.json")));
+        snprintf(command, sizeof command, "%s%d --output_dir out --resume_from_checkpoint True", words,
+                 3 - cases[i].stage);
+        run_ranks_well(f, 3, command);
+        assert_false(has_unfinished(f, "out", ".checkpoint"));
+        assert_same_in_both(f, "whole", "out", "model.safetensors");
+        assert_same_in_both(f, "whole", "out", "checkpoint-2/optimizer.safetensors");
+        assert_same_in_both(f, "whole", "out", "checkpoint-4/optimizer.safetensors");
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+    }
 }
 
 /* ---- two hosts ----------------------------------------------------------------------------------------------------
@@ -225,13 +272,16 @@ static void test_cut_off(void **state) {
     assert_same_in_both(f, "whole", "cut", "model.safetensors");
 }
 
-int main(void) {
+/* TEST: only that one. */
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_late_rank, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_between_steps, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_while_writing, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_off, set_up_ranks, tear_down_hosts),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
 /* Weights stored in bf16: created, loaded, saved and read as fp32 weights are, rounded to nearest; and trained. */
 #include <math.h>
 
+#include "dist/save.h"
 #include "io/safetensors.h"
 #include "model/weights.h"
 #include "training_fixture.h"
+#include "write_tensors.h"
 
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
@@ -273,9 +275,9 @@ static void assert_refused(struct fixture *f, const char *words, const char *say
 static void write_tensor(struct fixture *f, const char *folder, const char *name, int dims, int64_t rows,
                          int64_t cols) {
     void *zeros = calloc((size_t)(rows * (dims == 2 ? cols : 1)), sizeof(float));
-    const struct snug_tensor_source source = {.name = name, .dims = dims, .shape = {rows, cols}, .data = zeros};
+    const struct values_to_write source = {.name = name, .dims = dims, .shape = {rows, cols}, .data = zeros};
     assert_non_null(zeros);
-    ok(f, snug_safetensors_write(f->ctx, NULL, path_of(f, "%s/model.safetensors", folder), &source, 1));
+    ok(f, write_tensors(f->ctx, path_of(f, "%s/model.safetensors", folder), &source, 1));
     free(zeros);
 }
 
@@ -312,14 +314,14 @@ static void test_unused_tensors(void **state) {
     struct fixture *f = *state;
     static char names[TENSORS][1400];
     static const float zeros[32];
-    struct snug_tensor_source sources[TENSORS];
+    struct values_to_write sources[TENSORS];
     for (int i = 0; i < TENSORS; i++) {
         snprintf(names[i], sizeof names[i], i ? "tensor.that.nobody.uses.%d" : "bert.pooler.dense.bias", i);
-        sources[i] = (struct snug_tensor_source){.name = names[i], .dims = 1, .shape = {32}, .data = zeros};
+        sources[i] = (struct values_to_write){.name = names[i], .dims = 1, .shape = {32}, .data = zeros};
     }
     memset(names[1], 'A', sizeof names[1] - 1);
     write_model(f, "odd", 0.1, 32, 2, VOCABULARY);
-    ok(f, snug_safetensors_write(f->ctx, NULL, path_of(f, "odd/model.safetensors"), sources, TENSORS));
+    ok(f, write_tensors(f->ctx, path_of(f, "odd/model.safetensors"), sources, TENSORS));
     close_session(open_session(f, "model_name_or_path=@odd"));
     assert_contains(f->log, "99 tensors are not used: tensor.that.nobody.uses.10, ");
     assert_contains(f->log, ", ...\n");
@@ -418,11 +420,11 @@ static void test_states_of_another_model(void **state) {
     const struct snug_program *program = &session->training->program;
     const struct snug_tensor *t = program->tensors;
     snprintf(path, sizeof path, "%s", path_of(f, "states.safetensors"));
-    ok(f, snug_states_save(f->ctx, NULL, path, program, &session->memory));
+    ok(f, snug_states_save(f->ctx, NULL, NULL, path, program, &session->memory));
     ok(f, snug_states_load(f->ctx, NULL, path, program, &session->memory));
     while (!t->saved) t++;
     void *zeros = calloc((size_t)((t->rows + 1) * (t->cols + 1)), sizeof(float));
-    const struct snug_tensor_source cases[] = {
+    const struct values_to_write cases[] = {
         {.name = "another", .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols}, .data = zeros},
         {.name = t->name, .dtype = t->dtype, .dims = 1, .shape = {t->rows * t->cols}, .data = zeros},
         {.name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows + 1, t->cols}, .data = zeros},
@@ -430,7 +432,7 @@ static void test_states_of_another_model(void **state) {
         {.name = t->name, .dtype = SNUG_F16, .dims = 2, .shape = {t->rows, t->cols}, .data = zeros},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ok(f, snug_safetensors_write(f->ctx, NULL, path, &cases[i], 1));
+        ok(f, write_tensors(f->ctx, path, &cases[i], 1));
         assert_int_equal(snug_states_load(f->ctx, NULL, path, program, &session->memory), SNUG_E_INPUT);
         assert_contains(snug_error_message(f->ctx), "the checkpoint is of another model or optimizer");
         snug_clear_error(f->ctx);

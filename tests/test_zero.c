@@ -39,7 +39,7 @@ static void test_shards(void **state) {
 
 /* N ranks of every stage = one rank with N micro-batches: model, optimizer states, losses, norms. 76 rows are 10
    micro-batches: some ranks have none in an epoch's last step. "cut" has weights of several chunks, "odd" stacks of
-   parameters whose 8-bit blocks no shard can cut. */
+   parameters whose 8-bit blocks no shard can cut. SNUG_RANKS_MOST=8: also 8 ranks. */
 static void test_stages_have_the_same_bits(void **state) {
     static const struct {
         const char *words;
@@ -61,18 +61,21 @@ static void test_stages_have_the_same_bits(void **state) {
          2, 2},
     };
     struct fixture *f = *state;
+    const char *given = getenv("SNUG_RANKS_MOST");
+    const int most = given ? atoi(given) : kinds[0].most;
     if (skips) return;
     write_cut(f, 2);
     write_model(f, "odd", 0.1, 68, 1, VOCABULARY);
     write_other_families(f, 32);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
-        for (int ranks = kinds[kind].least; ranks <= kinds[kind].most; ranks += 1 + SANITIZED) {
+        for (int ranks = kinds[kind].least; ranks <= (kind ? kinds[kind].most : most);
+             ranks += ranks < 4 ? 1 + SANITIZED : 4) {
             char words[1024], one[32], many[32];
             snprintf(one, sizeof one, "one%zu_%d", kind, ranks);
             snprintf(words, sizeof words, "%s --gradient_accumulation_steps %d --output_dir %s", kinds[kind].words,
                      ranks, one);
             free(run_well(f, words));
-            for (int stage = 1; stage <= STAGES; stage++) {
+            for (int stage = kind ? 1 : 0; stage <= STAGES; stage++) {
                 snprintf(many, sizeof many, "many%zu_%d_%d", kind, ranks, stage);
                 snprintf(words, sizeof words, "%s --zero_stage %d --output_dir %s", kinds[kind].words, stage, many);
                 run_ranks_well(f, ranks, words);

@@ -58,6 +58,11 @@ static inline float snug_f16_to_f32(uint16_t half) {
     return value;
 }
 
+/* A value of a 16-bit type. */
+static inline float snug_half_to_f32(enum snug_dtype dtype, uint16_t half) {
+    return dtype == SNUG_F16 ? snug_f16_to_f32(half) : snug_bf16_to_f32(half);
+}
+
 /* Rounds to nearest, ties to even; a value that is too large gives infinity, a NaN gives a quiet NaN. */
 static inline uint16_t snug_f32_to_f16(float value) {
     uint32_t bits, magnitude;

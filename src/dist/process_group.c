@@ -2,6 +2,7 @@
 #include "dist/process_group.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,30 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
     }
     free(received);
     return status;
+}
+
+snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group *group, snug_status status) {
+    struct outcome {
+        int64_t status;
+        char why[512];
+    };
+    void *memory;
+    if (!group) return status;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)group->ranks.size, sizeof(struct outcome), &memory));
+    struct outcome *all = memory, *own = &all[group->ranks.rank];
+    own->status = status;
+    /* may be untested: a rank that is ended records nothing */
+    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(ctx));
+    snug_status agreed = snug_group_all_gather(ctx, group, all, sizeof *all);
+    /* may be untested: a rank that is ended records nothing */
+    for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
+        /* may be untested: as above */
+        if (all[rank].status == SNUG_OK) continue;
+        snug_clear_error(ctx); /* may be untested: a rank that is ended records nothing */
+        agreed = snug_fail(ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
+    }
+    free(memory);
+    return agreed;
 }
 
 snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group) {

@@ -319,6 +319,20 @@ void snug_writer_abandon(struct snug_writer *writer) {
     *writer = (struct snug_writer){0};
 }
 
+snug_status snug_write_at(snug_context *ctx, int fd, const char *path, const void *data, int64_t size, int64_t offset) {
+    for (int64_t done = 0; done < size;) {
+        const ssize_t put = pwrite(fd, (const char *)data + done, (size_t)(size - done), (off_t)(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return fail_write(ctx, path, put < 0 ? errno : EIO);
+        done += put;
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_file_sync(snug_context *ctx, int fd, const char *path) {
+    return fsync(fd) ? fail_write(ctx, path, errno) : SNUG_OK;
+}
+
 snug_status snug_file_replace(snug_context *ctx, const struct snug_folder *in, const char *name, const void *data,
                               size_t size) {
     struct snug_writer writer;

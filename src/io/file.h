@@ -81,6 +81,10 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
 /* Removes the temporary file; does nothing after commit. */
 void snug_writer_abandon(struct snug_writer *writer);
+/* Writes size bytes at offset into a file opened for writing; path is for messages. */
+snug_status snug_write_at(snug_context *ctx, int fd, const char *path, const void *data, int64_t size, int64_t offset);
+/* Makes what was written to an opened file durable; path is for messages. */
+snug_status snug_file_sync(snug_context *ctx, int fd, const char *path);
 /* Writes data as the whole file, atomically. */
 snug_status snug_file_replace(snug_context *ctx, const struct snug_folder *in, const char *name, const void *data,
                               size_t size);

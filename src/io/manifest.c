@@ -213,8 +213,8 @@ snug_status snug_manifest_claim(snug_context *ctx, const struct snug_folder *in,
 
 /* ---- verifying ------------------------------------------------------------------------------------------------ */
 
-static snug_status verify_file(snug_context *ctx, const struct snug_folder *folder, const char *name,
-                               const json_t *entry) {
+snug_status snug_manifest_verify_file(snug_context *ctx, const struct snug_folder *folder, const char *name,
+                                      const json_t *entry) {
     struct stat info;
     char hex[17];
     const char *expected = json_string_value(json_object_get(entry, "xxh3_64"));
@@ -249,7 +249,7 @@ snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *fo
             status =
                 snug_fail(ctx, SNUG_E_INPUT, "%s: its " SNUG_MANIFEST " does not list %s", folder->path, *required);
     json_object_foreach(manifest.files, name, entry) {
-        if (status == SNUG_OK) status = verify_file(ctx, folder, name, entry);
+        if (status == SNUG_OK) status = snug_manifest_verify_file(ctx, folder, name, entry);
     }
     snug_manifest_free(&manifest);
     return status;

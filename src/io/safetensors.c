@@ -550,7 +550,7 @@ snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetenso
         int64_t part = count < 8192 ? count : 8192;
         RETURN_IF_ERROR(read_at(ctx, file, buffer, (size_t)part * sizeof *buffer, offset));
         for (int64_t i = 0; i < part; i++) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): part * 2 is never 0 */
-            out[i] = tensor->dtype == SNUG_BF16 ? snug_bf16_to_f32(buffer[i]) : snug_f16_to_f32(buffer[i]);
+            out[i] = snug_half_to_f32(tensor->dtype, buffer[i]);
         out += part;
         count -= part;
         offset += (uint64_t)part * sizeof *buffer;
@@ -561,93 +561,74 @@ snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetenso
 /* ---- writing ---- */
 
 /* Larger elements first, so that each tensor is aligned to its own; then by name, as the format's own writer does. */
-static int compare_sources(const void *left, const void *right) {
-    const struct snug_tensor_source *a = *(const struct snug_tensor_source *const *)left;
-    const struct snug_tensor_source *b = *(const struct snug_tensor_source *const *)right;
+static int compare_entries(const void *left, const void *right) {
+    const struct snug_tensor_entry *a = *(const struct snug_tensor_entry *const *)left;
+    const struct snug_tensor_entry *b = *(const struct snug_tensor_entry *const *)right;
     int64_t difference = snug_dtype_size(b->dtype) - snug_dtype_size(a->dtype);
     return difference ? (int)difference : strcmp(a->name, b->name);
 }
 
-static snug_status source_bytes(snug_context *ctx, const struct snug_tensor_source *source, int64_t *bytes) {
-    *bytes = snug_dtype_size(source->dtype);
+static snug_status bytes_of(snug_context *ctx, const struct snug_tensor_entry *entry, int64_t *bytes) {
+    *bytes = snug_dtype_size(entry->dtype);
     bool fits = true;
-    for (int i = 0; fits && i < source->dims; i++) fits = !__builtin_mul_overflow(*bytes, source->shape[i], bytes);
-    return fits ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s has an impossible shape", source->name);
+    for (int i = 0; fits && i < entry->dims; i++) fits = !__builtin_mul_overflow(*bytes, entry->shape[i], bytes);
+    return fits ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s has an impossible shape", entry->name);
 }
 
-static snug_status add_source(snug_context *ctx, json_t *header, const struct snug_tensor_source *source,
-                              int64_t *offset) {
-    int64_t bytes, begin = *offset;
-    RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
-    if (json_object_get(header, source->name) || __builtin_add_overflow(begin, bytes, offset))
-        return snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s is given twice, or too large", source->name);
+/* Lists the entry in the header; *end: of the data so far. */
+static snug_status list_entry(snug_context *ctx, json_t *header, struct snug_tensor_entry *entry, int64_t *end) {
+    int64_t bytes;
+    entry->offset = *end;
+    RETURN_IF_ERROR(bytes_of(ctx, entry, &bytes));
+    if (json_object_get(header, entry->name) || __builtin_add_overflow(entry->offset, bytes, end))
+        return snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s is given twice, or too large", entry->name);
     json_t *shape = json_array();
     bool whole = true;
-    for (int i = 0; i < source->dims; i++) whole &= json_array_append_new(shape, json_integer(source->shape[i])) == 0;
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", snug_dtype_name(source->dtype), "shape", shape,
-                              "data_offsets", (json_int_t)begin, (json_int_t)*offset);
-    if (json_object_set_new(header, source->name, entry) || !whole)
-        return snug_fail(ctx, SNUG_E_MEMORY, "cannot list tensor %s: out of memory, or not UTF-8", source->name);
+    for (int i = 0; i < entry->dims; i++) whole &= json_array_append_new(shape, json_integer(entry->shape[i])) == 0;
+    json_t *listed = json_pack("{s:s, s:o, s:[I, I]}", "dtype", snug_dtype_name(entry->dtype), "shape", shape,
+                               "data_offsets", (json_int_t)entry->offset, (json_int_t)*end);
+    if (json_object_set_new(header, entry->name, listed) || !whole)
+        return snug_fail(ctx, SNUG_E_MEMORY, "cannot list tensor %s: out of memory, or not UTF-8", entry->name);
     return SNUG_OK;
 }
 
-static snug_status make_header(snug_context *ctx, const struct snug_tensor_source **sources, size_t count,
-                               char **text) {
+static snug_status make_header(snug_context *ctx, struct snug_tensor_entry **entries, size_t count, char **text,
+                               int64_t *end) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     snug_status status = header ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing tensors");
-    int64_t offset = 0;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = add_source(ctx, header, sources[i], &offset);
+    *end = 0;
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = list_entry(ctx, header, entries[i], end);
     if (status == SNUG_OK) status = snug_json_text(ctx, header, JSON_COMPACT, text);
     json_decref(header);
     return status;
 }
 
-static snug_status put_source(snug_context *ctx, struct snug_writer *writer, const struct snug_tensor_source *source) {
-    uint64_t buffer[8192];
-    int64_t bytes;
-    RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
-    if (source->data || !source->read) {
-        snug_writer_put(writer, source->data, (size_t)bytes);
-        return SNUG_OK;
-    }
-    const int64_t size = snug_dtype_size(source->dtype), most = (int64_t)sizeof buffer / size;
-    for (int64_t first = 0, count = bytes / size, part; first < count; first += part) {
-        part = count - first < most ? count - first : most;
-        RETURN_IF_ERROR(source->read(source->user, first, part, buffer));
-        snug_writer_put(writer, buffer, (size_t)(part * size));
-    }
+/* The length of the header, the header, and spaces up to a multiple of 8. */
+static snug_status make_head(snug_context *ctx, const char *header, struct snug_safetensors_head *out) {
+    const size_t length = strlen(header);
+    const uint64_t padded = length + -length % 8;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)padded + sizeof padded, 1, (void **)&out->text));
+    memcpy(out->text, &padded, sizeof padded);
+    memset(out->text + sizeof padded, ' ', (size_t)padded);
+    memcpy(out->text + sizeof padded, header, length);
+    out->bytes = (int64_t)(padded + sizeof padded);
     return SNUG_OK;
 }
 
-static snug_status write_all(snug_context *ctx, const struct snug_folder *in, const char *name,
-                             const struct snug_tensor_source **sources, size_t count, const char *header) {
-    struct snug_writer writer;
-    size_t length = strlen(header), padding = -length % 8;
-    uint64_t padded = length + padding;
-    RETURN_IF_ERROR(snug_writer_open(ctx, in, name, &writer));
-    snug_writer_put(&writer, &padded, sizeof padded);
-    snug_writer_put(&writer, header, length);
-    snug_writer_put(&writer, "       ", padding);
-    for (size_t i = 0; i < count; i++) {
-        const snug_status status = put_source(ctx, &writer, sources[i]);
-        if (status != SNUG_OK) {
-            snug_writer_abandon(&writer);
-            return status;
-        }
-    }
-    return snug_writer_commit(ctx, &writer);
-}
-
-snug_status snug_safetensors_write(snug_context *ctx, const struct snug_folder *in, const char *name,
-                                   const struct snug_tensor_source *tensors, size_t count) {
+snug_status snug_safetensors_lay_out(snug_context *ctx, struct snug_tensor_entry *tensors, size_t count,
+                                     struct snug_safetensors_head *out) {
     void *memory;
-    RETURN_IF_ERROR(snug_alloc(ctx, count, sizeof(struct snug_tensor_source *), &memory));
-    const struct snug_tensor_source **sources = memory;
-    for (size_t i = 0; i < count; i++) sources[i] = &tensors[i];
-    if (count) qsort(sources, count, sizeof *sources, compare_sources);
     char *header = NULL;
-    snug_status status = make_header(ctx, sources, count, &header);
-    if (status == SNUG_OK) status = write_all(ctx, in, name, sources, count, header);
+    int64_t end;
+    *out = (struct snug_safetensors_head){0};
+    RETURN_IF_ERROR(snug_alloc(ctx, count, sizeof(struct snug_tensor_entry *), &memory));
+    struct snug_tensor_entry **entries = memory;
+    for (size_t i = 0; i < count; i++) entries[i] = &tensors[i];
+    if (count) qsort(entries, count, sizeof *entries, compare_entries);
+    snug_status status = make_header(ctx, entries, count, &header, &end);
+    if (status == SNUG_OK) status = make_head(ctx, header, out);
+    for (size_t i = 0; i < count; i++) tensors[i].offset += out->bytes;
+    out->file_bytes = status == SNUG_OK ? out->bytes + end : 0;
     free(header);
     free(memory);
     return status;

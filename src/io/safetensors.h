@@ -47,18 +47,23 @@ snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_sa
                                          const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
                                          void *out);
 
-/* A tensor to write: data is in memory in the given type, or read() returns elements first … first + count - 1. */
-struct snug_tensor_source {
+/* A tensor of a file to write, and where its data begins in the file. */
+struct snug_tensor_entry {
     const char *name;
     enum snug_dtype dtype;
     int dims;
     int64_t shape[SNUG_SAFETENSORS_DIMS];
-    const void *data;
-    snug_status (*read)(void *user, int64_t first, int64_t count, void *out);
-    void *user;
+    int64_t offset; /* set by snug_safetensors_lay_out() */
 };
-/* Writes one file atomically, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
-snug_status snug_safetensors_write(snug_context *ctx, const struct snug_folder *in, const char *name,
-                                   const struct snug_tensor_source *tensors, size_t count);
+/* What a file has before its data, which begins at a multiple of 8. */
+struct snug_safetensors_head {
+    char *text; /* owned */
+    int64_t bytes;
+    int64_t file_bytes; /* of the whole file */
+};
+/* Lays out a file with these tensors and "__metadata__": {"format": "pt"}. It depends on names, types and shapes alone,
+ * not on the order of the entries: processes that write parts of one file lay it out alike. */
+snug_status snug_safetensors_lay_out(snug_context *ctx, struct snug_tensor_entry *tensors, size_t count,
+                                     struct snug_safetensors_head *out);
 
 #endif

@@ -27,10 +27,6 @@ static enum snug_dtype type_of(const struct snug_program *program, const struct 
     return program->tensors[parameter->tensor].dtype;
 }
 
-static float widened(enum snug_dtype dtype, uint16_t stored) {
-    return dtype == SNUG_F16 ? snug_f16_to_f32(stored) : snug_bf16_to_f32(stored);
-}
-
 static uint16_t narrowed(enum snug_dtype dtype, float value) {
     return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
 }
@@ -49,7 +45,7 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
         RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
-        for (int64_t k = 0; k < n; k++) values[i + k] = widened(dtype, stored[k]);
+        for (int64_t k = 0; k < n; k++) values[i + k] = snug_half_to_f32(dtype, stored[k]);
     }
     return SNUG_OK;
 }
@@ -410,77 +406,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     return status;
 }
 
-/* ---- saving --------------------------------------------------------------------------------------------------- */
-
-/* A value that is not finite would make the file useless, and it would replace the last valid one. */
-static snug_status read_parameter(void *user, int64_t first, int64_t count, void *out) {
-    const struct place *from = user;
-    const enum snug_dtype dtype = from->program->tensors[from->tensor].dtype;
-    RETURN_IF_ERROR(snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out));
-    for (int64_t i = 0; i < count; i++) {
-        const float value = dtype == SNUG_F32 ? ((const float *)out)[i] : widened(dtype, ((const uint16_t *)out)[i]);
-        if (!isfinite(value)) /* untested: a training stops before its weights are infinite */
-            return snug_fail(from->program->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved",
-                             from->program->tensors[from->tensor].name, isnan(value) ? "NaN" : "an infinity");
-    }
-    return SNUG_OK;
-}
-
-static snug_status read_place(void *user, int64_t first, int64_t count, void *out) {
-    const struct place *from = user;
-    return snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out);
-}
-
-snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, const char *name,
-                              const struct snug_program *program, const struct snug_memory *memory) {
-    struct snug_tensor_source *sources;
-    struct place *places = NULL;
-    size_t count = 0;
-    RETURN_IF_ERROR(snug_alloc(ctx, 2 * program->parameter_count, sizeof *sources, (void **)&sources));
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *places, (void **)&places);
-    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
-        const struct snug_parameter *p = &program->parameters[i];
-        places[i] = (struct place){program, memory, p->tensor, element_of(program, p, 0)};
-        const struct snug_tensor_source source = {.name = p->name,
-                                                  .dtype = type_of(program, p),
-                                                  .dims = p->shape[1] ? 2 : 1,
-                                                  .shape = {p->shape[0], p->shape[1]},
-                                                  .read = read_parameter,
-                                                  .user = &places[i]};
-        sources[count++] = source;
-        if (!p->also) continue;
-        sources[count] = source;
-        sources[count++].name = p->also;
-    }
-    if (status == SNUG_OK) status = snug_safetensors_write(ctx, in, name, sources, count);
-    free(places);
-    free(sources);
-    return status;
-}
-
-snug_status snug_states_save(snug_context *ctx, const struct snug_folder *in, const char *name,
-                             const struct snug_program *program, const struct snug_memory *memory) {
-    struct snug_tensor_source *sources;
-    struct place *places = NULL;
-    size_t count = 0;
-    RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
-    snug_status status = snug_alloc(ctx, program->tensor_count, sizeof *places, (void **)&places);
-    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
-        const struct snug_tensor *t = &program->tensors[i];
-        if (!t->saved) continue;
-        places[i] = (struct place){program, memory, (int32_t)i, 0};
-        sources[count++] = (struct snug_tensor_source){.name = t->name,
-                                                       .dtype = t->dtype,
-                                                       .dims = 2,
-                                                       .shape = {t->rows, t->cols},
-                                                       .read = read_place,
-                                                       .user = &places[i]};
-    }
-    if (status == SNUG_OK) status = snug_safetensors_write(ctx, in, name, sources, count);
-    free(places);
-    free(sources);
-    return status;
-}
+/* ---- the optimizer's states ----------------------------------------------------------------------------------- */
 
 /* A state's tensor in its file. */
 struct stored_state {

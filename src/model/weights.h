@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's weights, between safetensors files and the arena, by their Hugging Face names. */
+/* A model's weights, from safetensors files to the arena, by their Hugging Face names; dist/save.h writes them. */
 #ifndef SNUG_MODEL_WEIGHTS_H
 #define SNUG_MODEL_WEIGHTS_H
 
@@ -31,13 +31,7 @@ snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folde
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);
-/* Writes all parameters in their stored types. A value that is not finite is SNUG_E_NUMERIC. in: see io/file.h. */
-snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, const char *name,
-                              const struct snug_program *program, const struct snug_memory *memory);
-
 /* The optimizer's states, by the program's own names. */
-snug_status snug_states_save(snug_context *ctx, const struct snug_folder *in, const char *name,
-                             const struct snug_program *program, const struct snug_memory *memory);
 snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, const char *name,
                              const struct snug_program *program, const struct snug_memory *memory);
 

@@ -53,8 +53,10 @@ snug_status snug_program_op(struct snug_program *program, struct snug_op op) {
 snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
                              int64_t first, int64_t count, void *out) {
     const struct snug_tensor *t = &program->tensors[tensor];
-    const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
-    if (t->shards.chunk) return memory->read_shards(program, memory, tensor, first, count, out);
+    const int64_t size = snug_dtype_size(t->dtype);
+    int64_t begin;
+    snug_tensor_stored(program, t, &begin);
+    const int64_t offset = t->offset + (first - begin) * size;
     if (t->offloaded) return snug_backing_read(program->ctx, &memory->backing, offset, count * size, out);
     if (memory->copy) return memory->copy(program->ctx, out, memory->arena + offset, count * size);
     memcpy(out, memory->arena + offset, (size_t)(count * size));

@@ -96,19 +96,13 @@ static inline bool snug_program_has(const struct snug_program *program, enum snu
     return false;
 }
 
-struct snug_collectives;
-
 /* The memory of placed programs: the arena, and the backing store of offloaded tensors. */
 struct snug_memory {
     uint8_t *arena;
     /* Copies to and from the arena, see core/block.h; NULL if the arena is in host memory. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     struct snug_backing backing;
-    int threads; /* threads for initialising and checking large tensors; 0: only the caller's */
-    /* Reads from divided tensors, with the help of the other ranks (dist/divided.h); NULL without such tensors. */
-    snug_status (*read_shards)(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
-                               int64_t first, int64_t count, void *out);
-    const struct snug_collectives *collectives; /* for read_shards */
+    int threads;       /* threads for initialising and checking large tensors; 0: only the caller's */
     uint64_t *written; /* a hash of all that was written to divided tensors; NULL without such tensors */
 };
 /* Elements of a tensor with FIXED rows that this rank stores, the first of them `*begin`: of a divided tensor its
@@ -119,7 +113,7 @@ static inline int64_t snug_tensor_stored(const struct snug_program *program, con
     return tensor->shards.chunk ? snug_shard_size(&tensor->shards, program->rank) : tensor->rows * tensor->cols;
 }
 /* Read or write elements first … first + count - 1 of a persistent tensor, in its own type, between operations. A
- * divided tensor is written by all ranks, each of which keeps its shard; it is read by rank 0 alone. */
+ * divided tensor is written by all ranks, each of which keeps its shard, of which alone it can read elements. */
 snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
                              int64_t first, int64_t count, void *out);
 snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/save.h"
 #include "io/folder_write.h"
 #include "io/json.h"
 #include "model/weights.h"
@@ -308,11 +309,12 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
     return status;
 }
 
+/* folder: rank 0's. */
 static snug_status write_checkpoint(struct snug_trainer *t, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_write_files(t->session, folder));
-    RETURN_IF_ERROR(snug_trainer_state_write(t, folder));
+    if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_trainer_state_write(t, folder));
     if (t->args->save_only_model) return SNUG_OK;
-    return snug_states_save(t->ctx, folder, "optimizer.safetensors", &t->session->training->program,
+    return snug_states_save(t->ctx, t->args->group, folder, "optimizer.safetensors", &t->session->training->program,
                             &t->session->memory);
 }
 
@@ -321,6 +323,7 @@ snug_status snug_checkpoint_save(struct snug_trainer *t, char path[SNUG_CHECKPOI
     char name[SNUG_CHECKPOINT_NAME];
     name_of(t->session->step, name);
     snug_checkpoint_path(t, t->session->step, path);
+    if (!snug_trainer_leads(t)) return write_checkpoint(t, NULL);
     RETURN_IF_ERROR(snug_folder_begin(t->ctx, &t->output.folder, name, &temporary));
     const snug_status status = write_checkpoint(t, &temporary);
     if (status != SNUG_OK) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "dist/boot.h"
 #include "io/folder_write.h"
 
 enum { PIECE = 1 << 22, MESSAGE = 512 };
@@ -25,32 +26,7 @@ struct place {
     uint64_t host, device, inode;
 };
 
-/* ---- what all ranks agree on ----------------------------------------------------------------------------------- */
-
-/* All ranks fail if one does: with the first one's status, and with its cause. */
-static snug_status agree(const struct snug_trainer *t, snug_status status) {
-    struct outcome {
-        int64_t status;
-        char why[MESSAGE];
-    };
-    const struct snug_process_group *group = t->args->group;
-    void *memory;
-    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof(struct outcome), &memory));
-    struct outcome *all = memory, *own = &all[group->ranks.rank];
-    own->status = status;
-    /* may be untested: a rank that is ended records nothing */
-    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(t->ctx));
-    snug_status agreed = snug_group_all_gather(t->ctx, group, all, sizeof *all);
-    /* may be untested: a rank that is ended records nothing */
-    for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
-        /* may be untested: as above */
-        if (all[rank].status == SNUG_OK) continue;
-        snug_clear_error(t->ctx); /* may be untested: a rank that is ended records nothing */
-        agreed = snug_fail(t->ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
-    }
-    free(memory);
-    return agreed;
-}
+/* ---- who has it ------------------------------------------------------------------------------------------------ */
 
 static snug_status digest_of(snug_context *ctx, const struct snug_folder *folder, uint64_t *digest) {
     int64_t size;
@@ -90,13 +66,14 @@ static snug_status find(struct snug_trainer *t, const struct origin *origin, con
 }
 
 static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_copy *copy, struct place *place) {
-    const char *host = t->args->group->ranks.host;
+    char boot[SNUG_BOOT_ID];
     struct stat info;
+    snug_boot_id(boot);
     RETURN_IF_ERROR(snug_folder_make(t->ctx, NULL, t->args->output_dir, t->session->job.setup.mode, &copy->in));
     if (fstat(copy->in.fd, &info)) /* untested: an open folder */
         return snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", copy->in.path);
     *place = (struct place){
-        .host = XXH3_64bits(host, strlen(host)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
+        .host = XXH3_64bits(boot, strlen(boot)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
     return SNUG_OK;
 }
 
@@ -106,13 +83,16 @@ static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_cop
 struct header {
     char name[NAME_MAX + 1];
     int64_t size;
+    char digest[17]; /* as the manifest has it */
 };
 
-static snug_status send_file(struct snug_trainer *t, const struct snug_folder *folder, const char *name, void *piece) {
+static snug_status send_file(struct snug_trainer *t, const struct snug_folder *folder, const char *name,
+                             const json_t *entry, void *piece) {
     struct header header = {.size = 0};
     struct stat info;
     int fd;
     snprintf(header.name, sizeof header.name, "%s", name);
+    snprintf(header.digest, sizeof header.digest, "%s", json_string_value(json_object_get(entry, "xxh3_64")));
     RETURN_IF_ERROR(snug_file_open(t->ctx, folder, name, &fd));
     /* untested: an open file */
     snug_status status = fstat(fd, &info) == 0 ? SNUG_OK : snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", name);
@@ -139,12 +119,21 @@ static snug_status send_all(struct snug_trainer *t, const struct snug_folder *fo
     snug_status status = SNUG_OK;
     json_object_foreach(manifest.files, name, entry) {
         if (except && strcmp(name, except) == 0) continue;
-        status = send_file(t, folder, name, piece);
+        status = send_file(t, folder, name, entry, piece);
         if (status != SNUG_OK) break;
     }
     snug_manifest_free(&manifest);
     if (status != SNUG_OK) return status;
     return snug_group_broadcast(t->ctx, t->args->group, &(struct header){.size = 0}, sizeof(struct header));
+}
+
+/* The copy gets a manifest of its own, of what was written. */
+static snug_status check_file(struct snug_trainer *t, const struct snug_folder *to, const struct header *header) {
+    json_t *entry = json_pack("{s:I, s:s}", "size", (json_int_t)header->size, "xxh3_64", header->digest);
+    if (!entry) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while checking %s", header->name);
+    const snug_status status = snug_manifest_verify_file(t->ctx, to, header->name, entry);
+    json_decref(entry);
+    return status;
 }
 
 /* Receives a file; writes it into the folder, if there is one. The rest is received after a failure, too. */
@@ -163,6 +152,7 @@ static snug_status take_file(struct snug_trainer *t, const struct header *header
         if (opened) snug_writer_put(&writer, piece, (size_t)n);
     }
     if (opened) *written = snug_writer_commit(t->ctx, &writer);
+    if (opened && *written == SNUG_OK) *written = check_file(t, to, header); /* may be untested: as above */
     return SNUG_OK;
 }
 
@@ -197,7 +187,7 @@ static snug_status transfer(struct snug_trainer *t, const struct origin *origin,
         snug_trainer_leads(t) ? send_all(t, folder, except, piece) : take_all(t, origin, copy, piece, &written);
     free(piece);
     RETURN_IF_ERROR(status);
-    return agree(t, written);
+    return snug_group_agree(t->ctx, t->args->group, written);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
@@ -233,11 +223,11 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
     *out = (struct snug_checkpoint_copy){0};
     if (!t->args->group) return SNUG_OK;
     snug_status status = leads ? describe(t, folder, &origin) : SNUG_OK;
-    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(snug_group_agree(t->ctx, t->args->group, status));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &origin, sizeof origin));
     if (!leads) status = find(t, &origin, required, folder, &has);
     if (status == SNUG_OK && !has) status = find_place(t, out, &place);
-    RETURN_IF_ERROR(agree(t, status));
+    RETURN_IF_ERROR(snug_group_agree(t->ctx, t->args->group, status));
     RETURN_IF_ERROR(choose_writers(t, &place, out, &lacks));
     if (!lacks) return SNUG_OK;
     out->sent = true;
@@ -245,7 +235,7 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
     snug_group_at(t->args->group, -1, "sending a checkpoint");
     RETURN_IF_ERROR(transfer(t, &origin, except, folder, out));
     if (!has) status = snug_folder_open(t->ctx, &out->in, out->name, folder);
-    return agree(t, status);
+    return snug_group_agree(t->ctx, t->args->group, status);
 }
 
 /* Removes what this rank has written; after a failure, whose message stays, so far as that is possible. */
@@ -263,7 +253,8 @@ static snug_status remove_copy(struct snug_trainer *t, const struct snug_checkpo
 snug_status snug_checkpoint_copy_end(struct snug_trainer *t, struct snug_folder *folder,
                                      struct snug_checkpoint_copy *copy, snug_status status) {
     snug_folder_close(folder);
-    if (copy->sent && status == SNUG_OK) status = agree(t, SNUG_OK); /* all ranks have loaded it */
+    if (copy->sent && status == SNUG_OK)
+        status = snug_group_agree(t->ctx, t->args->group, SNUG_OK); /* all ranks have loaded it */
     if (copy->writes) status = remove_copy(t, copy, status);
     snug_folder_close(&copy->in);
     return status;

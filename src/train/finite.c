@@ -6,6 +6,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/weights.h"
@@ -126,45 +127,43 @@ static snug_status find_gradient(struct snug_session *s, struct finding *found) 
     return find_parameter(s, weight, !source.rows && is_summed_here(program, program->tensors[weight].gradient), found);
 }
 
-/* A weight that an earlier update made infinite, or NULL. */
-static snug_status find_weight(struct snug_session *s, const char **name) {
+/* The number of the first parameter of which this rank stores a value that is not finite; or their number. */
+static snug_status find_weight(struct snug_session *s, int64_t *number) {
     const struct snug_program *program = &s->training->program;
     float values[PIECE];
-    *name = NULL;
-    RETURN_IF_ERROR(snug_session_flush(s));
-    for (size_t k = 0; k < program->parameter_count; k++) {
-        const struct snug_parameter *p = &program->parameters[k];
-        const int64_t count = snug_parameter_count(p);
-        for (int64_t first = 0; first < count; first += PIECE) {
-            const int64_t n = smaller(PIECE, count - first);
+    for (*number = 0; *number < (int64_t)program->parameter_count; ++*number) {
+        const struct snug_parameter *p = &program->parameters[*number];
+        const struct snug_tensor *t = &program->tensors[p->tensor];
+        const int64_t before = p->row * t->cols;
+        int64_t begin;
+        const int64_t stored = snug_tensor_stored(program, t, &begin);
+        const int64_t end = smaller(begin + stored - before, snug_parameter_count(p));
+        /* may be untested: a rank that is ended records nothing */
+        for (int64_t first = begin > before ? begin - before : 0; first < end; first += PIECE) {
+            const int64_t n = smaller(PIECE, end - first);
             RETURN_IF_ERROR(snug_parameter_read(program, &s->memory, p, first, n, values));
-            for (int64_t i = 0; i < n && !*name; i++)
-                if (!isfinite(values[i])) *name = p->name;
-            if (*name) return SNUG_OK;
+            for (int64_t i = 0; i < n; i++)
+                if (!isfinite(values[i])) return SNUG_OK;
         }
     }
     return SNUG_OK;
 }
 
-/* The same on all ranks. */
-/* may be untested: a rank that is ended records nothing */
+/* A weight that an earlier update made infinite, or NULL; the same on all ranks. */
 static snug_status find_weight_together(const struct snug_trainer *t, const char **name) {
     struct snug_session *s = t->session;
     const struct snug_program *program = &s->training->program;
-    int64_t number = -1;
-    /* may be untested: a rank that is ended records nothing */
-    if (!s->memory.collectives) return find_weight(s, name);
-    if (snug_trainer_leads(t)) {
-        RETURN_IF_ERROR(find_weight(s, name));
-        for (size_t i = 0; i < program->parameter_count; i++)
-            if (*name == program->parameters[i].name) number = (int64_t)i;
-        RETURN_IF_ERROR(snug_session_end_serving(s));
-    } else {
-        RETURN_IF_ERROR(snug_session_serve(s));
-    }
-    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &number, sizeof number));
-    *name = number < 0 ? NULL : program->parameters[number].name;
-    return SNUG_OK;
+    const struct snug_process_group *group = t->args->group;
+    int64_t *numbers, first = (int64_t)program->parameter_count;
+    RETURN_IF_ERROR(snug_session_flush(s));
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)snug_group_size(group), sizeof *numbers, (void **)&numbers));
+    snug_status status = find_weight(s, &numbers[snug_group_rank(group)]);
+    if (status == SNUG_OK) status = snug_group_all_gather(t->ctx, group, numbers, sizeof *numbers);
+    for (int rank = 0; rank < snug_group_size(group) && status == SNUG_OK; rank++)
+        first = smaller(first, numbers[rank]);
+    *name = first < (int64_t)program->parameter_count ? program->parameters[first].name : NULL;
+    free(numbers);
+    return status;
 }
 
 static bool is_told(int64_t number) { return number <= TOLD_ONE_BY_ONE || (number & (number - 1)) == 0; }

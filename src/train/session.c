@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/divided.h"
+#include "dist/save.h"
 #include "io/json.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
@@ -75,19 +75,7 @@ snug_status snug_session_flush(struct snug_session *s) {
 static void open_shards(struct snug_session *s) {
     const struct snug_program *program = any_program(s);
     for (size_t i = 1; i < program->tensor_count; i++)
-        if (program->tensors[i].shards.chunk) {
-            s->memory.collectives = s->job.setup.args->group->collectives;
-            s->memory.read_shards = snug_divided_read;
-            s->memory.written = &s->written;
-        }
-}
-
-snug_status snug_session_serve(struct snug_session *s) {
-    return s->memory.collectives ? snug_divided_serve(any_program(s), &s->memory) : SNUG_OK;
-}
-
-snug_status snug_session_end_serving(struct snug_session *s) {
-    return s->memory.collectives ? snug_divided_end(any_program(s), &s->memory) : SNUG_OK;
+        if (program->tensors[i].shards.chunk) s->memory.written = &s->written;
 }
 
 static snug_status load_weights(struct snug_session *s) {
@@ -589,8 +577,11 @@ bool snug_parameter_trainable(const snug_session *s, size_t index) {
 
 snug_status snug_session_write_files(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_flush(s));
-    RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
-    RETURN_IF_ERROR(snug_weights_save(s->ctx, folder, "model.safetensors", any_program(s), &s->memory));
+    const struct snug_process_group *group = s->job.setup.args->group;
+    const bool leads = snug_group_rank(group) == 0;
+    if (leads) RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
+    RETURN_IF_ERROR(snug_weights_save(s->ctx, group, folder, "model.safetensors", any_program(s), &s->memory));
+    if (!leads) return SNUG_OK;
     RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
 }
@@ -599,6 +590,7 @@ snug_status snug_session_write_model(struct snug_session *s, struct snug_output 
     const char *names[17] = {"config.json", "model.safetensors", SNUG_TRAINING_ARGS};
     for (size_t i = 0; s->job.setup.tokenizer && i < 13; i++)
         names[3 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
+    if (snug_group_rank(s->job.setup.args->group)) return snug_session_write_files(s, NULL);
     RETURN_IF_ERROR(snug_output_begin(output, names));
     RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
     return snug_output_end(output);

@@ -48,10 +48,6 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 snug_status snug_session_prepare(struct snug_session *session);
 /* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
 snug_status snug_session_store(struct snug_session *session);
-/* Where weights or states are divided over the ranks, rank 0 can read them while the others call serve, which returns
- * when rank 0 calls end_serving. Without divided tensors both do nothing. */
-snug_status snug_session_serve(struct snug_session *session);
-snug_status snug_session_end_serving(struct snug_session *session);
 /* As store, and performs all pending lazy updates. Call it before weights or states are read. */
 snug_status snug_session_flush(struct snug_session *session);
 /* Reads which steps were skipped, up to the one whose gradients were clipped last. Does nothing without a loss scale.
@@ -121,7 +117,8 @@ void snug_measurement_close(struct snug_measurement *measurement);
    object where there is none, NULL when out of memory. */
 json_t *snug_session_confusion(const struct snug_session *session);
 
-/* Writes config.json, model.safetensors and the tokenizer's files. */
+/* Writes config.json, model.safetensors and the tokenizer's files. Rank 0 has the folder; all ranks write the weights.
+ */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
 /* The same into an output folder; replaces the files of an earlier run. */
 snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);

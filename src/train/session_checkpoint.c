@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "dist/save.h"
 #include "io/folder_write.h"
 #include "io/json.h"
 #include "model/weights.h"
@@ -35,7 +36,7 @@ static snug_status write_state(struct snug_session *s, const struct snug_folder 
 
 static snug_status write_files(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_write_files(s, folder));
-    RETURN_IF_ERROR(snug_states_save(s->ctx, folder, STATES, &s->training->program, &s->memory));
+    RETURN_IF_ERROR(snug_states_save(s->ctx, NULL, folder, STATES, &s->training->program, &s->memory));
     return write_state(s, folder);
 }
 

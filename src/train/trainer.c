@@ -157,11 +157,8 @@ static snug_status save(struct snug_trainer *t) {
                  (long long)t->session->step);
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(snug_session_flush(t->session)); /* with the other ranks: only rank 0 writes */
-    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     snug_group_at(t->args->group, t->session->step, "writing a checkpoint");
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
-    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
     return SNUG_OK;
@@ -553,12 +550,12 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     return results;
 }
 
-/* Whether all ranks have the same status; needed where they write divided weights together. */
+/* Whether all ranks have the same status. */
 static snug_status have_loaded(const struct snug_trainer *t, snug_status status, bool *all) {
     const struct snug_process_group *group = t->args->group;
     int64_t *statuses;
     *all = true;
-    if (!t->session->memory.collectives) return SNUG_OK;
+    if (!group) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *statuses, (void **)&statuses));
     statuses[group->ranks.rank] = status;
     const snug_status gathered = snug_group_all_gather(t->ctx, group, statuses, sizeof *statuses);
@@ -579,17 +576,16 @@ static snug_status load_best(struct snug_trainer *t) {
     const snug_status status = snug_checkpoint_load_best(t);
     bool all;
     RETURN_IF_ERROR(have_loaded(t, status, &all));
-    /* may be untested: a checkpoint that another program damages while several ranks train */
-    if (all && status != SNUG_OK && !snug_trainer_leads(t)) RETURN_IF_ERROR(snug_session_serve(t->session));
     /* may be untested: a rank that is ended records nothing */
-    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t) || !all) return status;
+    if (status == SNUG_OK || status == SNUG_E_MEMORY || !all) return status;
     char why[1024];
-    int64_t last;
+    int64_t last = -1;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
     snug_clear_error(t->ctx);
-    RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
+    /* may be untested: a checkpoint that another program damages while several ranks train */
+    if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
+    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &last, sizeof last));
     if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
-    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     snug_checkpoint_path(t, t->session->step, path);
     return snug_fail(t->ctx, status, "%s; the last model is in %s", why, path);
 }
@@ -603,7 +599,7 @@ static snug_status finish(struct snug_trainer *t) {
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
                          "the last %lld steps had no finite loss or gradients: the model is not saved",
                          (long long)t->streak);
-    RETURN_IF_ERROR(snug_session_flush(t->session)); /* with the other ranks, as in save() */
+    RETURN_IF_ERROR(snug_session_flush(t->session));
     RETURN_IF_ERROR(summarise(t));
     if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
     RETURN_IF_ERROR(record_totals(t));
@@ -614,9 +610,8 @@ static snug_status finish(struct snug_trainer *t) {
         t->outcome->list.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
-    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
-    RETURN_IF_ERROR(snug_session_end_serving(t->session));
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", SNUG_RUN_REPORT, NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
     RETURN_IF_ERROR(snug_run_report_write(t));

@@ -91,7 +91,8 @@ double snug_trainer_epoch(const struct snug_trainer *trainer);
 /* FLOPs of all steps so far, those before a resumption included. */
 double snug_trainer_flops(const struct snug_trainer *trainer);
 
-/* Writes output_dir/checkpoint-<step> atomically, and removes the checkpoints beyond save_total_limit. */
+/* Writes output_dir/checkpoint-<step> atomically, all ranks together, and removes the checkpoints beyond
+   save_total_limit. */
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char path[SNUG_CHECKPOINT_PATH]);
 /* Before any work: checks that there is a checkpoint to resume from, without reading it. */
 snug_status snug_checkpoint_look(const struct snug_trainer *trainer);

@@ -18,8 +18,9 @@
 
 #include "backend/cuda/ranks.h"
 #include "backend/cuda/state.h"
+#include "dist/boot.h"
 
-enum { BOOT = 40, FLAGS = 2 * SNUG_CUDA_PEERS };
+enum { FLAGS = 2 * SNUG_CUDA_PEERS };
 
 /* The parts of a barrier, in their order. */
 enum operation { ARRIVE, WAIT, CLEAR };
@@ -29,16 +30,10 @@ typedef CUresult batch_operations(CUstream stream, unsigned count, CUstreamBatch
 
 /* What a rank lets the others map. */
 struct share {
-    char boot[BOOT]; /* identifies the host since it was started */
+    char boot[SNUG_BOOT_ID]; /* identifies the host since it was started */
     cudaIpcMemHandle_t handle;
     bool possible;
 };
-
-static void read_boot(char *text) {
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (!file || !fgets(text, BOOT, file)) *text = '\0'; /* untested: a host without /proc */
-    if (file) fclose(file);                              /* untested: the same */
-}
 
 static void unmap(uint8_t *const mapped[], int rank, int size) {
     for (int r = 0; r < size; r++)
@@ -86,7 +81,7 @@ static snug_status share(snug_context *ctx, const struct snug_collectives *hosts
     if (hosts->size > SNUG_CUDA_PEERS) return SNUG_OK; /* untested: more than 16 ranks */
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *shares, (void **)&shares));
     struct share *own = &shares[hosts->rank];
-    read_boot(own->boot);
+    snug_boot_id(own->boot);
     own->possible = memory && cudaIpcGetMemHandle(&own->handle, memory) == cudaSuccess;
     if (!own->possible) cudaGetLastError();
     snug_status status = hosts->all_gather(ctx, shares, &parts);

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dist/save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/block.h"
+#include "io/safetensors.h"
+
+enum { PIECE = 1 << 20 }; /* bytes that are read, and written or sent, at a time */
+
+/* What a tensor of the file has: elements of a tensor of the program. */
+struct part {
+    int32_t tensor;
+    int64_t first, count;
+    int64_t before; /* bytes of the parts before it that are not divided */
+};
+
+/* In place of its number among the ranks that write, of one that sends, or cannot open the file. */
+enum { SENDS = -1, FAILS = -2 };
+
+struct saving {
+    snug_context *ctx;
+    const struct snug_process_group *group;
+    const struct snug_program *program;
+    const struct snug_memory *memory;
+    bool finite; /* values that are not finite are refused */
+    struct snug_tensor_entry *entries;
+    struct part *parts; /* of each entry */
+    size_t count;
+    int64_t common; /* bytes that are not divided: every rank has them */
+    struct snug_safetensors_head head;
+    struct snug_writer writer; /* rank 0's */
+    const char *path;          /* for messages */
+    int fd;
+    int64_t *places; /* by rank: its number among those that write; or SENDS, or FAILS */
+    int64_t writers;
+    char joined[PATH_MAX + NAME_MAX + 2]; /* what path is on the other ranks */
+    struct snug_block piece;
+    snug_status status; /* of this rank's own work; a failed operation of all ranks is returned instead */
+};
+
+/* Rank 0's file. */
+struct origin {
+    char folder[PATH_MAX], temporary[NAME_MAX + 1];
+};
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* ---- which rank writes what ------------------------------------------------------------------------------------ */
+
+static const struct snug_tensor *tensor_of(const struct saving *s, const struct part *part) {
+    return &s->program->tensors[part->tensor];
+}
+
+/* Elements of a part that all ranks have, up to the share of the first `writers` of those that write. */
+static int64_t share_end(const struct saving *s, const struct part *part, int64_t writers) {
+    const int64_t end = s->common / s->writers * writers + s->common % s->writers * writers / s->writers;
+    const int64_t size = snug_dtype_size(tensor_of(s, part)->dtype);
+    return end <= part->before ? 0 : smaller(part->count, (end - part->before + size - 1) / size);
+}
+
+/* The elements of a part that a rank writes or sends: so many, from *first on. */
+static int64_t range_of(const struct saving *s, const struct part *part, int rank, int64_t *first) {
+    const struct snug_shards *shards = &tensor_of(s, part)->shards;
+    if (shards->chunk) {
+        *first = larger(0, snug_shard_begin(shards, rank) - part->first);
+        return smaller(part->count, snug_shard_begin(shards, rank + 1) - part->first) - *first;
+    }
+    const int64_t place = s->places[rank];
+    *first = place < 0 ? 0 : share_end(s, part, place);
+    return place < 0 ? 0 : share_end(s, part, place + 1) - *first;
+}
+
+/* ---- the bytes ------------------------------------------------------------------------------------------------- */
+
+/* A value that is not finite would make the file useless, and it would replace the last valid one. */
+static snug_status check_finite(const struct saving *s, const struct snug_tensor *t, int64_t count) {
+    const float *singles = (const float *)s->piece.base;
+    const uint16_t *halves = (const uint16_t *)s->piece.base;
+    for (int64_t i = 0; i < count; i++) {
+        const float value = t->dtype == SNUG_F32 ? singles[i] : snug_half_to_f32(t->dtype, halves[i]);
+        if (!isfinite(value)) /* untested: a training stops before its weights are infinite */
+            return snug_fail(s->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved", t->name,
+                             isnan(value) ? "NaN" : "an infinity");
+    }
+    return SNUG_OK;
+}
+
+/* Elements first … first + count - 1 of a part of this rank's, into the piece. */
+static snug_status read_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
+    const struct part *part = &s->parts[i];
+    RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, s->piece.base));
+    return s->finite ? check_finite(s, tensor_of(s, part), count) : SNUG_OK;
+}
+
+static snug_status write_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
+    const int64_t size = snug_dtype_size(s->entries[i].dtype);
+    return snug_write_at(s->ctx, s->fd, s->path, s->piece.base, count * size, s->entries[i].offset + first * size);
+}
+
+/* Calls act() with all pieces of what a rank writes or sends, until it fails. */
+typedef snug_status piece_fn(struct saving *s, size_t i, int64_t first, int64_t count, int rank);
+
+static snug_status for_pieces(struct saving *s, int rank, piece_fn *act) {
+    for (size_t i = 0; i < s->count; i++) {
+        int64_t first;
+        const int64_t count = range_of(s, &s->parts[i], rank, &first);
+        const int64_t most = PIECE / snug_dtype_size(s->entries[i].dtype);
+        for (int64_t at = 0; at < count; at += most)
+            RETURN_IF_ERROR(act(s, i, first + at, smaller(most, count - at), rank));
+    }
+    return SNUG_OK;
+}
+
+static snug_status write_own(struct saving *s, size_t i, int64_t first, int64_t count, int rank) {
+    (void)rank;
+    RETURN_IF_ERROR(read_piece(s, i, first, count));
+    return write_piece(s, i, first, count);
+}
+
+/* From a rank that does not see the file to rank 0. Each goes on after a failure of its own, since the other one waits
+   for the rest. */
+static snug_status send_piece(struct saving *s, size_t i, int64_t first, int64_t count, int rank) {
+    const bool sends = s->group->ranks.rank == rank;
+    const int64_t bytes = count * snug_dtype_size(s->entries[i].dtype);
+    if (sends && s->status == SNUG_OK) s->status = read_piece(s, i, first, count);
+    RETURN_IF_ERROR(s->group->collectives->transfer(s->ctx, s->piece.base, bytes, rank, 0));
+    if (!sends && s->status == SNUG_OK) s->status = write_piece(s, i, first, count);
+    return SNUG_OK;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------- */
+
+/* The whole size comes first: where clients of NFS extended the file, they would write whole pages, over the bytes of
+   other ranks. */
+static snug_status create_file(struct saving *s, const struct snug_folder *in, const char *name,
+                               struct origin *origin) {
+    RETURN_IF_ERROR(snug_writer_open(s->ctx, in, name, &s->writer));
+    s->fd = fileno(s->writer.file);
+    s->path = s->writer.path;
+    if (in) snprintf(origin->folder, sizeof origin->folder, "%s", in->path);
+    snprintf(origin->temporary, sizeof origin->temporary, "%s", s->writer.temporary);
+    if (ftruncate(s->fd, (off_t)s->head.file_bytes))
+        return snug_fail(s->ctx, SNUG_E_IO, "cannot write %s: %s", s->path, strerror(errno));
+    return snug_write_at(s->ctx, s->fd, s->path, s->head.text, s->head.bytes, 0);
+}
+
+/* The temporary name has the random number of rank 0's run, so a file of this name and path is rank 0's. */
+static int64_t join_file(struct saving *s, const struct origin *origin, const char *name) {
+    snprintf(s->joined, sizeof s->joined, "%s/%s", origin->folder, origin->temporary);
+    s->fd = open(s->joined, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int error = errno;
+    snprintf(s->joined, sizeof s->joined, "%s/%s", origin->folder, name);
+    s->path = s->joined;
+    if (s->fd >= 0) return 0;
+    if (error == ENOENT) return SENDS; /* may be untested: a rank that is ended records nothing */
+    s->status = snug_fail(s->ctx, SNUG_E_IO, "cannot write %s: %s", s->path, strerror(error));
+    return FAILS;
+}
+
+/* Numbers the ranks that write. *fails: a rank could not open the file. */
+static snug_status share_places(struct saving *s, int64_t own, bool *fails) {
+    *fails = false;
+    s->places[snug_group_rank(s->group)] = own;
+    RETURN_IF_ERROR(snug_group_all_gather(s->ctx, s->group, s->places, sizeof *s->places));
+    for (int rank = 0; rank < snug_group_size(s->group); rank++) {
+        *fails |= s->places[rank] == FAILS;
+        if (s->places[rank] >= 0) s->places[rank] = s->writers++;
+    }
+    return SNUG_OK;
+}
+
+/* This rank's part of the file, and on rank 0 the parts of ranks that do not see it. */
+static snug_status write_parts(struct saving *s) {
+    const int own = snug_group_rank(s->group);
+    if (s->places[own] >= 0) s->status = for_pieces(s, own, write_own);
+    for (int rank = 1; rank < snug_group_size(s->group); rank++)
+        if (s->places[rank] == SENDS && (own == 0 || own == rank)) RETURN_IF_ERROR(for_pieces(s, rank, send_piece));
+    if (own > 0 && s->places[own] >= 0 && s->status == SNUG_OK) s->status = snug_file_sync(s->ctx, s->fd, s->path);
+    return SNUG_OK;
+}
+
+/* Files are closed before rank 0 removes what failed: NFS would keep it under another name while it is open. */
+static snug_status write_together(struct saving *s, const struct snug_folder *in, const char *name) {
+    const bool leads = snug_group_rank(s->group) == 0;
+    struct origin origin = {.folder = ""};
+    bool fails;
+    if (leads) RETURN_IF_ERROR(create_file(s, in, name, &origin));
+    RETURN_IF_ERROR(snug_group_broadcast(s->ctx, s->group, &origin, sizeof origin));
+    snug_status status = share_places(s, leads ? 0 : join_file(s, &origin, name), &fails);
+    if (status == SNUG_OK && !fails) status = write_parts(s); /* may be untested: a rank that is ended */
+    if (!leads && s->fd >= 0) close(s->fd);
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(snug_group_agree(s->ctx, s->group, s->status));
+    return leads ? snug_writer_commit(s->ctx, &s->writer) : SNUG_OK;
+}
+
+static snug_status save(struct saving *s, const struct snug_folder *in, const char *name) {
+    snug_status status = snug_safetensors_lay_out(s->ctx, s->entries, s->count, &s->head);
+    if (status == SNUG_OK)
+        status = snug_alloc(s->ctx, (size_t)snug_group_size(s->group), sizeof *s->places, (void **)&s->places);
+    if (status == SNUG_OK) status = snug_block_host(s->ctx, PIECE, &s->piece);
+    if (status == SNUG_OK) status = write_together(s, in, name);
+    snug_writer_abandon(&s->writer);
+    snug_block_release(&s->piece);
+    free(s->places);
+    free(s->head.text);
+    return status;
+}
+
+/* ---- what is in the files -------------------------------------------------------------------------------------- */
+
+static snug_status begin(struct saving *s, size_t most) {
+    RETURN_IF_ERROR(snug_alloc(s->ctx, most, sizeof *s->entries, (void **)&s->entries));
+    return snug_alloc(s->ctx, most, sizeof *s->parts, (void **)&s->parts);
+}
+
+static void add(struct saving *s, const char *name, int32_t tensor, int64_t first, int dims, const int64_t *shape) {
+    const struct snug_tensor *t = &s->program->tensors[tensor];
+    struct snug_tensor_entry *entry = &s->entries[s->count];
+    struct part *part = &s->parts[s->count++];
+    *entry = (struct snug_tensor_entry){.name = name, .dtype = t->dtype, .dims = dims};
+    *part = (struct part){.tensor = tensor, .first = first, .count = 1, .before = s->common};
+    for (int i = 0; i < dims; i++) part->count *= entry->shape[i] = shape[i];
+    if (!t->shards.chunk) s->common += part->count * snug_dtype_size(t->dtype);
+}
+
+static snug_status end(struct saving *s, snug_status status, const struct snug_folder *in, const char *name) {
+    if (status == SNUG_OK) status = save(s, in, name);
+    free(s->entries);
+    free(s->parts);
+    return status;
+}
+
+snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
+    struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
+    const snug_status status = begin(&s, 2 * program->parameter_count);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        const struct snug_parameter *p = &program->parameters[i];
+        const int64_t first = p->row * program->tensors[p->tensor].cols;
+        const int dims = p->shape[1] ? 2 : 1;
+        add(&s, p->name, p->tensor, first, dims, p->shape);
+        if (p->also) add(&s, p->also, p->tensor, first, dims, p->shape);
+    }
+    return end(&s, status, in, name);
+}
+
+snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                             const char *name, const struct snug_program *program, const struct snug_memory *memory) {
+    struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .fd = -1};
+    const snug_status status = begin(&s, program->tensor_count);
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (t->saved) add(&s, t->name, (int32_t)i, 0, 2, (const int64_t[]){t->rows, t->cols});
+    }
+    return end(&s, status, in, name);
+}

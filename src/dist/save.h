@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of weights and of optimizer states. All ranks write one file, which has the bytes of a file that one rank
+ * writes: each rank writes its shards of what is divided, and an even share of the rest, at their places. Ranks that do
+ * not see rank 0's file send it their shards. The file is complete or absent.
+ *
+ * group NULL: one rank. in: see io/file.h; only rank 0's counts. A rank that fails ends the writing of all: their
+ * status is that of the first one that failed, with its number and cause.
+ */
+#ifndef SNUG_DIST_SAVE_H
+#define SNUG_DIST_SAVE_H
+
+#include "dist/process_group.h"
+#include "io/folder.h"
+#include "program/program.h"
+
+/* All parameters, in their stored types. A value that is not finite is SNUG_E_NUMERIC. */
+snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory);
+/* The optimizer's states, by the program's own names. */
+snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                             const char *name, const struct snug_program *program, const struct snug_memory *memory);
+
+#endif
