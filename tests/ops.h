@@ -248,7 +248,7 @@ static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double valu
 static inline void ops_compare_codes(const struct ops *f, const uint8_t *expected, const uint8_t *found, int32_t t,
                                      const char *what) {
     int64_t apart = 0;
-    for (int64_t i = 0; i < ops_count(f, t); i++) {
+    for (int64_t i = 0, count = ops_count(f, t); i < count; i++) {
         const double want = ops_get(f, expected, t, i), got = ops_get(f, found, t, i);
         if (fabs(want - got) > 1) fail_msg("%s: code %ld is %g, expected %g", what, (long)i, got, want);
         apart += want != got;
@@ -258,7 +258,7 @@ static inline void ops_compare_codes(const struct ops *f, const uint8_t *expecte
 }
 
 static inline void ops_fill(struct ops *f, int32_t tensor, double value) {
-    for (int64_t i = 0; i < ops_count(f, tensor); i++) ops_set(f, tensor, i, value);
+    for (int64_t i = 0, count = ops_count(f, tensor); i < count; i++) ops_set(f, tensor, i, value);
 }
 
 static inline void ops_randomize(struct ops *f, int32_t tensor) {

@@ -97,7 +97,7 @@ static void check_untouched(const struct check *c, const struct snug_op *op, con
 
 static double rms_of(const struct ops *f, const uint8_t *arena, int32_t t) {
     double sum = 0;
-    for (int64_t i = 0; i < ops_count(f, t); i++) {
+    for (int64_t i = 0, count = ops_count(f, t); i < count; i++) {
         const double value = ops_get(f, arena, t, i);
         sum += isfinite(value) ? value * value : 0;
     }
@@ -123,7 +123,7 @@ static void compare_host(const struct check *c, const struct snug_op *op, const 
                           k <= OPERAND(embed_backward.dtype));
         const bool rounded = f->program.compute == SNUG_BF16 && sum, bf16 = f->tensors[t].dtype == SNUG_BF16;
         const double rms = rms_of(f, expected, t);
-        for (int64_t i = 0; i < ops_count(f, t); i++) {
+        for (int64_t i = 0, count = ops_count(f, t); i < count; i++) {
             const double want = ops_get(f, expected, t, i), got = ops_get(f, f->arena, t, i), size = fabs(want) + rms;
             double bound = c->row->host.fp32 * 0x1p-23 * size + (bf16 ? c->row->host.bf16 * 0x1p-7 * fabs(want) : 0);
             if (rounded) bound = 0x1p-6 * size;
@@ -152,16 +152,16 @@ static void compare_gpu(const struct check *c, const struct snug_op *op, const u
         const double digits = bf16 ? 0x1p-8 : low ? 0x1p-11 : 0x1p-23;
         const double bound = (low ? c->row->gpu.bf16 : c->row->gpu.fp32) * digits, rms = rms_of(f, expected, t);
         double off = 0;
-        for (int64_t i = 0; i < ops_count(f, t); i++) {
+        for (int64_t i = 0, count = ops_count(f, t); i < count; i++) {
             const double want = ops_get(f, expected, t, i), got = ops_get(f, found, t, i), size = fabs(want) + rms;
             if (got == want || (isnan(got) && isnan(want))) continue;
             const double error = fabs(got - want) / size;
             if (!(error <= bound))
                 fail_msg("%s, cuda: %s, element %ld of %ld: %.9g, expected %.9g (rms %.3g)", c->what,
-                         operand_name(op, k), (long)i, (long)ops_count(f, t), got, want, rms);
+                         operand_name(op, k), (long)i, (long)count, got, want, rms);
             double *worst = f->program.tf32 ? &worst_tf32 : low ? &worst_low : &worst_fp32;
             *worst = fmax(*worst, error / digits);
-            off += (got - want) * (got - want) / (double)ops_count(f, t);
+            off += (got - want) * (got - want) / (double)count;
         }
         if (low && !(sqrt(off) <= digits * rms))
             fail_msg("%s, cuda: %s: relative error %g", c->what, operand_name(op, k), sqrt(off) / rms);
@@ -214,7 +214,8 @@ static void check_added(const struct check *c, const struct snug_op *op, const u
     const struct ops *f = c->f;
     for (int k = 0; k < snug_op_operands(op); k++) {
         const int32_t t = op->operands[k];
-        for (int64_t e = 0; ops_writes(op, k) && ops_adds(f, op, k) && e < ops_count(f, t); e++) {
+        if (!ops_writes(op, k) || !ops_adds(f, op, k)) continue;
+        for (int64_t e = 0, count = ops_count(f, t); e < count; e++) {
             const double old = ops_get(f, before, t, e), part = ops_get(f, overwritten, t, e);
             const double sum = ops_get(f, f->arena, t, e);
             if (!(fabs(sum - (old + part)) <= 0x1p-22 * (fabs(old) + fabs(part))))
@@ -246,7 +247,7 @@ static void check_complete(const struct check *c, struct snug_op op, const uint8
         for (int k = 0; k < snug_op_operands(&op); k++) {
             const int32_t t = op.operands[k];
             if (!ops_writes(&op, k) || !ops_adds(f, &op, k)) continue;
-            for (int64_t e = 0; e < ops_count(f, t); e++) {
+            for (int64_t e = 0, count = ops_count(f, t); e < count; e++) {
                 const float old = (float)ops_get(f, start, t, e), more = (float)ops_get(f, part, t, e);
                 const float found = (float)ops_get(f, f->arena, t, e);
                 if (found != old + more)
@@ -396,10 +397,10 @@ static void test_every_operation_is_tested(void **state) {
 static void check_direction(struct ops *f, int32_t x, const float *at, const double *direction, double analytic,
                             const double *weights, const char *what) {
     static const double multiples[4] = {1, -1, 2, -2}, step = 0x1p-5;
-    int64_t count = ops_count(f, f->y);
+    const int64_t count = ops_count(f, f->y), moved = ops_count(f, x);
     double *y[4], numeric = 0, rounding = 0, truncation = 0;
     for (int m = 0; m < 4; m++) {
-        for (int64_t i = 0; i < ops_count(f, x); i++) ops_set(f, x, i, at[i] + multiples[m] * step * direction[i]);
+        for (int64_t i = 0; i < moved; i++) ops_set(f, x, i, at[i] + multiples[m] * step * direction[i]);
         ops_run(f, snug_backend_reference(), &f->ops[0], 1);
         y[m] = ops_array((size_t)count, sizeof(double));
         for (int64_t i = 0; i < count; i++) y[m][i] = weights[i] * ops_get(f, f->arena, f->y, i);
@@ -444,7 +445,7 @@ static void check_gradients(const struct ops_row *row, int variant) {
     row->build(&f, variant);
     if (f.ops[0].kind == row->kind && f.pair_count) {
         double *weights = ops_array((size_t)ops_count(&f, f.y), sizeof *weights);
-        for (int64_t i = 0; i < ops_count(&f, f.y); i++)
+        for (int64_t i = 0, count = ops_count(&f, f.y); i < count; i++)
             weights[i] = f.dy ? ops_get(&f, f.arena, f.dy, i) : (double)f.run.loss_scale;
         for (size_t i = 0; i < f.program.op_count; i++) {
             f.ops[i].first = true;

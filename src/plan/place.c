@@ -112,15 +112,25 @@ snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, i
     return SNUG_OK;
 }
 
-/* A placed tensor. Copied from the tensors, because the search for a gap passes over all of them for each one. */
+/* A placed tensor. Copied from the tensors, because the search for a gap reads many of them for each one. */
 struct placed {
     int64_t offset, end;
     int32_t first, last;
 };
 
-struct placing {
-    struct placed *items; /* placed so far, by offset */
+/* Most tensors live for few operations, so the search for a gap reads a list of those that are live near it: list k
+ * has, by offset, the placed tensors that are live during the 2 * span operations from operation k * span on. The last
+ * list has all, for lifetimes that are within no other list. */
+enum { LISTS = 64, ALL = LISTS };
+
+struct list {
+    struct placed *items;
     size_t count;
+};
+
+struct placing {
+    struct list lists[LISTS + 1];
+    int32_t span;
 };
 
 static int larger_first(const void *a, const void *b) {
@@ -134,27 +144,63 @@ static int32_t lifetime(const struct snug_tensor *t, int32_t ops) {
     return t->last - t->first + (t->last < t->first ? ops : 0);
 }
 
-/* Whether two tensors are live at the same time. */
+static int longer_first(const void *a, const void *b, void *ops) {
+    const int32_t x = lifetime(*(struct snug_tensor *const *)a, *(const int32_t *)ops);
+    const int32_t y = lifetime(*(struct snug_tensor *const *)b, *(const int32_t *)ops);
+    return x != y ? (x < y ? 1 : -1) : larger_first(a, b);
+}
+
+/* Whether two tensors are live at the same time: both begin before the other one ends; of one that wraps around, either
+ * is enough. Without branches, which no processor could predict here. */
 static bool live_together(const struct snug_tensor *x, const struct placed *y) {
-    const bool x_wraps = x->last < x->first, y_wraps = y->last < y->first;
-    if (x_wraps && y_wraps) return true;
-    if (x_wraps || y_wraps) return x->last >= y->first || y->last >= x->first;
-    return x->last >= y->first && y->last >= x->first;
+    const int wraps = (x->last < x->first) + (y->last < y->first);
+    return (x->last >= y->first) + (y->last >= x->first) + wraps >= 2;
+}
+
+/* The lists that a tensor is in, apart from the last one: from *begin up to *end. */
+static void find_lists(const struct placing *placing, const struct snug_tensor *tensor, int32_t *begin, int32_t *end) {
+    const bool wraps = tensor->last < tensor->first;
+    *begin = wraps || tensor->first < placing->span ? 0 : tensor->first / placing->span - 1;
+    *end = wraps ? LISTS : tensor->last / placing->span + 1;
+}
+
+/* A list with all placed tensors that are live at the same time as tensor. */
+static const struct list *list_near(const struct placing *placing, const struct snug_tensor *tensor) {
+    const int32_t number = tensor->first / placing->span;
+    const bool within = tensor->first <= tensor->last && tensor->last < (number + 2) * placing->span;
+    return &placing->lists[within ? number : ALL];
+}
+
+static void insert(struct list *list, struct placed item) {
+    size_t begin = 0, end = list->count;
+    while (begin < end) {
+        const size_t middle = begin + (end - begin) / 2;
+        if (list->items[middle].offset > item.offset)
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    memmove(&list->items[begin + 1], &list->items[begin], (list->count - begin) * sizeof item);
+    list->items[begin] = item;
+    list->count++;
 }
 
 /* The lowest gap for tensor between tensors that are live at the same time. */
 static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
+    const struct list *near = list_near(placing, tensor);
     int64_t offset = base;
-    for (size_t i = 0; i < placing->count; i++) {
-        const struct placed *other = &placing->items[i];
+    for (size_t i = 0; i < near->count; i++) {
+        const struct placed *other = &near->items[i];
         if (other->end <= offset || !live_together(tensor, other)) continue;
         if (other->offset >= offset + tensor->bytes) break;
         offset = other->end;
     }
     tensor->offset = offset;
-    size_t at = placing->count++;
-    for (; at > 0 && placing->items[at - 1].offset > offset; at--) placing->items[at] = placing->items[at - 1];
-    placing->items[at] = (struct placed){offset, offset + tensor->bytes, tensor->first, tensor->last};
+    const struct placed item = {offset, offset + tensor->bytes, tensor->first, tensor->last};
+    int32_t begin, end;
+    find_lists(placing, tensor, &begin, &end);
+    for (int32_t k = begin; k < end; k++) insert(&placing->lists[k], item);
+    insert(&placing->lists[ALL], item);
 }
 
 /* Whether the tensor has its own bytes in the arena while the program runs. */
@@ -164,22 +210,22 @@ static bool is_transient(const struct snug_tensor *tensor) {
 
 /* The search for a placement of a program's transient tensors. */
 struct search {
-    struct snug_tensor **order, **best, **rest; /* rest: scratch */
-    struct placed *placed;                      /* scratch */
-    int64_t *change;                            /* by operation: bytes that begin to live there minus bytes that died */
+    struct snug_tensor **order, **rest; /* rest: scratch */
     size_t count;
+    struct placed *placed; /* memory of the lists */
+    struct placing placing;
+    int64_t *change;          /* by operation: bytes that begin to live there minus bytes that died */
+    int64_t *best;            /* by tensor: the offsets of the best placement */
     int64_t base, least, end; /* least: what is live at one time, from base on; end: of the best placement */
-    bool placed_best;         /* the tensors' offsets are those of the best placement */
 };
 
 static snug_status open_search(const struct snug_program *program, int64_t base, struct search *s) {
-    const size_t tensors = program->tensor_count;
-    *s = (struct search){.base = base, .least = base};
-    RETURN_IF_ERROR(snug_alloc(program->ctx, 3 * tensors, sizeof(struct snug_tensor *), (void **)&s->order));
-    s->best = s->order + tensors;
-    s->rest = s->best + tensors;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *s->placed, (void **)&s->placed));
-    return snug_alloc(program->ctx, program->op_count + 1, sizeof *s->change, (void **)&s->change);
+    const size_t tensors = program->tensor_count, ops = program->op_count;
+    *s = (struct search){.placing.span = (int32_t)ops / LISTS + 1, .base = base, .least = base, .end = INT64_MAX};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, 2 * tensors, sizeof(struct snug_tensor *), (void **)&s->order));
+    s->rest = s->order + tensors;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *s->best, (void **)&s->best));
+    return snug_alloc(program->ctx, ops + 1, sizeof *s->change, (void **)&s->change);
 }
 
 static void list_transient(struct snug_program *program, struct search *s) {
@@ -198,28 +244,35 @@ static void list_transient(struct snug_program *program, struct search *s) {
     }
 }
 
-/* Places the tensors in the current order. */
-static void try_order(struct search *s) {
-    struct placing placing = {s->placed, 0};
-    int64_t end = s->base;
+/* Memory of the lists, for all tensors that are going to be in them. */
+static snug_status open_lists(const struct snug_program *program, struct search *s) {
+    struct list *lists = s->placing.lists;
+    size_t items = 0;
     for (size_t i = 0; i < s->count; i++) {
-        place_one(&placing, s->order[i], s->base);
-        if (s->order[i]->offset + s->order[i]->bytes > end) end = s->order[i]->offset + s->order[i]->bytes;
+        int32_t begin, end;
+        find_lists(&s->placing, s->order[i], &begin, &end);
+        for (int32_t k = begin; k < end; k++) lists[k].count++;
+        items += (size_t)(end - begin) + 1;
     }
-    s->placed_best = s->end == 0 || end < s->end;
-    if (!s->placed_best) return;
-    s->end = end;
-    memcpy(s->best, s->order, s->count * sizeof *s->best);
+    lists[ALL].count = s->count;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, items, sizeof *s->placed, (void **)&s->placed));
+    for (int k = 0; k <= ALL; k++) lists[k].items = k ? lists[k - 1].items + lists[k - 1].count : s->placed;
+    return SNUG_OK;
 }
 
-/* Stable: by the operations that they live, longest first. */
-static void sort_by_lifetime(struct search *s, int32_t ops) {
-    for (size_t i = 1; i < s->count; i++) {
-        struct snug_tensor *t = s->order[i];
-        size_t at = i;
-        for (; at > 0 && lifetime(s->order[at - 1], ops) < lifetime(t, ops); at--) s->order[at] = s->order[at - 1];
-        s->order[at] = t;
+/* Places the tensors in the current order. The last time, it stops where the placement is not better than the best one;
+ * before, the next order is made from its offsets. */
+static void try_order(struct search *s, const struct snug_program *program, bool last) {
+    int64_t end = s->base;
+    for (int k = 0; k <= ALL; k++) s->placing.lists[k].count = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        place_one(&s->placing, s->order[i], s->base);
+        if (s->order[i]->offset + s->order[i]->bytes > end) end = s->order[i]->offset + s->order[i]->bytes;
+        if (last && end >= s->end) return;
     }
+    if (end >= s->end) return;
+    s->end = end;
+    for (size_t i = 0; i < s->count; i++) s->best[s->order[i] - program->tensors] = s->order[i]->offset;
 }
 
 /* Moves the tensors that end beyond the least size to the front. */
@@ -237,29 +290,30 @@ static void move_to_front(struct search *s) {
 /* Places a program's transient tensors from base on; *end is the end of the last one. */
 static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
     enum { ROUNDS = 4 };
+    int32_t ops = (int32_t)program->op_count;
     struct search s;
     snug_status status = open_search(program, base, &s);
     *end = base;
     if (status == SNUG_OK) {
         list_transient(program, &s);
+        status = open_lists(program, &s);
+    }
+    if (status == SNUG_OK) {
         qsort(s.order, s.count, sizeof(struct snug_tensor *), larger_first);
-        try_order(&s);
+        try_order(&s, program, false);
         for (int round = 0; round < ROUNDS && s.end - s.least > (s.least - base) / 100; round++) {
             if (round == 0)
-                sort_by_lifetime(&s, (int32_t)program->op_count);
+                qsort_r(s.order, s.count, sizeof(struct snug_tensor *), longer_first, &ops);
             else
                 move_to_front(&s);
-            try_order(&s);
+            try_order(&s, program, round == ROUNDS - 1);
         }
-        if (!s.placed_best) {
-            memcpy(s.order, s.best, s.count * sizeof *s.best);
-            s.end = 0;
-            try_order(&s);
-        }
+        for (size_t i = 0; i < s.count; i++) s.order[i]->offset = s.best[s.order[i] - program->tensors];
         *end = s.end;
     }
     free(s.order);
     free(s.placed);
+    free(s.best);
     free(s.change);
     return status;
 }
