@@ -216,6 +216,18 @@ static void test_time_without_rates(void **state) {
                                         "line_by_line=true tokenizer_name=" SNUG_SOURCE_DIR "/examples/demo",
                                true);
     assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    /* Without dropout, and in an arena that has room for every shape. */
+    write_model(f, "plain", 0, 64, 2, VOCABULARY);
+    duration = expect_duration(f,
+                               "config_name=@plain train_file=dummy:4096x24 per_device_train_batch_size=4096 "
+                               "max_steps=1000000",
+                               true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    snug_train_result result;
+    f->log[0] = '\0';
+    assert_int_equal(try_train(f, "long", LONG_RUN, 1, &result), SNUG_E_INTERRUPTED);
+    assert_contains(f->log, "\nTime       about ");
+    assert_contains(f->log, " s just now)");
     check(f, snug_rates_known(f->ctx, snug_backend_cpu(), NULL, 1, &known));
     assert_int_equal(known.count, 0);
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);

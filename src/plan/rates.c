@@ -774,14 +774,11 @@ static bool drops(const struct snug_program *program) {
     return false;
 }
 
-static bool copies(const struct snug_program *program) {
-    return snug_program_has(program, SNUG_OP_FETCH) || snug_program_has(program, SNUG_OP_STORE);
-}
-
 static snug_status probe_shapes_of(struct bench *bench, const struct snug_program *program,
                                    const struct snug_rates_probe *probe) {
     const struct types types = {probe->weights, program->compute, program->tf32};
     const double begin = snug_seconds();
+    /* may be untested: the machine's speed */
     for (size_t i = 0; i < bench->shape_count && snug_seconds() - begin < PROBE_SECONDS; i++) {
         struct shape shape = bench->shapes[i];
         shape.kinds = probe->masked_lm ? MLM : 0;
@@ -806,7 +803,8 @@ snug_status snug_rates_probe(snug_context *ctx, const struct snug_backend *backe
     snug_rates_init(ctx, out, backend, NULL, threads);
     snug_status status = probe_shapes_of(&bench, program, probe);
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK && out->count && copies(program)) status = measure_offload_file(&bench, out);
+    if (status == SNUG_OK && out->count && snug_program_has(program, SNUG_OP_FETCH))
+        status = measure_offload_file(&bench, out);
     if (status != SNUG_OK) snug_rates_free(out);
     free(bench.samples);
     return status;

@@ -297,7 +297,7 @@ static void say_device(const struct snug_session *s) {
 static void add_source(const struct snug_duration *duration, struct line *line) {
     switch (duration->source) {
     case SNUG_SECONDS_MEASURED: add(line, " (by measured rates)"); break;
-    case SNUG_SECONDS_PROBED: add(line, " (by a measurement of %.1f s just now)", duration->probed); break;
+    case SNUG_SECONDS_PROBED: add(line, " (by a measurement of %.2f s just now)", duration->probed); break;
     case SNUG_SECONDS_ASSUMED: add(line, " (by assumed rates of a CPU)"); break;
     case SNUG_SECONDS_SCALED: add(line, " (by snug's table: rates of an %s, scaled)", duration->scaled_from); break;
     case SNUG_SECONDS_UNKNOWN: break;
