@@ -54,7 +54,9 @@ static snug_status fail_to_open(snug_context *ctx, const char *path, int error) 
     return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(error));
 }
 
-snug_status snug_data_look(snug_context *ctx, const char *path) {
+snug_status snug_data_look(snug_context *ctx, const char *path, const char *format) {
+    enum snug_data_form form;
+    RETURN_IF_ERROR(snug_data_form_of(ctx, path, format, &form));
     return snug_data_is_stdin(path) || access(path, R_OK) == 0 ? SNUG_OK : fail_to_open(ctx, path, errno);
 }
 

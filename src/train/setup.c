@@ -100,7 +100,7 @@ static snug_status look_for_files(const struct snug_setup *setup) {
         if (!files[i] || args->text) continue; /* a sentence to predict is in no file */
         RETURN_IF_ERROR(snug_args_check_rows(args, files[i]));
         if (!is_dummy(files[i]) && !snug_args_rows(args, files[i]))
-            RETURN_IF_ERROR(snug_data_look(setup->ctx, files[i]));
+            RETURN_IF_ERROR(snug_data_look(setup->ctx, files[i], snug_args_format(args, files[i])));
     }
     return SNUG_OK;
 }
