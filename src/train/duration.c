@@ -85,10 +85,18 @@ static snug_status probe(const struct subject *s, struct snug_rates *rates) {
     return rates->count ? estimate_with(s, rates, SNUG_SECONDS_PROBED) : SNUG_OK;
 }
 
+/* Rates that cannot be read, or that lack some: the run does not need them. */
+static snug_status warn(snug_context *ctx, snug_status status) {
+    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
+    snug_log(ctx, SNUG_LOG_WARNING, "%s", snug_error_message(ctx));
+    snug_clear_error(ctx);
+    return SNUG_OK;
+}
+
 static snug_status estimate(const struct subject *s, struct snug_rates *rates, bool probes) {
     const struct snug_device *device = &s->job->limits.device;
     const char *gpu = snug_device_gpu(device);
-    RETURN_IF_ERROR(snug_rates_known(s->job->ctx, device->backend, gpu, device->threads, rates));
+    RETURN_IF_ERROR(warn(s->job->ctx, snug_rates_known(s->job->ctx, device->backend, gpu, device->threads, rates)));
     if (rates->count) return estimate_with(s, rates, SNUG_SECONDS_MEASURED);
     if (gpu) return scale(s, rates);
     RETURN_IF_ERROR(assume(s, rates));
@@ -105,13 +113,9 @@ snug_status snug_duration_estimate(const struct snug_job *job, bool probes, stru
     if (!subject.training) return SNUG_OK;
     if (subject.evaluation) out->evaluations = count_evaluations(job->setup.args, &subject.training->pipeline);
     if (snug_group_rank(job->setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
-    const snug_status status = estimate(&subject, &rates, probes);
+    const snug_status status = warn(job->ctx, estimate(&subject, &rates, probes));
     snug_rates_free(&rates);
-    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
-    /* A file that SNUG_RATES names, or rates that lack some: the run does not need them. */
-    snug_log(job->ctx, SNUG_LOG_WARNING, "%s", snug_error_message(job->ctx));
-    snug_clear_error(job->ctx);
-    return SNUG_OK;
+    return status;
 }
 
 const char *snug_duration_source(const struct snug_duration *duration) {
