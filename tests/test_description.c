@@ -80,6 +80,7 @@ static void test_train(void **state) {
     assert_true(step > 0 && evaluation > 0);
     assert_int_equal(json_integer_value(json_object_get(about, "evaluations")), 1);
     assert_float_equal(json_number_value(json_object_get(about, "seconds")), 2 * step + evaluation, 1e-9);
+    assert_string_equal(json_string_value(json_object_get(about, "seconds_from")), "measured");
     /* The plan's bytes, before the run, are those of the result. */
     json_t *classes = json_object_get(about, "memory"), *bytes;
     const char *name;
@@ -226,17 +227,43 @@ static void test_eval_and_predict(void **state) {
     free(text);
 }
 
-/* Without rates the time is unknown; nothing is measured in a run. */
-static void test_unknown_time(void **state) {
+/* Files that do not exist are named before a missing tokenizer or model, and before another file is tokenized. */
+static void test_missing_files(void **state) {
+    static const char *const commands[][2] = {
+        {"train --config_name model --train_file none.csv --output_dir out", "none.csv"},
+        {"train --model_name_or_path nowhere --train_file none.csv --output_dir out", "none.csv"},
+        {TRAIN "--train_file train.csv --validation_file none.csv --output_dir out", "none.csv"},
+        {"plan --config_name model --train_file dummy:4x4 --validation_file none.csv", "none.csv"},
+        {"eval --model_name_or_path nowhere --validation_file none.csv", "none.csv"},
+        {"predict --model_name_or_path nowhere --test_file none.csv", "none.csv"},
+        {"predict --model_name_or_path nowhere --text words", "model nowhere"},
+        {"train --config_name model --train_file https://host/none.csv --output_dir out", "download it"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(run(f, commands[i][0]) == 0, 0);
+        char *text = output_of(f, "stderr");
+        assert_contains(text, commands[i][1]);
+        assert_null(strstr(text, "tokenizer"));
+        assert_null(strstr(text, "train.csv: "));
+        free(text);
+    }
+}
+
+/* Without rates the time of a short run is estimated by assumed ones. */
+static void test_assumed_time(void **state) {
     struct fixture *f = *state;
     char *rates = strdup(getenv("SNUG_RATES"));
     assert_non_null(rates);
     unsetenv("SNUG_RATES");
     json_t *result = run_json(f, TRAIN "--train_file train.csv --output_dir out --json");
-    assert_true(json_is_null(json_object_get(json_object_get(result, "run"), "seconds")));
+    const json_t *about = json_object_get(result, "run");
+    assert_true(json_number_value(json_object_get(about, "seconds")) > 0);
+    assert_string_equal(json_string_value(json_object_get(about, "seconds_from")), "assumed");
     json_decref(result);
     char *text = output_of(f, "stderr");
-    assert_contains(text, "\nTime       unknown: snug bench rates");
+    assert_contains(text, "\nTime       about ");
+    assert_contains(text, "assumed rates");
     free(text);
     free(run_well(f, TRAIN "--train_file train.csv --output_dir out --zero_stage 1 --ddp_timeout 9"));
     text = output_of(f, "stderr");
@@ -248,6 +275,7 @@ static void test_unknown_time(void **state) {
     text = output_of(f, "stderr");
     assert_contains(text, "warning: ");
     assert_contains(text, "none.json");
+    assert_contains(text, "\nTime       about ");
     free(text);
     setenv("SNUG_RATES", rates, 1);
     free(rates);
@@ -552,10 +580,19 @@ static void test_plain_card(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_train),     TEST(test_other_runs),   TEST(test_eval_and_predict),
-        TEST(test_long_runs), TEST(test_unknown_time), TEST(test_repeated),
-        TEST(test_json_file), TEST(test_used_again),   TEST(test_other_kind_of_text),
-        TEST(test_card),      TEST(test_plain_card),   TEST(test_evaluations),
+        TEST(test_train),
+        TEST(test_other_runs),
+        TEST(test_eval_and_predict),
+        TEST(test_long_runs),
+        TEST(test_missing_files),
+        TEST(test_assumed_time),
+        TEST(test_repeated),
+        TEST(test_json_file),
+        TEST(test_used_again),
+        TEST(test_other_kind_of_text),
+        TEST(test_card),
+        TEST(test_plain_card),
+        TEST(test_evaluations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

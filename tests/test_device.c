@@ -185,6 +185,8 @@ static void test_rates_without_a_disk(void **state) {
     assert_contains(snug_error_message(f->ctx), "lack those of copies from and to the offload file: measure them");
     snug_plan_destroy(plan);
     snug_args_destroy(args);
+    train(f, "trained", SMALL "offload=optimizer offload_dir=@work"); /* a training needs no rates */
+    assert_contains(f->log, "\nTime       unknown: ");
 }
 
 /* ---- the plug-in ---------------------------------------------------------------------------------------------- */
@@ -411,6 +413,20 @@ static void test_refusals(void **state) {
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "another process allocated memory after the plan was made; wait");
 }
 
+/* A GPU without measured rates has those of snug's table, scaled, if the table has its model. */
+static void test_time_without_rates(void **state) {
+    struct fixture *f = *state;
+    setenv("SNUG_RATES", "", 1);
+    set_world(ONE_GPU "context 520\n");
+    train(f, "known", QUICK);
+    assert_contains(f->log, "\nTime       about ");
+    assert_contains(f->log, "snug's table");
+    f->log[0] = '\0';
+    set_world("driver 580.65.06 13000\ngpu 143771 0 7 Some Card\nvisible 0\ncontext 520\n");
+    train(f, "unknown", QUICK);
+    assert_contains(f->log, "\nTime       unknown: ");
+}
+
 /* ---- the context ---------------------------------------------------------------------------------------------- */
 
 /* Kernels that the driver loads during training: the next plan includes their memory. */
@@ -635,6 +651,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_fit, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_time_without_rates, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),

@@ -266,7 +266,8 @@ static void check_message(const struct fixture *f, struct trial *t) {
     free(errors);
 }
 
-/* Members and texts must be the same. Numbers are free memory and clocks, or null where these cannot be read. */
+/* Members and texts must be the same. Numbers are free memory and clocks, or null where these cannot be read. A run
+   that cannot read its rates assumes others. */
 static bool is_like(const json_t *a, const json_t *b) {
     const bool free_a = json_is_number(a) || json_is_null(a), free_b = json_is_number(b) || json_is_null(b);
     const char *key;
@@ -276,7 +277,8 @@ static bool is_like(const json_t *a, const json_t *b) {
     if (json_typeof(a) != json_typeof(b) || json_object_size(a) != json_object_size(b)) return false;
     json_object_foreach((json_t *)(uintptr_t)a, key, inner) {
         const json_t *other = json_object_get(b, key);
-        if (!other || !is_like(inner, other)) return false;
+        if (!other) return false;
+        if (strcmp(key, "seconds_from") != 0 && !is_like(inner, other)) return false;
     }
     json_array_foreach(a, i, inner) if (i >= json_array_size(b) || !is_like(inner, json_array_get(b, i))) return false;
     if (json_array_size(a) != json_array_size(b)) return false;

@@ -3,8 +3,10 @@
 #include "training_fixture.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "train/fit.h"
+#include "train/session.h"
 
 static void check(struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
@@ -164,6 +166,72 @@ static void test_rates_of_a_gpu(void **state) {
     assert_int_equal(snug_rates_open(f->ctx, snug_backend_cpu(), NULL, THREADS, &again), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "not the rates of a CPU");
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+}
+
+static void ignore_event(void *user, const snug_event *event) {
+    (void)user;
+    (void)event;
+}
+
+/* The expected seconds of a training that is not run. */
+static struct snug_duration expect_duration(struct fixture *f, const char *words, bool watched) {
+    const snug_callbacks callbacks = {.on_event = watched ? ignore_event : NULL};
+    struct snug_session *session;
+    snug_args *args = training_args(f, words);
+    check(f, snug_args_set(args, "threads", "1"));
+    check(f, snug_session_open(args, SNUG_COMMAND_TRAIN, &callbacks, &session));
+    const struct snug_duration duration = session->duration;
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+    return duration;
+}
+
+/* Without rates a long run measures a few before its arena is allocated; nothing is stored. */
+static void test_time_without_rates(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates known;
+    setenv("SNUG_RATES", "", 1);
+    struct snug_duration duration = expect_duration(f, "max_steps=1", true);
+    assert_int_equal(duration.source, SNUG_SECONDS_ASSUMED);
+    assert_true(duration.step > 0 && duration.run == duration.step && duration.probed == 0);
+    /* The arena is smaller than that of any measurement. */
+    duration = expect_duration(f, "max_steps=10000000", true);
+    assert_int_equal(duration.source, SNUG_SECONDS_ASSUMED);
+#define LONG_RUN                                                                                                       \
+    "config_name=" SNUG_SOURCE_DIR "/examples/demo train_file=dummy:64x64 per_device_train_batch_size=32 "             \
+    "max_steps=1000000 "
+    duration = expect_duration(f, LONG_RUN, false);
+    assert_int_equal(duration.source, SNUG_SECONDS_ASSUMED);
+    assert_string_equal(snug_duration_source(&duration), "assumed");
+    duration = expect_duration(f, LONG_RUN, true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    assert_string_equal(snug_duration_source(&duration), "probe");
+    assert_true(duration.step > 0 && duration.probed > 0);
+    assert_true(fabs(duration.run / (1e6 * duration.step) - 1) < 1e-9);
+    assert_int_equal(mkdir(path_of(f, "disk"), 0700), 0);
+    duration = expect_duration(f, LONG_RUN "offload=optimizer offload_dir=@disk", true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    duration = expect_duration(f,
+                               LONG_RUN "task=mlm train_file=" SNUG_SOURCE_DIR "/examples/demo/pretrain.txt "
+                                        "line_by_line=true tokenizer_name=" SNUG_SOURCE_DIR "/examples/demo",
+                               true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    /* Without dropout, and in an arena that has room for every shape. */
+    write_model(f, "plain", 0, 64, 2, VOCABULARY);
+    duration = expect_duration(f,
+                               "config_name=@plain train_file=dummy:4096x24 per_device_train_batch_size=4096 "
+                               "max_steps=1000000",
+                               true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    snug_train_result result;
+    f->log[0] = '\0';
+    assert_int_equal(try_train(f, "long", LONG_RUN, 1, &result), SNUG_E_INTERRUPTED);
+    assert_contains(f->log, "\nTime       about ");
+    assert_contains(f->log, " s just now)");
+    check(f, snug_rates_known(f->ctx, snug_backend_cpu(), NULL, 1, &known));
+    assert_int_equal(known.count, 0);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+    assert_int_equal(expect_duration(f, LONG_RUN, true).source, SNUG_SECONDS_MEASURED);
 }
 
 static void test_missing_rates(void **state) {
@@ -627,6 +695,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_of_a_gpu, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_time_without_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waits_are_estimated, set_up, tear_down),

@@ -135,10 +135,16 @@ static const struct shape device_shapes[] = {
     {1024, 16, 128, 512, 0},
     {768, 12, 32, 128, MLM},
 };
+/* From few to many FLOPs: a probe measures as many as it has time for. */
+static const struct shape probe_shapes[] = {
+    {128, 2, 2, 16, 0}, {128, 4, 16, 32, 0}, {256, 4, 8, 64, 0}, {384, 12, 6, 128, 0}, {512, 8, 8, 128, 0},
+};
 enum {
     HOST_SHAPES = sizeof host_shapes / sizeof *host_shapes,
     DEVICE_SHAPES = sizeof device_shapes / sizeof *device_shapes,
+    PROBE_SHAPES = sizeof probe_shapes / sizeof *probe_shapes,
     VOCABULARY = 2048,
+    PROBE_VOCABULARY = 512,
     TOKENS_PER_LABEL = 7, /* about as many as masked LM's 15 % */
     POSITIONS = 512,
     REPETITIONS = 3,
@@ -156,7 +162,8 @@ enum {
     DEVICE_SWEEP = 1 << 30,
     DEVICE_SWEEPS = 4,
 };
-#define SHORTEST 1e-8 /* the resolution of a GPU's clock */
+#define SHORTEST 1e-8     /* the resolution of a GPU's clock */
+#define PROBE_SECONDS 0.2 /* a probe begins no other shape after them */
 
 struct sample {
     enum snug_op_kind kind;
@@ -171,7 +178,10 @@ struct bench {
     const struct snug_backend *backend;
     const struct shape *shapes;
     size_t shape_count;
-    char *cache; /* folder for a GPU's matmul algorithms; NULL if there is none */
+    int32_t vocabulary;
+    int64_t most, sweep;     /* bytes: the largest arena, 0 without limit; of the tensor that flushes caches */
+    const char *offload_dir; /* a run's; or NULL */
+    char *cache;             /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
     double gap; /* what timestamps around an operation add to its time */
     struct sample *samples;
@@ -216,7 +226,7 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
                                      .num_hidden_layers = layers,
                                      .num_attention_heads = shape->heads,
                                      .intermediate_size = 4 * shape->hidden,
-                                     .vocab_size = VOCABULARY,
+                                     .vocab_size = bench->vocabulary,
                                      .max_position_embeddings = POSITIONS,
                                      .type_vocab_size = 2,
                                      .layer_norm_eps = 1e-12,
@@ -236,29 +246,30 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_SEQUENCES] = shape->sequences;
     program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
-    /* Lazy rows; the other half of the shapes updates whole tables. */
+    /* Lazy rows; the other half of the shapes, which a probe does not have, updates whole tables. */
     const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* may be untested: needs a GPU */
     const struct snug_methods methods = {
         .optimizer = &t->optimizer,
         .weights = types->weights,
         .micro_batches = 1,
         .update_in_backward = t->measured == ALONE,
-        .lazy_steps = dropout && t->measured != ALONE ? lazy : 0, /* may be untested: needs a GPU */
+        .lazy_steps = (dropout || bench->most) && t->measured != ALONE ? lazy : 0, /* may be untested: needs a GPU */
     };
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    const int64_t sweep = on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP; /* may be untested: needs a GPU */
-    return snug_program_tensor(
-        program,
-        (struct snug_tensor){
-            .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = sweep / 4, .layer = -1, .persistent = true},
-        &t->sweep, "sweep");
+    return snug_program_tensor(program,
+                               (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
+                                                    .rows = 1,
+                                                    .cols = bench->sweep / 4,
+                                                    .layer = -1,
+                                                    .persistent = true},
+                               &t->sweep, "sweep");
 }
 
 /* Each token has a different id, as long as there are enough ids. */
-static snug_status make_batch(snug_context *ctx, const struct shape *shape, struct trial *t) {
+static snug_status make_batch(struct bench *bench, const struct shape *shape, struct trial *t) {
     const int64_t tokens = shape->sequences * shape->length, rows = rows_of(shape);
-    RETURN_IF_ERROR(
-        snug_alloc(ctx, (size_t)(5 * tokens + shape->sequences + 1 + 2 * rows), sizeof(int32_t), (void **)&t->numbers));
+    RETURN_IF_ERROR(snug_alloc(bench->ctx, (size_t)(5 * tokens + shape->sequences + 1 + 2 * rows), sizeof(int32_t),
+                               (void **)&t->numbers));
     int32_t *at = t->numbers;
     struct snug_batch *batch = &t->batch;
     int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
@@ -272,7 +283,7 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
     batch->tokens = tokens;
     batch->longest = shape->length;
     for (int64_t i = 0; i < tokens; i++) {
-        batch->ids[i] = (int32_t)(i % VOCABULARY);
+        batch->ids[i] = (int32_t)(i % bench->vocabulary);
         batch->positions[i] = (int32_t)(i % shape->length);
         batch->sample[i] = (int32_t)(i / shape->length);
         batch->by_id[i] = (int32_t)i;
@@ -472,13 +483,23 @@ static int32_t layers_to_update(const struct bench *bench, const struct shape *s
     return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
 }
 
+/* SNUG_END: it takes more memory than there is for it. */
+static snug_status start(struct bench *bench, struct trial *t) {
+    struct snug_program *program = &t->program;
+    struct snug_layout layout;
+    RETURN_IF_ERROR(snug_stage_place(bench->ctx, &program, 1, bench->backend, bench->threads, 0, 0, &layout));
+    if (bench->most && layout.arena > bench->most) return SNUG_END;
+    RETURN_IF_ERROR(snug_runner_open(bench->ctx, bench->backend, bench->threads, &program, 1, &layout, &t->runner));
+    return snug_runner_allocate(&t->runner, NULL);
+}
+
 static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, const struct types *types,
                              bool dropout) {
     const int32_t layers = t->measured == UPDATES ? layers_to_update(bench, shape) : 1;
     for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) t->scale[phase] = 1;
     RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout, layers));
-    RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
-    RETURN_IF_ERROR(snug_runner_start(bench->ctx, bench->backend, bench->threads, &t->program, 0, NULL, &t->runner));
+    RETURN_IF_ERROR(make_batch(bench, shape, t));
+    RETURN_IF_ERROR(start(bench, t));
     return time_operations(bench, t);
 }
 
@@ -555,10 +576,10 @@ static snug_status copy_pieces(snug_context *ctx, struct snug_offload_file *file
     return snug_offload_file_drain(ctx, file);
 }
 
-/* Copies to and from a file in the cache folder (else that of temporary files), in place of --offload_dir. The first
-   stores are a trial, because the file system may allocate its blocks late. A disk that reads and writes by turns is
-   slower than one that does first all of one, then all of the other. A GPU's copies through host memory are faster than
-   a disk, and run beside it. */
+/* Copies to and from a file in a run's --offload_dir, or without a run in the cache folder (else that of temporary
+   files). The first stores are a trial, because the file system may allocate its blocks late. A disk that reads and
+   writes by turns is slower than one that does first all of one, then all of the other. A GPU's copies through host
+   memory are faster than a disk, and run beside it. */
 static snug_status measure_offload_file(struct bench *bench, struct snug_rates *rates) {
     static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
     struct snug_folder folder;
@@ -569,7 +590,7 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
     RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, &folder, problem));
     if (!temporary || !*temporary) temporary = "/tmp"; /* may be untested: measures for seconds */
     /* may be untested: measures for seconds */
-    const char *path = folder.path ? folder.path : temporary;
+    const char *path = bench->offload_dir ? bench->offload_dir : folder.path ? folder.path : temporary;
     snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
     if (status == SNUG_OK) status = snug_offload_file_open(bench->ctx, path, (int64_t)PIECE * PIECES, &file);
     if (status == SNUG_OK) status = copy_pieces(bench->ctx, file, data, false);
@@ -723,6 +744,8 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     const bool device = on_device(&bench);
     bench.shapes = device ? device_shapes : host_shapes;
     bench.shape_count = device ? DEVICE_SHAPES : HOST_SHAPES;
+    bench.vocabulary = VOCABULARY;
+    bench.sweep = device ? DEVICE_SWEEP : HOST_SWEEP; /* may be untested: needs a GPU */
     /* may be untested: an allocation that fails */
     if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
@@ -740,5 +763,49 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     free(bench.samples);
     snug_folder_close(&cache);
     snug_context_destroy(bench.ctx);
+    return status;
+}
+
+/* ---- a short measurement ---------------------------------------------------------------------------------------- */
+
+static bool drops(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].p > 0) return true;
+    return false;
+}
+
+static snug_status probe_shapes_of(struct bench *bench, const struct snug_program *program,
+                                   const struct snug_rates_probe *probe) {
+    const struct types types = {probe->weights, program->compute, program->tf32};
+    const double begin = snug_seconds();
+    /* may be untested: the machine's speed */
+    for (size_t i = 0; i < bench->shape_count && snug_seconds() - begin < PROBE_SECONDS; i++) {
+        struct shape shape = bench->shapes[i];
+        shape.kinds = probe->masked_lm ? MLM : 0;
+        const snug_status status = measure_shape(bench, &shape, probe->optimizer, &types, drops(program), ALL);
+        if (status != SNUG_END) RETURN_IF_ERROR(status);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_rates_probe(snug_context *ctx, const struct snug_backend *backend, int threads,
+                             const struct snug_program *program, const struct snug_rates_probe *probe,
+                             struct snug_rates *out) {
+    struct bench bench = {.ctx = ctx,
+                          .backend = backend,
+                          .threads = threads,
+                          .shapes = probe_shapes,
+                          .shape_count = PROBE_SHAPES,
+                          .vocabulary = PROBE_VOCABULARY,
+                          .most = probe->bytes,
+                          .sweep = probe->bytes / 4 < HOST_SWEEP ? probe->bytes / 4 : HOST_SWEEP,
+                          .offload_dir = probe->offload_dir};
+    snug_rates_init(ctx, out, backend, NULL, threads);
+    snug_status status = probe_shapes_of(&bench, program, probe);
+    if (status == SNUG_OK) status = fit_all(&bench, out);
+    if (status == SNUG_OK && out->count && snug_program_has(program, SNUG_OP_FETCH))
+        status = measure_offload_file(&bench, out);
+    if (status != SNUG_OK) snug_rates_free(out);
+    free(bench.samples);
     return status;
 }

@@ -41,6 +41,21 @@ struct snug_rates {
  * or 4 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out);
+/* A short measurement on a CPU, of about half a second: of one run's types, dropout and optimizer alone, in few shapes.
+ */
+struct snug_rates_probe {
+    enum snug_dtype weights;
+    bool masked_lm;
+    const struct snug_optimizer_info *optimizer;
+    const char *offload_dir; /* where copies of offloaded tensors are measured */
+    int64_t bytes;           /* the largest arena; *out is empty where no shape has a smaller one */
+};
+snug_status snug_rates_probe(snug_context *ctx, const struct snug_backend *backend, int threads,
+                             const struct snug_program *program, const struct snug_rates_probe *probe,
+                             struct snug_rates *out);
+/* Rates of a CPU that were not measured, for runs that take less time than a measurement. */
+snug_status snug_rates_assume(snug_context *ctx, const struct snug_backend *backend, int threads,
+                              struct snug_rates *out);
 /* Adds those of updates on the host with this number of threads, of weights of rows x 4096 elements. */
 snug_status snug_rates_measure_host(struct snug_rates *rates, int64_t rows, int threads);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them

@@ -45,6 +45,21 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
                      path);
 }
 
+static snug_status fail_to_open(snug_context *ctx, const char *path, int error) {
+    if (strstr(path, "://"))
+        return snug_fail(ctx, SNUG_E_IO,
+                         "cannot open %s: data is read from files of this machine: download it, or give - and pipe it "
+                         "in, as in curl -L URL | snug train --train_file - --data_format csv",
+                         path);
+    return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(error));
+}
+
+snug_status snug_data_look(snug_context *ctx, const char *path, const char *format) {
+    enum snug_data_form form;
+    RETURN_IF_ERROR(snug_data_form_of(ctx, path, format, &form));
+    return snug_data_is_stdin(path) || access(path, R_OK) == 0 ? SNUG_OK : fail_to_open(ctx, path, errno);
+}
+
 snug_status snug_data_open(snug_context *ctx, const char *path, int *fd) {
     /* Not by its name: /dev/stdin cannot be opened where it is a socket. A pipe waits for its writer; a signal handler
        of the program may interrupt that. */
@@ -56,12 +71,7 @@ snug_status snug_data_open(snug_context *ctx, const char *path, int *fd) {
     } while (*fd < 0 && error == EINTR && !snug_stop_asked(ctx));
     if (*fd >= 0) return SNUG_OK;
     if (error == EINTR) return snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while %s was opened", path);
-    if (strstr(path, "://"))
-        return snug_fail(ctx, SNUG_E_IO,
-                         "cannot open %s: data is read from files of this machine: download it, or give - and pipe it "
-                         "in, as in curl -L URL | snug train --train_file - --data_format csv",
-                         path);
-    return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(error));
+    return fail_to_open(ctx, path, error);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,9 @@ bool snug_data_is_stdin(const char *path);
 snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *format, enum snug_data_form *out);
 /* Opens it for reading; *fd is closed by the caller. */
 snug_status snug_data_open(snug_context *ctx, const char *path, int *fd);
+/* Fails as the two do: if the format is unknown, if there is no such file, or none that may be read. Waits for no
+ * pipe. */
+snug_status snug_data_look(snug_context *ctx, const char *path, const char *format);
 
 struct snug_data_file;
 /* Reads an open file from its current position. The caller closes fd after it. */

@@ -33,64 +33,6 @@ static void count_parameters(const struct snug_program *program, int64_t *all, i
     }
 }
 
-/* The evaluations within and after the training; early stopping is not foreseen. */
-static int64_t count_evaluations(const struct snug_session *s) {
-    const struct snug_args *args = s->job.setup.args;
-    const int64_t steps = s->max_steps, per_epoch = s->steps_per_epoch;
-    int64_t every = steps + 1, count = args->eval_on_start; /* every: steps from one to the next */
-    double least = args->eval_delay;                        /* the first step that may be evaluated */
-    if (!s->training || !s->evaluation) return 0;
-    if (args->eval_strategy == SNUG_INTERVAL_EPOCH) {
-        every = per_epoch;
-        least *= (double)per_epoch;
-    } else if (args->eval_strategy == SNUG_INTERVAL_STEPS) {
-        every = snug_args_steps(args->eval_steps, steps);
-    }
-    bool last = steps % every == 0 || args->eval_strategy == SNUG_INTERVAL_EPOCH;
-    last = last && (double)steps >= least;
-    const int64_t whole = steps / every;
-    count += whole + (last && steps % every != 0);
-    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)whole);
-    return count + (!last || args->load_best_model_at_end);
-}
-
-/* What a run takes by the rates of this machine or GPU; all 0 if they were never measured. */
-struct duration {
-    double step, evaluation, run; /* seconds; of an evaluation of all its rows; of the run with its evaluations */
-    int64_t evaluations;
-};
-
-static snug_status estimate_with(const struct snug_session *s, const struct snug_rates *rates, struct duration *out) {
-    struct snug_estimate step;
-    struct snug_step_estimate batch = {0};
-    RETURN_IF_ERROR(snug_run_plan_step(&s->job.plan, rates, &step));
-    if (out->evaluations)
-        RETURN_IF_ERROR(snug_estimate_parts(rates, &s->evaluation->program, &s->evaluation->pipeline.load, &batch));
-    const int64_t rows = s->job.setup.eval.rows;
-    out->step = step.seconds;
-    if (out->evaluations)
-        out->evaluation = batch.total.seconds * (double)snug_loader_batches(rows, &s->evaluation->pipeline.options);
-    out->run = out->step * (double)s->max_steps + out->evaluation * (double)out->evaluations;
-    return SNUG_OK;
-}
-
-static snug_status estimate(const struct snug_session *s, struct duration *out) {
-    const struct snug_device *device = &s->job.limits.device;
-    struct snug_rates rates;
-    *out = (struct duration){.evaluations = count_evaluations(s)};
-    if (!s->training) return SNUG_OK;
-    snug_status status = snug_rates_known(s->ctx, device->backend, snug_device_gpu(device), device->threads, &rates);
-    if (status != SNUG_OK && status != SNUG_E_MEMORY) { /* a file that SNUG_RATES names: the run does not need it */
-        snug_log(s->ctx, SNUG_LOG_WARNING, "%s", snug_error_message(s->ctx));
-        snug_clear_error(s->ctx);
-        return SNUG_OK;
-    }
-    snug_device_set_link(device, snug_args_ranks(s->job.setup.args), &rates);
-    if (status == SNUG_OK && rates.count) status = estimate_with(s, &rates, out);
-    snug_rates_free(&rates);
-    return status;
-}
-
 /* On average: an epoch's last step may have fewer. */
 static double samples_per_step(const struct snug_session *s) {
     return (double)s->job.setup.train.rows / (double)s->steps_per_epoch;
@@ -149,7 +91,8 @@ static json_t *model_json(const struct snug_session *s) {
 
 static json_t *seconds_json(double seconds) { return seconds > 0 ? snug_json_number(seconds) : json_null(); }
 
-static void add_training(const struct snug_session *s, const struct duration *duration, json_t **o) {
+static void add_training(const struct snug_session *s, json_t **o) {
+    const struct snug_duration *duration = &s->duration;
     const struct snug_args *args = s->job.setup.args;
     const struct snug_loader_options *options = &s->training->pipeline.options;
     const int ranks = snug_group_size(args->group);
@@ -169,9 +112,10 @@ static void add_training(const struct snug_session *s, const struct duration *du
     snug_json_add(o, "seconds_per_step", seconds_json(duration->step));
     snug_json_add(o, "seconds_per_evaluation", seconds_json(duration->evaluation));
     snug_json_add(o, "seconds", seconds_json(duration->run));
+    snug_json_add(o, "seconds_from", text_or_null(snug_duration_source(duration)));
 }
 
-static json_t *describe(const struct snug_session *s, const struct duration *duration) {
+static json_t *describe(const struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_labels *labels = &setup->config.labels;
     const struct snug_planned_program *program = main_program(s);
@@ -196,7 +140,7 @@ static json_t *describe(const struct snug_session *s, const struct duration *dur
         &o, "precision",
         json_string(snug_precision_text(program->program.compute, program->program.tf32, s->job.plan.weights)));
     snug_json_add(&o, "memory", memory);
-    if (s->training) add_training(s, duration, &o);
+    if (s->training) add_training(s, &o);
     return o;
 }
 
@@ -349,7 +293,19 @@ static void say_device(const struct snug_session *s) {
     say(s, "Device", &line);
 }
 
-static void say_time(const struct snug_session *s, const struct duration *duration) {
+/* By which rates. */
+static void add_source(const struct snug_duration *duration, struct line *line) {
+    switch (duration->source) {
+    case SNUG_SECONDS_MEASURED: add(line, " (by measured rates)"); break;
+    case SNUG_SECONDS_PROBED: add(line, " (by a measurement of %.2f s just now)", duration->probed); break;
+    case SNUG_SECONDS_ASSUMED: add(line, " (by assumed rates of a CPU)"); break;
+    case SNUG_SECONDS_SCALED: add(line, " (by snug's table: rates of an %s, scaled)", duration->scaled_from); break;
+    case SNUG_SECONDS_UNKNOWN: break;
+    }
+}
+
+static void say_time(const struct snug_session *s) {
+    const struct snug_duration *duration = &s->duration;
     struct line line = {"", 0};
     const double step = duration->step, run = duration->run;
     const long long minutes = llround(run / 60);
@@ -365,10 +321,11 @@ static void say_time(const struct snug_session *s, const struct duration *durati
     if (step > 0 && duration->evaluations)
         add(&line, ", %" PRId64 " evaluation%s of %.3g s", duration->evaluations, plural(duration->evaluations),
             duration->evaluation);
+    add_source(duration, &line);
     say(s, "Time", &line);
 }
 
-static void say_all(const struct snug_session *s, const struct duration *duration) {
+static void say_all(const struct snug_session *s) {
     const bool predicts = s->job.setup.command == SNUG_COMMAND_PREDICT;
     say_model(s);
     say_columns(s);
@@ -378,17 +335,15 @@ static void say_all(const struct snug_session *s, const struct duration *duratio
     if (s->training) say_steps(s);
     say_device(s);
     say_memory(s);
-    if (s->training) say_time(s, duration);
+    if (s->training) say_time(s);
 }
 
 snug_status snug_description_tell(const struct snug_session *s, const snug_callbacks *callbacks) {
-    struct duration duration;
     char *text;
     if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
-    RETURN_IF_ERROR(estimate(s, &duration));
-    say_all(s, &duration);
+    say_all(s);
     if (!callbacks || !callbacks->on_event) return SNUG_OK;
-    json_t *description = describe(s, &duration);
+    json_t *description = describe(s);
     if (!description) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while describing the run");
     const snug_status status = snug_json_text(s->ctx, description, JSON_COMPACT, &text);
     json_decref(description);

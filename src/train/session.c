@@ -201,10 +201,12 @@ static void set_rates(struct snug_session *s) {
         run->later_rates[i - 1] = (float)rate_after(s, s->skipped + i);
 }
 
-static snug_status open_session(struct snug_session *s) {
+/* watched: its expected duration is reported. */
+static snug_status open_session(struct snug_session *s, bool watched) {
     s->training = snug_run_plan_find(&s->job.plan, SNUG_ROLE_TRAINING);
     s->evaluation = snug_run_plan_find(&s->job.plan, SNUG_ROLE_EVALUATION);
     RETURN_IF_ERROR(open_schedule(s));
+    RETURN_IF_ERROR(snug_duration_estimate(&s->job, watched, &s->duration));
     RETURN_IF_ERROR(allocate(s));
     open_runs(s);
     open_shards(s);
@@ -226,7 +228,7 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
     if (callbacks) snug_set_stop(s->ctx, callbacks->should_stop, callbacks->user);
     snug_status status = snug_job_open(args, command, &s->job);
     snug_set_stop(s->ctx, NULL, NULL);
-    if (status == SNUG_OK) status = open_session(s);
+    if (status == SNUG_OK) status = open_session(s, callbacks && callbacks->on_event);
     if (status != SNUG_OK)
         snug_session_destroy(s);
     else

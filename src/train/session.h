@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "optim/schedule.h"
-#include "train/job.h"
+#include "train/duration.h"
 #include "train/metrics.h"
 #include "train/output.h"
 
@@ -20,6 +20,7 @@ struct snug_session {
     uint64_t written;                                         /* to divided tensors: see struct snug_memory */
     struct snug_run train_run, eval_run;
     int64_t max_steps, steps_per_epoch; /* of a training; max_steps may be fewer than planned */
+    struct snug_duration duration;      /* of a training */
     struct snug_loader *train_loader, *eval_loader;
     struct snug_schedule schedule;
     struct snug_metric_accumulator *accumulator;

@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
+#include "text/data_file.h"
 #include "text/given.h"
 #include "text/labels.h"
 #include "text/task.h"
@@ -80,17 +81,37 @@ static snug_status find_model(struct snug_setup *setup) {
 
 static const char *prediction_file(const struct snug_args *args) { return args->text ? "--text" : args->test_file; }
 
-/* Whether a file must be tokenized; dummy data consists of ids. */
-static const char *first_text_file(const struct snug_setup *setup) {
+enum { DATA_FILES = 2 };
+
+/* The files that the command reads; NULL: none. */
+static void list_files(const struct snug_setup *setup, const char *files[DATA_FILES]) {
     const struct snug_args *args = setup->args;
     const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
-    const char *files[] = {training ? args->train_file : NULL,
-                           snug_setup_predicts(setup) ? NULL : args->validation_file,
-                           setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL,
-                           setup->command == SNUG_COMMAND_MODEL ? "a text" : NULL};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    files[0] = training ? args->train_file : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL;
+    files[1] = snug_setup_predicts(setup) ? NULL : args->validation_file;
+}
+
+/* Before the model and the tokenizer are read, and the first file is tokenized. */
+static snug_status look_for_files(const struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const char *files[DATA_FILES];
+    list_files(setup, files);
+    for (int i = 0; i < DATA_FILES; i++) {
+        if (!files[i] || args->text) continue; /* a sentence to predict is in no file */
+        RETURN_IF_ERROR(snug_args_check_rows(args, files[i]));
+        if (!is_dummy(files[i]) && !snug_args_rows(args, files[i]))
+            RETURN_IF_ERROR(snug_data_look(setup->ctx, files[i], snug_args_format(args, files[i])));
+    }
+    return SNUG_OK;
+}
+
+/* Whether a file must be tokenized; dummy data consists of ids. */
+static const char *first_text_file(const struct snug_setup *setup) {
+    const char *files[DATA_FILES];
+    list_files(setup, files);
+    for (int i = 0; i < DATA_FILES; i++)
         if (files[i] && !is_dummy(files[i])) return files[i];
-    return NULL;
+    return setup->command == SNUG_COMMAND_MODEL ? "a text" : NULL;
 }
 
 static snug_status open_tokenizer(struct snug_setup *setup) {
@@ -163,7 +184,6 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     const struct snug_args *args = setup->args;
     const bool given = setup->command == SNUG_COMMAND_PREDICT && args->text;
     struct snug_rows *sentence = NULL, *rows = given ? NULL : snug_args_rows(args, path);
-    RETURN_IF_ERROR(snug_args_check_rows(args, path));
     if (given) RETURN_IF_ERROR(snug_sentence_rows(args, snug_setup_task(setup)->words, &sentence));
     if (given) rows = sentence;
     const struct snug_dataset_options options = {.path = path,
@@ -415,6 +435,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
                             int threads, struct snug_setup *setup) {
     *setup = (struct snug_setup){
         .ctx = args->ctx, .args = args, .command = command, .backend = backend, .threads = threads, .mode = 0666};
+    RETURN_IF_ERROR(look_for_files(setup));
     RETURN_IF_ERROR(find_model(setup));
     if (snug_setup_is_inference(setup)) RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
