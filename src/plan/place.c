@@ -287,30 +287,30 @@ static void move_to_front(struct search *s) {
     memcpy(s->order + front, s->rest, rest * sizeof *s->rest);
 }
 
-/* Places a program's transient tensors from base on; *end is the end of the last one. */
-static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
+static snug_status try_orders(struct search *s, const struct snug_program *program) {
     enum { ROUNDS = 4 };
     int32_t ops = (int32_t)program->op_count;
+    RETURN_IF_ERROR(open_lists(program, s));
+    qsort(s->order, s->count, sizeof(struct snug_tensor *), larger_first);
+    try_order(s, program, false);
+    for (int round = 0; round < ROUNDS && s->end - s->least > (s->least - s->base) / 100; round++) {
+        if (round == 0)
+            qsort_r(s->order, s->count, sizeof(struct snug_tensor *), longer_first, &ops);
+        else
+            move_to_front(s);
+        try_order(s, program, round == ROUNDS - 1);
+    }
+    for (size_t i = 0; i < s->count; i++) s->order[i]->offset = s->best[s->order[i] - program->tensors];
+    return SNUG_OK;
+}
+
+/* Places a program's transient tensors, if it has any, from base on; *end is the end of the last one. */
+static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
     struct search s;
     snug_status status = open_search(program, base, &s);
-    *end = base;
-    if (status == SNUG_OK) {
-        list_transient(program, &s);
-        status = open_lists(program, &s);
-    }
-    if (status == SNUG_OK) {
-        qsort(s.order, s.count, sizeof(struct snug_tensor *), larger_first);
-        try_order(&s, program, false);
-        for (int round = 0; round < ROUNDS && s.end - s.least > (s.least - base) / 100; round++) {
-            if (round == 0)
-                qsort_r(s.order, s.count, sizeof(struct snug_tensor *), longer_first, &ops);
-            else
-                move_to_front(&s);
-            try_order(&s, program, round == ROUNDS - 1);
-        }
-        for (size_t i = 0; i < s.count; i++) s.order[i]->offset = s.best[s.order[i] - program->tensors];
-        *end = s.end;
-    }
+    if (status == SNUG_OK) list_transient(program, &s);
+    if (status == SNUG_OK && s.count > 0) status = try_orders(&s, program);
+    *end = s.count > 0 ? s.end : base;
     free(s.order);
     free(s.placed);
     free(s.best);
