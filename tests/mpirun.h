@@ -29,6 +29,7 @@ static inline void find_mpirun(void) {
         print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
                       "libopenmpi-dev, and configure again\n");
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
+    setenv("OMPI_MCA_pml", "ob1", 0); /* others look for network adapters, 0.2 s at each start */
     if (SANITIZED) {
         const char *given = getenv("ASAN_OPTIONS");
         char options[256]; /* MPI keeps memory until the process ends, so leaks are not looked for */
