@@ -12,7 +12,6 @@
 
 #include "core/philox.h"
 #include "io/folder.h"
-#include "io/offload_file.h"
 #include "model/family.h"
 #include "plan/runner.h"
 
@@ -179,9 +178,8 @@ struct bench {
     const struct shape *shapes;
     size_t shape_count;
     int32_t vocabulary;
-    int64_t most, sweep;     /* bytes: the largest arena, 0 without limit; of the tensor that flushes caches */
-    const char *offload_dir; /* a run's; or NULL */
-    char *cache;             /* folder for a GPU's matmul algorithms; NULL if there is none */
+    int64_t most, sweep; /* bytes: the largest arena, 0 without limit; of the tensor that flushes caches */
+    char *cache;         /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
     double gap; /* what timestamps around an operation add to its time */
     struct sample *samples;
@@ -485,11 +483,8 @@ static int32_t layers_to_update(const struct bench *bench, const struct shape *s
 
 /* SNUG_END: it takes more memory than there is for it. */
 static snug_status start(struct bench *bench, struct trial *t) {
-    struct snug_program *program = &t->program;
-    struct snug_layout layout;
-    RETURN_IF_ERROR(snug_stage_place(bench->ctx, &program, 1, bench->backend, bench->threads, 0, 0, &layout));
-    if (bench->most && layout.arena > bench->most) return SNUG_END;
-    RETURN_IF_ERROR(snug_runner_open(bench->ctx, bench->backend, bench->threads, &program, 1, &layout, &t->runner));
+    RETURN_IF_ERROR(snug_runner_open_one(bench->ctx, bench->backend, bench->threads, &t->program, 0, &t->runner));
+    if (bench->most && t->runner.layout.arena > bench->most) return SNUG_END;
     return snug_runner_allocate(&t->runner, NULL);
 }
 
@@ -565,51 +560,9 @@ static snug_status measure_all(struct bench *bench) {
     return SNUG_OK;
 }
 
-enum { PIECE = 4 << 20, PIECES = 32 }; /* of the offload file; more than it has in the page cache */
-
-/* Stores all pieces of the file, or, as offloading does, stores some between fetches of others. */
-static snug_status copy_pieces(snug_context *ctx, struct snug_offload_file *file, void *data, bool fetches) {
-    for (int64_t i = 0; i < PIECES; i++) {
-        snug_offload_file_store(file, data, i * PIECE, PIECE);
-        if (fetches) snug_offload_file_fetch(file, data, (i + PIECES / 2) % PIECES * PIECE, PIECE);
-    }
-    return snug_offload_file_drain(ctx, file);
-}
-
-/* Copies to and from a file in a run's --offload_dir, or without a run in the cache folder (else that of temporary
-   files). The first stores are a trial, because the file system may allocate its blocks late. A disk that reads and
-   writes by turns is slower than one that does first all of one, then all of the other. A GPU's copies through host
-   memory are faster than a disk, and run beside it. */
-static snug_status measure_offload_file(struct bench *bench, struct snug_rates *rates) {
-    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
-    struct snug_folder folder;
-    char problem[256];
-    void *data = NULL;
-    struct snug_offload_file *file = NULL;
-    const char *temporary = getenv("TMPDIR");
-    RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, &folder, problem));
-    if (!temporary || !*temporary) temporary = "/tmp"; /* may be untested: measures for seconds */
-    /* may be untested: measures for seconds */
-    const char *path = bench->offload_dir ? bench->offload_dir : folder.path ? folder.path : temporary;
-    snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
-    if (status == SNUG_OK) status = snug_offload_file_open(bench->ctx, path, (int64_t)PIECE * PIECES, &file);
-    if (status == SNUG_OK) status = copy_pieces(bench->ctx, file, data, false);
-    const double begin = snug_seconds();
-    if (status == SNUG_OK) status = copy_pieces(bench->ctx, file, data, true);
-    const double seconds = (snug_seconds() - begin) / (2.0 * PIECES);
-    for (int k = 0; k < 2 && status == SNUG_OK; k++)
-        status = snug_rates_add(
-            rates,
-            (struct snug_rate){.kind = kinds[k], .file = on_device(bench), .byte = seconds / PIECE, .samples = 1});
-    snug_offload_file_close(file);
-    free(data);
-    snug_folder_close(&folder);
-    return status;
-}
-
 /* A GPU needs them for --offload_dir only, so they may be missing: snug_estimate_parts() then refuses such a plan. */
 static snug_status measure_disk(snug_context *ctx, struct bench *bench, struct snug_rates *rates) {
-    const snug_status status = measure_offload_file(bench, rates);
+    const snug_status status = snug_rates_measure_disk(bench->ctx, NULL, rates);
     if (status == SNUG_OK || !on_device(bench)) return status; /* untested: needs a GPU */
     snug_log(ctx, SNUG_LOG_WARNING, "the rates of copies from and to a disk are unknown: %s",
              snug_error_message(bench->ctx));
@@ -798,13 +751,12 @@ snug_status snug_rates_probe(snug_context *ctx, const struct snug_backend *backe
                           .shape_count = PROBE_SHAPES,
                           .vocabulary = PROBE_VOCABULARY,
                           .most = probe->bytes,
-                          .sweep = probe->bytes / 4 < HOST_SWEEP ? probe->bytes / 4 : HOST_SWEEP,
-                          .offload_dir = probe->offload_dir};
+                          .sweep = probe->bytes / 4 < HOST_SWEEP ? probe->bytes / 4 : HOST_SWEEP};
     snug_rates_init(ctx, out, backend, NULL, threads);
     snug_status status = probe_shapes_of(&bench, program, probe);
     if (status == SNUG_OK) status = fit_all(&bench, out);
     if (status == SNUG_OK && out->count && snug_program_has(program, SNUG_OP_FETCH))
-        status = measure_offload_file(&bench, out);
+        status = snug_rates_measure_disk(ctx, probe->offload_dir, out);
     if (status != SNUG_OK) snug_rates_free(out);
     free(bench.samples);
     return status;

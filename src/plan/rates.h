@@ -56,6 +56,9 @@ snug_status snug_rates_probe(snug_context *ctx, const struct snug_backend *backe
 /* Rates of a CPU that were not measured, for runs that take less time than a measurement. */
 snug_status snug_rates_assume(snug_context *ctx, const struct snug_backend *backend, int threads,
                               struct snug_rates *out);
+/* Adds those of copies from and to a file in offload_dir; NULL: in the cache folder, else that of temporary files.
+ * Errors are ctx's. */
+snug_status snug_rates_measure_disk(snug_context *ctx, const char *offload_dir, struct snug_rates *rates);
 /* Adds those of updates on the host with this number of threads, of weights of rows x 4096 elements. */
 snug_status snug_rates_measure_host(struct snug_rates *rates, int64_t rows, int threads);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them

@@ -71,13 +71,18 @@ snug_status snug_runner_allocate(struct snug_runner *r, const char *offload_dir)
     return r->backend->allocate(r->ctx, r->layout.host, SNUG_BLOCK_HOST, &r->host);
 }
 
-snug_status snug_runner_start(snug_context *ctx, const struct snug_backend *backend, int threads,
-                              struct snug_program *program, int64_t batch, const char *offload_dir,
-                              struct snug_runner *out) {
+snug_status snug_runner_open_one(snug_context *ctx, const struct snug_backend *backend, int threads,
+                                 struct snug_program *program, int64_t batch, struct snug_runner *out) {
     struct snug_layout layout;
     *out = (struct snug_runner){.ctx = ctx};
     RETURN_IF_ERROR(snug_stage_place(ctx, &program, 1, backend, threads, batch, 0, &layout));
-    RETURN_IF_ERROR(snug_runner_open(ctx, backend, threads, &program, 1, &layout, out));
+    return snug_runner_open(ctx, backend, threads, &program, 1, &layout, out);
+}
+
+snug_status snug_runner_start(snug_context *ctx, const struct snug_backend *backend, int threads,
+                              struct snug_program *program, int64_t batch, const char *offload_dir,
+                              struct snug_runner *out) {
+    RETURN_IF_ERROR(snug_runner_open_one(ctx, backend, threads, program, batch, out));
     return snug_runner_allocate(out, offload_dir);
 }
 
