@@ -304,13 +304,14 @@ static snug_status try_orders(struct search *s, const struct snug_program *progr
     return SNUG_OK;
 }
 
-/* Places a program's transient tensors, if it has any, from base on; *end is the end of the last one. */
-static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
+/* Places a program's transient tensors, if it has any, from base on; *end is the end of the last one. least: only finds
+ * the least end. */
+static snug_status place_transient(struct snug_program *program, int64_t base, bool least, int64_t *end) {
     struct search s;
     snug_status status = open_search(program, base, &s);
     if (status == SNUG_OK) list_transient(program, &s);
-    if (status == SNUG_OK && s.count > 0) status = try_orders(&s, program);
-    *end = s.count > 0 ? s.end : base;
+    if (status == SNUG_OK && s.count > 0 && !least) status = try_orders(&s, program);
+    *end = s.count == 0 ? base : least ? s.least : s.end;
     free(s.order);
     free(s.placed);
     free(s.best);
@@ -435,9 +436,9 @@ static snug_status check_sum(snug_context *ctx, struct snug_program *const progr
                      sum);
 }
 
-snug_status snug_stage_place(snug_context *ctx, struct snug_program *const programs[], int count,
-                             const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
-                             struct snug_layout *out) {
+static snug_status place(snug_context *ctx, struct snug_program *const programs[], int count,
+                         const struct snug_backend *backend, int threads, int64_t batch, int64_t function, bool least,
+                         struct snug_layout *out) {
     *out = (struct snug_layout){0};
     RETURN_IF_ERROR(check_sum(ctx, programs, count));
     RETURN_IF_ERROR(check_shared(ctx, programs, count));
@@ -465,7 +466,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
     const int64_t base = out->arena;
     for (int p = 0; p < count; p++) {
         int64_t end, activations = 0;
-        RETURN_IF_ERROR(place_transient(programs[p], base, &end));
+        RETURN_IF_ERROR(place_transient(programs[p], base, least, &end));
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
             if (programs[p]->tensors[i].memory_class == SNUG_MEMORY_ACTIVATIONS &&
                 is_transient(&programs[p]->tensors[i]))
@@ -485,4 +486,16 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
     }
     out->total = out->arena + out->host;
     return SNUG_OK;
+}
+
+snug_status snug_stage_place(snug_context *ctx, struct snug_program *const programs[], int count,
+                             const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
+                             struct snug_layout *out) {
+    return place(ctx, programs, count, backend, threads, batch, function, false, out);
+}
+
+snug_status snug_find_least_layout(snug_context *ctx, struct snug_program *const programs[], int count,
+                                   const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
+                                   struct snug_layout *out) {
+    return place(ctx, programs, count, backend, threads, batch, function, true, out);
 }

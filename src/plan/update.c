@@ -5,21 +5,21 @@
 #include "optim/loss_scale.h"
 #include "plan/update.h"
 
-static bool is_table(const struct snug_program *program, int32_t weight) {
+/* Marks the weights from which an operation takes single rows. */
+static void mark_tables(const struct snug_program *program, bool tables[]) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const int operands = snug_op_operands(op);
         for (int k = 0; k < operands; k++)
-            if (op->operands[k] == weight && (snug_op_info(op->kind)->operands[k].flags & SNUG_TABLE)) return true;
+            if (snug_op_info(op->kind)->operands[k].flags & SNUG_TABLE) tables[op->operands[k]] = true;
     }
-    return false;
 }
 
 /* The weight from an optimizer's view, and the fields of its update that depend on its parameters. */
-static struct snug_weight describe(const struct snug_program *program, int32_t weight, struct snug_update *update) {
-    struct snug_weight w = {.rows = program->tensors[weight].rows,
-                            .cols = program->tensors[weight].cols,
-                            .table = is_table(program, weight)};
+static struct snug_weight describe(const struct snug_program *program, int32_t weight, bool table,
+                                   struct snug_update *update) {
+    struct snug_weight w = {
+        .rows = program->tensors[weight].rows, .cols = program->tensors[weight].cols, .table = table};
     for (size_t i = program->parameter_count; i-- > 0;) {
         const struct snug_parameter *parameter = &program->parameters[i];
         if (parameter->tensor != weight) continue;
@@ -34,8 +34,8 @@ static struct snug_weight describe(const struct snug_program *program, int32_t w
 }
 
 static snug_status add_states(struct snug_program *program, const struct snug_optimizer *optimizer, int32_t weight,
-                              struct snug_op *update) {
-    const struct snug_weight w = describe(program, weight, &update->update);
+                              bool table, struct snug_op *update) {
+    const struct snug_weight w = describe(program, weight, table, &update->update);
     const struct snug_states states = optimizer->info->states(optimizer, &w);
     update->kind = states.update;
     for (int i = 0; i < states.count; i++) {
@@ -72,6 +72,9 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
     small.dtype = SNUG_F64;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &u->sums, "squared_norms"));
     RETURN_IF_ERROR(snug_alloc(program->ctx, weights, sizeof *u->items, (void **)&u->items));
+    bool *tables;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, weights, sizeof *tables, (void **)&tables));
+    mark_tables(program, tables);
     snug_status status = SNUG_OK;
     for (size_t i = 1; i < weights && status == SNUG_OK; i++) {
         const int32_t weight = (int32_t)i, gradient = program->tensors[i].gradient;
@@ -80,7 +83,7 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
                                  .part = program->tensors[i].part,
                                  .layer = program->tensors[i].layer,
                                  .update = {.g = gradient, .clip = program->clip, .weight = weight}};
-        status = add_states(program, optimizer, weight, &update);
+        status = add_states(program, optimizer, weight, tables[i], &update);
         const struct snug_op norm = {
             .kind = SNUG_OP_SQUARED_NORM,
             .phase = SNUG_PHASE_CLIP,
@@ -91,6 +94,7 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
         u->items[u->count++] = (struct snug_weight_update){.norm = norm, .update = update};
     }
     program->tensors[u->sums].cols = (int64_t)u->count;
+    free(tables);
     return status;
 }
 

@@ -2,7 +2,8 @@
 /*
  * The search. It visits the combinations of micro-batches, approximations and other methods in the order of their
  * estimated seconds, and in each combination the recomputation levels of the layers, in the same order. A mix is built
- * and placed only if it may be faster than the best so far, and if every mix that saves more and was tried did fit.
+ * only if it may be faster than the best so far, and if every mix that saves more and was tried did fit; it is placed
+ * only if its tensors would fit without a gap between them.
  */
 #include "train/fit.h"
 
@@ -82,6 +83,7 @@ struct search {
     const struct snug_rates *rates;
     snug_context *ctx; /* of trials: silent */
     int64_t limit;
+    bool places_all; /* also what cannot fit: if not, of that the least bytes are known */
     int layer_count;
     struct setting settings[METHODS][SETTINGS_MAX]; /* [0]: as requested */
     int counts[METHODS];
@@ -91,6 +93,7 @@ struct search {
     bool host_updates[2]; /* the host may update weights, as requested and with 8-bit states; its rates are known */
     struct mix *dead;     /* combinations that do not fit with any recomputation level */
     size_t dead_count, dead_capacity;
+    bool *split_tried; /* by the choices of the other methods: whether it fits with the smallest micro-batches */
     int64_t planned, mixes;
     struct snug_priced smallest;
     struct mix smallest_mix;
@@ -213,6 +216,15 @@ static snug_status copy_args(const struct search *s, struct snug_args **out) {
     return SNUG_OK;
 }
 
+/* Most mixes do not fit, which their least bytes tell without a placement. */
+static snug_status place_if_needed(const struct search *s, const struct snug_args *args, struct snug_run_plan *plan) {
+    snug_limits_account(s->limits, plan);
+    if (!s->places_all && plan->total + SNUG_FIT_MARGIN > s->limit) return SNUG_OK;
+    RETURN_IF_ERROR(snug_run_plan_place(s->setup, args, plan));
+    snug_limits_account(s->limits, plan);
+    return SNUG_OK;
+}
+
 /* Plans the run with out's flags and fills in the result; SNUG_END if they conflict with other arguments. */
 static snug_status plan_flags(struct search *s, const struct snug_data_pipeline *training, struct snug_priced *out) {
     const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {
@@ -224,11 +236,9 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
     snug_status status = give(args, out->flags);
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
-        status = snug_run_plan_build(s->setup, args, pipelines, &trial);
-        if (status == SNUG_OK) {
-            snug_limits_account(s->limits, &trial);
-            status = measure(s, &trial, out);
-        }
+        status = snug_run_plan_build_least(s->setup, args, pipelines, &trial);
+        if (status == SNUG_OK) status = place_if_needed(s, args, &trial);
+        if (status == SNUG_OK) status = measure(s, &trial, out);
         snug_run_plan_free(&trial);
         s->planned++;
     }
@@ -337,6 +347,7 @@ static snug_status end(struct search *s, snug_status status) {
     if (status != SNUG_OK)
         snug_fail(s->setup->ctx, status, "searching for a mix that fits: %s", snug_error_message(s->ctx));
     free(s->dead);
+    free(s->split_tried);
     snug_context_destroy(s->ctx);
     malloc_trim(0);
     return status;
@@ -605,6 +616,21 @@ static snug_status refine_host_updates(struct search *s, struct found *best) {
     return SNUG_OK;
 }
 
+/* Rules out a method mix with all numbers of micro-batches at once, by the one that saves most. */
+static snug_status try_smallest_split(struct search *s, const struct mix *combination, struct found *best) {
+    struct mix mix = *combination;
+    size_t number = 0;
+    bool can;
+    for (int m = 0; m < METHODS; m++)
+        if (m != SPLIT && m != RECOMPUTE) number = number * (size_t)s->counts[m] + mix.choice[m];
+    if (s->split_tried[number]) return SNUG_OK;
+    s->split_tried[number] = true;
+    mix.choice[SPLIT] = (uint8_t)(s->counts[SPLIT] - 1);
+    mix.seconds +=
+        s->settings[SPLIT][mix.choice[SPLIT]].seconds - s->settings[SPLIT][combination->choice[SPLIT]].seconds;
+    return can_fit(s, &mix, best, &can);
+}
+
 static snug_status search_tier(struct search *s, int approximate, const struct mix layers[], size_t layer_mixes,
                                struct found *best) {
     struct mix *combinations;
@@ -614,7 +640,9 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         bool can;
         if (is_slow(s, best, combinations[i].seconds)) break;
-        if (is_dead(s, &combinations[i])) continue; /* may be untested: needs a large model: bench/fit_search.py */
+        status = try_smallest_split(s, &combinations[i], best);
+        /* may be untested: needs a large model: bench/fit_search.py */
+        if (status != SNUG_OK || is_dead(s, &combinations[i])) continue;
         status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
     }
@@ -624,8 +652,13 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     return status == SNUG_OK && best->any ? refine_host_updates(s, best) : status;
 }
 
-/* Starts from the strongest setting of every method and weakens one method at a time. */
+/* Starts from the smallest mix so far and changes one method at a time. */
 static snug_status find_smallest(struct search *s, const struct mix layers[], size_t layer_mixes) {
+    struct snug_priced placed;
+    const struct mix least = s->smallest_mix;
+    s->places_all = true;
+    s->smallest.total = 0; /* which had its least bytes */
+    RETURN_IF_ERROR(plan_mix(s, &least, &placed));
     for (bool smaller = true; smaller;) {
         const int64_t before = s->smallest.total;
         const struct mix start = s->smallest_mix;
@@ -667,7 +700,12 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
     struct found best = {0};
     int approximate = 0;
     RETURN_IF_ERROR(price_settings(s, NULL, NULL));
-    for (int m = 0; m < METHODS; m++) approximate += methods[m].approximate && s->counts[m] > 1;
+    size_t others = 1;
+    for (int m = 0; m < METHODS; m++) {
+        approximate += methods[m].approximate && s->counts[m] > 1;
+        if (m != SPLIT && m != RECOMPUTE) others *= (size_t)s->counts[m];
+    }
+    RETURN_IF_ERROR(snug_alloc(s->ctx, others, sizeof *s->split_tried, (void **)&s->split_tried));
     snug_status status = list_layers(s, &layers, &count);
     for (int tier = 0; tier <= approximate && status == SNUG_OK && !is_found(s, &best); tier++)
         status = search_tier(s, tier, layers, count, &best);
@@ -720,6 +758,7 @@ snug_status snug_fit_table(const struct snug_setup *setup, const struct snug_lim
     *count = 0;
     RETURN_IF_ERROR(begin(&s, setup, limits, asked, rates));
     struct rows rows = {.ctx = s.ctx};
+    s.places_all = true;
     snug_status status = add_row(&rows, &s.asked);
     if (status == SNUG_OK) status = price_settings(&s, add_row, &rows);
     status = end(&s, status);

@@ -220,8 +220,9 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     return check_operations(setup, program);
 }
 
-static snug_status place_programs(const struct snug_setup *setup, const struct snug_args *args,
-                                  struct snug_run_plan *plan) {
+/* Finds the layout by find: snug_stage_place() or snug_find_least_layout(). */
+static snug_status find_layout(const struct snug_setup *setup, const struct snug_args *args, struct snug_run_plan *plan,
+                               typeof(snug_stage_place) *find) {
     struct snug_program *placed[SNUG_ROLE_COUNT];
     const struct snug_metric_accumulator_options metrics = snug_setup_metrics(setup);
     int64_t batch = 0, losses = 0;
@@ -235,12 +236,13 @@ static snug_status place_programs(const struct snug_setup *setup, const struct s
         if (planned->role == SNUG_ROLE_EVALUATION) plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
     }
     plan->losses_offset = batch;
-    return snug_stage_place(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses,
-                            plan->metric_bytes, &plan->layout);
+    return find(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses, plan->metric_bytes,
+                &plan->layout);
 }
 
-snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snug_args *args,
-                                const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT], struct snug_run_plan *out) {
+static snug_status build_programs(const struct snug_setup *setup, const struct snug_args *args,
+                                  const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT],
+                                  struct snug_run_plan *out) {
     const bool has[SNUG_ROLE_COUNT] = {[SNUG_ROLE_TRAINING] = setup->trains, [SNUG_ROLE_EVALUATION] = setup->evaluates};
     *out = (struct snug_run_plan){0};
     RETURN_IF_ERROR(choose_methods(setup, args, out));
@@ -252,7 +254,25 @@ snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snu
         planned->pipeline = pipelines[role];
         RETURN_IF_ERROR(build_program(setup, args, out, planned));
     }
-    return place_programs(setup, args, out);
+    return SNUG_OK;
+}
+
+snug_status snug_run_plan_place(const struct snug_setup *setup, const struct snug_args *args,
+                                struct snug_run_plan *plan) {
+    return find_layout(setup, args, plan, snug_stage_place);
+}
+
+snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snug_args *args,
+                                const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT], struct snug_run_plan *out) {
+    RETURN_IF_ERROR(build_programs(setup, args, pipelines, out));
+    return snug_run_plan_place(setup, args, out);
+}
+
+snug_status snug_run_plan_build_least(const struct snug_setup *setup, const struct snug_args *args,
+                                      const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT],
+                                      struct snug_run_plan *out) {
+    RETURN_IF_ERROR(build_programs(setup, args, pipelines, out));
+    return find_layout(setup, args, out, snug_find_least_layout);
 }
 
 void snug_run_plan_free(struct snug_run_plan *plan) {
