@@ -24,21 +24,40 @@ static void find_needed(struct snug_tape *tape) {
     }
 }
 
+/* Only weights get updates, and only from the operands that hold weights. */
+static void check_operands(struct snug_tape *tape, const struct snug_op *op) {
+    const struct snug_op_info *info = snug_op_info(op->kind);
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands && tape->status == SNUG_OK; k++) {
+        const int32_t x = op->operands[k];
+        if (!snug_op_reads(op, k) || !snug_tape_needs(tape, x)) continue;
+        const struct snug_tensor *tensor = &tape->program->tensors[x];
+        const bool weight = info->operands[k].flags & SNUG_WEIGHT;
+        if (tensor->persistent == weight) continue;
+        tape->status =
+            snug_fail(tape->program->ctx, SNUG_E_INTERNAL,
+                      "%s reads %s as its %s, but %s: snug cannot compute its gradient", info->name, tensor->name,
+                      info->operands[k].name, weight ? "it is not a weight" : "it is a trainable weight");
+    }
+}
+
 static void differentiate(struct snug_tape *tape, size_t index) {
     const struct snug_op op = tape->program->ops[index];
-    const struct snug_op_info *info = snug_op_info(op.kind);
     tape->of = op; /* a copy: emitting may reallocate the list */
     tape->index = index;
     tape->phase = op.phase == SNUG_PHASE_FORWARD ? SNUG_PHASE_BACKWARD : SNUG_PHASE_HEAD;
-    if (info->differentiate) /* untested: every operation of a model has one */
-        info->differentiate(tape, &op);
-    else
-        snug_tape_refuse(tape, 0, "it is not an operation of a model");
+    if (snug_op_is(&op, SNUG_OP_MODEL)) {
+        check_operands(tape, &op);
+        snug_op_info(op.kind)->differentiate(tape, &op);
+    } else {
+        tape->status =
+            snug_fail(tape->program->ctx, SNUG_E_INTERNAL,
+                      "%s cannot be differentiated: it is not an operation of a model", snug_op_name(op.kind));
+    }
 }
 
 /* The gradient of a bias that an activation adds is computed by the linear before it. */
 static void check_biases(struct snug_tape *tape) {
-    /* untested: every bias is computed by its linear */
     for (size_t i = 1; i < tape->tensors && tape->status == SNUG_OK; i++)
         if (snug_tape_needs(tape, tape->bias[i]))
             tape->status =
@@ -51,7 +70,7 @@ static snug_status walk(struct snug_tape *tape) {
     struct snug_program *program = tape->program;
     const size_t ops = program->op_count;
     find_needed(tape);
-    if (!snug_tape_needs(tape, program->loss)) /* untested: --freeze never covers the head */
+    if (!snug_tape_needs(tape, program->loss))
         return snug_fail(program->ctx, SNUG_E_USAGE, "nothing is trained: all parameters are frozen (--freeze)");
     for (size_t i = ops; i-- > 0 && tape->status == SNUG_OK;) differentiate(tape, i);
     check_biases(tape);

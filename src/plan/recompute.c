@@ -84,9 +84,7 @@ static struct snug_op maker_of(const struct recompute *r, int32_t tensor) {
     const struct snug_op *op = &r->old[r->maker[tensor]];
     if (!snug_op_is(op, SNUG_OP_NORM_OF_SUM)) return *op;
     const struct snug_op norm = snug_op_info(op->kind)->norm_of(op);
-    const int32_t sum = norm.norm.s;
-    const bool stored = sum && (!r->dropped[sum] || r->again[sum]); /* untested: no model's program comes to it */
-    return tensor == norm.norm.y && stored ? norm : *op;            /* untested: no model's program comes to it */
+    return norm.norm.s && !r->dropped[norm.norm.s] ? norm : *op;
 }
 
 /* Sets *tensor to the tensor with its values in backward, after emitting the operations that recompute them. */
@@ -113,10 +111,8 @@ static snug_status require(struct recompute *r, int32_t *tensor) {
 
 /* The operand with this flag, or none. */
 static int32_t *marked(struct snug_op *op, unsigned flag) {
-    const int operands = snug_op_operands(op);
-    for (int k = 0; k < operands; k++)
-        if (snug_op_info(op->kind)->operands[k].flags & flag) return &op->operands[k];
-    return NULL;
+    const int k = snug_op_operand(op, flag);
+    return k < 0 ? NULL : &op->operands[k];
 }
 
 /*
@@ -130,10 +126,9 @@ static bool comes_in_passing(struct recompute *r, int32_t place) {
     for (size_t i = 0; i < r->old_count; i++) {
         if (!snug_op_uses(&r->old[i], place)) continue;
         readers += i < r->forward_count;
-        /* untested: no model's program comes to it */
         given |= r->old[i].phase == SNUG_PHASE_BACKWARD && marked(&r->old[i], SNUG_REMADE);
     }
-    return readers == 1 && given; /* untested: no model's program comes to it */
+    return readers == 1 && given;
 }
 
 static bool hold(struct recompute *r, const struct snug_op *op) {
@@ -143,7 +138,7 @@ static bool hold(struct recompute *r, const struct snug_op *op) {
         const int32_t x = op->operands[k];
         if (!x || !snug_op_reads(op, k) || r->maker[x] < 0 || !r->dropped[x]) continue;
         const int32_t *place = marked(&r->old[r->maker[x]], SNUG_REMADE);
-        if (!place || !comes_in_passing(r, *place)) continue; /* untested: no model's program comes to it */
+        if (!place || !comes_in_passing(r, *place)) continue;
         r->held = *op;
         r->held_place = *place;
         r->held_output = x;
@@ -154,8 +149,7 @@ static bool hold(struct recompute *r, const struct snug_op *op) {
 
 /* Whether op recomputes the output that the deferred matmul needs; *output is then the operand with it. */
 static bool releases(const struct recompute *r, struct snug_op *op, int32_t **output) {
-    /* untested: no model's program comes to it */
-    if (!r->holds || op->phase != SNUG_PHASE_BACKWARD || !snug_op_uses(op, r->held_place)) return false;
+    if (!r->holds || !snug_op_uses(op, r->held_place)) return false;
     *output = marked(op, SNUG_REMADE);
     return *output != NULL;
 }
@@ -188,7 +182,7 @@ static snug_status recompute(struct recompute *r, size_t tensors) {
         else
             RETURN_IF_ERROR(snug_program_op(r->program, r->old[i]));
     }
-    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, /* untested: no model's program comes to it */
+    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, /* untested: no family builds such a program */
                                 "no backward operation recomputes an activation that is not stored")
                     : SNUG_OK;
 }
@@ -196,7 +190,6 @@ static snug_status recompute(struct recompute *r, size_t tensors) {
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]) {
     RETURN_IF_ERROR(snug_stage_sort(program)); /* forward operations first */
     struct recompute r = {.program = program, .levels = levels, .old = program->ops, .old_count = program->op_count};
-    /* untested: no model's program comes to it */
     while (r.forward_count < r.old_count && r.old[r.forward_count].phase == SNUG_PHASE_FORWARD) {
         if (r.old[r.forward_count].layer >= r.layers) r.layers = r.old[r.forward_count].layer + 1;
         r.forward_count++;

@@ -17,6 +17,13 @@ int snug_op_operands(const struct snug_op *op) {
     return count;
 }
 
+int snug_op_operand(const struct snug_op *op, unsigned flags) {
+    const struct snug_operand *operands = snug_op_info(op->kind)->operands;
+    for (int k = snug_op_operands(op); k-- > 0;)
+        if (operands[k].flags & flags) return k;
+    return -1;
+}
+
 static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
     const int count = snug_op_operands(op);
     for (int k = 0; k < count; k++)

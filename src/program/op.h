@@ -481,8 +481,11 @@ enum {
     SNUG_CHEAP = 8,         /* recomputed by one element-wise pass from stored tensors */
     SNUG_BLOCK_STATE = 16,  /* one value for each block of SNUG_QUANTISED_BLOCK elements of each segment */
     SNUG_BY_TOKEN = 128,    /* the table whose rows are token ids */
-    SNUG_DESTROYED = 32,    /* READ, but undefined afterwards */
-    SNUG_REMADE = 64        /* forward: the input that the output may overwrite; backward: that output, or none */
+    SNUG_WEIGHT = 256, /* of a forward operation: a weight or a bias, which is persistent; other inputs are computed */
+    SNUG_DESTROYED = 32,   /* READ, but undefined afterwards */
+    SNUG_PARTED = 512,     /* of an operation with SNUG_OP_ELEMENTS: the elements that its parts divide */
+    SNUG_ROW_INDEX = 1024, /* which rows of the table have a gradient (lazy rows), or none */
+    SNUG_REMADE = 64       /* forward: the input that the output may overwrite; backward: that output, or none */
 };
 
 struct snug_operand {
@@ -493,9 +496,16 @@ struct snug_operand {
 
 /* Flags of an operation. */
 enum {
+    SNUG_OP_MODEL = 32,           /* models are made of it: it has a derivative */
     SNUG_OP_UPDATES = 1,          /* an optimizer's update of a weight, or of some of its rows */
     SNUG_OP_ELEMENTS = 2,         /* elementwise or blockwise: can run in parts */
-    SNUG_OP_COPIES = 4,           /* between the arena and the offload file; and waiting for what runs beside */
+    SNUG_OP_COPIES = 4,           /* between the arena and the backing store; and waiting for what runs beside */
+    SNUG_OP_FETCHES = 512,        /* COPIES: to the arena */
+    SNUG_OP_STORES = 1024,        /* COPIES: from the arena */
+    SNUG_OP_WAITS = 2048,         /* COPIES: waits for one of them, or for a collective */
+    SNUG_OP_ENDS_FORWARD = 4096,  /* computes the loss: what follows it in HEAD is backward */
+    SNUG_OP_FLUSHES = 8192,       /* a flush runs it: snug_run_flush() */
+    SNUG_OP_LAZY_FORM = 16384,    /* an update that ADAM_ROWS and LAZY_UPDATE do with the same bits, row by row */
     SNUG_OP_CLEARS = 8,           /* only clears: computes no values */
     SNUG_OP_PAIRS = 16,           /* its work grows with the square of the sequences' lengths */
     SNUG_OP_WEIGHT_GRADIENT = 64, /* computes weight gradients only: may run later than its position */
@@ -511,7 +521,7 @@ struct snug_op_info {
     enum snug_op_group group;
     unsigned flags;
     struct snug_operand operands[SNUG_OPERANDS_MOST + 1];
-    /* Emits the backward operations (program/tape.h); NULL: there is no derivative. */
+    /* SNUG_OP_MODEL: emits the backward operations (program/tape.h). */
     void (*differentiate)(struct snug_tape *tape, const struct snug_op *op);
     /* Changes the defaults: 0 FLOPs, and the bytes of reading or writing each operand once (program/cost.h). NULL: the
        defaults. */
@@ -536,6 +546,8 @@ int snug_op_operands(const struct snug_op *op);
 static inline bool snug_op_reads(const struct snug_op *op, int k) {
     return snug_op_info(op->kind)->operands[k].access == SNUG_READ;
 }
+/* Number of the operand with one of these flags; -1 if op's kind has none. */
+int snug_op_operand(const struct snug_op *op, unsigned flags);
 /* Whether tensor is an operand that op only reads; whether it is one that op writes. */
 bool snug_op_uses(const struct snug_op *op, int32_t tensor);
 bool snug_op_writes(const struct snug_op *op, int32_t tensor);

@@ -6,7 +6,7 @@
 bool snug_tape_needs(const struct snug_tape *tape, int32_t x) { return x > 0 && tape->needed[x]; }
 
 int32_t snug_tape_take(struct snug_tape *tape, int32_t y) {
-    const int32_t gradient = y > 0 ? tape->gradient[y] : 0; /* untested: no model's program comes to it */
+    const int32_t gradient = y > 0 ? tape->gradient[y] : 0;
     if (gradient) tape->gradient[y] = 0;
     return gradient;
 }
@@ -18,8 +18,7 @@ static int holders(const struct snug_tape *tape, int32_t gradient) {
 }
 
 bool snug_tape_is_free(const struct snug_tape *tape, int32_t gradient) {
-    /* untested: no model's program comes to it */
-    return gradient > 0 && gradient != tape->pending && holders(tape, gradient) == 0;
+    return gradient != tape->pending && holders(tape, gradient) == 0;
 }
 
 void snug_tape_emit(struct snug_tape *tape, struct snug_op op) {
@@ -37,7 +36,7 @@ void snug_tape_clear(struct snug_tape *tape, int32_t tensor, enum snug_phase pha
 }
 
 void snug_tape_refuse(struct snug_tape *tape, int32_t y, const char *why) {
-    if (tape->status == SNUG_OK) /* untested: no model's program comes to it */
+    if (tape->status == SNUG_OK)
         tape->status = snug_fail(tape->program->ctx, SNUG_E_INTERNAL, "%s of %s cannot be differentiated: %s",
                                  snug_op_name(tape->of.kind), tape->program->tensors[y].name, why);
 }
@@ -55,21 +54,27 @@ int32_t snug_tape_new(struct snug_tape *tape, int32_t x) {
     return made;
 }
 
+/* From x's gradient the linear before an activation computes the gradient of the activation's bias, too, so nothing may
+   be added to it. */
+static void check_bias(struct snug_tape *tape, int32_t x) {
+    if (tape->gradient[x] && tape->bias[x])
+        snug_tape_refuse(tape, x, "the activation that adds a bias to it must be its only reader");
+}
+
 int32_t snug_tape_target(struct snug_tape *tape, int32_t x, int32_t dy, bool *accumulate) {
     const int32_t before = tape->gradient[x];
-    *accumulate = before && before != dy && holders(tape, before) == 1; /* untested: no model's program comes to it */
+    check_bias(tape, x);
+    *accumulate = before && before != dy && holders(tape, before) == 1;
     return *accumulate ? before : snug_tape_new(tape, x);
 }
 
 int32_t snug_tape_sum(struct snug_tape *tape, int32_t x, int32_t in_place, int32_t *addend) {
     *addend = tape->gradient[x];
-    /* untested: no model's program comes to it */
     const int32_t alone = *addend && holders(tape, *addend) == 1 ? *addend : 0;
-    /* untested: no model's program comes to it */
-    if (*addend && tape->bias[x]) snug_tape_refuse(tape, x, "another operation has added its bias");
-    /* untested: no model's program comes to it */
-    return tape->gradient[x] =
-               *addend ? (alone ? alone : snug_tape_new(tape, x)) : (in_place ? in_place : snug_tape_new(tape, x));
+    check_bias(tape, x);
+    const int32_t sum = alone ? alone : !*addend && in_place ? in_place : snug_tape_new(tape, x);
+    if (snug_tape_needs(tape, x)) tape->gradient[x] = sum;
+    return sum;
 }
 
 static void add(struct snug_tape *tape, int32_t x, int32_t y) {
@@ -79,15 +84,13 @@ static void add(struct snug_tape *tape, int32_t x, int32_t y) {
 void snug_tape_give(struct snug_tape *tape, int32_t x, int32_t gradient) {
     if (tape->status != SNUG_OK || !snug_tape_needs(tape, x) || tape->gradient[x] == gradient) return;
     const int32_t before = tape->gradient[x];
-    if (before && tape->bias[x]) { /* untested: no model's program comes to it */
-        snug_tape_refuse(tape, x, "its bias has been added by another reader");
-    } else if (!before) {
+    check_bias(tape, x);
+    if (!before) {
         tape->gradient[x] = gradient;
-    } else if (holders(tape, before) == 1) { /* untested: no model's program comes to it */
+    } else if (holders(tape, before) == 1) {
         add(tape, gradient, before);
     } else {
         int32_t sum = gradient;
-        /* untested: no model's program comes to it */
         if (!snug_tape_is_free(tape, gradient)) { /* both are still read */
             sum = snug_tape_new(tape, x);
             snug_tape_clear(tape, sum, tape->phase, false);
@@ -99,7 +102,6 @@ void snug_tape_give(struct snug_tape *tape, int32_t x, int32_t gradient) {
 }
 
 void snug_tape_give_both(struct snug_tape *tape, int32_t x, int32_t z, int32_t gradient) {
-    /* untested: no model's program comes to it */
     tape->pending = snug_tape_needs(tape, z) ? gradient : 0; /* x's previous gradient is not added to it */
     snug_tape_give(tape, x, gradient);
     tape->pending = 0;

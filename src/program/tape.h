@@ -19,7 +19,7 @@ struct snug_tape {
     struct snug_op of; /* the forward operation that is being differentiated, */
     size_t index;      /* and its number in the program */
     size_t tensors;    /* forward tensors, number 0 included */
-    int32_t *gradient; /* by forward tensor: its gradient so far, or none */
+    int32_t *gradient; /* by forward tensor: its gradient so far, or none; only of tensors whose gradient is needed */
     int32_t *bias;     /* by forward tensor: a linear's bias that the operation after it adds, or none */
     bool *needed;      /* by forward tensor: a trainable weight depends on its gradient */
     bool *touched;     /* by weight: an earlier operation of the step writes its gradient */
@@ -39,8 +39,8 @@ int32_t snug_tape_new(struct snug_tape *tape, int32_t x);
    was emitted. */
 int32_t snug_tape_target(struct snug_tape *tape, int32_t x, int32_t dy, bool *accumulate);
 /* The same for an operation with an addend operand that it may overwrite: *addend is x's gradient so far, or none; the
-   result is the output tensor, which is x's gradient from now on. in_place: a tensor that may be overwritten if there
-   is no addend, or none. */
+   result is the output tensor, which is x's gradient from now on if that is needed. in_place: a tensor that may be
+   overwritten if there is no addend, or none. */
 int32_t snug_tape_sum(struct snug_tape *tape, int32_t x, int32_t in_place, int32_t *addend);
 /* gradient is x's gradient, or a part of it that is added to the existing one. */
 void snug_tape_give(struct snug_tape *tape, int32_t x, int32_t gradient);

@@ -13,7 +13,7 @@
 #include "optim/optimizer.h"
 #include "program/ops/update.h"
 
-SNUG_UPDATE_INFO(adam, SNUG_OP_ELEMENTS, snug_update_cost, "m", "v", "state", "state", 0);
+SNUG_UPDATE_INFO(adam, SNUG_OP_ELEMENTS | SNUG_OP_LAZY_FORM, snug_update_cost, "m", "v", "state", "state", 0);
 
 static struct snug_states states(const struct snug_optimizer *optimizer, const struct snug_weight *weight) {
     (void)optimizer, (void)weight;

@@ -7,12 +7,9 @@
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_activation_op *a = &op->activation;
     const int32_t da = snug_tape_take(t, a->a);
-    /* untested: no model's program comes to it */
-    if (!da || (!snug_tape_needs(t, a->u) && !snug_tape_needs(t, a->b))) return;
-    /* untested: no model's program comes to it */
+    if (!da) return;
     if (a->b && t->gradient[a->u])
-        snug_tape_refuse(t, a->u, "operations other than the activation that adds its bias read it");
-    /* untested: no model's program comes to it */
+        snug_tape_refuse(t, a->u, "the activation that adds a bias to it must be its only reader");
     const int32_t du = snug_tape_is_free(t, da) ? da : snug_tape_new(t, a->u);
     snug_tape_emit(t, (struct snug_op){
                           .kind = SNUG_OP_ACTIVATION_BACKWARD,
@@ -32,7 +29,10 @@ static void backward_cost(struct snug_cost_view *view, const struct snug_op *op)
 const struct snug_op_info snug_op_activation_info = {
     .name = "activation",
     .group = SNUG_GROUP_ELEMENTWISE,
-    .operands = {{"u", SNUG_READ, SNUG_REMADE}, {"b", SNUG_READ, SNUG_OPTIONAL}, {"a", SNUG_WRITE, SNUG_CHEAP}},
+    .flags = SNUG_OP_MODEL,
+    .operands = {{"u", SNUG_READ, SNUG_REMADE},
+                 {"b", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
+                 {"a", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = differentiate,
     .cost = cost,
 };

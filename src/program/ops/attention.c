@@ -5,7 +5,6 @@
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_attention *a = &op->attention;
     const int32_t dout = snug_tape_take(t, a->o);
-    /* untested: no model's program comes to it */
     if (snug_tape_take(t, a->lse)) snug_tape_refuse(t, a->lse, "it is not a function of the model");
     if (!dout) return;
     struct snug_op backward = {.kind = SNUG_OP_ATTENTION_BACKWARD,
@@ -20,11 +19,10 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
                                                       .window = a->window,
                                                       .rope_theta = a->rope_theta}};
     const struct snug_tape_weight weights[] = {{a->bias, &backward.attention_backward.dbias}};
-    const bool bias = snug_tape_weights(t, &backward, weights, 1), needed = snug_tape_needs(t, a->qkv);
-    if (!bias && !needed) return; /* untested: no model's program comes to it */
+    snug_tape_weights(t, &backward, weights, 1);
     const int32_t dqkv = backward.attention_backward.dqkv = snug_tape_new(t, a->qkv);
     snug_tape_emit(t, backward);
-    if (needed) snug_tape_give(t, a->qkv, dqkv); /* untested: no model's program comes to it */
+    snug_tape_give(t, a->qkv, dqkv);
 }
 
 /* Three operations per element of q and k. */
@@ -50,9 +48,9 @@ static void backward_cost(struct snug_cost_view *view, const struct snug_op *op)
 const struct snug_op_info snug_op_attention_info = {
     .name = "attention",
     .group = SNUG_GROUP_CONTRACTION,
-    .flags = SNUG_OP_PAIRS,
+    .flags = SNUG_OP_MODEL | SNUG_OP_PAIRS,
     .operands = {{"qkv", SNUG_READ, 0},
-                 {"bias", SNUG_READ, SNUG_OPTIONAL},
+                 {"bias", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"o", SNUG_WRITE, 0},
                  {"lse", SNUG_WRITE, 0}},
     .differentiate = differentiate,

@@ -16,7 +16,9 @@ const struct snug_op_info snug_op_squared_norm_info = {
     .name = "squared_norm",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_ELEMENTS,
-    .operands = {{"g", SNUG_READ, 0}, {"index", SNUG_READ, SNUG_OPTIONAL}, {"sums", SNUG_GRADIENT, 0}},
+    .operands = {{"g", SNUG_READ, SNUG_PARTED},
+                 {"index", SNUG_READ, SNUG_OPTIONAL | SNUG_ROW_INDEX},
+                 {"sums", SNUG_GRADIENT, 0}},
     .cost = squared_norm_cost,
 };
 

@@ -5,10 +5,8 @@
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_embed *e = &op->embed;
     const int32_t dy = snug_tape_take(t, e->y);
-    /* untested: no model's program comes to it */
     if (snug_tape_take(t, e->s)) snug_tape_refuse(t, e->s, "other operations read the sum");
     if (!dy) return;
-    /* untested: no model's program comes to it */
     if (!snug_tape_is_free(t, dy)) snug_tape_refuse(t, e->y, "its gradient is also another tensor's");
     struct snug_op backward = {
         .kind = SNUG_OP_EMBED_BACKWARD,
@@ -50,12 +48,12 @@ static struct snug_op norm_of(const struct snug_op *op) {
 const struct snug_op_info snug_op_embed_info = {
     .name = "embed",
     .group = SNUG_GROUP_NORMALIZATION,
-    .flags = SNUG_OP_NORM_OF_SUM,
-    .operands = {{"word", SNUG_READ, SNUG_TABLE | SNUG_BY_TOKEN},
-                 {"position", SNUG_READ, SNUG_TABLE | SNUG_OPTIONAL},
-                 {"type", SNUG_READ, SNUG_TABLE | SNUG_OPTIONAL},
-                 {"gamma", SNUG_READ, 0},
-                 {"beta", SNUG_READ, SNUG_OPTIONAL},
+    .flags = SNUG_OP_MODEL | SNUG_OP_NORM_OF_SUM,
+    .operands = {{"word", SNUG_READ, SNUG_WEIGHT | SNUG_TABLE | SNUG_BY_TOKEN},
+                 {"position", SNUG_READ, SNUG_WEIGHT | SNUG_TABLE | SNUG_OPTIONAL},
+                 {"type", SNUG_READ, SNUG_WEIGHT | SNUG_TABLE | SNUG_OPTIONAL},
+                 {"gamma", SNUG_READ, SNUG_WEIGHT},
+                 {"beta", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"s", SNUG_WRITE, 0},
                  {"y", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = differentiate,
@@ -74,6 +72,6 @@ const struct snug_op_info snug_op_embed_backward_info = {
                  {"dtype", SNUG_GRADIENT, SNUG_OPTIONAL},
                  {"dgamma", SNUG_GRADIENT, SNUG_OPTIONAL},
                  {"dbeta", SNUG_GRADIENT, SNUG_OPTIONAL},
-                 {"index", SNUG_MODIFY, SNUG_OPTIONAL}},
+                 {"index", SNUG_MODIFY, SNUG_OPTIONAL | SNUG_ROW_INDEX}},
     .cost = backward_cost,
 };

@@ -6,11 +6,10 @@
    written it. */
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t dr = snug_tape_take(t, op->gather.r), x = op->gather.x;
-    if (!dr || !snug_tape_needs(t, x)) return; /* untested: no model's program comes to it */
+    if (!dr) return;
     const bool head = t->phase == SNUG_PHASE_HEAD;
     bool accumulate;
     const int32_t dx = snug_tape_target(t, x, dr, &accumulate);
-    /* untested: no model's program comes to it */
     if (head && !accumulate && t->gradient[x]) snug_tape_refuse(t, x, "its gradient is also another tensor's");
     if (!accumulate) snug_tape_clear(t, dx, head ? SNUG_PHASE_FORWARD : t->phase, false);
     snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD,
@@ -28,6 +27,7 @@ static void backward_cost(struct snug_cost_view *view, const struct snug_op *op)
 const struct snug_op_info snug_op_gather_info = {
     .name = "gather",
     .group = SNUG_GROUP_ELEMENTWISE,
+    .flags = SNUG_OP_MODEL,
     .operands = {{"x", SNUG_READ, 0}, {"r", SNUG_WRITE, 0}},
     .differentiate = differentiate,
     .cost = cost,

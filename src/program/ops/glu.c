@@ -5,7 +5,7 @@
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_glu *g = &op->glu;
     const int32_t da = snug_tape_take(t, g->a);
-    if (!da || !snug_tape_needs(t, g->u)) return; /* untested: no model's program comes to it */
+    if (!da) return;
     const int32_t du = snug_tape_new(t, g->u);
     snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_GLU_BACKWARD,
                                        .glu_backward = {.da = da, .u = g->u, .du = du, .function = g->function}});
@@ -23,6 +23,7 @@ static void backward_cost(struct snug_cost_view *view, const struct snug_op *op)
 const struct snug_op_info snug_op_glu_info = {
     .name = "glu",
     .group = SNUG_GROUP_ELEMENTWISE,
+    .flags = SNUG_OP_MODEL,
     .operands = {{"u", SNUG_READ, 0}, {"a", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = differentiate,
     .cost = cost,

@@ -23,7 +23,7 @@ static void rows_begin_cost(struct snug_cost_view *view, const struct snug_op *o
 
 SNUG_UPDATE_INFO(adam_rows, 0, adam_rows_cost, "m", "v", "state", "state", 0);
 
-SNUG_UPDATE_INFO(lazy_update, 0, lazy_update_cost, "m", "v", "state", "state", 0);
+SNUG_UPDATE_INFO(lazy_update, SNUG_OP_FLUSHES, lazy_update_cost, "m", "v", "state", "state", 0);
 
 const struct snug_op_info snug_op_rows_begin_info = {
     .name = "rows_begin",

@@ -6,6 +6,7 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_linear *l = &op->linear;
     const int32_t dy = snug_tape_take(t, l->y);
     if (!dy) return;
+    if (l->b && t->bias[l->y]) snug_tape_refuse(t, l->y, "both it and the activation after it add a bias");
     struct snug_op weights = {.kind = SNUG_OP_LINEAR_DW, .linear_dw = {.dy = dy, .x = l->x}};
     const struct snug_tape_weight outputs[] = {{l->w, &weights.linear_dw.dw},
                                                {l->b ? l->b : t->bias[l->y], &weights.linear_dw.db}};
@@ -34,9 +35,10 @@ static void dw_cost(struct snug_cost_view *view, const struct snug_op *op) {
 const struct snug_op_info snug_op_linear_info = {
     .name = "linear",
     .group = SNUG_GROUP_CONTRACTION,
+    .flags = SNUG_OP_MODEL,
     .operands = {{"x", SNUG_READ, 0},
-                 {"w", SNUG_READ, SNUG_MATMUL_WEIGHT},
-                 {"b", SNUG_READ, SNUG_OPTIONAL},
+                 {"w", SNUG_READ, SNUG_WEIGHT | SNUG_MATMUL_WEIGHT},
+                 {"b", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"y", SNUG_WRITE, 0}},
     .differentiate = differentiate,
     .cost = cost,

@@ -5,8 +5,7 @@
 /* The loss computes its own gradient; in fp32 the gradient overwrites the logits. */
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t logits = op->loss.logits;
-    if (!snug_tape_needs(t, logits)) return; /* untested: no model's program comes to it */
-    /* untested: no model's program comes to it */
+    if (!snug_tape_needs(t, logits)) return;
     if (t->gradient[logits]) snug_tape_refuse(t, op->loss.loss, "other operations read the logits");
     const int32_t d = t->program->compute == SNUG_F32 ? logits : snug_tape_new(t, logits);
     snug_tape_give(t, logits, d);
@@ -20,6 +19,7 @@ static void cost(struct snug_cost_view *view, const struct snug_op *op) {
 const struct snug_op_info snug_op_loss_info = {
     .name = "loss",
     .group = SNUG_GROUP_NORMALIZATION,
+    .flags = SNUG_OP_MODEL | SNUG_OP_ENDS_FORWARD,
     .operands = {{"logits", SNUG_READ, 0}, {"loss", SNUG_GRADIENT, 0}, {"d", SNUG_WRITE, SNUG_OPTIONAL}},
     .differentiate = differentiate,
     .cost = cost,

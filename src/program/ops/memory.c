@@ -27,7 +27,7 @@ const struct snug_op_info snug_op_fill_info = {
     .name = "fill",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_ELEMENTS | SNUG_OP_CLEARS,
-    .operands = {{"x", SNUG_WRITE, 0}},
+    .operands = {{"x", SNUG_WRITE, SNUG_PARTED}},
     .cost = fill_cost,
 };
 
@@ -42,14 +42,14 @@ const struct snug_op_info snug_op_cast_info = {
     .name = "cast",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_ELEMENTS,
-    .operands = {{"p", SNUG_READ, 0}, {"q", SNUG_WRITE, 0}},
+    .operands = {{"p", SNUG_READ, SNUG_PARTED}, {"q", SNUG_WRITE, 0}},
     .cost = cast_cost,
 };
 
 const struct snug_op_info snug_op_fetch_info = {
     .name = "fetch",
     .group = SNUG_GROUP_COPIES,
-    .flags = SNUG_OP_COPIES,
+    .flags = SNUG_OP_COPIES | SNUG_OP_FETCHES,
     .operands = {{"backing", SNUG_READ, 0}, {"x", SNUG_WRITE, 0}},
     .cost = fetch_cost,
 };
@@ -57,7 +57,7 @@ const struct snug_op_info snug_op_fetch_info = {
 const struct snug_op_info snug_op_store_info = {
     .name = "store",
     .group = SNUG_GROUP_COPIES,
-    .flags = SNUG_OP_COPIES,
+    .flags = SNUG_OP_COPIES | SNUG_OP_STORES,
     .operands = {{"x", SNUG_READ, 0}, {"backing", SNUG_WRITE, 0}},
     .cost = store_cost,
 };
@@ -65,7 +65,7 @@ const struct snug_op_info snug_op_store_info = {
 const struct snug_op_info snug_op_wait_info = {
     .name = "wait",
     .group = SNUG_GROUP_COPIES,
-    .flags = SNUG_OP_COPIES,
+    .flags = SNUG_OP_COPIES | SNUG_OP_WAITS,
     .operands = {{"x", SNUG_READ, 0}},
     .cost = wait_cost,
 };

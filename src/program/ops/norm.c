@@ -5,13 +5,12 @@
 static void norm(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_norm *n = &op->norm;
     const int32_t dy = snug_tape_take(t, n->y);
-    if (!dy) return; /* untested: no model's program comes to it */
-    /* untested: no model's program comes to it */
+    if (!dy) return;
     if (op->p > 0) snug_tape_refuse(t, n->y, "only EMBED supports dropout after a norm");
     struct snug_op backward = {.kind = SNUG_OP_NORM_BACKWARD,
                                .norm_backward = {.dy = dy, .s = n->s, .gamma = n->gamma, .eps = n->eps}};
     struct snug_norm_backward *b = &backward.norm_backward;
-    const int32_t in_place = snug_tape_is_free(t, dy) ? dy : 0; /* untested: no model's program comes to it */
+    const int32_t in_place = snug_tape_is_free(t, dy) ? dy : 0;
     b->ds = snug_tape_sum(t, n->s, in_place, &b->addend);
     const struct snug_tape_weight weights[] = {{n->gamma, &b->dgamma}, {n->beta, &b->dbeta}};
     snug_tape_weights(t, &backward, weights, 2);
@@ -24,13 +23,12 @@ static void residual(struct snug_tape *t, const struct snug_op *op) {
     const int32_t sum = snug_tape_take(t, n->s);
     if (!sum) return;
     int32_t ds = sum;
-    /* untested: no model's program comes to it */
     if (!snug_tape_is_free(t, sum)) { /* it may already be a term's gradient, which then gets it twice */
         ds = snug_tape_new(t, n->s);
         snug_tape_clear(t, ds, t->phase, false);
         snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_ADD, .add = {.x = sum, .y = ds}});
     }
-    if (!snug_tape_needs(t, n->z) || (op->p == 0 && n->z != n->x)) { /* untested: no model's program comes to it */
+    if (!snug_tape_needs(t, n->z) || (op->p == 0 && n->z != n->x)) {
         snug_tape_give_both(t, n->x, n->z, ds);
     } else {
         const int32_t dz = snug_tape_new(t, n->z);
@@ -57,7 +55,6 @@ static void residual_norm(struct snug_tape *t, const struct snug_op *op) {
     const int32_t in_place = snug_tape_is_free(t, dy) ? dy : 0;
     b->ds = snug_tape_sum(t, n->s, in_place, &b->addend);
     snug_tape_take(t, n->s);
-    /* untested: no model's program comes to it */
     if (snug_tape_needs(t, n->z) && (op->p > 0 || n->z == n->x)) b->dz = snug_tape_new(t, n->z);
     const struct snug_tape_weight weights[] = {{n->gamma, &b->dgamma}, {n->beta, &b->dbeta}};
     snug_tape_weights(t, &backward, weights, 2);
@@ -91,11 +88,11 @@ static struct snug_op norm_of(const struct snug_op *op) {
 const struct snug_op_info snug_op_residual_norm_info = {
     .name = "residual_norm",
     .group = SNUG_GROUP_NORMALIZATION,
-    .flags = SNUG_OP_NORM_OF_SUM,
+    .flags = SNUG_OP_MODEL | SNUG_OP_NORM_OF_SUM,
     .operands = {{"z", SNUG_READ, 0},
                  {"x", SNUG_READ, 0},
-                 {"gamma", SNUG_READ, 0},
-                 {"beta", SNUG_READ, SNUG_OPTIONAL},
+                 {"gamma", SNUG_READ, SNUG_WEIGHT},
+                 {"beta", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"s", SNUG_WRITE, SNUG_OPTIONAL},
                  {"y", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = residual_norm,
@@ -106,9 +103,10 @@ const struct snug_op_info snug_op_residual_norm_info = {
 const struct snug_op_info snug_op_norm_info = {
     .name = "norm",
     .group = SNUG_GROUP_NORMALIZATION,
+    .flags = SNUG_OP_MODEL,
     .operands = {{"s", SNUG_READ, 0},
-                 {"gamma", SNUG_READ, 0},
-                 {"beta", SNUG_READ, SNUG_OPTIONAL},
+                 {"gamma", SNUG_READ, SNUG_WEIGHT},
+                 {"beta", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"y", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = norm,
     .cost = norm_cost,

@@ -8,8 +8,9 @@
 /* The operands of struct snug_update; flags_2: of the last two states. */
 #define SNUG_UPDATE_OPERANDS(state_0, state_1, state_2, state_3, flags_2)                                              \
     {                                                                                                                  \
-        {"g", SNUG_READ, SNUG_OPTIONAL}, {"clip", SNUG_READ, SNUG_OPTIONAL}, {"index", SNUG_READ, SNUG_OPTIONAL},      \
-            {"weight", SNUG_MODIFY, 0}, {"copy", SNUG_WRITE, SNUG_OPTIONAL}, {state_0, SNUG_MODIFY, SNUG_OPTIONAL},    \
+        {"g", SNUG_READ, SNUG_OPTIONAL | SNUG_PARTED}, {"clip", SNUG_READ, SNUG_OPTIONAL},                             \
+            {"index", SNUG_READ, SNUG_OPTIONAL | SNUG_ROW_INDEX}, {"weight", SNUG_MODIFY, 0},                          \
+            {"copy", SNUG_WRITE, SNUG_OPTIONAL}, {state_0, SNUG_MODIFY, SNUG_OPTIONAL},                                \
             {state_1, SNUG_MODIFY, SNUG_OPTIONAL}, {state_2, SNUG_MODIFY, SNUG_OPTIONAL | (flags_2)},                  \
             {state_3, SNUG_MODIFY, SNUG_OPTIONAL | (flags_2)}, {"updated", SNUG_MODIFY, SNUG_OPTIONAL},                \
             {"history", SNUG_MODIFY, SNUG_OPTIONAL},                                                                   \
