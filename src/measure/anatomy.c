@@ -76,22 +76,18 @@ static void count_work(snug_anatomy *a, const struct snug_session *s, const stru
     const struct snug_program *program = &s->training->program;
     /* may be untested: a rank that never has rows */
     const struct snug_load load = s->batch ? load_of(s->batch) : (struct snug_load){0};
-    const double size = (double)program->capacity[SNUG_EXTENT_ROWS], chunks = fmax(1, ceil(load.rows / size));
     bool after_loss = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const double calls = (double)(times->calls[i] - known[i]);
-        const double rows = op->phase == SNUG_PHASE_HEAD ? load.rows / chunks : load.rows;
-        struct snug_estimate one = snug_estimate_op(NULL, program, op, &load, rows);
-        if (snug_op_is(op, SNUG_OP_COLLECTIVE)) one.bytes *= 1 - 1.0 / program->ranks; /* its own shards stay */
-        struct snug_anatomy_part *const to[] = {&a->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group],
-                                                &a->kinds[op->kind]};
+        struct snug_call_estimate one = snug_estimate_call(NULL, program, i, &load, &after_loss);
+        if (snug_op_is(op, SNUG_OP_COLLECTIVE)) one.work.bytes *= 1 - 1.0 / program->ranks; /* its own shards stay */
+        struct snug_anatomy_part *const to[] = {&a->parts[one.side][one.group], &a->kinds[op->kind]};
         known[i] = times->calls[i];
-        after_loss |= op->kind == SNUG_OP_LOSS;
         for (int k = 0; k < 2; k++) {
             to[k]->calls += calls;
-            to[k]->flops += calls * one.flops;
-            to[k]->bytes += calls * one.bytes;
+            to[k]->flops += calls * one.work.flops;
+            to[k]->bytes += calls * one.work.bytes;
         }
     }
 }
@@ -196,9 +192,9 @@ static snug_status add_copies(snug_anatomy *a, const struct snug_program *progra
     RETURN_IF_ERROR(snug_alloc(a->ctx, program->tensor_count, sizeof *stored, (void **)&stored));
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_FETCH) stored[op->fetch.x] = false;
-        if (op->kind == SNUG_OP_STORE) stored[op->store.x] = true;
-        if (op->kind == SNUG_OP_WAIT) a->copies[stored[op->wait.x]].waited += times->seconds[i];
+        if (snug_op_is(op, SNUG_OP_FETCHES)) stored[op->fetch.x] = false;
+        if (snug_op_is(op, SNUG_OP_STORES)) stored[op->store.x] = true;
+        if (snug_op_is(op, SNUG_OP_WAITS)) a->copies[stored[op->wait.x]].waited += times->seconds[i];
     }
     free(stored);
     for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) {
@@ -241,7 +237,7 @@ static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
         const struct snug_op *op = &program->ops[i];
         a->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group].seconds += times.seconds[i];
         a->kinds[op->kind].seconds += times.seconds[i];
-        after_loss |= op->kind == SNUG_OP_LOSS;
+        after_loss |= snug_op_is(op, SNUG_OP_ENDS_FORWARD);
     }
     if (status == SNUG_OK) status = add_copies(a, program, &times);
     snug_op_times_free(s->job.setup.backend, &times);

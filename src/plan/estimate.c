@@ -125,7 +125,7 @@ static void wait_until(struct timeline *t, double when) {
 
 static void walk_op(struct timeline *t, size_t i) {
     const struct snug_op *op = &t->program->ops[i];
-    if (op->kind == SNUG_OP_WAIT) {
+    if (snug_op_is(op, SNUG_OP_WAITS)) {
         wait_until(t, t->copied[op->wait.x]);
         return;
     }
@@ -143,7 +143,7 @@ static void walk_op(struct timeline *t, size_t i) {
         t->now += seconds;
         return;
     }
-    const bool store = op->kind == SNUG_OP_STORE;
+    const bool store = snug_op_is(op, SNUG_OP_STORES);
     double *until = &t->until[store && !t->program->to_file];
     *until = fmax(t->now, *until) + seconds;
     t->copied[store ? op->store.x : op->fetch.x] = *until;
@@ -218,10 +218,25 @@ static snug_status check_host_rates(const struct snug_rates *rates, const struct
                      rates->device);
 }
 
+/* HEAD runs once for each chunk of loss positions. */
+static double chunks_of(const struct snug_program *program, const struct snug_load *load) {
+    const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
+    return load->rows > size ? ceil(load->rows / size) : 1;
+}
+
+struct snug_call_estimate snug_estimate_call(const struct snug_rates *rates, const struct snug_program *program,
+                                             size_t i, const struct snug_load *load, bool *after_loss) {
+    const struct snug_op *op = &program->ops[i];
+    const double chunks = op->phase == SNUG_PHASE_HEAD ? chunks_of(program, load) : 1;
+    const struct snug_call_estimate call = {.side = snug_side_of(op, *after_loss),
+                                            .group = snug_op_info(op->kind)->group,
+                                            .work = estimate_one(rates, program, i, load, load->rows / chunks)};
+    *after_loss |= snug_op_is(op, SNUG_OP_ENDS_FORWARD);
+    return call;
+}
+
 snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
                                 const struct snug_load *load, struct snug_step_estimate *out) {
-    const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
-    const double chunks = load->rows > size ? ceil(load->rows / size) : 1;
     const bool beside = rates && rates->overlaps;
     bool after_loss = false, waits = false;
     *out = (struct snug_step_estimate){0};
@@ -229,21 +244,21 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         const struct snug_op *op = &program->ops[i];
         if (op->phase == SNUG_PHASE_PREPARE) continue;   /* not part of a step */
         if (op->unless == SNUG_UNLESS_FETCHED) continue; /* BACKWARD has fetched it */
-        const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
         const bool once = op->crosses || op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                           (snug_op_is(op, SNUG_OP_CLEARS) && op->first && !op->each);
         const double each = load->micro_batches - (op->unless == SNUG_UNLESS_UPDATED); /* the first one updates */
         const bool together = snug_op_is(op, SNUG_OP_COLLECTIVE); /* a rank without a micro-batch runs it, too */
-        const double times = once ? 1 : together ? fmax(each, 1) : each * (head ? chunks : 1);
-        struct snug_estimate one = estimate_one(rates, program, i, load, head ? load->rows / chunks : load->rows);
+        const double times = once       ? 1
+                             : together ? fmax(each, 1)
+                                        : each * (op->phase == SNUG_PHASE_HEAD ? chunks_of(program, load) : 1);
+        struct snug_call_estimate call = snug_estimate_call(rates, program, i, load, &after_loss);
         const bool apart = snug_op_is(op, SNUG_OP_COPIES) || op->on_host || is_beside(op);
-        if (together) out->collectives += times * one.seconds;
+        if (together) out->collectives += times * call.work.seconds;
         waits |= apart;
-        if (beside && apart) one.seconds = 0;
-        add(&out->total, times, &one);
-        add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
-        after_loss |= op->kind == SNUG_OP_LOSS;
+        if (beside && apart) call.work.seconds = 0;
+        add(&out->total, times, &call.work);
+        add(&out->parts[call.side][call.group], times, &call.work);
     }
     if (!beside || !waits) return SNUG_OK;
     RETURN_IF_ERROR(check_file_rates(rates, program));

@@ -110,6 +110,15 @@ bool snug_rates_have_host(const struct snug_rates *rates, enum snug_op_kind kind
 enum snug_side { SNUG_SIDE_FORWARD, SNUG_SIDE_BACKWARD, SNUG_SIDE_UPDATE, SNUG_SIDE_COUNT };
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
 
+/* One call of operation i with a batch of load. *after_loss is false before a program's first operation. */
+struct snug_call_estimate {
+    enum snug_side side;
+    enum snug_op_group group;
+    struct snug_estimate work;
+};
+struct snug_call_estimate snug_estimate_call(const struct snug_rates *rates, const struct snug_program *program,
+                                             size_t i, const struct snug_load *load, bool *after_loss);
+
 /* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
  * of a step are summed only here. Where copies and collectives run beside operations, they take the seconds for which
  * operations wait for them, found by walking through the program's copies and waits; only that can fail: out of
