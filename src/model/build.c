@@ -11,6 +11,11 @@ void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer)
 
 /* ---- parameters ----------------------------------------------------------------------------------------------- */
 
+/* The programs of a run are built from the same config, so they share tensors by their number. */
+static void share(struct snug_builder *b, int32_t tensor) {
+    if (b->status == SNUG_OK) b->program->tensors[tensor].identity = ++b->program->identities;
+}
+
 static int32_t add_weights(struct snug_builder *b, int64_t rows, int64_t cols, const char *name) {
     int32_t tensor = 0;
     if (b->status == SNUG_OK)
@@ -24,6 +29,7 @@ static int32_t add_weights(struct snug_builder *b, int64_t rows, int64_t cols, c
                                                              .persistent = true,
                                                              .trainable = true},
                                         &tensor, "%s", name);
+    share(b, tensor);
     return tensor;
 }
 
@@ -123,7 +129,7 @@ static int32_t add_value(struct snug_builder *b, int32_t extent_of, int64_t cols
     int32_t tensor = 0;
     if (b->status != SNUG_OK) return 0;
     char full[88];
-    if (b->layer >= 0) snprintf(full, sizeof full, "layer.%d.%s", b->layer, name);
+    if (b->part == SNUG_PART_LAYER) snprintf(full, sizeof full, "layer.%d.%s", b->layer, name);
     b->status = snug_program_tensor(
         b->program,
         (struct snug_tensor){.dtype = SNUG_F32,
@@ -133,7 +139,7 @@ static int32_t add_value(struct snug_builder *b, int32_t extent_of, int64_t cols
                              .part = b->part,
                              .layer = b->layer,
                              .low_precision = low_precision},
-        &tensor, "%s", b->layer >= 0 ? full : name);
+        &tensor, "%s", b->part == SNUG_PART_LAYER ? full : name);
     return tensor;
 }
 
@@ -301,6 +307,7 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
                                                              .layer = -1,
                                                              .persistent = true},
                                         &b->program->loss, "loss");
+    share(b, b->program->loss);
     b->program->logits = logits;
     /* Logits are fp32: their softmax needs the precision. */
     if (b->status == SNUG_OK) b->program->tensors[logits].low_precision = false;

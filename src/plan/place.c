@@ -338,18 +338,19 @@ static snug_status transient_gradients(const struct snug_program *program, int64
     return SNUG_OK;
 }
 
-/* The persistent tensor of this name in an earlier program, or NULL. */
-static const struct snug_tensor *shared_tensor(struct snug_program *const programs[], int index, const char *name) {
+/* The same tensor in an earlier program, or NULL. */
+static const struct snug_tensor *shared_tensor(struct snug_program *const programs[], int index,
+                                               const struct snug_tensor *tensor) {
+    if (!tensor->identity) return NULL;
     /* untested: what persists in an evaluation is in its training */
     for (int p = 0; p < index; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
-            if (programs[p]->tensors[i].persistent && strcmp(programs[p]->tensors[i].name, name) == 0)
-                return &programs[p]->tensors[i];
+            if (programs[p]->tensors[i].identity == tensor->identity) return &programs[p]->tensors[i];
     return NULL;
 }
 
-static int64_t shared_offset(struct snug_program *const programs[], int index, const char *name) {
-    const struct snug_tensor *shared = shared_tensor(programs, index, name);
+static int64_t shared_offset(struct snug_program *const programs[], int index, const struct snug_tensor *tensor) {
+    const struct snug_tensor *shared = shared_tensor(programs, index, tensor);
     return shared ? shared->offset : -1;
 }
 
@@ -358,7 +359,7 @@ static snug_status check_shared(snug_context *ctx, struct snug_program *const pr
     for (int p = 1; p < count; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {
             const struct snug_tensor *tensor = &programs[p]->tensors[i];
-            const struct snug_tensor *shared = tensor->persistent ? shared_tensor(programs, p, tensor->name) : NULL;
+            const struct snug_tensor *shared = shared_tensor(programs, p, tensor);
             if (shared && shared->offloaded != tensor->offloaded)
                 return snug_fail(ctx, SNUG_E_INTERNAL, "%s is offloaded in one program of the run only", tensor->name);
         }
@@ -377,7 +378,7 @@ static void place_some(struct snug_program *const programs[], int p, snug_memory
         struct snug_tensor *tensor = &programs[p]->tensors[i];
         if (!tensor->persistent || tensor->offloaded || tensor->memory_class != memory_class) continue;
         if (is_small_gradient(tensor) != small) continue;
-        tensor->offset = shared_offset(programs, p, tensor->name);
+        tensor->offset = shared_offset(programs, p, tensor);
         if (tensor->offset >= 0) continue;
         tensor->offset = layout->arena;
         layout->arena += tensor->bytes;
@@ -392,14 +393,14 @@ static void place_persistent(struct snug_program *const programs[], int count, s
                 place_some(programs, p, (snug_memory_class)memory_class, small, layout);
 }
 
-/* Backing stores: of persistent tensors, shared by name, and of activations. */
+/* Backing stores: of persistent tensors, which programs may share, and of activations. */
 static void place_offloaded(struct snug_program *const programs[], int count, struct snug_layout *layout) {
     for (int p = 0; p < count; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {
             struct snug_tensor *tensor = &programs[p]->tensors[i];
             if (!tensor->offloaded) continue;
             const int64_t bytes = (tensor->bytes + PAGE - 1) / PAGE * PAGE;
-            tensor->offset = tensor->persistent ? shared_offset(programs, p, tensor->name) : -1;
+            tensor->offset = shared_offset(programs, p, tensor);
             if (tensor->offset >= 0) continue;
             tensor->offset = layout->offload_bytes;
             layout->offload_bytes += bytes;

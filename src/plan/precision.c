@@ -42,6 +42,7 @@ static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase
         like.saved = false;
     }
     RETURN_IF_ERROR(snug_program_tensor(p->program, like, &p->copies[weight], "copy.%s", like.name));
+    if (like.persistent) p->program->tensors[p->copies[weight]].identity = -p->program->tensors[weight].identity;
     return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_CAST,
                                                         .phase = like.persistent ? SNUG_PHASE_PREPARE : phase,
                                                         .part = like.part,

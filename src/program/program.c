@@ -24,6 +24,7 @@ snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor
     if (number == 1) program->tensors[0] = (struct snug_tensor){.name = "none"};
     program->tensor_count = number + 1;
     *out = (int32_t)number;
+    like.identity = 0;
     program->tensors[*out] = like;
     return SNUG_OK;
 }

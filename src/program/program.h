@@ -37,6 +37,7 @@ struct snug_tensor {
     enum snug_part part;
     int32_t layer;    /* if part is LAYER; otherwise -1 */
     bool persistent;  /* lives across steps: weights, gradients, states */
+    int32_t identity; /* of a persistent tensor that the programs of a run share: the same number in each; else 0 */
     bool trainable;   /* a weight that gets a gradient and an update */
     int32_t gradient; /* a weight's gradient; 0: none */
     int32_t index;    /* index of a gradient that has only some rows of its table (lazy rows, program/op.h); 0: none */
@@ -82,6 +83,7 @@ struct snug_program {
     enum snug_dtype compute;             /* type of activations and of matmul inputs */
     bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
     uint32_t sites;                      /* number of dropout sites so far */
+    int32_t identities;                  /* number of tensors with an identity so far */
     bool crosses;                        /* it has operations that cross phases (struct snug_crossing) */
     bool to_file;                        /* its backing store is the offload file */
     bool weighs_classes;                 /* the loss has a weight for each class (text/batch.h) */
@@ -126,7 +128,7 @@ void *snug_tensor_in_place(const struct snug_program *program, const struct snug
 /* Starts an empty program. */
 void snug_program_init(struct snug_program *program, snug_context *ctx);
 
-/* Number of the new tensor in *out. name is printf-like, without a layer's prefix. */
+/* Number of the new tensor in *out, which has no identity. name is printf-like, without a layer's prefix. */
 snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor like, int32_t *out, const char *name,
                                 ...) __attribute__((format(printf, 4, 5)));
 /* Appends an operation; its operands must exist. */
