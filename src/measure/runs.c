@@ -129,7 +129,9 @@ static snug_status take_memory(const struct reading *r, const json_t *object) {
         if (!kind || !phase) return fail_form(r, SNUG_RUN_REPORT, "an operation has no name");
         RETURN_IF_ERROR(snug_keep_text(r->ctx, kind, &memory->items[i].kind));
         RETURN_IF_ERROR(snug_keep_text(r->ctx, phase, &memory->items[i].phase));
-        memory->items[i].layer = json_integer_value(json_array_get(layers, i));
+        const json_int_t layer = json_integer_value(json_array_get(layers, i)); /* docs/file-formats.md */
+        memory->items[i].part = layer >= 0 ? SNUG_PART_LAYER : layer == -1 ? SNUG_PART_EMBEDDINGS : SNUG_PART_HEAD;
+        memory->items[i].layer = layer;
     }
     for (int c = 0; c <= SNUG_MEMORY_BATCH; c++)
         if (!take_bytes(json_object_get(resident, snug_memory_class_name((snug_memory_class)c)), &memory->resident[c]))

@@ -4,6 +4,7 @@
 #define SNUG_MEASURE_RUNS_H
 
 #include "core/context.h"
+#include "program/op.h"
 
 enum { SNUG_RUNS_MOST = 32 };
 
@@ -30,7 +31,8 @@ struct snug_step_memory {
     size_t ops; /* 0: unknown */
     struct snug_step_op {
         const char *kind, *phase; /* live as long as the context */
-        int64_t layer;            /* -1: embeddings, -2: head */
+        enum snug_part part;
+        int64_t layer; /* if part is LAYER */
     } * items;
     int64_t resident[SNUG_MEMORY_CLASS_COUNT]; /* bytes that live during the whole step */
     int64_t *live[SNUG_MEMORY_CLASS_COUNT];    /* [ops] bytes in addition to them, or NULL: none */

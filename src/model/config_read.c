@@ -158,7 +158,7 @@ static snug_status check_sum(const struct snug_reading *r) {
 /* The family of model_type. Settings that no family supports are refused. */
 static snug_status read_family(struct snug_reading *r) {
     const char *type, *positions;
-    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "model_type", snug_families[0]->model_type, &type));
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "model_type", SNUG_FAMILY_DEFAULT.model_type, &type));
     r->config->family = snug_family_find(type);
     if (!r->config->family) {
         char known[512] = "";

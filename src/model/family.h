@@ -92,6 +92,9 @@ struct snug_family {
 SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
 #undef SNUG_DECLARE_FAMILY
 
+/* Of a config.json without model_type. */
+#define SNUG_FAMILY_DEFAULT snug_family_bert
+
 extern const struct snug_family *const snug_families[]; /* all of them, then NULL */
 
 /* NULL if there is none. */

@@ -33,6 +33,9 @@ static double rate_of(const struct snug_anatomy_part *part, int group) {
     return (group == SNUG_GROUP_CONTRACTION ? part->flops : part->bytes) / part->seconds;
 }
 
+/* Copies and communication have tables of their own, without a peak rate. */
+static bool has_peak(int group) { return group != SNUG_GROUP_COPIES && group != SNUG_GROUP_COMMUNICATION; }
+
 static double peak_of(const snug_anatomy *a, int group) {
     return group == SNUG_GROUP_CONTRACTION ? a->peaks.flops : a->peaks.bytes;
 }
@@ -154,7 +157,8 @@ static void print_communication(FILE *out, const snug_anatomy *a) {
 
 static void print_groups(FILE *out, const snug_anatomy *a) {
     fprintf(out, "\n%-30s %9s %8s %21s %8s\n", "Where a step's time goes", "ms", "share", "reached", "of peak");
-    for (int group = 0; group < SNUG_GROUP_COPIES; group++) { /* the others have no peak rate here */
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        if (!has_peak(group)) continue;
         const struct snug_anatomy_part both = sum_of(a, -1, group);
         print_part(out, a, snug_group_name((enum snug_op_group)group), &both, group);
         for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
@@ -187,8 +191,8 @@ static void print_kinds(FILE *out, const snug_anatomy *a) {
     const double total = sum_of(a, -1, -1).seconds;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         const struct snug_anatomy_part *part = &a->kinds[kind];
-        const bool apart = snug_op_info((enum snug_op_kind)kind)->group >= SNUG_GROUP_COPIES; /* tables of their own */
-        if (apart || part->calls <= 0 || part->seconds <= 0) continue;
+        if (!has_peak((int)snug_op_info((enum snug_op_kind)kind)->group) || part->calls <= 0 || part->seconds <= 0)
+            continue;
         fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
                 1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
                 part->bytes / part->seconds * scale_of(a), part->calls);

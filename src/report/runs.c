@@ -248,10 +248,10 @@ static void print_op(FILE *out, const struct snug_step_op *op) {
     snug_html_text(out, op->kind);
     fputs(" in ", out);
     snug_html_text(out, op->phase);
-    if (op->layer >= 0)
+    if (op->part == SNUG_PART_LAYER)
         fprintf(out, ", layer %lld", (long long)op->layer);
     else
-        fputs(op->layer == -1 ? ", embeddings" : ", head", out);
+        fputs(op->part == SNUG_PART_EMBEDDINGS ? ", embeddings" : ", head", out);
 }
 
 static void print_classes(FILE *out, const struct snug_step_memory *m) {

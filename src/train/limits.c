@@ -67,18 +67,21 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
     return SNUG_OK;
 }
 
+/* The classes of what a plan allocates. */
+static const snug_memory_class planned[] = {SNUG_MEMORY_WEIGHTS,     SNUG_MEMORY_GRADIENTS, SNUG_MEMORY_OPTIMIZER,
+                                            SNUG_MEMORY_ACTIVATIONS, SNUG_MEMORY_TEMPORARY, SNUG_MEMORY_WORKSPACE,
+                                            SNUG_MEMORY_FUNCTION,    SNUG_MEMORY_BATCH};
+
 /* The class at which the running sum of the classes exceeds the limit. */
 static snug_memory_class class_that_is_short(const struct snug_limits *limits, const struct snug_run_plan *plan,
                                              int64_t limit) {
     int64_t sum = plan->bytes[SNUG_MEMORY_CONTEXT] + (snug_device_is_gpu(&limits->device) ? 0 : limits->host_bytes);
-    int memory_class = 0;
-    if (sum > limit) return SNUG_MEMORY_CONTEXT; /* may be untested: memory is not measured under a sanitizer */
     /* may be untested: memory is not measured under a sanitizer */
-    for (; memory_class < SNUG_MEMORY_CONTEXT; memory_class++) {
-        sum += plan->bytes[memory_class];
-        if (sum > limit) break; /* may be untested: memory is not measured under a sanitizer */
+    for (size_t i = 0; i < sizeof planned / sizeof *planned && sum <= limit; i++) {
+        sum += plan->bytes[planned[i]];
+        if (sum > limit) return planned[i]; /* may be untested: memory is not measured under a sanitizer */
     }
-    return (snug_memory_class)memory_class;
+    return SNUG_MEMORY_CONTEXT;
 }
 
 /* With a file on a tmpfs also the file. */

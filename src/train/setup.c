@@ -273,12 +273,12 @@ static snug_status choose_task(struct snug_setup *setup, bool trains) {
     } else if (trains) {
         /* A base model has the head of another task; words with tags need a model that was trained on tags. */
         if (!setup->config.has_head || !snug_setup_task(setup)->words)
-            setup->config.task = (enum snug_task)0; /* the first of the table */
+            setup->config.task = (enum snug_task)SNUG_TASK_DEFAULT;
     } else if (!setup->config.has_head) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
             "%s: its config names none of the heads that snug supports, such as %s: train it first, or give --task",
-            setup->model.path, snug_family_architecture(setup->config.family, (enum snug_task)0));
+            setup->model.path, snug_family_architecture(setup->config.family, (enum snug_task)SNUG_TASK_DEFAULT));
     }
     return snug_args_check_task(args, setup->config.task);
 }
