@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan is the allocation: by class, in the layout of the arena, against a budget, and against the system's figures.
  */
+#include <math.h>
+
 #include "training_fixture.h"
 
 static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[SNUG_MEMORY_CLASS_COUNT]) {
@@ -251,6 +253,54 @@ static void test_built_in_shapes(void **state) {
     }
 }
 
+static json_t *json_plan(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    snug_plan *plan;
+    char *text;
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+    assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    free(text);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+    return json;
+}
+
+static int64_t class_of(const json_t *plan, const char *name) {
+    return json_integer_value(json_object_get(json_object_get(plan, "bytes"), name));
+}
+
+static double backward_flops(const json_t *plan) {
+    const char *group;
+    json_t *sides;
+    double flops = 0;
+    json_object_foreach(json_object_get(plan, "step"), group, sides) flops +=
+        json_real_value(json_object_get(json_object_get(sides, "backward"), "flops"));
+    return flops;
+}
+
+/* The plan reports the difference to the plan without --freeze, which has no such figures. */
+static void test_frozen_parts(void **state) {
+    struct fixture *f = *state;
+    json_t *whole = json_plan(f, "config_name=bert-base-uncased per_device_train_batch_size=4 max_seq_length=64");
+    json_t *part = json_plan(
+        f, "config_name=bert-base-uncased per_device_train_batch_size=4 max_seq_length=64 freeze=embeddings,layer.0-5");
+    const json_t *frozen = json_object_get(part, "frozen");
+    assert_true(json_is_null(json_object_get(whole, "frozen")));
+    assert_int_equal(json_integer_value(json_object_get(frozen, "parameters")),
+                     (30522 + 512 + 2 + 2) * 768 + 6 * 7087872);
+    assert_int_equal(json_integer_value(json_object_get(frozen, "gradient_bytes")),
+                     class_of(whole, "gradients") - class_of(part, "gradients"));
+    assert_int_equal(json_integer_value(json_object_get(frozen, "state_bytes")),
+                     class_of(whole, "optimizer") - class_of(part, "optimizer"));
+    const double saved = backward_flops(whole) - backward_flops(part);
+    assert_true(fabs(json_real_value(json_object_get(frozen, "backward_flops")) - saved) <= 1e-9 * saved);
+    assert_true(saved > 0.4 * backward_flops(whole) && saved < 0.6 * backward_flops(whole));
+    json_decref(whole);
+    json_decref(part);
+}
+
 /* ---- the budget ----------------------------------------------------------------------------------------------- */
 
 static void set_budget(struct fixture *f, snug_args *args, int64_t bytes) {
@@ -338,13 +388,10 @@ static void test_peak_is_the_predicted_total(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_planned_is_allocated),
-        TEST(test_live_tensors_do_not_overlap),
-        TEST(test_bf16_weights_are_half),
-        TEST(test_recomputed_layers_have_no_copies),
-        TEST(test_built_in_shapes),
-        TEST(test_budget_is_a_limit),
-        TEST(test_peak_is_the_predicted_total),
+        TEST(test_planned_is_allocated),  TEST(test_live_tensors_do_not_overlap),
+        TEST(test_bf16_weights_are_half), TEST(test_recomputed_layers_have_no_copies),
+        TEST(test_built_in_shapes),       TEST(test_frozen_parts),
+        TEST(test_budget_is_a_limit),     TEST(test_peak_is_the_predicted_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

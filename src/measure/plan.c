@@ -12,41 +12,81 @@
 #include "train/job.h"
 #include "train/parallel.h"
 
-enum { EMBEDDINGS = -1, HEAD = -2 };
-
-static int part_of(const struct snug_tensor *tensor) {
-    if (tensor->part == SNUG_PART_LAYER) return tensor->layer;
-    return tensor->part == SNUG_PART_EMBEDDINGS ? EMBEDDINGS : HEAD;
+static struct snug_plan_part *part_of(snug_plan *plan, const struct snug_tensor *tensor) {
+    if (tensor->part == SNUG_PART_LAYER) return &plan->encoder[tensor->layer];
+    return tensor->part == SNUG_PART_EMBEDDINGS ? &plan->embeddings : &plan->head;
 }
 
 static snug_status sum_parts(const struct snug_program *program, snug_plan *plan) {
     RETURN_IF_ERROR(snug_alloc(plan->ctx, (size_t)plan->layers, sizeof *plan->encoder, (void **)&plan->encoder));
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *tensor = &program->tensors[i];
-        const int which = part_of(tensor);
-        struct snug_plan_part *part = which == EMBEDDINGS ? &plan->embeddings
-                                      : which == HEAD     ? &plan->head
-                                                          : &plan->encoder[which];
         const bool stays =
             !tensor->offloaded && (tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS);
-        if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS)
-            part->bytes[tensor->memory_class] += tensor->bytes;
+        if (stays && snug_plan_by_part(tensor->memory_class))
+            part_of(plan, tensor)->bytes[tensor->memory_class] += tensor->bytes;
     }
     return SNUG_OK;
 }
 
 static snug_status estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
-                                 snug_plan *plan) {
+                                 struct snug_step_estimate *step) {
     const struct snug_loader_limits *limits = &training->pipeline.limits;
     const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
                                                                     (double)limits->sequences, (double)limits->tokens);
     const struct snug_load load = {.tokens = (double)limits->tokens,
                                    .sequences = (double)limits->sequences,
                                    .rows = (double)rows,
-                                   .micro_batches = (double)plan->accumulation};
-    plan->max_steps = training->pipeline.max_steps;
-    plan->samples = training->pipeline.load.sequences * training->pipeline.load.micro_batches * plan->ranks;
-    return snug_estimate_parts(NULL, &training->program, &load, &plan->step);
+                                   .micro_batches = (double)snug_loader_share(&training->pipeline.options)};
+    return snug_estimate_parts(NULL, &training->program, &load, step);
+}
+
+static int64_t allocated(const struct snug_run_plan *plan, snug_memory_class memory_class) {
+    return plan->layout.bytes[memory_class] + plan->layout.offloaded[memory_class];
+}
+
+static double backward_flops(const struct snug_step_estimate *step) {
+    double flops = 0;
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) flops += step->parts[SNUG_SIDE_BACKWARD][group].flops;
+    return flops;
+}
+
+static snug_status compare_thawed(const struct snug_job *job, const struct snug_run_plan *thawed, snug_plan *plan) {
+    struct snug_step_estimate step;
+    RETURN_IF_ERROR(estimate_step(&job->setup, snug_run_plan_find(thawed, SNUG_ROLE_TRAINING), &step));
+    plan->frozen = (struct snug_plan_frozen){
+        .gradients = allocated(thawed, SNUG_MEMORY_GRADIENTS) - allocated(&job->plan, SNUG_MEMORY_GRADIENTS),
+        .states = allocated(thawed, SNUG_MEMORY_OPTIMIZER) - allocated(&job->plan, SNUG_MEMORY_OPTIMIZER),
+        .flops = backward_flops(&step) - backward_flops(&plan->step)};
+    return SNUG_OK;
+}
+
+static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, struct snug_run_plan *out) {
+    struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
+    struct snug_args *args;
+    for (int i = 0; i < job->plan.count; i++) pipelines[job->plan.programs[i].role] = job->plan.programs[i].pipeline;
+    RETURN_IF_ERROR(snug_fit_args(ctx, &job->setup, &args));
+    free(args->freeze);
+    args->freeze = NULL;
+    const snug_status status = snug_run_plan_build(&job->setup, args, pipelines, out);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* Builds the same plan without --freeze. In a context of its own: the plan's may have the message that it does not fit.
+ */
+static snug_status find_frozen(const struct snug_job *job, snug_plan *plan) {
+    snug_context *ctx;
+    struct snug_run_plan thawed = {0};
+    if (snug_context_create(&ctx) != SNUG_OK) /* may be untested: an allocation that fails */
+        return snug_fail(plan->ctx, SNUG_E_MEMORY, "a plan without --freeze: out of memory");
+    snug_status status = build_thawed(job, ctx, &thawed);
+    if (status == SNUG_OK) status = compare_thawed(job, &thawed, plan);
+    /* may be untested: an allocation that fails */
+    if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "without --freeze: %s", snug_error_message(ctx));
+    snug_run_plan_free(&thawed);
+    snug_context_destroy(ctx);
+    return status;
 }
 
 static snug_status describe_offload(const struct snug_job *job, snug_plan *plan) {
@@ -140,7 +180,10 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     snprintf(plan->device, sizeof plan->device, "%s", job->limits.device.usage.gpu.name);
     plan->memory = snug_limits_memory(&job->limits);
     plan->available = snug_limits_available(&job->limits);
-    RETURN_IF_ERROR(estimate_step(&job->setup, training, plan));
+    plan->max_steps = training->pipeline.max_steps;
+    plan->samples = training->pipeline.load.sequences * training->pipeline.load.micro_batches * plan->ranks;
+    RETURN_IF_ERROR(estimate_step(&job->setup, training, &plan->step));
+    if (plan->trainable < plan->parameters) RETURN_IF_ERROR(find_frozen(job, plan));
     RETURN_IF_ERROR(describe_offload(job, plan));
     RETURN_IF_ERROR(sum_parts(program, plan));
     if (plan->ranks > 1) RETURN_IF_ERROR(find_ranks(job, plan));

@@ -5,10 +5,15 @@
 
 #include "train/fit.h"
 
-/* The classes that belong to one layer, to the embeddings or to the head. */
+/* The bytes of one layer, of the embeddings or of the head. */
 struct snug_plan_part {
-    int64_t bytes[SNUG_MEMORY_ACTIVATIONS + 1];
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT];
 };
+/* Whether the bytes of a class belong to such parts. */
+static inline bool snug_plan_by_part(snug_memory_class memory_class) {
+    return memory_class == SNUG_MEMORY_WEIGHTS || memory_class == SNUG_MEMORY_GRADIENTS ||
+           memory_class == SNUG_MEMORY_OPTIMIZER || memory_class == SNUG_MEMORY_ACTIVATIONS;
+}
 
 struct snug_plan {
     snug_context *ctx;
@@ -36,6 +41,12 @@ struct snug_plan {
     int64_t bounce;         /* bytes of host memory through which a GPU copies from and to a file in offload_dir */
     bool offload_is_memory; /* the folder's file system is host memory */
     struct snug_plan_part embeddings, head, *encoder; /* encoder: of each layer */
+    /* What --freeze saves of the plan without it: bytes of gradients and of states, in the arena or offloaded; FLOPs of
+       a step's backward. */
+    struct snug_plan_frozen {
+        int64_t gradients, states;
+        double flops;
+    } frozen;
     /* of the machine, or of the GPU that has the arena; -1 if unknown */
     bool gpu;
     char device[96];

@@ -20,7 +20,12 @@ static void print_head(FILE *out, const snug_plan *plan) {
     fprintf(out, "Model      %s, %lld layers, hidden %lld, %lld heads, FFN %lld, vocabulary %lld: %.1f M parameters",
             plan->family, (long long)plan->layers, (long long)plan->hidden, (long long)plan->heads,
             (long long)plan->intermediate, (long long)plan->vocabulary, (double)plan->parameters / 1e6);
-    if (plan->trainable < plan->parameters) fprintf(out, ", %.1f M trained", (double)plan->trainable / 1e6);
+    if (plan->trainable < plan->parameters)
+        fprintf(out,
+                ", %.1f M trained\nFrozen     %.1f M parameters: no gradients (%.1f MiB), no states (%.1f MiB), and "
+                "%.1f GFLOP less backward",
+                (double)plan->trainable / 1e6, (double)(plan->parameters - plan->trainable) / 1e6,
+                mib(plan->frozen.gradients), mib(plan->frozen.states), plan->frozen.flops / 1e9);
     fprintf(out, "\nTask       %s\n", snug_task_info(plan->task)->title);
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)plan->sequences, (long long)plan->accumulation, (long long)plan->tokens,
@@ -103,7 +108,8 @@ static void print_rules(FILE *out, const snug_plan *plan) {
 static void print_part(FILE *out, const char *name, const struct snug_plan_part *part) {
     int64_t sum = 0;
     fprintf(out, "%-14s", name);
-    for (int i = 0; i <= SNUG_MEMORY_ACTIVATIONS; i++) {
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        if (!snug_plan_by_part((snug_memory_class)i)) continue;
         fprintf(out, " %12.1f", mib(part->bytes[i]));
         sum += part->bytes[i];
     }
@@ -272,8 +278,9 @@ static json_t *offloaded_json(const snug_plan *plan) {
 
 static json_t *part_json(const struct snug_plan_part *part) {
     json_t *object = json_object();
-    for (int i = 0; i <= SNUG_MEMORY_ACTIVATIONS; i++)
-        snug_json_add(&object, snug_memory_class_name((snug_memory_class)i), json_integer(part->bytes[i]));
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        if (snug_plan_by_part((snug_memory_class)i))
+            snug_json_add(&object, snug_memory_class_name((snug_memory_class)i), json_integer(part->bytes[i]));
     return object;
 }
 
@@ -343,15 +350,23 @@ static json_t *fit_json(const snug_plan *plan) {
                      "rounding", fit->rounding.work.seconds > 0 ? priced_json(&fit->rounding) : json_null());
 }
 
+static json_t *frozen_json(const snug_plan *plan) {
+    if (plan->trainable == plan->parameters) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f}", "parameters", (json_int_t)(plan->parameters - plan->trainable),
+                     "gradient_bytes", (json_int_t)plan->frozen.gradients, "state_bytes",
+                     (json_int_t)plan->frozen.states, "backward_flops", plan->frozen.flops);
+}
+
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int64_t i = 0; i < plan->layers; i++) snug_json_append(&layers, part_json(&plan->encoder[i]));
     json_t *all = json_pack(
-        "{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, "
+        "{s:I, s:I, s:o, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, "
+        "s:o, "
         "s:{s:f, s:f}, "
         "s:I, s:I, s:o, s:o}",
-        "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "task",
-        snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
+        "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "frozen",
+        frozen_json(plan), "task", snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
         (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
         (json_int_t)plan->accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),

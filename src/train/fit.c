@@ -206,9 +206,9 @@ static snug_status measure(const struct search *s, const struct snug_run_plan *p
 }
 
 /* A run's ranks are those of its group, which is not copied; a trial plans for the one that needs most. */
-static snug_status copy_args(const struct search *s, struct snug_args **out) {
-    const int ranks = snug_args_ranks(s->setup->args);
-    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, out));
+snug_status snug_fit_args(snug_context *ctx, const struct snug_setup *setup, struct snug_args **out) {
+    const int ranks = snug_args_ranks(setup->args);
+    RETURN_IF_ERROR(snug_args_copy(ctx, setup->args, out));
     free((*out)->gpus);
     (*out)->gpus = NULL;
     (*out)->num_processes = ranks > 1 ? ranks : 0;
@@ -232,7 +232,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
     struct snug_args *args;
     struct snug_run_plan trial;
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(copy_args(s, &args));
+    RETURN_IF_ERROR(snug_fit_args(s->ctx, s->setup, &args));
     snug_status status = give(args, out->flags);
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
@@ -263,7 +263,7 @@ static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug
 static snug_status plan_split(struct search *s, int setting) {
     struct snug_data_pipeline *pipeline = &s->pipelines[setting];
     struct snug_args *args;
-    RETURN_IF_ERROR(copy_args(s, &args));
+    RETURN_IF_ERROR(snug_fit_args(s->ctx, s->setup, &args));
     snug_status status = give(args, s->settings[SPLIT][setting].flags);
     if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
     snug_args_destroy(args);
