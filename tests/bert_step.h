@@ -195,7 +195,7 @@ static inline snug_status bert_open_case(struct bert_step *s, const struct snug_
     s->run.max_grad_norm = 1;
     s->run.optimizer = &s->optimizer;
     for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) s->run.later_rates[i - 1] = s->run.learning_rate * (float)(1 + i);
-    if (o->sizes && backend->autotune) bert_check(s->ctx, backend->autotune(&s->run, o->sizes, o->folder), "autotune");
+    if (o->sizes && backend->autotunes) bert_check(s->ctx, backend->autotune(&s->run, o->sizes, o->folder), "autotune");
     bert_weights(s);
     const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
     if (p->scaler)

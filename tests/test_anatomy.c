@@ -83,6 +83,7 @@ static snug_status copy_op(struct snug_run *run, const struct snug_op *op) {
 
 static const struct snug_backend device = {
     .name = "a device",
+    .asynchronous = true,
     .begin = begin,
     .end = end,
     .record_timestamp = record_timestamp,

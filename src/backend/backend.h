@@ -103,6 +103,11 @@ struct snug_backend {
     const char *name;
     bool on_device;  /* the arena is in a device's memory */
     bool plans_only; /* for a GPU that this machine need not have: runs and allocates nothing */
+    /* Operations may still run when they return: it has record_timestamp, read_timestamps and free_timestamps. */
+    bool asynchronous;
+    bool autotunes;       /* it has autotune */
+    bool updates_on_host; /* it has update_on_host; if plans_only, for plans */
+    bool connects;        /* the devices of ranks must be connected: it has connect and disconnect */
     /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
        keep their logits, the head's largest tensor, small. */
     int64_t loss_positions;
@@ -120,7 +125,7 @@ struct snug_backend {
      * wait for them. */
     snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
     snug_status (*end)(struct snug_run *run, enum snug_phase phase);
-    /* For asynchronous backends; NULL if operations are done when they return. record_timestamp records, as `number`,
+    /* If asynchronous. record_timestamp records, as `number`,
      * the time when all operations so far are done; *timestamps is NULL at first. read_timestamps returns the seconds
      * from each of count timestamps to the next, with seconds[0] = 0. */
     snug_status (*record_timestamp)(struct snug_run *run, struct snug_timestamps **timestamps, size_t number);
@@ -133,12 +138,12 @@ struct snug_backend {
     void (*close)(void *state);
     /* Measures which kernels are fastest for the program's operations and batches of these sizes. Called before the
      * arena is used, because it overwrites the arena. The choice is stored in folder, from which later runs read it, so
-     * that they give the same bits; folder is NULL if it cannot be stored. NULL if there is nothing to choose. */
+     * that they give the same bits; folder is NULL if it cannot be stored. If autotunes. */
     snug_status (*autotune)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
     /* Bytes that the backend's libraries allocate while operations run, in addition to those resident after open. */
     int64_t (*library)(const struct snug_program *program, int threads);
     /* Bytes of device memory that the driver takes if op, of a placed program, is captured with its phase; and how many
-     * phases are captured at most. NULL and 0 if none is. */
+     * phases are captured at most; 0: none is, ever. */
     int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
     int captured_phases;
     /* Bytes of scratch that op needs at the program's capacity. */
@@ -149,10 +154,10 @@ struct snug_backend {
     bool lazy_rows, scales_loss;
     /* Runs an update whose flag on_host is set, with run->host_updates, on the host's cores and beside later
      * operations: its tensors are those of the backing store in memory. WAIT on its weight, or the end of the phase,
-     * waits for it. NULL if the backend has none; not NULL if it can only plan. */
+     * waits for it. If updates_on_host. */
     snug_op_fn *update_on_host;
     /* Connects the devices of all ranks, which all call it: for struct snug_run's devices. hosts: collectives of their
-     * hosts. NULL if the data of ranks are in host memory, where these serve for them too. */
+     * hosts. If connects; otherwise the data of ranks are in host memory, where these serve for them too. */
     snug_status (*connect)(snug_context *ctx, const struct snug_collectives *hosts, void **devices);
     void (*disconnect)(void *devices);
     snug_op_fn *ops[SNUG_OP_COUNT];

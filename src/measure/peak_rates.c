@@ -94,13 +94,13 @@ static snug_status time_trial(struct trial *t, double *seconds) {
     for (int i = 0; i < REPETITIONS; i++) {
         double took[2], begin = snug_seconds();
         /* untested: only a GPU has timestamps */
-        if (t->backend->record_timestamp) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 0));
+        if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 0));
         RETURN_IF_ERROR(run_once(t));
         /* untested: only a GPU has timestamps */
-        if (t->backend->record_timestamp) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 1));
+        if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 1));
         took[1] = snug_seconds() - begin;
         /* untested: only a GPU has timestamps */
-        if (t->backend->record_timestamp) RETURN_IF_ERROR(t->backend->read_timestamps(&t->run, t->timestamps, took, 2));
+        if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->read_timestamps(&t->run, t->timestamps, took, 2));
         if (i == 0 || took[1] < *seconds) *seconds = took[1];
     }
     return SNUG_OK;
@@ -144,7 +144,7 @@ static snug_status try_one(snug_context *ctx, const struct snug_backend *backend
 
 snug_status snug_peak_rates_measure(snug_context *ctx, const struct snug_backend *backend, enum snug_dtype compute,
                                     int threads, struct snug_peak_rates *out) {
-    const double long_enough = backend->record_timestamp ? 1e-3 : 0.03;
+    const double long_enough = backend->asynchronous ? 1e-3 : 0.03;
     double seconds = 0;
     const int64_t rows = snug_backend_is_device(backend) ? DEVICE_ROWS : HOST_ROWS;
     *out = (struct snug_peak_rates){.count = rows * COPY_COLS * 4};

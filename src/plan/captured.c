@@ -40,7 +40,7 @@ int64_t snug_captured_bytes(const struct snug_backend *backend, const struct snu
                             const struct snug_sizes *sizes, int64_t micro_batches, int *phases) {
     int64_t count = 0;
     int each;
-    if (!backend->captured) return 0;
+    if (!backend->captured_phases) return 0;
     for (int size = 0; size < SNUG_SIZES; size++) count += snug_sizes_has(sizes, size);
     const int64_t bytes = bytes_of_size(backend, program, micro_batches, &each);
     const int64_t most = each ? *phases / each : 0;

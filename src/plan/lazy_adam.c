@@ -22,7 +22,8 @@ static int32_t find_table(const struct snug_program *program) {
 
 static struct snug_op *find_update(const struct snug_program *program, int32_t weight) {
     for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == SNUG_OP_ADAM && program->ops[i].update.weight == weight) return &program->ops[i];
+        if (snug_op_is(&program->ops[i], SNUG_OP_LAZY_FORM) && program->ops[i].update.weight == weight)
+            return &program->ops[i];
     return NULL;
 }
 
@@ -36,10 +37,8 @@ static bool rests(const struct snug_optimizer *optimizer) {
 static void pass_index(struct snug_program *program, int32_t gradient, int32_t index) {
     for (size_t i = 0; i < program->op_count; i++) {
         struct snug_op *op = &program->ops[i];
-        /* untested: a program has one such operation */
-        if (op->kind == SNUG_OP_EMBED_BACKWARD && op->embed_backward.dword == gradient)
-            op->embed_backward.index = index;
-        if (op->kind == SNUG_OP_SQUARED_NORM && op->squared_norm.g == gradient) op->squared_norm.index = index;
+        const int k = snug_op_operand(op, SNUG_ROW_INDEX);
+        if (k >= 0 && (snug_op_uses(op, gradient) || snug_op_writes(op, gradient))) op->operands[k] = index;
     }
 }
 
@@ -88,7 +87,6 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
     program->tensors[update->update.g].index = index;
     pass_index(program, update->update.g, index);
     update->kind = SNUG_OP_ADAM_ROWS;
-    update->update.index = index;
     const struct snug_op lazy_update = lazy_update_of(update);
     RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
                                                               .phase = SNUG_PHASE_PREPARE,

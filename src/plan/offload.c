@@ -238,7 +238,7 @@ static snug_status place_norms(struct offload *o) {
 /* Whether op is elementwise, and its number of elements. */
 static bool can_be_cut(const struct snug_program *program, const struct snug_op *op, int64_t *elements) {
     if (!snug_op_is(op, SNUG_OP_ELEMENTS)) return false;
-    const int32_t whole = op->operands[0]; /* the tensor that it reads, or clears */
+    const int32_t whole = op->operands[snug_op_operand(op, SNUG_PARTED)];
     const bool lives = !snug_op_is(op, SNUG_OP_CLEARS) || program->tensors[whole].persistent;
     *elements = lives ? elements_of(program, whole) : 0;
     return *elements > 0;

@@ -406,7 +406,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     run->max_grad_norm = 1;
     run->optimizer = &t->optimizer;
     run->one_by_one = true;
-    if (bench->backend->autotune) { /* untested: only a GPU has a choice of algorithms */
+    if (bench->backend->autotunes) { /* untested: only a GPU has a choice of algorithms */
         struct snug_sizes sizes = {0};
         snug_sizes_add(&sizes, t->batch.tokens);
         RETURN_IF_ERROR(bench->backend->autotune(run, &sizes, bench->cache));

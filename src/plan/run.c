@@ -17,7 +17,7 @@ bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment)
        in UPDATE, has one micro-batch. */
     const bool first = moment->first || op->phase == SNUG_PHASE_UPDATE;
     if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !op->each && !first;
-    return op->kind == SNUG_OP_FETCH && op->first && first;
+    return snug_op_is(op, SNUG_OP_FETCHES) && op->first && first;
 }
 
 static struct snug_moment moment_of(const struct snug_run *run) {
@@ -48,7 +48,7 @@ snug_status snug_op_times_init(struct snug_run *run, const struct snug_backend *
     *times = (struct snug_op_times){0};
     RETURN_IF_ERROR(snug_alloc(run->ctx, count, sizeof(double), (void **)&times->seconds));
     RETURN_IF_ERROR(snug_alloc(run->ctx, count, sizeof(int64_t), (void **)&times->calls));
-    if (!backend->record_timestamp) RETURN_IF_ERROR(collect_file(run, times));
+    if (!backend->asynchronous) RETURN_IF_ERROR(collect_file(run, times));
     memset(times->copied, 0, sizeof times->copied);
     return SNUG_OK;
 }
@@ -67,8 +67,8 @@ void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times
 static snug_status note(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times,
                         int32_t op, double took) {
     if (op >= 0) times->calls[op]++;
-    if (op >= 0 && !backend->record_timestamp) times->seconds[op] += took;
-    if (!backend->record_timestamp) return SNUG_OK;
+    if (op >= 0 && !backend->asynchronous) times->seconds[op] += took;
+    if (!backend->asynchronous) return SNUG_OK;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&times->noted, &times->noted_capacity, times->noted_count + 1,
                               sizeof *times->noted));
     times->noted[times->noted_count] = op;
@@ -79,7 +79,7 @@ static snug_status note(struct snug_run *run, const struct snug_backend *backend
 static snug_status time_copy(struct snug_run *run, const struct snug_op *op, struct snug_op_times *times) {
     const size_t number = times->copies.count;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&times->stored, &times->stored_capacity, number + 1, sizeof(bool)));
-    times->stored[number] = op->kind == SNUG_OP_STORE;
+    times->stored[number] = snug_op_is(op, SNUG_OP_STORES);
     run->copy_times = &times->copies;
     return SNUG_OK;
 }
@@ -106,7 +106,7 @@ static snug_status collect_copies(struct snug_run *run, const struct snug_backen
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
                                   struct snug_op_times *times) {
     double *seconds;
-    if (!backend->record_timestamp) return collect_file(run, times);
+    if (!backend->asynchronous) return collect_file(run, times);
     const size_t notes = times->noted_count, copies = times->copies.count;
     RETURN_IF_ERROR(snug_alloc(run->ctx, notes + 2 * copies, sizeof *seconds, (void **)&seconds));
     snug_status status = collect_operations(run, backend, times, seconds);
@@ -152,8 +152,7 @@ const char *snug_phase_name(enum snug_phase phase) {
 
 /* A backend's message does not name the operation and its tensor: appends both. */
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
-    int32_t tensor = op->operands[0];
-    /* untested: an operation has an output */
+    int32_t tensor = 0;
     for (int k = snug_op_operands(op); k-- > 0;)
         if (op->operands[k] && !snug_op_reads(op, k)) tensor = op->operands[k];
     return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", snug_phase_name(op->phase), snug_op_name(op->kind),
@@ -164,10 +163,10 @@ static snug_status run_op(struct snug_run *run, const struct snug_backend *backe
                           struct snug_profile *profile) {
     const struct snug_op *op = &run->program->ops[number];
     const double begin = profile ? snug_seconds() : 0;
-    const bool copies = op->kind == SNUG_OP_FETCH || op->kind == SNUG_OP_STORE;
+    const bool copies = snug_op_is(op, SNUG_OP_FETCHES | SNUG_OP_STORES);
     struct snug_run late;
     run->copy_times = NULL;
-    if (copies && profile && profile->times && backend->record_timestamp)
+    if (copies && profile && profile->times && backend->asynchronous)
         RETURN_IF_ERROR(time_copy(run, op, profile->times));
     if (op->crosses && snug_op_is(op, SNUG_OP_UPDATES)) { /* it has the numbers of its own step */
         late = *run;
@@ -263,7 +262,7 @@ static snug_status run_flush(void *user) {
     RETURN_IF_ERROR(snug_run_pending(run, call->backend, call->profile));
     RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     for (size_t i = 0; i < run->program->op_count; i++)
-        if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE)
+        if (snug_op_is(&run->program->ops[i], SNUG_OP_FLUSHES))
             RETURN_IF_ERROR(run_op(run, call->backend, i, call->profile));
     return SNUG_OK;
 }

@@ -96,7 +96,7 @@ snug_status snug_device_connect(const struct snug_args *args, const struct snug_
     const struct snug_backend *backend = device->backend;
     if (!group) return SNUG_OK;
     RETURN_IF_ERROR(check_kinds(args, snug_backend_is_device(backend)));
-    if (!backend->connect || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
+    if (!backend->connects || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
     snug_group_at(group, -1, "connecting the GPUs");
     group->disconnect = backend->disconnect;
     return backend->connect(args->ctx, group->collectives, &group->devices);

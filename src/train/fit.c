@@ -320,7 +320,7 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
 }
 
 static void find_host_updates(struct search *s, const struct snug_run_plan *asked) {
-    if (!s->setup->backend->update_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
+    if (!s->setup->backend->updates_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
     s->host_updates[0] = host_has_rates(asked, s->rates);
     /* untested: rates of one kind of update alone */
     s->host_updates[1] = s->host_updates[0] && snug_rates_have_host(s->rates, SNUG_OP_ADAM_8BIT);

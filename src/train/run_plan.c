@@ -124,7 +124,7 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0; /* untested: needs several GPUs */
     plan->offload.resident = 1 - args->offload_ratio;
     plan->offload.on_host = args->offload_update;
-    if (args->offload_update > 0 && !backend->update_on_host)
+    if (args->offload_update > 0 && !backend->updates_on_host)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--offload_update %g needs a GPU: on a CPU the host updates all weights anyway",
                          args->offload_update);

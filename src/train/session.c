@@ -118,7 +118,7 @@ static snug_status autotune_here(struct snug_session *s) {
 static snug_status autotune(struct snug_session *s) {
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool waits = group && group->ranks.local_rank > 0;
-    if (!s->job.setup.backend->autotune) return SNUG_OK; /* may be untested: needs a GPU */
+    if (!s->job.setup.backend->autotunes) return SNUG_OK; /* may be untested: needs a GPU */
     /* may be untested: needs several GPUs */
     if (waits) RETURN_IF_ERROR(snug_group_barrier(s->ctx, group));
     RETURN_IF_ERROR(autotune_here(s));

@@ -178,6 +178,7 @@ static snug_status open_plugin(snug_context *ctx, int local_rank, const struct s
     backend.allocate = allocate;
     backend.batch = batch;
     backend.available = available;
+    backend.asynchronous = backend.autotunes = true;
     backend.record_timestamp = record_timestamp;
     backend.read_timestamps = read_timestamps;
     backend.free_timestamps = free_timestamps;

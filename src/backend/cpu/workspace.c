@@ -33,17 +33,24 @@ static int64_t attention_workspace(const struct snug_program *program, const str
     return (int64_t)sizeof(float) * (s.threads + threads * s.thread);
 }
 
+static int64_t padded_columns(const struct snug_program *program, int32_t tensor) {
+    return snug_cpu_padded(program->tensors[tensor].cols);
+}
+
+static int64_t norm_backward_workspace(const struct snug_program *program, int32_t dy, int threads) {
+    return (int64_t)sizeof(float) * (threads * 3 + SNUG_CPU_BLOCKS * 2) * padded_columns(program, dy);
+}
+
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     const int64_t size = sizeof(float);
-    const struct snug_tensor *first = &program->tensors[op->operands[0]];
 
     switch (op->kind) {
-    case SNUG_OP_EMBED:
-    case SNUG_OP_RESIDUAL_NORM:
-    case SNUG_OP_NORM: return size * threads * 2 * snug_cpu_padded(first->cols);
-    case SNUG_OP_DROPOUT: return size * threads * snug_cpu_padded(first->cols);
-    case SNUG_OP_EMBED_BACKWARD:
-    case SNUG_OP_NORM_BACKWARD: return size * (threads * 3 + SNUG_CPU_BLOCKS * 2) * snug_cpu_padded(first->cols);
+    case SNUG_OP_EMBED: return size * threads * 2 * padded_columns(program, op->embed.y);
+    case SNUG_OP_RESIDUAL_NORM: return size * threads * 2 * padded_columns(program, op->residual_norm.y);
+    case SNUG_OP_NORM: return size * threads * 2 * padded_columns(program, op->norm.y);
+    case SNUG_OP_DROPOUT: return size * threads * padded_columns(program, op->dropout.y);
+    case SNUG_OP_EMBED_BACKWARD: return norm_backward_workspace(program, op->embed_backward.dy, threads);
+    case SNUG_OP_NORM_BACKWARD: return norm_backward_workspace(program, op->norm_backward.dy, threads);
     case SNUG_OP_ATTENTION:
     case SNUG_OP_ATTENTION_BACKWARD: return attention_workspace(program, op, threads);
     case SNUG_OP_LOSS: return (int64_t)sizeof(double) * program->capacity[SNUG_EXTENT_ROWS];

@@ -10,6 +10,11 @@ static snug_status reference_open(snug_context *ctx, const struct snug_program *
 
 static void reference_close(void *state) { (void)state; }
 
+/* dgamma, dbeta, a row of dy */
+static int64_t norm_backward_doubles(const struct snug_program *program, int32_t dy) {
+    return 3 * program->tensors[dy].cols;
+}
+
 /* Sums over rows, kept in double until they are complete. */
 static int64_t reference_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
@@ -26,10 +31,8 @@ static int64_t reference_workspace(const struct snug_program *program, const str
             program, program->tensors[op->attention_backward.dout].cols / op->attention_backward.heads,
             op->attention_backward.bias);
         break;
-    case SNUG_OP_EMBED_BACKWARD:
-    case SNUG_OP_NORM_BACKWARD:
-        doubles = 3 * program->tensors[op->operands[0]].cols;
-        break; /* dgamma, dbeta, a row of dy */
+    case SNUG_OP_EMBED_BACKWARD: doubles = norm_backward_doubles(program, op->embed_backward.dy); break;
+    case SNUG_OP_NORM_BACKWARD: doubles = norm_backward_doubles(program, op->norm_backward.dy); break;
     default: break;
     }
     return doubles * (int64_t)sizeof(double);

@@ -19,9 +19,9 @@ enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
 /* The members of struct snug_backend on which a plan depends. Loss positions: the decoder's gradient is read and
    written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
 #define SNUG_CUDA_PLANNED                                                                                              \
-    .name = "cuda", .on_device = true, .loss_positions = 1024, .batch = snug_cuda_batch_bytes,                         \
-    .workspace = snug_cuda_workspace, .captured = snug_cuda_captured_bytes, .captured_phases = SNUG_CUDA_GRAPHS,       \
-    .bounce = SNUG_CUDA_BOUNCE_BYTES, .lazy_rows = false, .scales_loss = true,                                         \
+    .name = "cuda", .on_device = true, .asynchronous = true, .updates_on_host = true, .loss_positions = 1024,          \
+    .batch = snug_cuda_batch_bytes, .workspace = snug_cuda_workspace, .captured = snug_cuda_captured_bytes,            \
+    .captured_phases = SNUG_CUDA_GRAPHS, .bounce = SNUG_CUDA_BOUNCE_BYTES, .lazy_rows = false, .scales_loss = true,    \
     .copying = {                                                                                                       \
         .ahead = 4,                                                                                                    \
         .part = 1 << 22,                                                                                               \
