@@ -119,25 +119,47 @@ static void test_shared_weight(void **state) {
     }
 }
 
-/* Ranks of any launcher that sets MASTER_ADDR and MASTER_PORT. Evaluations and predictions are those of one GPU. */
+/* Two ranks with a launcher's variables, of which those with an empty value get the number of the rank. */
+static void start_by(const struct fixture *f, const char *const (*variables)[2], pid_t ranks[2], const char *words) {
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; variables[i][0]; i++)
+            setenv(variables[i][0], *variables[i][1] ? variables[i][1] : r ? "1" : "0", 1);
+        ranks[r] = start(f, words);
+    }
+    for (int i = 0; variables[i][0]; i++) unsetenv(variables[i][0]);
+}
+
+/* Ranks of torchrun, and of srun --mpi=pmi2. Evaluations and predictions are those of one GPU. */
 static void test_started_by_variables(void **state) {
+    static const char *const launchers[][8][2] = {
+        {{"RANK", ""},
+         {"LOCAL_RANK", ""},
+         {"WORLD_SIZE", "2"},
+         {"LOCAL_WORLD_SIZE", "2"},
+         {"MASTER_ADDR", "127.0.0.1"},
+         {"MASTER_PORT", "29511"},
+         {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+        {{"SLURM_PROCID", ""},
+         {"SLURM_LOCALID", ""},
+         {"PMI_RANK", ""},
+         {"PMI_SIZE", "2"},
+         {"SLURM_STEP_NUM_TASKS", "2"},
+         {"SLURM_STEP_NODELIST", "127.0.0.1"},
+         {"SLURM_JOB_ID", "17"}},
+    };
     struct fixture *f = *state;
-    pid_t ranks[2];
     if (gpus < 2) return;
     write_inputs(f);
     free(run_well(f, TRAIN "--config_name cut --max_steps 2 --gradient_accumulation_steps 2 --output_dir one"));
-    setenv("WORLD_SIZE", "2", 1);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("MASTER_PORT", "29511", 1);
-    for (int r = 0; r < 2; r++) {
-        setenv("RANK", r ? "1" : "0", 1);
-        setenv("LOCAL_RANK", r ? "1" : "0", 1);
-        ranks[r] = start(f, TRAIN "--config_name cut --max_steps 2 --output_dir two");
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        char command[512], folder[32];
+        pid_t ranks[2];
+        snprintf(folder, sizeof folder, "two%zu", i);
+        snprintf(command, sizeof command, TRAIN "--config_name cut --max_steps 2 --output_dir %s", folder);
+        start_by(f, launchers[i], ranks, command);
+        for (int r = 0; r < 2; r++) assert_int_equal(wait_for(ranks[r]), 0);
+        assert_same_in_both(f, "one", folder, "model.safetensors");
     }
-    static const char *const set[] = {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++) unsetenv(set[i]);
-    for (int r = 0; r < 2; r++) assert_int_equal(wait_for(ranks[r]), 0);
-    assert_same_in_both(f, "one", "two", "model.safetensors");
     char *printed[2][2];
     for (int many = 0; many < 2; many++) {
         static const char words[] = "--device cuda --threads 1 --model_name_or_path one --per_device_eval_batch_size 3";

@@ -83,6 +83,28 @@ static void test_launchers(void **state) {
          2,
          0,
          0},
+        /* srun --mpi=pmi2 */
+        {{"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_LOCALID=1", "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=5",
+          "PMI_SIZE=8"},
+         "Slurm",
+         5,
+         8,
+         1,
+         0},
+        /* mpiexec in a step of two tasks: one starts ranks on each host */
+        {{"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0", "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=1",
+          "PMI_SIZE=4", "MPI_LOCALRANKID=1"},
+         "MPICH",
+         1,
+         4,
+         1,
+         0},
+        {{"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=0", "PMI_SIZE=2"},
+         "MPICH",
+         0,
+         2,
+         0,
+         0},
         /* a script that sets torchrun's variables from mpirun's */
         {{"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, "torchrun", 1, 2, 0, 0},
     };

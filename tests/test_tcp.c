@@ -258,7 +258,8 @@ static void test_rendezvous(void **state) {
         {{"SLURM_STEP_NODELIST=node[03-07,9],login", "SLURM_JOB_ID=12"}, "Slurm", "node03", 0},
         {{"SLURM_STEP_NODELIST=rack[1-2]n[5-8]", "SLURM_JOB_ID=12"}, "Slurm", "rack1n5", 0},
         {{"SLURM_STEP_NODELIST=node[1-2].cluster.example"}, "Slurm", "node1.cluster.example", 0},
-        {{"SLURM_STEP_NODELIST=node7", "PMIX_RANK=0"}, "Slurm", "", 0},
+        {{"SLURM_STEP_NODELIST=node7", "PMIX_RANK=0"}, "Slurm", "node7", 0}, /* srun --mpi=pmix */
+        {{"SLURM_STEP_NODELIST=node7", "PMI_RANK=0", "PMI_SIZE=2"}, "Slurm", "node7", 0},
         {{NULL}, "Open MPI", "", 0},
     };
     struct snug_rendezvous at, other;

@@ -20,7 +20,7 @@ static const struct launcher launchers[] = {
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_NODELIST"},
 };
-enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM = LAUNCHERS - 1 };
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers, PMI = LAUNCHERS - 2, SLURM = LAUNCHERS - 1 };
 
 /* An empty variable counts as unset. */
 static const char *value_of(const char *name) {
@@ -97,12 +97,23 @@ static snug_status check_agreement(snug_context *ctx, const struct launcher *cho
                      second.size, chosen->name, other->name);
 }
 
+static bool are_equal(const char *name, const char *other) {
+    const char *a = value_of(name), *b = value_of(other);
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* srun --mpi=pmi2 sets PMI_RANK and PMI_SIZE, too. In a step in which mpiexec runs, Slurm's are those of mpiexec. */
+static bool are_of_srun(const struct launcher *pmi, const struct launcher *slurm) {
+    return is_there(slurm) && are_equal(pmi->rank, slurm->rank) && are_equal(pmi->size, slurm->size);
+}
+
 snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out) {
     const struct launcher *chosen = NULL;
     *out = (struct snug_ranks){.size = 1, .local_size = 1};
     gethostname(out->host, sizeof out->host); /* which has room for any name */
     for (int i = 0; i < LAUNCHERS; i++) {
         if (!is_there(&launchers[i]) || (chosen && i == SLURM)) continue;
+        if (i == PMI && are_of_srun(&launchers[PMI], &launchers[SLURM])) continue;
         if (!chosen) {
             chosen = &launchers[i];
             RETURN_IF_ERROR(read_launcher(ctx, chosen, out));

@@ -24,7 +24,8 @@ struct snug_ranks {
 
 /* Reads the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_…), MPICH
  * and others with PMI (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS), and of a Slurm step (SLURM_PROCID, …).
- * The first launcher of this order that is found decides; Slurm is last, since the others can run inside of a step.
+ * The first launcher of this order that is found decides; Slurm is last, since the others can run inside of a step. PMI
+ * variables that agree with a step's are srun's (--mpi=pmi2).
  * SNUG_E_USAGE names a variable that is no number, is out of range, or contradicts another one. */
 snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out);
 

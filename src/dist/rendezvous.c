@@ -76,9 +76,7 @@ snug_status snug_rendezvous_find(snug_context *ctx, const struct snug_ranks *ran
     const char *host = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
     *out = (struct snug_rendezvous){.count = SNUG_RENDEZVOUS_PORTS};
     if (host && port) RETURN_IF_ERROR(read_master(ctx, host, port, out));
-    /* srun --mpi=pmix or pmi2 has started MPI */
-    const bool by_srun = strcmp(ranks->launcher, "Slurm") == 0 && !value_of("PMIX_RANK");
-    if (!*out->host && by_srun) RETURN_IF_ERROR(read_step(ctx, out));
+    if (!*out->host && strcmp(ranks->launcher, "Slurm") == 0) RETURN_IF_ERROR(read_step(ctx, out));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) out->key = hash(out->key, value_of(names[i]));
     return SNUG_OK;
 }

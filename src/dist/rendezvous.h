@@ -16,7 +16,7 @@ struct snug_rendezvous {
     uint64_t key;                    /* of the run: others that use the same ports are not let in */
 };
 
-/* MASTER_ADDR and MASTER_PORT, whoever started the ranks; in a Slurm step that did not start MPI the first host of the
+/* MASTER_ADDR and MASTER_PORT, whoever started the ranks; in a Slurm step, with or without --mpi, the first host of the
  * step and a port that follows from its number. SNUG_E_USAGE: a variable that makes no sense. */
 snug_status snug_rendezvous_find(snug_context *ctx, const struct snug_ranks *ranks, struct snug_rendezvous *out);
 
