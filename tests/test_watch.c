@@ -234,6 +234,29 @@ static void test_late_rank(void **state) {
                                  "rank 1 waits for 3 s: more than --ddp_timeout 1", NULL});
 }
 
+/* Half a minute is no failure yet: a warning names the rank once in a phase. */
+static void test_warning_of_late_rank(void **state) {
+    struct fixture *f = *state;
+    static const char says[] = "rank 2 of 3 on host2, step 7 (in a test): it has not reached their operation, in which "
+                               "rank 1 waits for 31 s; the run ends after --ddp_timeout 100\n";
+    char expected[2 * sizeof says] = "";
+    lead(f, 100);
+    struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
+    snug_watch_enter(f->watch, "an earlier operation");
+    m.entered = 2;
+    m.waited = 29;
+    for (int i = 0; i < 4; i++, m.waited = 31) {
+        if (i == 3) snug_watch_at(f->watch, 7, "in another phase");
+        send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
+        send_as(f, 1, m);
+        assert_quiet(f, 0.2);
+    }
+    snug_watch_close(f->watch);
+    f->watch = NULL;
+    snprintf(expected, sizeof expected, "%s%s", says, says);
+    assert_string_equal(f->log, expected);
+}
+
 static void test_late_leader(void **state) {
     struct fixture *f = *state;
     lead(f, 1);
@@ -470,13 +493,13 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),      TEST(test_lost_at_the_start),   TEST(test_ends_by_intention),
-        TEST(test_failed_rank),    TEST(test_own_failure),         TEST(test_late_rank),
-        TEST(test_late_leader),    TEST(test_stuck_operation),     TEST(test_stopped_rank),
-        TEST(test_stopped_device), TEST(test_operation_that_ends), TEST(test_strangers),
-        TEST(test_lost_leader),    TEST(test_leader_reports),      TEST(test_leader_fails),
-        TEST(test_stopped_leader), TEST(test_unconnected),         TEST(test_valid_messages),
-        TEST(test_leader_ends),
+        TEST(test_lost_rank),      TEST(test_lost_at_the_start),    TEST(test_ends_by_intention),
+        TEST(test_failed_rank),    TEST(test_own_failure),          TEST(test_late_rank),
+        TEST(test_late_leader),    TEST(test_stuck_operation),      TEST(test_stopped_rank),
+        TEST(test_stopped_device), TEST(test_operation_that_ends),  TEST(test_strangers),
+        TEST(test_lost_leader),    TEST(test_leader_reports),       TEST(test_leader_fails),
+        TEST(test_stopped_leader), TEST(test_unconnected),          TEST(test_valid_messages),
+        TEST(test_leader_ends),    TEST(test_warning_of_late_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

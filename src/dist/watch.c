@@ -20,6 +20,8 @@
 #define GRACE 3.0  /* seconds in which the caller's thread must ask for a verdict */
 #define ENDING 2.0 /* seconds in which the process must end */
 #define QUIET 2.0  /* seconds without a state after which a rank may be stopped */
+#define NOTICE                                                                                                         \
+    30. /* seconds that a rank waits for a late one, at most half of the timeout, before a warning names it */
 
 enum { STRANGERS = 32 }; /* connections that have not sent a valid message yet */
 
@@ -44,6 +46,7 @@ struct snug_watch {
     struct peer strangers[STRANGERS];
     struct pollfd *polled;
     double sent;
+    const char *warned; /* the phase in which a warning has named a late rank; NULL: none */
     pthread_t thread;
     bool running;
 
@@ -226,15 +229,15 @@ static void read_stranger(struct snug_watch *w, struct peer *stranger, double no
 /* ---- late ranks -------------------------------------------------------------------------------------------------- */
 
 static void describe_late(struct snug_watch *w, const struct peer *late, const struct snug_watch_message *waits,
-                          double now, char *text, size_t size) {
+                          double now, bool warns, char *text, size_t size) {
     char who[256], quiet[96] = "";
     name_rank(w, &late->state, who, sizeof who);
     if (now - late->heard > QUIET)
         snprintf(quiet, sizeof quiet, "; its process has not run for %.0f s: was it stopped, or does its host swap?",
                  now - late->heard);
-    snprintf(text, size, "%s: it has not %s %s, in which rank %d waits for %.0f s: more than --ddp_timeout %g%s", who,
+    snprintf(text, size, "%s: it has not %s %s, in which rank %d waits for %.0f s%s --ddp_timeout %g%s", who,
              late->state.entered < waits->entered ? "reached" : "completed", waits->operation, (int)waits->rank,
-             waits->waited, w->timeout, quiet);
+             waits->waited, warns ? "; the run ends after" : ": more than", w->timeout, quiet);
 }
 
 /* How much a rank looks like the cause: it sends no states; it does not wait for others itself; it waits in an earlier
@@ -245,28 +248,56 @@ static int blame(const struct peer *peer, const struct snug_watch_message *waits
     return peer->state.waited < 0 ? 2 : 1;
 }
 
-/* Rank 0 knows all states: a rank that waits too long, and the one for which it does. */
-static void find_late(struct snug_watch *w, double now) {
-    char text[SNUG_RANK_MESSAGE], who[256];
-    const struct snug_watch_message own = own_message(w, SNUG_WATCH_STATE), *waits = NULL;
+/* Rank 0 knows all states: the latest operation in which a rank waits for longer than this; NULL: none. */
+static const struct snug_watch_message *find_waiting(const struct snug_watch *w, double now, double seconds) {
+    const struct snug_watch_message *waits = NULL;
     for (int r = 0; r < w->peer_count; r++) {
-        struct peer *peer = &w->peers[r];
-        if (r == 0) *peer = (struct peer){.fd = -1, .state = own, .heard = now};
+        const struct peer *peer = &w->peers[r];
         if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
         const double waited = peer->state.waited + (r > 0 ? now - peer->heard : 0);
         /* may be untested: depends on timing */
-        if (peer->state.waited >= 0 && waited > w->timeout && (!waits || peer->state.entered > waits->entered))
+        if (peer->state.waited >= 0 && waited > seconds && (!waits || peer->state.entered > waits->entered))
             waits = &peer->state;
     }
-    if (!waits) return;
+    return waits;
+}
+
+/* The rank for which it waits; NULL: all have reached the operation. */
+static const struct peer *find_cause(const struct snug_watch *w, const struct snug_watch_message *waits, double now) {
     const struct peer *late = NULL;
     for (int r = 0; r < w->peer_count; r++) {
         const struct peer *peer = &w->peers[r];
         if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
         if (blame(peer, waits, now) > (late ? blame(late, waits, now) : 0)) late = peer;
     }
+    return late;
+}
+
+/* Long before the timeout, and once in a phase: the rank may only be slow. */
+static void warn_of_late(struct snug_watch *w, double now) {
+    char text[SNUG_RANK_MESSAGE];
+    const struct snug_watch_message *waits = find_waiting(w, now, w->timeout < 2 * NOTICE ? w->timeout / 2 : NOTICE);
+    const struct peer *late = waits ? find_cause(w, waits, now) : NULL;
+    pthread_mutex_lock(&w->lock);
+    const char *phase = w->phase;
+    pthread_mutex_unlock(&w->lock);
+    if (!late || w->warned == phase) return;
+    w->warned = phase;
+    describe_late(w, late, waits, now, true, text, sizeof text);
+    snug_log(w->ctx, SNUG_LOG_WARNING, "%s", text);
+}
+
+static void find_late(struct snug_watch *w, double now) {
+    char text[SNUG_RANK_MESSAGE], who[256];
+    w->peers[0] = (struct peer){.fd = -1, .state = own_message(w, SNUG_WATCH_STATE), .heard = now};
+    const struct snug_watch_message *waits = find_waiting(w, now, w->timeout);
+    if (!waits) {
+        warn_of_late(w, now);
+        return;
+    }
+    const struct peer *late = find_cause(w, waits, now);
     if (late) {
-        describe_late(w, late, waits, now, text, sizeof text);
+        describe_late(w, late, waits, now, false, text, sizeof text);
         report(w, text);
         return;
     }
@@ -284,7 +315,7 @@ static void find_stopped_leader(struct snug_watch *w, double now) {
     const struct snug_watch_message own = own_message(w, SNUG_WATCH_STATE);
     const struct peer *leader = &w->peers[0];
     if (leader->left || own.waited <= w->timeout || now - leader->heard <= QUIET) return;
-    describe_late(w, leader, &own, now, text, sizeof text);
+    describe_late(w, leader, &own, now, false, text, sizeof text);
     report(w, text);
 }
 
