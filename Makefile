@@ -6,7 +6,8 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libjansson-dev \
     libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
-TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin dpkg-dev
+TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2 \
+    dpkg-dev
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
@@ -20,7 +21,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all install uninstall deb demo test check sanitize tsan lint fuzz format format-check clean
+.PHONY: all install uninstall deb demo test check rank-bits sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -64,6 +65,15 @@ test:
 
 # The format, and all tests again: with clang, under the sanitizers, counting the lines and branches that they run.
 check: format-check sanitize
+
+# The bits of 3, 4 and 8 CPU ranks in every ZeRO stage: of whole runs, and of runs that are killed KILLS times and resumed on
+# other numbers of ranks.
+rank-bits:
+	@tools/install-packages $(TEST_PACKAGES)
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON)
+	$(call build,$(BUILD),test_zero test_ranks_failure)
+	@SNUG_RANKS_MOST=8 $(BUILD)/test_zero test_stages_have_the_same_bits
+	@SNUG_RANKS_MOST=8 SNUG_RANK_KILLS=$(or $(KILLS),12) $(BUILD)/test_ranks_failure test_kills_at_random
 
 sanitize:
 	$(call configure,$(BUILD)-asan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=ON -DSNUG_WERROR=ON -DSNUG_COVERAGE=ON -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)

@@ -50,15 +50,14 @@ static inline int end_of(pid_t launcher) {
 /* A training that is killed again and again. */
 struct kills {
     int ranks, wanted;
-    bool resizes;      /* attempts also have half or a quarter of the ranks, with as many more micro-batches each */
     const char *words; /* of snug train, without --output_dir and what sets the ranks */
     /* Starts snug with these words on several ranks; the launcher's process. */
     pid_t (*start)(const struct fixture *f, int ranks, const char *words);
     /* The processes of the ranks, when all have begun. */
     void (*find)(const struct fixture *f, pid_t launcher, int ranks, pid_t *processes);
     uint32_t seed;
-    double seconds; /* of the whole training */
-    double longest; /* until all ranks had ended after a kill */
+    double seconds[2]; /* of the whole training: on one rank, on several */
+    double longest;    /* until all ranks had ended after a kill */
 };
 
 static inline void set_kills(struct kills *k, int wanted) {
@@ -67,28 +66,32 @@ static inline void set_kills(struct kills *k, int wanted) {
     k->seed = seed ? (uint32_t)strtoul(seed, NULL, 10) : 17;
 }
 
-/* Each attempt is in another ZeRO stage and on another number of ranks: a run may be resumed in any of them. The number
-   of its ranks. */
-static inline int start_attempt(const struct fixture *f, const struct kills *k, const struct snug_philox_block *random,
-                                pid_t *launcher, pid_t *processes) {
-    char words[2048], micro_batches[64] = "";
-    const uint32_t half = k->resizes && k->ranks % 2 == 0 ? random->word[3] % (k->ranks % 8 ? 2 : 3) : 0;
-    const int ranks = k->ranks >> half;
-    /* Below stage 2 the sums of several micro-batches are rounded before those of ranks. */
-    const uint32_t stage = half ? 2 + random->word[2] % 2 : random->word[2] % 4;
-    if (half) snprintf(micro_batches, sizeof micro_batches, "--gradient_accumulation_steps %d", 1 << half);
-    snprintf(words, sizeof words, "%s --output_dir out --zero_stage %u --resume_from_checkpoint auto %s", k->words,
-             stage, micro_batches);
+/* Attempt after attempt in the next ZeRO stage, on a number of ranks that divides the micro-batches of a step: a run
+   may be resumed in any of them. The number of its ranks. */
+static inline int start_attempt(const struct fixture *f, const struct kills *k, uint32_t attempt,
+                                const struct snug_philox_block *random, pid_t *launcher, pid_t *processes) {
+    char words[2048];
+    uint32_t count = 0;
+    int numbers[RANKS_MOST];
+    const uint32_t stage = attempt % 4;
+    /* Below stage 2 ranks round their sums of several micro-batches before they are added. */
+    for (int n = 1; n <= k->ranks; n++)
+        if (k->ranks % n == 0 && (n == 1 || n == k->ranks || stage >= 2)) numbers[count++] = n;
+    const int ranks = numbers[random->word[2] % count];
+    snprintf(words, sizeof words,
+             "%s --output_dir out --zero_stage %u --resume_from_checkpoint auto --gradient_accumulation_steps %d",
+             k->words, stage, k->ranks / ranks);
     *launcher = k->start(f, ranks, words);
     k->find(f, *launcher, ranks, processes);
     return ranks;
 }
 
 /* Whether the run ended by itself before the kill, or had nothing left to do. */
-static inline bool kill_at(struct fixture *f, struct kills *k, const struct snug_philox_block *random) {
+static inline bool kill_at(struct fixture *f, struct kills *k, uint32_t attempt,
+                           const struct snug_philox_block *random) {
     pid_t launcher, processes[RANKS_MOST];
-    const double after = snug_philox_uniform(random->word[0]) * k->seconds;
-    const int ranks = start_attempt(f, k, random, &launcher, processes);
+    const int ranks = start_attempt(f, k, attempt, random, &launcher, processes);
+    const double after = snug_philox_uniform(random->word[0]) * k->seconds[ranks > 1];
     const int rank = (int)(random->word[1] % (uint32_t)ranks);
     nanosleep(&(struct timespec){(time_t)after, (long)(1e9 * (after - (double)(time_t)after))}, NULL);
     int status;
@@ -115,15 +118,17 @@ static inline void kill_at_random(struct fixture *f, struct kills *k) {
     uint32_t runs = 0;
     int kills = 0, whole = 0;
     snprintf(words, sizeof words, "%s --gradient_accumulation_steps %d --output_dir whole", k->words, k->ranks);
-    free(run_well(f, words));
     double begin = now();
+    free(run_well(f, words));
+    k->seconds[0] = now() - begin;
+    begin = now();
     snprintf(words, sizeof words, "%s --output_dir measured", k->words);
     if (end_of(k->start(f, k->ranks, words))) fail_msg("%s: %s", words, output_of(f, "stderr"));
-    k->seconds = now() - begin;
+    k->seconds[1] = now() - begin;
     begin = now();
     for (; kills < k->wanted; runs++) {
         const struct snug_philox_block random = snug_philox(runs, 0, 0, 0, k->seed, 0);
-        if (!kill_at(f, k, &random)) {
+        if (!kill_at(f, k, runs, &random)) {
             kills++;
             continue;
         }
@@ -132,7 +137,7 @@ static inline void kill_at_random(struct fixture *f, struct kills *k) {
         whole++;
     }
     const struct snug_philox_block random = snug_philox(runs, 0, 0, 0, k->seed, 0);
-    start_attempt(f, k, &random, &launcher, processes);
+    start_attempt(f, k, runs, &random, &launcher, processes);
     if (end_of(launcher)) fail_msg("the last run failed: %s", output_of(f, "stderr"));
     assert_same_run(f, "whole", "out");
     print_message("%d kills in %u runs on %d ranks, %.0f s; all ranks had ended %.1f s after a kill at the latest; "
