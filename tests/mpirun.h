@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 
+#include "dist/mpi/plugin.h"
 #include "program.h"
 
 #define SNUG SNUG_BINARY_DIR "/snug"
@@ -14,17 +15,21 @@
     "--logging_steps 1 "
 #define TINY TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy epoch "
 
+static const char *mpirun = "mpirun";
 static bool is_open_mpi, skips;
 
 /* Whether runs on several ranks can be tested here. */
 static inline void find_mpirun(void) {
     char line[128] = "";
-    FILE *pipe = popen("mpirun --version 2> /dev/null", "r");
+    if (access("/usr/bin/mpirun.openmpi", X_OK) == 0) mpirun = "mpirun.openmpi"; /* Debian's, where both are */
+    snprintf(line, sizeof line, "%s --version 2> /dev/null", mpirun);
+    FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
     const bool there = fgets(line, sizeof line, pipe);
     pclose(pipe);
     is_open_mpi = strstr(line, "Open MPI") || strstr(line, "OpenRTE");
-    skips = !there || access(SNUG_BINARY_DIR "/libsnug_mpi.so", R_OK) != 0;
+    const char *plugin = is_open_mpi ? SNUG_BINARY_DIR "/" SNUG_MPI_OPENMPI : SNUG_BINARY_DIR "/" SNUG_MPI_MPICH;
+    skips = !there || access(plugin, R_OK) != 0;
     if (skips)
         print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
                       "libopenmpi-dev, and configure again\n");
@@ -38,8 +43,8 @@ static inline void find_mpirun(void) {
     }
 }
 
-/* Starts mpirun in the test's folder, with stdout and stderr in files. */
-static inline pid_t start_ranks(const struct fixture *f, const char *words) {
+/* Starts these words in the test's folder, with stdout and stderr in files. */
+static inline pid_t start_words(const struct fixture *f, const char *words) {
     unlink(path_of(f, "stderr"));
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -49,14 +54,20 @@ static inline pid_t start_ranks(const struct fixture *f, const char *words) {
     if (chdir(f->folder) != 0 || !freopen("/dev/null", "r", stdin) || !freopen("stdout", "w", stdout) ||
         !freopen("stderr", "w", stderr))
         _exit(125);
-    /* More ranks than cores, not bound to them, and by root in containers. */
-    snprintf(copy, sizeof copy, "mpirun %s%s", is_open_mpi ? "--allow-run-as-root --oversubscribe --bind-to none " : "",
-             words);
+    snprintf(copy, sizeof copy, "%s", words);
     while (count < 159 && (arguments[count] = strsep(&rest, " ")))
         if (*arguments[count]) count++;
     arguments[count] = NULL;
     execvp(arguments[0], arguments);
     _exit(127);
+}
+
+/* More ranks than cores, not bound to them, and by root in containers. */
+static inline pid_t start_ranks(const struct fixture *f, const char *words) {
+    char command[4096];
+    snprintf(command, sizeof command, "%s %s%s", mpirun,
+             is_open_mpi ? "--allow-run-as-root --oversubscribe --bind-to none " : "", words);
+    return start_words(f, command);
 }
 
 static inline int run_ranks(const struct fixture *f, const char *words) { return wait_for(start_ranks(f, words)); }

@@ -322,7 +322,7 @@ static void test_separate_file_systems(void **state) {
     snprintf(refused, sizeof refused, "-n 1 " SNUG " %s : -n 2 -wdir %s " SNUG " %s", AGAIN, path_of(f, "other"),
              AGAIN);
     assert_said(f, run_ranks(f, refused), 1,
-                (const char *const[]){"snug: rank ", "of 3 on ", ": rank 1: ", "checkpoint-copy-1", NULL});
+                (const char *const[]){"snug: rank ", "of 3 on ", ": rank 1 on ", "checkpoint-copy-1", NULL});
     assert_true(exists(path_of(f, "other/refused/checkpoint-copy-1/mine")));
     /* The last one of the folder, which two ranks do not have; "auto" starts where rank 0 has none. */
     for (int i = 0; i < 2; i++) {
@@ -365,7 +365,7 @@ static void test_unwritten_part(void **state) {
                  stage);
         snprintf(command, sizeof command, "--mca btl tcp,self -n 2 " SNUG " %s : -n 1 ./limited %s", words, words);
         assert_said(f, run_ranks(f, command), 1,
-                    (const char *const[]){"snug: rank ", "of 3 on ", ", step 5: rank 2: cannot write ",
+                    (const char *const[]){"snug: rank ", "of 3 on ", ", step 5: rank 2 on ", ": cannot write ",
                                           "/model.safetensors: File too large", NULL});
         assert_false(has_unfinished(f, "cut_off", ".checkpoint"));
         assert_false(exists(path_of(f, "cut_off/checkpoint-4")));
@@ -373,6 +373,21 @@ static void test_unwritten_part(void **state) {
         assert_same_in_both(f, "whole", "cut_off", "model.safetensors");
         assert_same_in_both(f, "whole", "cut_off", "checkpoint-4/optimizer.safetensors");
     }
+}
+
+/* One rank's memory is limited to half of what the plan needs. */
+static void test_rank_without_memory(void **state) {
+    static const char words[] = "train --use_cpu --config_name model --tokenizer_name model --threads 1 --train_file "
+                                "dummy:16384x16 --per_device_train_batch_size 16384 --max_steps 1 --output_dir out";
+    struct fixture *f = *state;
+    char command[1024];
+    if (skips || !is_open_mpi || SANITIZED) return; /* sanitizers reserve address space */
+    write_text(f, "limited", "#!/bin/sh\nulimit -v 600000\nexec " SNUG " \"$@\"\n");
+    assert_int_equal(chmod(path_of(f, "limited"), 0700), 0);
+    snprintf(command, sizeof command, "--mca btl tcp,self -n 1 " SNUG " %s : -n 1 ./limited %s", words, words);
+    assert_said(f, run_ranks(f, command), 1,
+                (const char *const[]){"snug: rank 1 of 2 on ", ": the allocation of ", " bytes failed: ", NULL});
+    assert_false(exists(path_of(f, "out/model.safetensors")));
 }
 
 /* A rank that finds something else in the place of the folder. */
@@ -390,7 +405,7 @@ static void test_unopened_file(void **state) {
     wait_for_text(f, "stderr", "'epoch': 5.");
     write_text(f, "other/out", "mine\n");
     assert_said(f, wait_for(launcher), 1,
-                (const char *const[]){"snug: rank ", "of 2 on ", ": rank 1: cannot write ",
+                (const char *const[]){"snug: rank ", "of 2 on ", ": rank 1 on ", ": cannot write ",
                                       "/model.safetensors: Not a directory", NULL});
     assert_false(has_unfinished(f, "out", ".checkpoint"));
 }
@@ -442,6 +457,54 @@ static int run_unlike(const struct fixture *f, const char *first, const char *se
     snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", first, path_of(f, "other"),
              second);
     return run_ranks(f, command);
+}
+
+/* A copy of the program in the test's folder, whose build id differs in one byte, with one plug-in. */
+static void write_other_build(const struct fixture *f, const char *plugin) {
+    static const char name[] = "\x14\0\0\0\x03\0\0\0GNU"; /* of 20 bytes, a build id */
+    size_t size;
+    char *program = read_text(f, SNUG, &size);
+    char *note = memmem(program, size, name, sizeof name);
+    assert_non_null(note);
+    note[sizeof name] ^= 1;
+    FILE *file = fopen(path_of(f, "snug"), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(program, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path_of(f, "snug"), 0700), 0);
+    snprintf(program, size, SNUG_BINARY_DIR "/%s", plugin);
+    assert_int_equal(symlink(program, path_of(f, "%s", plugin)), 0);
+    free(program);
+}
+
+static void test_unlike_builds(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    write_other_build(f, is_open_mpi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH);
+    assert_said(f, run_ranks(f, "-n 1 " SNUG " " SHORT " : -n 1 ./snug " SHORT), 2,
+                (const char *const[]){"rank 1 on ", "has another version or build of snug than rank 0", NULL});
+}
+
+/* Where both are installed: one build runs with each, and a plug-in of the other MPI alone is refused. */
+static void test_mpich(void **state) {
+    static const char launch[] = "/usr/bin/mpirun.mpich -n 2 ";
+    static const char words[] = TRAIN "--config_name model --train_file train.csv --max_steps 3 --save_strategy no ";
+    struct fixture *f = *state;
+    char command[1024];
+    if (skips || !is_open_mpi || access("/usr/bin/mpirun.mpich", X_OK) != 0) return;
+    snprintf(command, sizeof command, "%s" SNUG " %s --output_dir two", launch, words);
+    if (wait_for(start_words(f, command))) fail_msg("%s: %s", command, output_of(f, "stderr"));
+    snprintf(command, sizeof command, "%s --gradient_accumulation_steps 2 --output_dir one", words);
+    free(run_well(f, command));
+    assert_same_in_both(f, "one", "two", "model.safetensors");
+    write_other_build(f, SNUG_MPI_MPICH);
+    snprintf(command, sizeof command, "-n 2 ./snug %s --output_dir none", words);
+    assert_int_equal(run_ranks(f, command), 1);
+    char *text = output_of(f, "stderr");
+    assert_contains(text, " of 2 by the variables of Open MPI, but rank 0 of 1 in MPICH Version:");
+    assert_null(strchr(text, '\t'));
+    free(text);
+    assert_false(exists(path_of(f, "none")));
 }
 
 static void test_unlike_ranks(void **state) {
@@ -524,10 +587,13 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_separate_file_systems, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unwritten_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rank_without_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unopened_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unlike_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unlike_builds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_mpich, set_up, tear_down),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_mpirun();

@@ -264,13 +264,14 @@ static void test_interrupted(void **state) {
     assert_same_in_both(f, "one", "two", "model.safetensors");
 }
 
-/* In the emulator alone: too few GPUs, one GPU twice, a failure of NCCL in one rank. */
+/* In the emulator alone: too few GPUs, one GPU twice, another NCCL, a failure of NCCL. */
 static void test_refused_by_ranks(void **state) {
     static const struct {
         const char *variables[2][2], *says;
     } cases[] = {
         {{{"SNUG_EMULATED_GPUS", "2"}}, "this is local rank 2, and CUDA can use 2 GPUs here"},
         {{{"SNUG_EMULATED_GPUS", "1"}}, "ranks 0 and 1 have the same GPU, emulated"},
+        {{{"SNUG_EMULATED_NCCL", "differs"}}, "NCCL 22809, and rank 1 has a driver for CUDA "},
         {{{"SNUG_EMULATED_NCCL", "fails"}}, "NCCL: connecting the GPUs: unhandled system error"},
     };
     struct fixture *f = *state;

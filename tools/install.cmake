@@ -45,6 +45,6 @@ install(FILES ${CMAKE_BINARY_DIR}/snugConfig.cmake ${CMAKE_BINARY_DIR}/snugConfi
 if(TARGET snug_cuda)
   install(TARGETS snug_cuda LIBRARY DESTINATION lib/snug) # where backend/plugin.c looks, from the program's folder
 endif()
-if(TARGET snug_mpi)
-  install(TARGETS snug_mpi LIBRARY DESTINATION lib/snug) # where dist/process_group.c looks
+if(SNUG_MPI_PLUGINS)
+  install(TARGETS ${SNUG_MPI_PLUGINS} LIBRARY DESTINATION lib/snug) # where dist/process_group.c looks
 endif()

@@ -22,7 +22,7 @@ install(FILES ${completions}/snug.fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/
 # What the Python package has beside its Python: the library, and the plug-ins where the library looks for them.
 add_custom_target(snug_wheel)
 install(FILES $<TARGET_FILE:snug_shared> RENAME $<TARGET_SONAME_FILE_NAME:snug_shared> DESTINATION snug COMPONENT wheel EXCLUDE_FROM_ALL)
-foreach(library snug_shared snug_cuda snug_mpi)
+foreach(library snug_shared snug_cuda ${SNUG_MPI_PLUGINS})
   if(TARGET ${library})
     add_dependencies(snug_wheel ${library})
   endif()

@@ -10,16 +10,28 @@
 #include "dist/mpi/plugin.h"
 #include "dist/tcp.h"
 
+/* That of the launcher: PMI's variables are of MPICH and its relatives, and of srun --mpi=pmi2, which MPICH
+   understands. Without it the other one, which then says how many ranks it has. */
+static void *open_library(const char **file, char *why, size_t size) {
+    const bool pmi = getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK");
+    const char *const files[] = {pmi ? SNUG_MPI_MPICH : SNUG_MPI_OPENMPI, pmi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH};
+    void *library = NULL;
+    for (int i = 0; i < 2 && !library; i++) /* may be untested: where both are, the first is always found */
+        /* Global: Open MPI opens its own components at run time, and they use its symbols. */
+        library = snug_library_open(*file = files[i], RTLD_NOW | RTLD_GLOBAL, why, size);
+    return library;
+}
+
 static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
     char why[512];
-    /* Global: Open MPI opens its own components at run time, and they use its symbols. */
-    void *library = snug_library_open(SNUG_MPI_PLUGIN_FILE, RTLD_NOW | RTLD_GLOBAL, why, sizeof why);
+    const char *file;
+    void *library = open_library(&file, why, sizeof why);
     if (!library) /* untested: the tests' plug-in is always found */
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                         "%s is %d: several ranks on CPUs need MPI, and %s cannot be opened: %s; install Open MPI or "
-                         "MPICH and build with make, or start a single process; GPUs need no MPI where MASTER_ADDR and "
-                         "MASTER_PORT are set",
-                         ranks->size_source, ranks->size, SNUG_MPI_PLUGIN_FILE, why);
+                         "%s is %d: several ranks on CPUs need MPI, and neither %s nor %s can be opened: %s; install "
+                         "Open MPI or MPICH and build with make, or start a single process; GPUs need no MPI where "
+                         "MASTER_ADDR and MASTER_PORT are set",
+                         ranks->size_source, ranks->size, SNUG_MPI_OPENMPI, SNUG_MPI_MPICH, why);
     void *symbol = dlsym(library, SNUG_MPI_PLUGIN_SYMBOL);
     snug_mpi_plugin_fn *entry;
     memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from data to function pointers */
@@ -27,8 +39,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     /* untested: a plug-in of another build */
     if (!plugin || plugin->version != SNUG_MPI_PLUGIN_VERSION ||
         plugin->collectives_size != sizeof(struct snug_collectives))
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build",
-                         SNUG_MPI_PLUGIN_FILE);
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build", file);
     return plugin->open(ctx, out); /* never closed: MPI does not support unloading */
 }
 
@@ -48,7 +59,7 @@ static double patience(double timeout) {
 static snug_status open_mpi(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
     RETURN_IF_ERROR(open_plugin(ctx, ranks, out));
     const struct snug_collectives *collectives = *out;
-    /* untested: a launcher that numbers the ranks differently than its MPI */
+    /* may be untested: a launcher that numbers the ranks differently than its MPI */
     if (collectives->size != ranks->size || collectives->rank != ranks->rank)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "this is rank %d of %d by the variables of %s, but rank %d of %d in %s: start CPU ranks with "
@@ -148,13 +159,14 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
 snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group *group, snug_status status) {
     struct outcome {
         int64_t status;
-        char why[512];
+        char host[SNUG_HOST_NAME], why[512];
     };
     void *memory;
     if (!group) return status;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)group->ranks.size, sizeof(struct outcome), &memory));
     struct outcome *all = memory, *own = &all[group->ranks.rank];
     own->status = status;
+    memcpy(own->host, group->ranks.host, sizeof own->host);
     /* may be untested: a rank that is ended records nothing */
     snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(ctx));
     snug_status agreed = snug_group_all_gather(ctx, group, all, sizeof *all);
@@ -163,7 +175,8 @@ snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group 
         /* may be untested: as above */
         if (all[rank].status == SNUG_OK) continue;
         snug_clear_error(ctx); /* may be untested: a rank that is ended records nothing */
-        agreed = snug_fail(ctx, (snug_status)all[rank].status, "rank %d: %s", rank, all[rank].why);
+        agreed =
+            snug_fail(ctx, (snug_status)all[rank].status, "rank %d on %s: %s", rank, all[rank].host, all[rank].why);
     }
     free(memory);
     return agreed;

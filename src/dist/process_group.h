@@ -56,7 +56,7 @@ snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *g
 /* To rank 0: `all` gets `bytes` bytes of each rank, in order. Only rank 0 needs `all`. */
 snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group *group, const void *values,
                               int64_t bytes, void *all);
-/* All ranks fail if one does: with the status of the first that failed, its number and its message. */
+/* All ranks fail if one does: with the status of the first that failed, its number, host and message. */
 snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group *group, snug_status status);
 snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group);
 

@@ -137,12 +137,16 @@ static void look_at_nccl(snug_doctor *d) {
 
 /* Opened, but not started, which a process can do only once. */
 static void look_at_mpi(snug_doctor *d) {
+    static const char *const files[] = {SNUG_MPI_OPENMPI, SNUG_MPI_MPICH}, *const names[] = {"Open MPI", "MPICH"};
     char why[512];
-    /* may be untested: the tests' plug-in is always found */
-    if (snug_library_open(SNUG_MPI_PLUGIN_FILE, RTLD_LAZY | RTLD_LOCAL, why, sizeof why))
-        snprintf(d->mpi, sizeof d->mpi, "%s can be opened: mpirun can start several ranks", SNUG_MPI_PLUGIN_FILE);
-    else
-        snprintf(d->mpi, sizeof d->mpi, "none: %s", why);
+    for (int i = 0; i < 2; i++) {
+        const size_t used = strlen(d->mpi);
+        /* may be untested: the tests' plug-ins are always found */
+        if (snug_library_open(files[i], RTLD_LAZY | RTLD_LOCAL, why, sizeof why))
+            snprintf(d->mpi + used, sizeof d->mpi - used, "%s%s (%s)", used ? ", " : "", names[i], files[i]);
+    }
+    /* may be untested: as above */
+    if (!*d->mpi) snprintf(d->mpi, sizeof d->mpi, "none: %s", why);
 }
 
 /* What each rank would use; rank 0 fails if one of them does. */

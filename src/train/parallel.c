@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "core/build_id.h"
 #include "io/json.h"
 #include "train/args_table.h"
 #include "train/identity.h"
@@ -93,11 +94,17 @@ static uint64_t hash_processor(const struct snug_job *job) {
     return XXH3_64bits_withSeed(text, strlen(text), XXH3_64bits(own, strlen(own)));
 }
 
+static uint64_t hash_build(void) {
+    static const char version[] = SNUG_VERSION " " __VERSION__;
+    size_t size;
+    const void *id = snug_build_id(&size);
+    return XXH3_64bits_withSeed(id, size, XXH3_64bits(version, sizeof version));
+}
+
 static snug_status find_fingerprint(const struct snug_job *job, const struct snug_memory *memory, int64_t step,
                                     struct fingerprint *out) {
-    static const char version[] = SNUG_VERSION " " __VERSION__;
     const struct snug_program *program = &job->plan.programs[0].program; /* every program has all parameters */
-    *out = (struct fingerprint){.values = {[VERSION] = XXH3_64bits(version, sizeof version), [STEP] = (uint64_t)step}};
+    *out = (struct fingerprint){.values = {[VERSION] = hash_build(), [STEP] = (uint64_t)step}};
     out->values[PROCESSOR] = hash_processor(job);
     memcpy(out->host, job->setup.args->group->ranks.host, sizeof out->host);
     RETURN_IF_ERROR(hash_arguments(job->setup.args, &out->values[ARGUMENTS]));

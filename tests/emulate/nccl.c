@@ -49,7 +49,9 @@ static int depth;
 
 EXPORT int ncclGetVersion(int *version);
 int ncclGetVersion(int *version) {
-    *version = 22809;
+    const char *kind = getenv("SNUG_EMULATED_NCCL"), *rank = getenv("RANK");
+    const bool other = kind && strcmp(kind, "differs") == 0 && rank && strcmp(rank, "1") == 0;
+    *version = other ? 22703 : 22809;
     return 0;
 }
 

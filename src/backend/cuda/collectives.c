@@ -14,6 +14,7 @@
  * Where the program says so (op->beside), later operations run beside a gathering, or beside sums of gradients that do
  * not persist, until WAIT: as for a copy (copies.c). Otherwise they wait.
  */
+#include <cublasLt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +32,18 @@ enum { UUID = 16 };
 
 /* What the ranks compare before NCCL starts, which would not say which GPU it is. */
 struct place {
-    char host[64], gpu[64], uuid[UUID];
+    char gpu[64], libraries[96], uuid[UUID];
 };
 
-static snug_status find_place(snug_context *ctx, struct place *out) {
-    int device;
+static snug_status find_place(snug_context *ctx, const struct snug_nccl *nccl, struct place *out) {
+    int device, driver;
     struct cudaDeviceProp properties;
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "cudaGetDevice"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
-    *out = (struct place){.host = ""};
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
+    *out = (struct place){.gpu = ""};
+    snprintf(out->libraries, sizeof out->libraries, "a driver for CUDA %d, cuBLASLt %zu, NCCL %d", driver,
+             cublasLtGetVersion(), nccl->version);
     snprintf(out->gpu, sizeof out->gpu, "%.*s", (int)sizeof out->gpu - 1, properties.name);
     memcpy(out->uuid, &properties.uuid, sizeof out->uuid);
     return SNUG_OK;
@@ -61,15 +65,22 @@ static snug_status check_places(snug_context *ctx, const struct place *places, i
                 "rank 0 has %s, and rank %d has %s: all ranks need the same model of GPU, since kernels for "
                 "another one round differently",
                 places[0].gpu, r, places[r].gpu);
+    for (int r = 1; r < size; r++)
+        if (strcmp(places[r].libraries, places[0].libraries) != 0)
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                             "rank 0 has %s, and rank %d has %s: all ranks need the same versions, since others may "
+                             "choose other algorithms",
+                             places[0].libraries, r, places[r].libraries);
     return SNUG_OK;
 }
 
-static snug_status compare_places(snug_context *ctx, const struct snug_collectives *hosts) {
+static snug_status compare_places(snug_context *ctx, const struct snug_collectives *hosts,
+                                  const struct snug_nccl *nccl) {
     struct place *places;
     const int64_t each = sizeof *places;
     const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *places, (void **)&places));
-    snug_status status = find_place(ctx, &places[hosts->rank]);
+    snug_status status = find_place(ctx, nccl, &places[hosts->rank]);
     if (status == SNUG_OK) status = hosts->all_gather(ctx, places, &parts);
     if (status == SNUG_OK) status = check_places(ctx, places, hosts->size);
     free(places);
@@ -107,7 +118,7 @@ static snug_status init_comm(snug_context *ctx, const struct snug_collectives *h
     struct snug_nccl_id id = {{0}};
     int result = SNUG_NCCL_OK;
     RETURN_IF_ERROR(snug_nccl_open(ctx, &d->nccl));
-    RETURN_IF_ERROR(compare_places(ctx, hosts));
+    RETURN_IF_ERROR(compare_places(ctx, hosts, &d->nccl));
     if (hosts->rank == 0) result = d->nccl.get_unique_id(&id);
     RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclGetUniqueId"));
     RETURN_IF_ERROR(hosts->broadcast(ctx, &id, sizeof id, 0));

@@ -141,6 +141,7 @@ static void name_library(void) {
     int length = 0;
     MPI_Get_library_version(text, &length);
     text[strcspn(text, ",\n")] = '\0'; /* the rest is about its build */
+    for (char *tab = text; (tab = strchr(tab, '\t'));) *tab = ' ';
     snprintf(table.name, sizeof table.name, "%.*s", (int)sizeof table.name - 1, text);
 }
 

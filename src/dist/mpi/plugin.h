@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry point of libsnug_mpi.so. */
+/* The entry point of libsnug_mpi_openmpi.so and libsnug_mpi_mpich.so. */
 #ifndef SNUG_DIST_MPI_PLUGIN_H
 #define SNUG_DIST_MPI_PLUGIN_H
 
@@ -17,7 +17,8 @@ struct snug_mpi_plugin {
 };
 typedef const struct snug_mpi_plugin *snug_mpi_plugin_fn(void);
 
-#define SNUG_MPI_PLUGIN_FILE "libsnug_mpi.so"
+#define SNUG_MPI_OPENMPI "libsnug_mpi_openmpi.so"
+#define SNUG_MPI_MPICH "libsnug_mpi_mpich.so"
 #define SNUG_MPI_PLUGIN_SYMBOL "snug_mpi_plugin"
 
 #endif
