@@ -301,6 +301,27 @@ static void test_threads(void **state) {
     assert_int_equal(messages, 8000);
 }
 
+static void keep_message(void *user, snug_log_level level, const char *message) {
+    (void)level;
+    snprintf(user, 64, "%s", message);
+}
+
+/* Of the ranks other than 0: warnings with their number, and nothing below. */
+static void test_messages_of_ranks(void **state) {
+    snug_context *ctx = *state;
+    char kept[64] = "";
+    snug_context_set_log(ctx, keep_message, kept, SNUG_LOG_DEBUG);
+    snug_context_set_rank(ctx, 3);
+    snug_log(ctx, SNUG_LOG_INFO, "rank 0 says it");
+    assert_string_equal(kept, "");
+    snug_log(ctx, SNUG_LOG_WARNING, "a file is %s", "damaged");
+    assert_string_equal(kept, "rank 3: a file is damaged");
+    snug_context_set_rank(ctx, 0);
+    snug_log(ctx, SNUG_LOG_INFO, "all");
+    assert_string_equal(kept, "all");
+    snug_context_set_log(ctx, NULL, NULL, SNUG_LOG_DEBUG);
+}
+
 static void test_alloc(void **state) {
     snug_context *ctx = *state;
     void *memory;
@@ -431,6 +452,7 @@ int main(void) {
         cmocka_unit_test(test_escape),
         cmocka_unit_test(test_utf8_cut),
         cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_messages_of_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strings, set_up, tear_down),

@@ -119,6 +119,24 @@ static void test_shared_weight(void **state) {
     }
 }
 
+/* torchrun's variables, and those of srun --mpi=pmi2. */
+static const char *const launchers[][8][2] = {
+    {{"RANK", ""},
+     {"LOCAL_RANK", ""},
+     {"WORLD_SIZE", "2"},
+     {"LOCAL_WORLD_SIZE", "2"},
+     {"MASTER_ADDR", "127.0.0.1"},
+     {"MASTER_PORT", "29511"},
+     {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+    {{"SLURM_PROCID", ""},
+     {"SLURM_LOCALID", ""},
+     {"PMI_RANK", ""},
+     {"PMI_SIZE", "2"},
+     {"SLURM_STEP_NUM_TASKS", "2"},
+     {"SLURM_STEP_NODELIST", "127.0.0.1"},
+     {"SLURM_JOB_ID", "17"}},
+};
+
 /* Two ranks with a launcher's variables, of which those with an empty value get the number of the rank. */
 static void start_by(const struct fixture *f, const char *const (*variables)[2], pid_t ranks[2], const char *words) {
     for (int r = 0; r < 2; r++) {
@@ -129,24 +147,8 @@ static void start_by(const struct fixture *f, const char *const (*variables)[2],
     for (int i = 0; variables[i][0]; i++) unsetenv(variables[i][0]);
 }
 
-/* Ranks of torchrun, and of srun --mpi=pmi2. Evaluations and predictions are those of one GPU. */
+/* Evaluations and predictions are those of one GPU. */
 static void test_started_by_variables(void **state) {
-    static const char *const launchers[][8][2] = {
-        {{"RANK", ""},
-         {"LOCAL_RANK", ""},
-         {"WORLD_SIZE", "2"},
-         {"LOCAL_WORLD_SIZE", "2"},
-         {"MASTER_ADDR", "127.0.0.1"},
-         {"MASTER_PORT", "29511"},
-         {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
-        {{"SLURM_PROCID", ""},
-         {"SLURM_LOCALID", ""},
-         {"PMI_RANK", ""},
-         {"PMI_SIZE", "2"},
-         {"SLURM_STEP_NUM_TASKS", "2"},
-         {"SLURM_STEP_NODELIST", "127.0.0.1"},
-         {"SLURM_JOB_ID", "17"}},
-    };
     struct fixture *f = *state;
     if (gpus < 2) return;
     write_inputs(f);
@@ -174,6 +176,27 @@ static void test_started_by_variables(void **state) {
         assert_string_equal(printed[0][i], printed[1][i]);
         for (int many = 0; many < 2; many++) free(printed[many][i]);
     }
+}
+
+/* snug doctor and bench anatomy on two GPUs. */
+static void test_commands(void **state) {
+    struct fixture *f = *state;
+    pid_t ranks[2];
+    if (gpus < 2) return;
+    write_inputs(f);
+    start_by(f, launchers[0], ranks, "doctor --device cuda --threads 1");
+    for (int r = 0; r < 2; r++) assert_int_equal(wait_for(ranks[r]), 0);
+    char *text = output_of(f, "stdout");
+    assert_contains(text, "Ranks      2, started by torchrun");
+    assert_contains(text, "           1 on ");
+    free(text);
+    json_t *json = run_json(f, "bench anatomy --device cuda --threads 1 --config_name cut --tokenizer_name model "
+                               "--train_file train.csv --per_device_train_batch_size 4 --max_steps 2 --gpus 2 "
+                               "--zero_stage 3 --json");
+    const json_t *found = json_object_get(json, "ranks");
+    assert_int_equal(json_integer_value(json_object_get(found, "count")), 2);
+    assert_true(json_number_value(json_object_get(found, "communication_seconds")) > 0);
+    json_decref(json);
 }
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
@@ -363,6 +386,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
