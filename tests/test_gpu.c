@@ -50,6 +50,34 @@ static void test_list(void **state) {
     snug_gpus_free(&gpus);
 }
 
+/* Processes of any launcher, which the environment of a process names. */
+static void test_ranks(void **state) {
+    static const struct {
+        const char *variables, *says;
+    } cases[] = {
+        {"RANK=1 WORLD_SIZE=2", "  snug, rank 1 of 2\n"},
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=16", "  snug, rank 0 of 16\n"},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NODELIST=n1", "  snug, rank 3 of 4\n"},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4", "  snug\n"}, /* a batch script */
+        {"RANK=0 WORLD_SIZE=1", "  snug\n"},
+        {"RANK=1x RANKS=1 WORLD_SIZE=2", "  snug\n"},
+        {"RANK=2 WORLD_SIZE=2 PMI_RANK=x PMI_SIZE=", "  snug\n"},
+        {"PMI_RANK=1 PMI_SIZE=123456789", "  snug\n"},
+    };
+    char output[4096];
+    (void)state;
+    set_world(TWO_GPUS "process 0 self 990 /usr/bin/snug train\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char environment[256];
+        snprintf(environment, sizeof environment, "%s " WITH_FAKES, cases[i].variables);
+        assert_int_equal(run(environment, "gpu", output, sizeof output), 0);
+        says(output, cases[i].says);
+    }
+    assert_int_equal(run("RANK=1 WORLD_SIZE=2 " WITH_FAKES, "gpu --json", output, sizeof output), 0);
+    says(output, "\"rank\": 1");
+    says(output, "\"ranks\": 2");
+}
+
 static void test_hidden(void **state) {
     struct snug_gpus gpus;
     (void)state;
@@ -587,6 +615,7 @@ int main(int argc, char **argv) {
     start_with_fakes("test_gpu", argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_hidden),
         cmocka_unit_test(test_without_nvml),
         cmocka_unit_test(test_little_information),

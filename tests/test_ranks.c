@@ -105,6 +105,7 @@ static void test_launchers(void **state) {
          2,
          0,
          0},
+        {{"SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=1", "PMI_SIZE=2"}, "MPICH", 1, 2, 0, 0},
         /* a script that sets torchrun's variables from mpirun's */
         {{"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, "torchrun", 1, 2, 0, 0},
     };
@@ -149,6 +150,7 @@ static void test_refusals(void **state) {
          "RANK is 0 and WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is 1"},
         {{"RANK=1", "WORLD_SIZE=4", "PMI_RANK=1", "PMI_SIZE=2"}, "PMI_SIZE is 2; unset those of torchrun or those of"},
         {{"RANK=1", "WORLD_SIZE=4", "PMI_RANK=1"}, "PMI_SIZE is not set"},
+        {{"PMI_SIZE=2", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=n1"}, "PMI_RANK is not set"},
         {{"SLURM_PROCID=4", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NODELIST=n1"}, "SLURM_PROCID is 4"},
         {{"SLURM_PROCID=1", "SLURM_STEP_NODELIST=n1"}, "SLURM_STEP_NUM_TASKS is not set"},
     };

@@ -7,6 +7,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "dist/ranks.h"
+
 /* ---- one device ----------------------------------------------------------------------------------------------- */
 
 /* The name as in ps. NVML may return a whole path, and returns no name in containers. */
@@ -27,6 +29,20 @@ static void name_process(const struct snug_nvml *n, struct snug_gpu_process *pro
     /* may be untested: a process that ends between two calls */
     if (fgets(process->name, sizeof process->name, file)) process->name[strcspn(process->name, "\n")] = '\0';
     fclose(file);
+}
+
+static void find_rank(struct snug_gpu_process *process) {
+    char path[64], environment[1 << 16];
+    int rank, ranks;
+    snprintf(path, sizeof path, "/proc/%lld/environ", (long long)process->pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return;
+    const size_t size = fread(environment, 1, sizeof environment - 1, file);
+    environment[size] = '\0';
+    fclose(file);
+    if (!snug_ranks_read(environment, size, &rank, &ranks)) return;
+    process->rank = rank;
+    process->ranks = ranks;
 }
 
 static bool is_listed(const struct snug_gpu *gpu, int64_t pid) {
@@ -60,6 +76,7 @@ static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, 
             *process = (struct snug_gpu_process){
                 .pid = found[i].pid, .bytes = found[i].bytes == SNUG_NVML_UNKNOWN ? -1 : (int64_t)found[i].bytes};
             name_process(n, process);
+            find_rank(process);
         }
     }
     return SNUG_OK;

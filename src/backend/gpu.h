@@ -8,6 +8,7 @@
 struct snug_gpu_process {
     int64_t pid, bytes; /* bytes: -1 if unknown */
     char name[64];      /* "" if unknown, as in a container with its own PID namespace */
+    int rank, ranks;    /* ranks 0: no launcher started it as one of several, or its environment cannot be read */
 };
 
 struct snug_gpu {

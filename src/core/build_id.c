@@ -28,6 +28,7 @@ static void find_in(const uint8_t *notes, size_t size, size_t alignment, struct 
         memcpy(&note, notes + at, sizeof note);
         const size_t name = at + sizeof note;
         const size_t bytes = name + (note.n_namesz + alignment - 1) / alignment * alignment;
+        /* may be untested: a note of the same number by another linker */
         if (note.n_type == NT_GNU_BUILD_ID && memcmp(notes + name, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0)
             *out = (struct build_id){notes + bytes, note.n_descsz};
         at = bytes + (note.n_descsz + alignment - 1) / alignment * alignment;

@@ -13,6 +13,7 @@
 /* That of the launcher: PMI's variables are of MPICH and its relatives, and of srun --mpi=pmi2, which MPICH
    understands. Without it the other one, which then says how many ranks it has. */
 static void *open_library(const char **file, char *why, size_t size) {
+    /* may be untested: needs MPICH, and Open MPI's launcher in its run */
     const bool pmi = getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK");
     const char *const files[] = {pmi ? SNUG_MPI_MPICH : SNUG_MPI_OPENMPI, pmi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH};
     void *library = NULL;

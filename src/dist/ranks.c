@@ -123,3 +123,31 @@ snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out) {
     }
     return SNUG_OK;
 }
+
+/* ---- other processes --------------------------------------------------------------------------------------------- */
+
+static const char *value_in(const char *environment, size_t size, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = environment; at < environment + size; at += strlen(at) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == '=') return at + length + 1;
+    return NULL;
+}
+
+/* -1: it is not set, or no number of a rank. */
+static int number_in(const char *environment, size_t size, const char *name) {
+    enum { DIGITS = 7 };
+    const char *text = value_in(environment, size, name);
+    const size_t digits = text ? strspn(text, "0123456789") : 0;
+    return digits > 0 && digits <= DIGITS && !text[digits] ? (int)strtol(text, NULL, 10) : -1;
+}
+
+bool snug_ranks_read(const char *environment, size_t size, int *rank, int *count) {
+    for (int i = 0; i < LAUNCHERS; i++) {
+        const struct launcher *l = &launchers[i];
+        if (l->mark && !value_in(environment, size, l->mark)) continue;
+        *rank = number_in(environment, size, l->rank);
+        *count = number_in(environment, size, l->size);
+        if (*rank >= 0 && *rank < *count) return *count > 1;
+    }
+    return false;
+}

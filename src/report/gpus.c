@@ -92,11 +92,13 @@ static void print_processes(FILE *out, const snug_gpus *gpus) {
         const struct snug_gpu *gpu = &gpus->items[i];
         for (size_t k = 0; k < gpu->process_count; k++) {
             const struct snug_gpu_process *process = &gpu->processes[k];
-            char bytes[32] = "-", shown[SNUG_SHOWN];
+            char bytes[32] = "-", rank[48] = "", shown[SNUG_SHOWN];
             if (process->bytes >= 0) snprintf(bytes, sizeof bytes, "%.0f", (double)process->bytes / 0x1p20);
-            fprintf(out, "%3d %10lld %10s  %s\n", gpu->index, (long long)process->pid, bytes,
+            if (process->ranks) snprintf(rank, sizeof rank, ", rank %d of %d", process->rank, process->ranks);
+            fprintf(out, "%3d %10lld %10s  %s%s\n", gpu->index, (long long)process->pid, bytes,
                     *process->name ? snug_shown(shown, process->name)
-                                   : "(unknown: in another container, or on the host)");
+                                   : "(unknown: in another container, or on the host)",
+                    rank);
             told = true;
         }
     }
@@ -135,9 +137,11 @@ static json_t *processes_json(const struct snug_gpu *gpu) {
     json_t *all = json_array();
     for (size_t i = 0; i < gpu->process_count; i++) {
         const struct snug_gpu_process *p = &gpu->processes[i];
-        snug_json_append(&all, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
+        snug_json_append(&all, json_pack("{s:I, s:o, s:o, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
                                          known(p->bytes >= 0, json_integer(p->bytes)), "name",
-                                         known(*p->name, snug_json_from_text(p->name))));
+                                         known(*p->name, snug_json_from_text(p->name)), "rank",
+                                         known(p->ranks, json_integer(p->rank)), "ranks",
+                                         known(p->ranks, json_integer(p->ranks))));
     }
     return all;
 }
