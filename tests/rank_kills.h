@@ -71,12 +71,12 @@ static inline void set_kills(struct kills *k, int wanted) {
 static inline int start_attempt(const struct fixture *f, const struct kills *k, uint32_t attempt,
                                 const struct snug_philox_block *random, pid_t *launcher, pid_t *processes) {
     char words[2048];
-    uint32_t count = 0;
-    int numbers[RANKS_MOST];
+    uint32_t count = 1;
+    int numbers[RANKS_MOST] = {1};
     const uint32_t stage = attempt % 4;
     /* Below stage 2 ranks round their sums of several micro-batches before they are added. */
-    for (int n = 1; n <= k->ranks; n++)
-        if (k->ranks % n == 0 && (n == 1 || n == k->ranks || stage >= 2)) numbers[count++] = n;
+    for (int n = 2; n <= k->ranks; n++)
+        if (k->ranks % n == 0 && (n == k->ranks || stage >= 2)) numbers[count++] = n;
     const int ranks = numbers[random->word[2] % count];
     snprintf(words, sizeof words,
              "%s --output_dir out --zero_stage %u --resume_from_checkpoint auto --gradient_accumulation_steps %d",

@@ -245,7 +245,8 @@ static void test_warning_of_late_rank(void **state) {
     snug_watch_enter(f->watch, "an earlier operation");
     m.entered = 2;
     m.waited = 29;
-    for (int i = 0; i < 4; i++, m.waited = 31) {
+    for (int i = 0; i < 4; i++) {
+        if (i == 1) m.waited = 31;
         if (i == 3) snug_watch_at(f->watch, 7, "in another phase");
         send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
         send_as(f, 1, m);
