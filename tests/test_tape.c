@@ -389,20 +389,21 @@ static void recomputes_to(struct graph *g, enum snug_recompute level, const char
 
 /* A weight's gradient waits until ACTIVATION_BACKWARD recomputes its input, if nothing else needs the input's own. */
 static void test_deferred(void **state) {
+    enum { SINGLE, READ_TWICE, FROZEN, VARIANTS };
     (void)state;
-    for (int variant = 0; variant < 3; variant++) {
+    for (int variant = 0; variant < VARIANTS; variant++) {
         static const char *const expected[] = {
-            "linear_dx activation_backward linear_dw norm linear_dw linear_dx embed_backward",
-            "norm_backward linear_dw linear_dx activation linear_dw linear_dx activation_backward add norm linear_dw "
-            "linear_dx embed_backward",
-            "activation linear_dw"};
+            [SINGLE] = "linear_dx activation_backward linear_dw norm linear_dw linear_dx embed_backward",
+            [READ_TWICE] = ("norm_backward linear_dw linear_dx activation linear_dw linear_dx activation_backward add "
+                            "norm linear_dw linear_dx embed_backward"),
+            [FROZEN] = "activation linear_dw"};
         struct graph g;
         open_graph(&g);
         const int32_t u = linear(&g, g.x, "u");
-        if (variant == 2) /* nothing below u is trained: there is no ACTIVATION_BACKWARD */
+        if (variant == FROZEN) /* nothing below u is trained: there is no ACTIVATION_BACKWARD */
             for (size_t t = 1; t < g.program.tensor_count; t++) g.program.tensors[t].trainable = false;
         const int32_t y = linear(&g, activation(&g, u, 0), "y");
-        finish(&g, variant == 1 ? residual(&g, y, linear(&g, u, "reader")) : y);
+        finish(&g, variant == READ_TWICE ? residual(&g, y, linear(&g, u, "reader")) : y);
         recomputes_to(&g, SNUG_RECOMPUTE_ELEMENTWISE, expected[variant]);
     }
 }
