@@ -207,11 +207,12 @@ static void test_trained(void **state) {
     options.trained = &one;
     f->log[0] = '\0';
     assert_columns(f, options, "sentence > label");
-    assert_contains(f->log, "s.csv: the model was trained on the text column body, which it lacks: using sentence");
+    assert_contains(f->log, "s.csv: the model is trained on the text column body, which it lacks: using sentence");
     options.trained = &pair;
-    assert_open_fails(f, options, SNUG_E_INPUT,
-                      "s.csv: the model was trained on the pair title, body, and the file's columns are: sentence, "
-                      "label. Give --text_column_name and --text_pair_column_name");
+    assert_open_fails(
+        f, options, SNUG_E_INPUT,
+        "s.csv: the model is trained on the pair title, body, and the file's columns are: sentence, "
+        "label. Give a file of such texts, or name them with --text_column_name and --text_pair_column_name");
     options.trained = &joined;
     assert_open_fails(f, options, SNUG_E_INPUT, "trained on the joined columns title, body");
     options.path = write_file(f, "p.csv", "sentence1,sentence2,label\nw1,w2,good\nw3,w3,bad\n");

@@ -396,6 +396,45 @@ static void test_other_kind_of_text(void **state) {
     }
 }
 
+/* The validation file of a training has its texts, by other names at most. */
+static void test_other_validation_file(void **state) {
+    struct fixture *f = *state;
+    write_rows(f, "pair.csv", "id,question,sentence,label", "w1 w2,w3");
+    write_rows(f, "one.csv", "id,sentence,label", "w1 w2");
+    write_rows(f, "body.csv", "id,body,label", "w1 w2");
+    static const struct {
+        const char *training, *validation, *says;
+    } refused[] = {
+        {"pair.csv", "one.csv", "one.csv: the model is trained on the pair question, sentence, and the file's columns"},
+        {"body.csv", "pair.csv",
+         "pair.csv: the model is trained on the column body, and the file's columns are: id, question, sentence"},
+    };
+    char words[512];
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snprintf(words, sizeof words, TRAIN "--train_file %s --validation_file %s --output_dir refused",
+                 refused[i].training, refused[i].validation);
+        assert_int_equal(run(f, words), 1);
+        char *text = output_of(f, "stderr");
+        assert_contains(text, refused[i].says);
+        free(text);
+    }
+    free(run_well(f,
+                  TRAIN "--task mlm --line_by_line --train_file one.csv --validation_file dummy:4x4 --output_dir mlm"));
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "Evaluate   dummy:4x4: 4 rows\n");
+    free(text);
+    json_t *result = run_json(f, TRAIN "--train_file one.csv --validation_file body.csv --output_dir named --json");
+    text = output_of(f, "stderr");
+    assert_contains(text, "body.csv: the model is trained on the text column sentence, which it lacks: using body");
+    assert_contains(text, "Evaluate   body.csv: 12 rows; text: body\n");
+    free(text);
+    const json_t *data = json_object_get(json_object_get(result, "run"), "evaluate");
+    json_t *expected = json_pack("{s:[s], s:b, s:s, s:s}", "text", "body", "pair", 0, "label", "label", "unused", "id");
+    assert_true(json_equal(json_object_get(data, "columns"), expected));
+    json_decref(expected);
+    json_decref(result);
+}
+
 /* Columns and length of the training count in eval and predict; what contradicts them is reported. */
 static void test_used_again(void **state) {
     struct fixture *f = *state;
@@ -421,7 +460,7 @@ static void test_used_again(void **state) {
     free(text);
     assert_int_equal(run(f, "predict --model_name_or_path made --test_file other.csv"), 1);
     text = output_of(f, "stderr");
-    assert_contains(text, "other.csv: the model was trained on the pair b, a");
+    assert_contains(text, "other.csv: the model is trained on the pair b, a");
     free(text);
 
     assert_int_equal(run(f, "eval --model_name_or_path made --validation_file dummy:4x4"), 1);
@@ -590,6 +629,7 @@ int main(void) {
         TEST(test_json_file),
         TEST(test_used_again),
         TEST(test_other_kind_of_text),
+        TEST(test_other_validation_file),
         TEST(test_card),
         TEST(test_plain_card),
         TEST(test_evaluations),

@@ -186,7 +186,7 @@ static snug_status find_only(snug_context *ctx, const struct snug_dataset_option
     return SNUG_OK;
 }
 
-/* The columns that the model was trained on. */
+/* The columns that the model is trained on. */
 static bool find_trained(const struct snug_dataset_options *options, const struct name_list *list,
                          struct snug_columns *out) {
     const struct snug_used_columns *trained = options->trained;
@@ -209,16 +209,19 @@ static snug_status check_trained(snug_context *ctx, const struct snug_dataset_op
     for (size_t i = 0; i < trained->texts; i++) add_name(was, sizeof was, trained->text[i]);
     for (size_t i = 0; i < columns->texts; i++) add_name(is, sizeof is, list->names[columns->text[i]]);
     if (columns->texts != trained->texts || columns->pair != trained->pair)
-        return snug_fail(ctx, SNUG_E_INPUT,
-                         "%s: the model was trained on %s %s, and the file's columns are: %s. Give %s", options->path,
-                         trained->pair        ? "the pair"
-                         : trained->texts > 1 ? "the joined columns"
-                                              : "the column",
-                         was, list->text,
-                         trained->pair        ? "--text_column_name and --text_pair_column_name"
-                         : trained->texts > 1 ? "--text_column_names"
-                                              : "--text_column_name");
-    snug_log(ctx, SNUG_LOG_WARNING, "%s: the model was trained on the text column%s %s, which it lacks: using %s",
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s: the model is trained on %s %s, and the file's columns are: %s. Give a file of such texts, or name "
+            "them with %s",
+            options->path,
+            trained->pair        ? "the pair"
+            : trained->texts > 1 ? "the joined columns"
+                                 : "the column",
+            was, list->text,
+            trained->pair        ? "--text_column_name and --text_pair_column_name"
+            : trained->texts > 1 ? "--text_column_names"
+                                 : "--text_column_name");
+    snug_log(ctx, SNUG_LOG_WARNING, "%s: the model is trained on the text column%s %s, which it lacks: using %s",
              options->path, trained->texts > 1 ? "s" : "", was, is);
     return SNUG_OK;
 }

@@ -56,17 +56,6 @@ static const char *device_name(const struct snug_session *s) {
 
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 
-static json_t *data_json(const struct snug_session *s, const struct snug_data_source *source) {
-    if (!source->dataset) return json_null();
-    json_t *o = json_object();
-    snug_json_add(&o, "file", snug_json_from_text(snug_dataset_path(source->dataset)));
-    snug_json_add(&o, "rows", json_integer(source->rows));
-    snug_json_add(&o, "tokens", json_integer(snug_dataset_tokens(source->dataset)));
-    snug_json_add(&o, "truncated", json_integer(snug_dataset_truncated(source->dataset)));
-    snug_json_add(&o, "max_seq_length", json_integer(s->job.setup.max_length));
-    return o;
-}
-
 static json_t *columns_json(const struct snug_used_columns *columns) {
     json_t *o = json_object(), *texts = json_array();
     for (size_t i = 0; i < columns->texts; i++) snug_json_append(&texts, snug_json_from_text(columns->text[i]));
@@ -74,6 +63,18 @@ static json_t *columns_json(const struct snug_used_columns *columns) {
     snug_json_add(&o, "pair", json_boolean(columns->pair));
     snug_json_add(&o, "label", text_or_null(columns->label));
     snug_json_add(&o, "unused", text_or_null(columns->unused));
+    return o;
+}
+
+static json_t *data_json(const struct snug_session *s, const struct snug_data_source *source) {
+    if (!source->dataset) return json_null();
+    json_t *o = json_object();
+    snug_json_add(&o, "file", snug_json_from_text(snug_dataset_path(source->dataset)));
+    snug_json_add(&o, "columns", columns_json(snug_dataset_columns(source->dataset)));
+    snug_json_add(&o, "rows", json_integer(source->rows));
+    snug_json_add(&o, "tokens", json_integer(snug_dataset_tokens(source->dataset)));
+    snug_json_add(&o, "truncated", json_integer(snug_dataset_truncated(source->dataset)));
+    snug_json_add(&o, "max_seq_length", json_integer(s->job.setup.max_length));
     return o;
 }
 
@@ -196,12 +197,16 @@ static void say_model(const struct snug_session *s) {
     say(s, "Model", &line);
 }
 
+static void add_texts(const struct snug_used_columns *columns, struct line *line) {
+    for (size_t i = 0; i < columns->texts; i++)
+        add(line, "%s%s", !i ? "" : columns->pair ? " + " : ", ", columns->text[i]);
+}
+
 static void say_columns(const struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_used_columns *columns = snug_dataset_columns(main_data(s)->dataset);
     struct line line = {"", 0};
-    for (size_t i = 0; i < columns->texts; i++)
-        add(&line, "%s%s", !i ? "" : columns->pair ? " + " : ", ", columns->text[i]);
+    add_texts(columns, &line);
     if (columns->pair) add(&line, ", as a pair");
     if (columns->delimiter) add(&line, ", joined by \"%s\"", columns->delimiter);
     if (columns->texts && *columns->unused) add(&line, "; not used: %s", columns->unused);
@@ -237,12 +242,25 @@ static void say_task(const struct snug_session *s) {
     say(s, "Weights", &line);
 }
 
+/* The texts of another file than the one that say_columns() is about, where their names differ. */
+static void add_other_texts(const struct snug_session *s, const struct snug_data_source *source, struct line *line) {
+    const struct snug_used_columns *here = snug_dataset_columns(source->dataset),
+                                   *main = snug_dataset_columns(main_data(s)->dataset);
+    bool same = true;
+    if (here->texts != main->texts) return; /* synthetic data has no columns */
+    for (size_t i = 0; i < here->texts; i++) same &= strcmp(here->text[i], main->text[i]) == 0;
+    if (same) return;
+    add(line, "; text: ");
+    add_texts(here, line);
+}
+
 static void say_data(const struct snug_session *s, const char *name, const struct snug_data_source *source) {
     struct line line = {"", 0};
     if (!source->dataset) return;
     const int64_t cut = snug_dataset_truncated(source->dataset);
     add(&line, "%s: %" PRId64 " row%s", snug_dataset_path(source->dataset), source->rows, plural(source->rows));
     if (cut) add(&line, ", %" PRId64 " of them cut at %" PRId64 " tokens", cut, s->job.setup.max_length);
+    add_other_texts(s, source, &line);
     say(s, name, &line);
 }
 

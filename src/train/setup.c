@@ -150,10 +150,15 @@ static void choose_length(struct snug_setup *setup) {
              (long long)given, (long long)setup->max_length, (long long)setup->max_length);
 }
 
+/* The columns of the training: of this one's file, or of the one that the model's folder remembers. */
+static const struct snug_used_columns *trained_columns(const struct snug_setup *setup) {
+    return setup->train.dataset ? snug_dataset_columns(setup->train.dataset) : &setup->trained.columns;
+}
+
 /* Arguments name other columns than those of the training: a pair for one text, or the reverse. given: the text itself
    is given, which may be joined already. */
 static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
-    const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = &setup->trained.columns;
+    const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = trained_columns(setup);
     if (!there->texts || !here->texts) return;
     if (here->pair == there->pair && (given || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
@@ -196,7 +201,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .text_delimiter = args->text_column_delimiter,
                                                  .label_column = given ? NULL : args->label_column_name,
                                                  .label_separator = label_separator(setup),
-                                                 .trained = given ? NULL : &setup->trained.columns,
+                                                 .trained = given ? NULL : trained_columns(setup),
                                                  .need_labels = need_labels,
                                                  .line_by_line =
                                                      args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
