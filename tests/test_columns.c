@@ -389,19 +389,77 @@ static void test_multi_hot(void **state) {
     snug_dataset_close(dataset);
     free(buffer.data);
 
-    /* Numbers of classes are not multi-hot: lists of other lengths, or of other numbers. */
-    assert_classes(
-        f, open_labels(f, "e.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":[0,1,1]}\n", NULL),
-        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1");
-    assert_classes(
-        f, open_labels(f, "b.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":[1]}\n", NULL),
-        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1");
+    /* Other numbers are numbers of classes. */
     assert_classes(
         f, open_labels(f, "c.jsonl", "{\"text\":\"w\",\"label\":[0,2]}\n{\"text\":\"w\",\"label\":[1,0]}\n", NULL),
         SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1 2");
     assert_classes(
         f, open_labels(f, "d.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":\"x\"}\n", NULL),
         SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1 x");
+}
+
+/* As transformers wants multi-hot labels; and what was damaged. */
+static void test_real_multi_hot(void **state) {
+    struct fixture *f = *state;
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row row;
+    char *names[] = {"x", "y", "z"};
+    const struct snug_labels model = {.problem = SNUG_PROBLEM_MULTI_LABEL, .count = 3, .names = names};
+    struct snug_dataset *dataset = open_labels(
+        f, "real.jsonl", "{\"text\":\"w\",\"label\":[1.0,0.0,1.0]}\n{\"text\":\"w\",\"label\":[0,1,1.0]}\n", NULL);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_MULTI_HOT);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_OK);
+    assert_int_equal(row.label_count, 2);
+    assert_int_equal(dataset->classes[row.labels[0]], 0);
+    assert_int_equal(dataset->classes[row.labels[1]], 2);
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, 1, &buffer, &row), SNUG_OK);
+    assert_int_equal(dataset->classes[row.labels[0]], 1);
+    snug_dataset_close(dataset);
+    free(buffer.data);
+    static const struct {
+        const char *first, *second, *says;
+    } refused[] = {
+        {"[0,1]", "[0,1,1]", "refused.jsonl:2: the label is a list of 3 zeros and ones, and those before have 2: give"},
+        {"[1]", "[0]", NULL}, /* lists of one class each */
+        {"[0,1]", "[1]", "refused.jsonl:2: the label is a list of 1 zeros and ones"},
+        {"[1,0.5]", "[1,0]", "refused.jsonl:1: the label is a list that holds 0.5: give zeros and ones"},
+        {"[0,1]", "[0,10]", NULL},
+        {"[2,1]", "[0,1,1]", "refused.jsonl:2: the label is a list that holds 1 twice: give zeros and ones"},
+        {"[\"b\",\"b\"]", "[\"c\"]", NULL},
+        {"[\"b\",\"c|d\"]", "[\"c\"]", "or a list of strings or numbers, not a list with an item that holds '|'"},
+        {"[\"b\",\"\"]", "[\"c\"]", "not a list with an empty item"},
+        {"[\"b\",[]]", "[\"c\"]", "not a list of other values"},
+        {"{}", "1", "not an object"},
+        {"[1.0,0.0]", "[0.0,0.5]",
+         "refused.jsonl:2: the label is not a list of zeros and ones, as those of other rows"},
+        {"\"b\"", "[]}\n{\"text\":\"w\",\"label\":[1.0,0.0]",
+         "refused.jsonl:1: the label is not a list of zeros and ones"},
+        {"[0,1]", "[0,1,1]}\n{\"text\":\"w\",\"label\":[1,1,1,1]",
+         "refused.jsonl:2: the label is a list of 3 zeros and ones"},
+        {"[\"b\"]", "[\"a name of a class that is longer than every number can be, whatever its form\"]", NULL},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"text\":\"w\",\"label\":%s}\n{\"text\":\"w\",\"label\":%s}\n", refused[i].first,
+                 refused[i].second);
+        if (refused[i].says)
+            assert_open_fails(f, options_for(write_file(f, "refused.jsonl", text)), SNUG_E_INPUT, refused[i].says);
+        else
+            snug_dataset_close(open_labels(f, "refused.jsonl", text, NULL));
+    }
+}
+
+/* As run_classification.py, which has str(label) for a class's name. */
+static void test_booleans(void **state) {
+    struct fixture *f = *state;
+    assert_classes(
+        f, open_labels(f, "bool.jsonl", "{\"text\":\"w\",\"label\":true}\n{\"text\":\"w\",\"label\":false}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "False True");
+    assert_classes(f, open_labels(f, "real.jsonl", "{\"text\":1.5,\"label\":1}\n{\"text\":2,\"label\":2}\n", NULL),
+                   SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 2");
+    assert_open_fails(f, options_for(write_file(f, "text.jsonl", "{\"text\":true,\"label\":false}\n")), SNUG_E_INPUT,
+                      "the text must be a string");
 }
 
 /* A list of another form after the rows that have decided. */
@@ -453,10 +511,11 @@ static void test_peek(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_found),     TEST(test_asked),         TEST(test_named),
-        TEST(test_trained),   TEST(test_training_args), TEST(test_words_among_numbers),
-        TEST(test_one_class), TEST(test_tag_numbers),   TEST(test_separators),
-        TEST(test_multi_hot), TEST(test_late_list),     TEST(test_peek),
+        TEST(test_found),     TEST(test_asked),          TEST(test_named),
+        TEST(test_trained),   TEST(test_training_args),  TEST(test_words_among_numbers),
+        TEST(test_one_class), TEST(test_tag_numbers),    TEST(test_separators),
+        TEST(test_multi_hot), TEST(test_real_multi_hot), TEST(test_booleans),
+        TEST(test_late_list), TEST(test_peek),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

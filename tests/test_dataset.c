@@ -69,7 +69,7 @@ static void test_bad_rows(void **state) {
         {"2.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":[\"w\"],\"label\":1}\n", "2.jsonl:2: the text must be"},
         {"0.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":true,\"label\":1}\n", "0.jsonl:2: the text must be"},
         {"3.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\"}\n", "3.jsonl:2: the row has no label"},
-        {"4.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\",\"label\":true}\n", "4.jsonl:2: a label must be"},
+        {"4.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\",\"label\":{}}\n", "4.jsonl:2: a label must be"},
         {"5.csv", "text,label\nw1,1\nw2,\n", "5.csv:3: the row has no label"},
         {"6.csv", "text,label\n", "6.csv"},
         {"7.csv", "", "7.csv"},

@@ -57,23 +57,24 @@ static void test_kept_columns(void **state) {
                        "--keep_columns label");
     assert_contains(text, "\"columns\":{\"label\":\"positive\"}");
     free(text);
-    write_text(f, "rows.jsonl",
-               "{\"sentence\": \"w1\", \"n\": 1.5, \"l\": [\"a\", 2]}\n{\"sentence\": \"w2\", \"l\": []}\n");
+    write_text(
+        f, "rows.jsonl",
+        "{\"sentence\": \"w1\", \"n\": 1.5, \"l\": [\"a\", 2], \"b\": true}\n{\"sentence\": \"w2\", \"l\": []}\n");
     text = run_well(f, "predict --json " MODEL
                        "out --test_file rows.jsonl --text_column_names sentence --keep_columns all");
-    assert_contains(text, "\"columns\":{\"sentence\":\"w1\",\"n\":\"1.5\",\"l\":\"a|2\"}");
-    assert_contains(text, "\"columns\":{\"sentence\":\"w2\",\"n\":null,\"l\":\"\"}");
+    assert_contains(text, "\"columns\":{\"sentence\":\"w1\",\"n\":\"1.5\",\"l\":\"a|2\",\"b\":\"True\"}");
+    assert_contains(text, "\"columns\":{\"sentence\":\"w2\",\"n\":null,\"l\":\"\",\"b\":null}");
     free(text);
     text = run_well(f, "predict " MODEL "out --test_file rows.jsonl --text_column_names sentence --keep_columns all");
-    assert_contains(text, ",w2,,\n");
+    assert_contains(text, ",w2,,,\n");
     free(text);
     refused(f, "predict " MODEL "out --test_file rows.csv --keep_columns none", 1, "there is no column \"none\"");
     refused(f, "predict " MODEL "out --test_file - --data_format csv --keep_columns id", 2, "can be read only once");
     refused(f, "predict " MODEL "out --text w1 --keep_columns id", 2, "can be read only once");
-    write_text(f, "odd.jsonl", "{\"sentence\": \"w1\", \"x\": true}\n");
+    write_text(f, "odd.jsonl", "{\"sentence\": \"w1\", \"x\": {}}\n");
     refused(f,
             "predict " MODEL "out --test_file odd.jsonl --text_column_names sentence --keep_columns x --output_dir odd",
-            1, "line 1: --keep_columns: the value of \"x\" is an object, a boolean");
+            1, "line 1: --keep_columns: the value of \"x\" is an object, which cannot be");
 
     train_into(f, "tags", "--task ner --train_file words.conll");
     refused(f, "predict " MODEL "tags --test_file words.conll --keep_columns tokens", 2, "give --json");

@@ -121,6 +121,19 @@ class Package(unittest.TestCase):
         np.testing.assert_allclose(found.logits[:, 0], found.scores, rtol=1e-6)
         self.assertEqual(found.probabilities.shape[0], 4)
 
+    def test_label_values(self):
+        """Labels as Python and transformers have them: booleans, and zeros and ones as floats."""
+        texts = [row[0] for row in ROWS]
+        flags = [{"text": text, "label": number % 2 == 0} for number, text in enumerate(texts)]
+        with snug.load(self.train(train=flags).output_dir) as model:
+            self.assertEqual(model.predict(texts[:1]).classes, ["False", "True"])
+        hot = [{"text": text, "label": [1.0, 0.0, float(number % 2)]} for number, text in enumerate(texts)]
+        with snug.load(self.train(train=hot, output_dir=self.folder / "hot").output_dir) as model:
+            self.assertEqual(model.predict(texts[:1]).classes, ["LABEL_0", "LABEL_1", "LABEL_2"])
+        hot[1]["label"] = [1.0, 0.5, 0.0]
+        with self.assertRaisesRegex(snug.InputError, "2: the label is not a list of zeros and ones"):
+            self.train(train=hot)
+
     def test_tokens(self):
         rows = [{"tokens": ["Anna", "likes", "Rome"], "ner_tags": ["PER", "O", "LOC"]}] * 4
         with snug.load(self.train(train=rows, task="token_classification").output_dir) as model:

@@ -25,7 +25,7 @@ static snug_status dump_rows(struct snug_reader *reader, char *out, size_t size)
         assert_int_equal(row.count, columns);
         used += (size_t)snprintf(out + used, size - used, "\n%d@%d ", (int)row.index, (int)row.line);
         for (size_t i = 0; i < row.count; i++) {
-            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "O:"};
+            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "B:", "O:"};
             const struct snug_field *field = &row.fields[i];
             if (field->kind == SNUG_FIELD_WORDS || field->kind == SNUG_FIELD_NUMBERS) {
                 used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", kinds[field->kind]);
@@ -154,9 +154,11 @@ static void json_rows(void **state) {
           "text~label\n0@1 a\nb~I:1\n1@4 ~I:-2");
     reads(s, "a.json",
           "{\"a\": 0.1, \"b\": [\"x\", 2, 0.5]}\n{\"a\": null, \"b\": []}\n{\"b\": true}\n{\"a\": [[1]], \"b\": {}}\n",
-          "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~O:\n3@4 O:~O:");
-    reads(s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}",
-          "a\n0@1 O:\n1@2 O:"); /* the separator would be ambiguous */
+          "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~B:True\n3@4 O:a list of other values~O:an object");
+    reads(
+        s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}",
+        "a\n0@1 O:a list with an item that holds '|', by which snug separates labels: rename it\n1@2 O:a list with an "
+        "empty item"); /* the separator would be ambiguous */
     /* an identifier beyond 64 bits is no reason to refuse the row; text that looks like one is kept */
     reads(s, "a.jsonl", "{\"a\": 18446744073709551615, \"b\": \"\\\"18446744073709551615\"}",
           "a~b\n0@1 R:1.8446744073709552e19~\"18446744073709551615");
@@ -552,7 +554,8 @@ static void json_words(void **state) {
     reads_words(s, "w.json", "[{\"id\":\"7\",\"tokens\":[\"x\"],\"tags\":[1, 2]}]",
                 "id~tokens~tags\n0@1 7~W:x/~N:1/2/");
     reads_words(s, "w.jsonl", "{\"t\":[1.5]}\n{\"t\":[\"a\",1]}\n{\"t\":[1,null]}\n{\"t\":[[\"a\"]]}\n",
-                "t\n0@1 O:\n1@2 O:\n2@3 O:\n3@4 O:");
+                "t\n0@1 O:a list of other values\n1@2 O:a list of other values\n2@3 O:a list of other values\n"
+                "3@4 O:a list of other values");
 }
 
 static void conll_rows(void **state) {

@@ -99,7 +99,7 @@ static snug_status take_text(struct builder *builder, struct chunk *chunk, const
                          path, line, words ? "words" : "text");
     if (words && field->kind != SNUG_FIELD_WORDS)
         return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the words must be a list of strings", path, line);
-    if (field->kind == SNUG_FIELD_LIST || field->kind == SNUG_FIELD_OTHER)
+    if (!words && !snug_field_is_text(field))
         return snug_fail(builder->ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the text must be a string, not a list, an object or a boolean", path, line);
     RETURN_IF_ERROR(

@@ -285,8 +285,7 @@ snug_status snug_columns_join(snug_context *ctx, const struct snug_columns *colu
         const struct snug_field *field = &row->fields[columns->text[i]];
         const size_t between = i ? strlen(delimiter) : 0;
         *out = *field;
-        if (field->kind == SNUG_FIELD_MISSING || field->kind == SNUG_FIELD_LIST || field->kind == SNUG_FIELD_OTHER)
-            return SNUG_OK; /* which the caller refuses */
+        if (!snug_field_is_text(field)) return SNUG_OK; /* which the caller refuses */
         RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, size + between + field->length + 1, 1));
         if (between) memcpy((char *)buffer->data + size, delimiter, between);
         memcpy((char *)buffer->data + size + between, field->text, field->length + 1);

@@ -199,7 +199,8 @@ static snug_status find_columns(struct opening *o) {
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
-    if (o->columns.has_label && !task->words) o->hot = snug_label_hot(&o->peek, o->columns.label);
+    if (o->columns.has_label && !task->words)
+        RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
     return snug_columns_describe(o->ctx, &o->columns, options, names, count, o->used);
 }
 

@@ -107,7 +107,7 @@ void snug_label_column_free(struct snug_label_column *column) {
 }
 
 static snug_status add_number(snug_context *ctx, struct snug_label_column *column, const char *text, size_t length,
-                              int64_t line) {
+                              int64_t line, bool *twice) {
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
     uint32_t number = 0;
@@ -115,7 +115,8 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
     RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &number));
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->seen, &column->seen_capacity, column->raw.count, sizeof *column->seen));
-    if (number < before && column->seen[number] == column->rows) return SNUG_OK; /* listed twice it counts once */
+    *twice = number < before && column->seen[number] == column->rows;
+    if (*twice) return SNUG_OK; /* it counts once */
     column->seen[number] = column->rows;
     column->numbers[column->count++] = number;
     return SNUG_OK;
@@ -142,34 +143,91 @@ static snug_status add_value(snug_context *ctx, struct snug_label_column *column
 static snug_status add_list(snug_context *ctx, struct snug_label_column *column, const char *text, size_t length,
                             const char *separator, int64_t line) {
     const size_t width = strlen(separator);
+    bool twice;
     column->list = true;
     for (const char *end = text + length; text < end;) {
         const char *at = memmem(text, (size_t)(end - text), separator, width), *stop = at ? at : end;
-        if (stop > text) RETURN_IF_ERROR(add_number(ctx, column, text, (size_t)(stop - text), line));
+        if (stop > text) RETURN_IF_ERROR(add_number(ctx, column, text, (size_t)(stop - text), line, &twice));
         text = stop + width;
+    }
+    return SNUG_OK;
+}
+
+/* A JSON list of names or numbers of classes. Other numbers, or a number twice, are most often zeros and ones for all
+   classes that were damaged. */
+static snug_status add_items(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
+                             const struct snug_field *field) {
+    char item[64];
+    column->list = true;
+    for (const char *text = field->text, *end = text + field->length; text < end;) {
+        const size_t length = strcspn(text, "|");
+        bool twice;
+        snprintf(item, sizeof item, "%.*s", (int)length, text);
+        const enum snug_number_kind kind = length < sizeof item ? snug_number_kind(item) : SNUG_NUMBER_NONE;
+        RETURN_IF_ERROR(add_number(ctx, column, text, length, line, &twice));
+        if (kind == SNUG_NUMBER_REAL || (kind == SNUG_NUMBER_INTEGER && twice))
+            return snug_fail(ctx, SNUG_E_INPUT,
+                             "%s:%" PRId64
+                             ": the label is a list that holds %s%s: give zeros and ones, as many in every "
+                             "row as there are classes, or the names or numbers of the row's classes, each once",
+                             path, line, item, twice ? " twice" : "");
+        text += length + 1;
     }
     return SNUG_OK;
 }
 
 /* ---- lists of zeros and ones ----------------------------------------------------------------------------------- */
 
-/* The length of a list of zeros and ones, as the reader joins it; 0 if it is another list. */
-static int64_t count_hot(const struct snug_field *field) {
-    if (field->kind != SNUG_FIELD_LIST || field->length % 2 == 0) return 0;
-    for (size_t i = 0; i < field->length; i++)
-        if (i % 2 ? field->text[i] != '|' : field->text[i] != '0' && field->text[i] != '1') return 0;
-    return (int64_t)(field->length + 1) / 2;
+/* Skips a zero or one, also written as 0.0 or 1.0, and the '|' after it; NULL if text begins with another item. */
+static const char *skip_hot(const char *text) {
+    if (*text != '0' && *text != '1') return NULL;
+    text++;
+    if (text[0] == '.' && text[1] == '0') text += 2;
+    return *text == '|' ? text + 1 : *text ? NULL : text;
 }
 
-int64_t snug_label_hot(const struct snug_peek *peek, size_t column) {
-    int64_t hot = 0;
+/* The length of a list of zeros and ones, as the reader joins it; 0 if it is another list. */
+static int64_t count_hot(const struct snug_field *field) {
+    int64_t count = 0;
+    if (field->kind != SNUG_FIELD_LIST) return 0;
+    for (const char *text = field->text; *text; count++)
+        if (!(text = skip_hot(text))) return 0;
+    return count;
+}
+
+snug_status snug_label_hot(snug_context *ctx, const char *path, const struct snug_peek *peek, size_t column,
+                           int64_t *out) {
+    int64_t hot = 0, other = 0, line = 0, odd_line = 0;
+    bool real = false;
+    *out = 0;
     for (size_t i = 0; i < peek->count; i++) {
         const struct snug_field *field = &peek->rows[i].fields[column];
-        const int64_t here = field->kind == SNUG_FIELD_MISSING ? hot : count_hot(field);
-        if (here < (field->kind == SNUG_FIELD_MISSING ? 0 : 2) || (hot && here != hot)) return 0;
-        hot = here;
+        if (field->kind == SNUG_FIELD_MISSING) continue;
+        const int64_t here = count_hot(field);
+        if (!here && !odd_line) odd_line = peek->rows[i].line;
+        if (!here) continue;
+        real |= strchr(field->text, '.') != NULL;
+        if (!hot) hot = here;
+        if (here == hot || other) continue;
+        other = here;
+        line = peek->rows[i].line;
     }
-    return hot;
+    if (odd_line && real) /* these are no names of classes */
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64
+                         ": the label is not a list of zeros and ones, as those of other rows: give as many "
+                         "in every row as there are classes",
+                         path, odd_line);
+    if (odd_line) return SNUG_OK;
+    if (other)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the label is a list of %" PRId64
+                         " zeros and ones, and those before have %" PRId64
+                         ": give as many in every row as there are classes; or, if they are the classes 0 and 1, write "
+                         "them as text, as in \"0|1\", and give --label_separator \"|\"",
+                         path, line, other, hot);
+    if (hot > 1) *out = hot;
+    return SNUG_OK;
 }
 
 snug_status snug_label_column_begin_hot(snug_context *ctx, struct snug_label_column *column, int64_t classes) {
@@ -192,8 +250,9 @@ static snug_status add_hot(snug_context *ctx, struct snug_label_column *column, 
                          path, line, column->hot);
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->numbers, &column->capacity, (size_t)column->hot, sizeof *column->numbers));
-    for (int64_t i = 0; i < column->hot; i++)
-        if (field->text[2 * i] == '1') column->numbers[column->count++] = (uint32_t)i;
+    const char *text = field->text;
+    for (int64_t i = 0; i < column->hot; i++, text = skip_hot(text))
+        if (*text == '1') column->numbers[column->count++] = (uint32_t)i;
     return SNUG_OK;
 }
 
@@ -203,8 +262,7 @@ static snug_status add_hot(snug_context *ctx, struct snug_label_column *column, 
 /* The separator of the labels in a field; NULL if it is one label. */
 static snug_status find_separator(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                   int64_t line, const struct snug_field *field, const char **out) {
-    *out = field->kind == SNUG_FIELD_LIST ? "|" : NULL;
-    if (*out) return SNUG_OK;
+    *out = NULL;
     if (!column->separator && memchr(field->text, '|', field->length))
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the label \"%s\" holds '|': give --label_separator '|' if it is several "
@@ -234,10 +292,13 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     if (kind == SNUG_FIELD_OTHER)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s:%" PRId64
-                         ": a label must be a string, a number or a list of them, not a boolean or an object",
-                         path, line);
+                         ": a label must be a string, a number, a boolean, or a list of strings or numbers, not %s",
+                         path, line, field->text);
     if (column->hot) return add_hot(ctx, column, path, line, field);
+    if (kind == SNUG_FIELD_LIST) return add_items(ctx, column, path, line, field);
+    if (kind == SNUG_FIELD_BOOLEAN) kind = SNUG_FIELD_TEXT;
     const char *separator;
+    bool twice;
     RETURN_IF_ERROR(find_separator(ctx, column, path, line, field, &separator));
     if (separator) return add_list(ctx, column, field->text, field->length, separator, line);
     if (!field->length) {
@@ -258,7 +319,7 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
         RETURN_IF_ERROR(add_value(ctx, column, field->text));
         if (column->count) return SNUG_OK;
     }
-    return add_number(ctx, column, field->text, field->length, line);
+    return add_number(ctx, column, field->text, field->length, line, &twice);
 }
 
 static snug_status check_tag(snug_context *ctx, const struct snug_label_column *column, const char *path, int64_t line,

@@ -65,9 +65,10 @@ struct snug_label_column {
     int64_t *seen;  /* by raw label: the last row that has it */
     size_t seen_capacity;
 };
-/* The length of the lists if the labels of the first rows are lists of zeros and ones of equal length, at least 2;
-   else 0. */
-int64_t snug_label_hot(const struct snug_peek *peek, size_t column);
+/* The length of the lists if the labels of the first rows are lists of zeros and ones, at least 2; else 0. Lists of
+   several lengths are SNUG_E_INPUT. */
+snug_status snug_label_hot(snug_context *ctx, const char *path, const struct snug_peek *peek, size_t column,
+                           int64_t *out);
 /* Begins a column of such lists: a raw label for each of its classes. */
 snug_status snug_label_column_begin_hot(snug_context *ctx, struct snug_label_column *column, int64_t classes);
 void snug_label_column_free(struct snug_label_column *column);

@@ -206,8 +206,10 @@ static snug_status scalar_text(struct snug_reader *reader, const json_t *value, 
     return SNUG_OK;
 }
 
-/* Joins a list's items by '|'. *out is NULL if they could not be split again, or are not scalars. */
-static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out) {
+static struct snug_field other(const char *text) { return (struct snug_field){SNUG_FIELD_OTHER, text, strlen(text)}; }
+
+/* Joins a list's items by '|'. *out is NULL if they could not be split again, or are not scalars: field says so. */
+static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
     size_t index, length = 0, capacity = 0;
     json_t *item;
     void *joined = NULL;
@@ -223,6 +225,9 @@ static snug_status list_text(struct snug_reader *reader, const json_t *list, cha
             memcpy((char *)joined + length, text, size);
             length += size;
         }
+        if (!usable && text)
+            *field = other(*text ? "a list with an item that holds '|', by which snug separates labels: rename it"
+                                 : "a list with an empty item");
         free(text);
         if (!usable || status != SNUG_OK) {
             free(joined);
@@ -231,6 +236,7 @@ static snug_status list_text(struct snug_reader *reader, const json_t *list, cha
     }
     ((char *)joined)[length] = '\0';
     *out = joined;
+    field->kind = SNUG_FIELD_LIST;
     return SNUG_OK;
 }
 
@@ -267,7 +273,7 @@ static snug_status words_text(struct snug_reader *reader, const json_t *list, ch
 }
 
 static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
-    *field = (struct snug_field){SNUG_FIELD_OTHER, "", 0};
+    *field = other("an object");
     switch (json_typeof(value)) {
     case JSON_NULL: field->kind = SNUG_FIELD_MISSING; return SNUG_OK;
     case JSON_STRING:
@@ -279,10 +285,12 @@ static snug_status field_of(struct snug_reader *reader, const json_t *value, cha
         field->kind = json_is_integer(value) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL;
         break;
     case JSON_ARRAY:
+        *field = other("a list of other values");
         if (reader->words) return words_text(reader, value, made, field);
-        RETURN_IF_ERROR(list_text(reader, value, made));
-        if (*made) field->kind = SNUG_FIELD_LIST;
+        RETURN_IF_ERROR(list_text(reader, value, made, field));
         break;
+    case JSON_TRUE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "True", 4}; return SNUG_OK;
+    case JSON_FALSE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "False", 5}; return SNUG_OK;
     default: break;
     }
     if (*made) {

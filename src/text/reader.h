@@ -24,7 +24,8 @@ enum snug_field_kind {
     SNUG_FIELD_LIST,    /* JSON list of strings or numbers: its items as text, joined by '|' */
     SNUG_FIELD_WORDS,   /* if rows are words: a list of strings, NUL-terminated */
     SNUG_FIELD_NUMBERS, /* the same: a list of integers, as text */
-    SNUG_FIELD_OTHER,   /* JSON object or boolean, or a list that is neither: cannot be used */
+    SNUG_FIELD_BOOLEAN, /* JSON boolean, written as Python writes it: a label, but no text */
+    SNUG_FIELD_OTHER,   /* cannot be used; text says what it is: "an object" */
 };
 
 struct snug_field {
@@ -32,6 +33,11 @@ struct snug_field {
     const char *text; /* NUL-terminated, also after the NUL of a last word; valid until the next row */
     size_t length;
 };
+
+/* Whether a field can be a text: a string, or a number as it is written. */
+static inline bool snug_field_is_text(const struct snug_field *field) {
+    return field->kind == SNUG_FIELD_TEXT || field->kind == SNUG_FIELD_INTEGER || field->kind == SNUG_FIELD_REAL;
+}
 
 struct snug_row {
     int64_t index, line; /* row from 0; first line of the row from 1 */

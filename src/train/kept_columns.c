@@ -72,10 +72,9 @@ static snug_status take_row(struct snug_kept_columns *kept, const struct snug_ro
         kept->texts[i] = field->kind == SNUG_FIELD_MISSING ? NULL : field->text;
         if (field->kind == SNUG_FIELD_OTHER)
             return snug_fail(kept->ctx, SNUG_E_INPUT,
-                             "line %" PRId64
-                             ": --keep_columns: the value of \"%s\" is an object, a boolean or a nested "
-                             "list, which cannot be written as text",
-                             row->line, kept->names[i]);
+                             "line %" PRId64 ": --keep_columns: the value of \"%s\" is %s, which "
+                             "cannot be written as text",
+                             row->line, kept->names[i], field->text);
         if (field->kind != SNUG_FIELD_WORDS && field->kind != SNUG_FIELD_NUMBERS) continue;
         RETURN_IF_ERROR(join_words(kept->ctx, field, &kept->made[i]));
         kept->texts[i] = kept->made[i];

@@ -58,8 +58,7 @@ static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in,
         struct snug_field field = in->fields[columns->text[i]];
         if (columns->texts > 1 && !columns->pair)
             RETURN_IF_ERROR(snug_columns_join(t->ctx, columns, t->delimiter, in, &t->joined, &field));
-        const enum snug_field_kind kind = field.kind;
-        if (kind == SNUG_FIELD_MISSING || kind == SNUG_FIELD_LIST || kind == SNUG_FIELD_OTHER) /* as in a training */
+        if (!snug_field_is_text(&field)) /* as in a training */
             return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column", file_of(t->args),
                              (long long)in->line);
         t->text[i].count = 0;
