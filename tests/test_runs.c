@@ -95,14 +95,21 @@ static void test_page_of_a_training(void **state) {
         "class=\"curve r1 d0\"",
         "<strong>Peak: ",
         "<title>activations</title>",
-        ">backward</span>",
+        "<span class=\"x\" style=\"left:",
+        ">forward</span><span class=\"x low\" style=\"left:",
+        ">head</span><span class=\"x\" style=\"left:",
+        ">backward</span><span class=\"x low\" style=\"left:",
+        ">clip</span><span class=\"x\" style=\"left:",
+        ">update</span>",
         "evaluating and saving",
         "linear_dw</span>",
         "between operations",
         "<td>optimizer</td>",
-        "<tr class=\"differs\"><td>arguments.learning_rate</td><td>5e-5</td><td>0.001</td></tr>",
-        "<tr class=\"same\"><td>arguments.seed</td><td>42</td><td>42</td></tr>",
-        "<tr class=\"differs\"><td>train_loss</td>",
+        "<tr class=\"differs\"><td "
+        "class=\"name\">arguments.<wbr/>learning_<wbr/>rate</td><td>5e-5</td><td>0.001</td></tr>",
+        "<tr class=\"same\"><td class=\"name\">arguments.<wbr/>seed</td><td>42</td><td>42</td></tr>",
+        "<tr class=\"differs\"><td class=\"name\">train_<wbr/>loss</td>",
+        "<td class=\"name\">peak_<wbr/>rss_<wbr/>bytes</td><td>",
         "prefers-color-scheme:dark",
         "default-src &#39;none&#39;",
     };
@@ -159,7 +166,7 @@ static void test_hostile_names(void **state) {
     expect(html, "&lt;script&gt;alert(&#39;1&#39;)&amp;&quot;\\x1b[31m\\u202e\\xff");
     expect(html, "<figcaption>&lt;/style&gt;&lt;b&gt;</figcaption>");
     expect(html, "<td>&lt;/td&gt;&lt;script&gt;</td>");
-    expect(html, "<td>empty</td><td>{}</td>");
+    expect(html, "<td class=\"name\">empty</td><td>{}</td>");
     expect(html, "<td>&lt;u&gt;</td><td class=\"n\">-</td>");
     expect(html, "<td>v</td><td class=\"n\">1.0</td><td class=\"n\">-</td><td></td>");
     expect_none(html, "<script");
@@ -319,9 +326,9 @@ static void test_many_runs(void **state) {
     }
     char *html = page_of(f, words);
     expect(html, "class=\"curve r0 d1\"");
-    expect(html, "<tr class=\"differs\"><td>seed</td><td>0</td><td>1</td>");
-    expect(html, "<tr class=\"differs\"><td>only_0</td><td>1</td><td>-</td>");
-    expect(html, "<tr class=\"differs\"><td>only_1</td><td>-</td><td>1</td>");
+    expect(html, "<tr class=\"differs\"><td class=\"name\">seed</td><td>0</td><td>1</td>");
+    expect(html, "<tr class=\"differs\"><td class=\"name\">only_<wbr/>0</td><td>1</td><td>-</td>");
+    expect(html, "<tr class=\"differs\"><td class=\"name\">only_<wbr/>1</td><td>-</td><td>1</td>");
     expect(html, "<p class=\"soft\">Nothing.</p>");
     free(html);
 }

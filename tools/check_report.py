@@ -14,15 +14,19 @@ import subprocess
 import sys
 import tempfile
 
-# A frame, because Chromium's own window is at least 500 pixels wide.
-FRAME = """<!DOCTYPE html><body style="margin:0"><iframe id="f" src="%s" style="width:%dpx;height:%dpx;border:0"></iframe>
-<pre id="out"></pre><script>
-document.getElementById("f").onload = (event) => {
-  const page = event.target.contentDocument, root = page.documentElement;
-  document.getElementById("out").textContent = JSON.stringify({
-    width: root.scrollWidth, height: root.scrollHeight, charts: page.querySelectorAll(".plot svg").length,
-    background: event.target.contentWindow.getComputedStyle(page.body).backgroundColor});
+# Frames, because Chromium's own window is at least 500 pixels wide.
+PAGE = """<!DOCTYPE html><body style="margin:0">%s<pre id="out"></pre><script>
+window.onload = () => {
+  const found = [...document.querySelectorAll("iframe")].map((frame) => {
+    const page = frame.contentDocument, root = page.documentElement;
+    return {
+      width: root.scrollWidth, height: root.scrollHeight, charts: page.querySelectorAll(".plot svg").length,
+      background: frame.contentWindow.getComputedStyle(page.body).backgroundColor};
+  });
+  document.getElementById("out").textContent = JSON.stringify(found);
 };</script></body>"""
+FRAME = '<iframe src="%s" style="width:%dpx;height:%dpx;border:0;display:block"></iframe>'
+WIDTHS = (390, 768, 1200)
 
 
 def run(browser, dark, *arguments):
@@ -30,6 +34,15 @@ def run(browser, dark, *arguments):
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files",
              f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     return subprocess.run([browser, *flags, *arguments], capture_output=True, text=True, timeout=120).stdout
+
+
+def measure(browser, dark, address, folder):
+    """The page's sizes and colours at each width."""
+    frames = pathlib.Path(folder, "frames.html")
+    frames.write_text(PAGE % "".join(FRAME % (address, width, 900) for width in WIDTHS))
+    dom = run(browser, dark, "--virtual-time-budget=5000", "--dump-dom", frames.as_uri())
+    found = re.search(r'<pre id="out">(\[.*?\])</pre>', dom)
+    return json.loads(found[1]) if found else sys.exit(f"{address}: the page could not be measured")
 
 
 def main():
@@ -40,17 +53,10 @@ def main():
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not browser:
         sys.exit("chromium is missing: install it (Debian: chromium)")
-    good = True
+    address, good = args.page.resolve().as_uri(), True
     with tempfile.TemporaryDirectory() as folder:
-        for width in (390, 768, 1200):
-            for dark in (False, True):
-                frame = pathlib.Path(folder, "frame.html")
-                frame.write_text(FRAME % (args.page.resolve().as_uri(), width, 900))
-                dom = run(browser, dark, "--virtual-time-budget=5000", "--dump-dom", frame.as_uri())
-                found = re.search(r'<pre id="out">(\{.*?\})</pre>', dom)
-                if not found:
-                    sys.exit(f"{args.page}: the page could not be measured")
-                page = json.loads(found[1])
+        for dark in (False, True):
+            for width, page in zip(WIDTHS, measure(browser, dark, address, folder)):
                 light = sum(map(int, re.findall(r"\d+", page["background"])[:3])) > 3 * 128
                 fine = page["width"] <= width and page["charts"] > 0 and light != dark
                 good = good and fine
@@ -58,7 +64,8 @@ def main():
                       f"charts, background {page['background']}{'' if fine else ': WRONG'}")
                 if args.screenshots:
                     args.screenshots.mkdir(parents=True, exist_ok=True)
-                    frame.write_text(FRAME % (args.page.resolve().as_uri(), width, page["height"]))
+                    frame = pathlib.Path(folder, "frame.html")
+                    frame.write_text(PAGE % (FRAME % (address, width, page["height"])))
                     picture = args.screenshots / f"{width}-{'dark' if dark else 'light'}.png"
                     run(browser, dark, f"--window-size={max(width, 500)},{page['height']}", f"--screenshot={picture}",
                         frame.as_uri())

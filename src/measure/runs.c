@@ -231,6 +231,13 @@ static int64_t bytes_or_unknown(const json_t *value) {
     return take_bytes(value, &bytes) ? bytes : -1;
 }
 
+/* Bytes in MiB, whole numbers in full. */
+static snug_status result_text(const struct reading *r, const char *name, double value, char **out) {
+    const char *end = strrchr(name, '_');
+    if (end && strcmp(end, "_bytes") == 0) return snug_format(r->ctx, out, "%.1f MiB", value / 0x1p20);
+    return snug_format(r->ctx, out, value == floor(value) ? "%.15g" : "%.6g", value);
+}
+
 static snug_status take_results(const struct reading *r, const json_t *results) {
     struct snug_history *run = r->run;
     const char *key;
@@ -238,7 +245,7 @@ static snug_status take_results(const struct reading *r, const json_t *results) 
     json_object_foreach((json_t *)results, key, value) {
         if (!json_is_number(value)) continue;
         char *text;
-        RETURN_IF_ERROR(snug_format(r->ctx, &text, "%.6g", json_number_value(value)));
+        RETURN_IF_ERROR(result_text(r, key, json_number_value(value), &text));
         RETURN_IF_ERROR(add_entry(r, &run->results, key, text));
     }
     json_object_foreach(json_object_get(results, "memory"), key, value) {

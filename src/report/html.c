@@ -6,13 +6,14 @@
 
 #include "snug.h"
 
-void snug_html_text(FILE *out, const char *text) {
+static void put_text(FILE *out, const char *text, bool breaks) {
     for (size_t length = strlen(text); length;) {
         char shown[256];
         const size_t used = snug_escape(shown, sizeof shown, text, length);
         text += used;
         length -= used;
-        for (const char *at = shown; *at; at++) switch (*at) {
+        for (const char *at = shown; *at; at++) {
+            switch (*at) {
             case '&': fputs("&amp;", out); break;
             case '<': fputs("&lt;", out); break;
             case '>': fputs("&gt;", out); break;
@@ -20,8 +21,14 @@ void snug_html_text(FILE *out, const char *text) {
             case '\'': fputs("&#39;", out); break;
             default: fputc(*at, out);
             }
+            if (breaks && (*at == '_' || *at == '.')) fputs("<wbr/>", out);
+        }
     }
 }
+
+void snug_html_text(FILE *out, const char *text) { put_text(out, text, false); }
+
+void snug_html_name(FILE *out, const char *text) { put_text(out, text, true); }
 
 /* Colours: Okabe and Ito's, which the colour-blind can tell apart (their yellow replaced by an olive, which is visible
    on white), lighter where the page is dark. */
@@ -46,7 +53,8 @@ static const char style[] =
     ".plot svg{position:absolute;inset:0;width:100%;height:100%;overflow:visible}"
     ".plot span{position:absolute;font-size:.75rem;color:var(--soft);white-space:nowrap;line-height:1}"
     ".plot .y{right:100%;padding-right:.4rem;transform:translateY(50%)}"
-    ".plot .x{top:100%;padding-top:.4rem;transform:translateX(-50%)}"
+    ".plot .x{top:100%;padding-top:.4rem;transform:translateX(-50%)}.plot "
+    ".low{padding-top:1.3rem}.below{padding-top:1rem}"
     ".plot path{vector-effect:non-scaling-stroke;fill:none}"
     ".axis{stroke:var(--line);stroke-width:1}.curve{stroke-width:1.8;stroke-linejoin:round}"
     ".dot{stroke-width:6;stroke-linecap:round}.edge{stroke:var(--soft);stroke-width:1;stroke-dasharray:2 3}"
@@ -63,7 +71,7 @@ static const char style[] =
     "th,td{text-align:left;padding:.15rem .9rem .15rem 0;border-bottom:1px solid var(--line);vertical-align:top;"
     "min-width:5rem}th{font-weight:600}"
     ".n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}th.n{white-space:normal}.key{white-space:"
-    "nowrap}.differs td:first-child{font-weight:600}"
+    "nowrap}.name{overflow-wrap:break-word}.differs td:first-child{font-weight:600}"
     "summary{cursor:pointer;color:var(--soft)}";
 
 void snug_html_begin(FILE *out, const char *title) {

@@ -8,6 +8,8 @@
 
 /* Text that snug did not choose: escaped as for a terminal (snug_escape), then for HTML. */
 void snug_html_text(FILE *out, const char *text);
+/* The same for a name, which may be broken after '_' and '.'. */
+void snug_html_name(FILE *out, const char *text);
 /* The beginning of a page, up to its body, and its end. The page names no address; its policy forbids to load any. */
 void snug_html_begin(FILE *out, const char *title);
 void snug_html_end(FILE *out);

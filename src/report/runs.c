@@ -226,7 +226,8 @@ static void print_area(FILE *out, const struct snug_step_memory *m, const struct
 
 static double place_of_op(const struct snug_step_memory *m, size_t op) { return 1000 * (double)op / (double)m->ops; }
 
-/* Where a phase begins, a line; and its name, where there is room for it. */
+/* Where a phase begins, a line; and its name: short phases are between long ones, so the names of every second one are
+   in a lower line. */
 static void print_phase_edges(FILE *out, const struct snug_step_memory *m) {
     fputs("<path class=\"edge\" d=\"M0 0", out);
     for (size_t op = 1; op < m->ops; op++)
@@ -235,10 +236,11 @@ static void print_phase_edges(FILE *out, const struct snug_step_memory *m) {
 }
 
 static void print_phase_names(FILE *out, const struct snug_step_memory *m) {
-    for (size_t first = 0, last; first < m->ops; first = last) {
+    bool low = false;
+    for (size_t first = 0, last; first < m->ops; first = last, low = !low) {
         for (last = first + 1; last < m->ops && strcmp(m->items[last].phase, m->items[first].phase) == 0;) last++;
-        if (last - first < m->ops / 6) continue;
-        fprintf(out, "<span class=\"x\" style=\"left:%.2f%%\">", place_of_op(m, first + last) / 20);
+        fprintf(out, "<span class=\"x%s\" style=\"left:%.2f%%\">", low ? " low" : "",
+                place_of_op(m, first + last) / 20);
         snug_html_text(out, m->items[first].phase);
         fputs("</span>", out);
     }
@@ -289,7 +291,7 @@ static void print_step_memory(FILE *out, const struct snug_step_memory *m) {
     snug_chart_labels(out, NULL, &y, " MiB");
     print_phase_names(out, m);
     fputs("</div>\n", out);
-    fputs("<p><strong>Peak: ", out);
+    fputs("<p class=\"below\"><strong>Peak: ", out);
     fprintf(out, "%.2f MiB</strong> at operation %zu, ", mib(m->peak_bytes), m->peak + 1);
     print_op(out, &m->items[m->peak]);
     fprintf(out, ". Allocated for the run: %.2f MiB.</p>\n", mib(m->arena));
@@ -397,8 +399,8 @@ static bool is_listed_before(const snug_runs *runs, entries_of *of, size_t run, 
 }
 
 static void print_row(FILE *out, const snug_runs *runs, entries_of *of, const char *name, const char *class) {
-    fprintf(out, "<tr class=\"%s\"><td>", class);
-    snug_html_text(out, name);
+    fprintf(out, "<tr class=\"%s\"><td class=\"name\">", class);
+    snug_html_name(out, name);
     fputs("</td>", out);
     for (size_t i = 0; i < runs->count; i++) {
         const char *value = value_in(of(&runs->items[i]), name);
