@@ -138,6 +138,8 @@ class Package(unittest.TestCase):
         rows = [{"tokens": ["Anna", "likes", "Rome"], "ner_tags": ["PER", "O", "LOC"]}] * 4
         with snug.load(self.train(train=rows, task="token_classification").output_dir) as model:
             (found,) = model.predict(["Anna likes Rome"])
+        with snug.load(self.folder / "out", task="token_classification") as model:
+            self.assertEqual(model.predict("Anna likes Rome")[0].tags, found.tags)
         self.assertEqual(found.words, ["Anna", "likes", "Rome"])
         self.assertTrue(set(found.tags) <= {"PER", "O", "LOC"})
         self.assertEqual(found.scores.shape, (3,))

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,10 @@ class FilledMask:
     index: int  #: of the text
     tokens: list[str]  #: the top_k most probable ones
     scores: npt.NDArray[np.float64]  #: their probabilities
+
+
+#: What a model predicts, by its task.
+Result = TypeVar("Result", Predictions, list[TaggedWords], list[FilledMask])
 
 
 def _strings(pointer: Any, count: int) -> list[Optional[str]]:
@@ -138,7 +142,7 @@ def _encode(texts: Sequence[str], what: str) -> Any:
     return (ctypes.c_char_p * len(encoded))(*encoded)
 
 
-class Model:
+class Model(Generic[Result]):
     """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
     one after the other. close(), or leaving a with block, frees it."""
 
@@ -160,7 +164,7 @@ class Model:
 
     def predict(
         self, texts: Union[str, Sequence[str]], pairs: Union[None, str, Sequence[str]] = None
-    ) -> Union[Predictions, list[TaggedWords], list[FilledMask]]:
+    ) -> Result:
         """Predicts texts (a single one counts as a list of one). pairs: the second text of each.
 
         Classification and regression: Predictions, with NumPy arrays. Token classification: a TaggedWords for each text. Masked
@@ -183,7 +187,7 @@ class Model:
         if rows.raised is not None:
             raise rows.raised
         context.check(status)
-        return rows.tagged or rows.filled or rows.predictions()
+        return cast(Result, rows.tagged or rows.filled or rows.predictions())
 
     def close(self) -> None:
         """Frees the model."""
@@ -191,7 +195,7 @@ class Model:
         if handle:
             lib.snug_model_destroy(handle)
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Model[Result]:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,8 +206,23 @@ class Model:
             self.close()
 
 
-def load(folder: Union[str, os.PathLike[str]], **arguments: ArgumentValue) -> Model:
+_Folder = Union[str, "os.PathLike[str]"]
+
+
+# The literal tasks are among the arguments of the last one, which mypy reports.
+@overload
+def load(  # type: ignore[overload-overlap]
+    folder: _Folder, *, task: Literal["token_classification", "ner"], **arguments: ArgumentValue
+) -> Model[list[TaggedWords]]: ...
+@overload
+def load(  # type: ignore[overload-overlap]
+    folder: _Folder, *, task: Literal["mlm"], **arguments: ArgumentValue
+) -> Model[list[FilledMask]]: ...
+@overload
+def load(folder: _Folder, **arguments: ArgumentValue) -> Model[Predictions]: ...
+def load(folder: _Folder, **arguments: ArgumentValue) -> Model[Any]:
     """Opens a model folder, or a model's name in the local Hugging Face cache, for predictions. It predicts as the model was
     trained (columns, max_seq_length), unless arguments say otherwise: per_device_eval_batch_size, max_seq_length, device,
-    bf16_full_eval, fp16_full_eval, top_k, threshold, threads."""
+    bf16_full_eval, fp16_full_eval, top_k, threshold, threads. The task is the model's; type checkers take it for a
+    classification or regression unless task="token_classification" or task="mlm" is given."""
     return Model(folder, arguments)
