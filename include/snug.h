@@ -231,6 +231,10 @@ typedef struct snug_metric {
 typedef struct snug_metrics {
     size_t count;
     const snug_metric *items;
+    /* snug_evaluate() with class_metrics, a single label of at most 1024 classes; else classes is 0 */
+    size_t classes;
+    const char *const *class_names; /* [classes]; they live as long as the context */
+    const int64_t *confusion;       /* [classes][classes]: rows by class and predicted class */
 } snug_metrics;
 void snug_metrics_destroy(snug_metrics *metrics);
 

@@ -273,9 +273,16 @@ static void test_class_metrics(void **state) {
     assert_non_null(json_object_get(result, "eval_positive_precision"));
     json_decref(result);
     result = run_json(f, "eval --json --class_metrics " MODEL "out --validation_file dev.csv");
-    char *log = output_of(f, "stderr");
-    assert_contains(log, "confusion matrix: a line for each class");
-    free(log);
+    counts = json_object_get(json_object_get(result, "confusion_matrix"), "counts");
+    const int first = (int)json_integer_value(json_array_get(json_array_get(counts, 0), 0)),
+              second = (int)json_integer_value(json_array_get(json_array_get(counts, 0), 1));
+    char *text = run_well(f, "eval --class_metrics " MODEL "out --validation_file dev.csv --log_level error");
+    char line[128];
+    snprintf(line, sizeof line,
+             "\nconfusion matrix: a line for each class, a column for each predicted class\n%7d %7d  negative\n", first,
+             second);
+    assert_contains(text, line);
+    free(text);
     assert_non_null(value = json_object_get(result, "eval_negative_number"));
     assert_int_equal(json_number_value(value) + json_number_value(json_object_get(result, "eval_positive_number")),
                      EVAL_ROWS);
@@ -293,10 +300,12 @@ static void test_class_metrics(void **state) {
         snprintf(classes + strlen(classes), sizeof classes - strlen(classes), "w%d,c%d\n", i, i);
     write_text(f, "classes.csv", classes);
     train_into(f, "classes", "--train_file classes.csv");
-    free(run_well(f, "eval --class_metrics " MODEL "classes --validation_file classes.csv"));
-    log = output_of(f, "stderr");
-    assert_contains(log, "too many to print");
-    free(log);
+    text = run_well(f, "eval --class_metrics " MODEL "classes --validation_file classes.csv");
+    assert_contains(text, "too many to print");
+    free(text);
+    train_into(f, "values", "--train_file regression.csv");
+    refused(f, "eval --class_metrics " MODEL "values --validation_file regression.csv", 2,
+            "--class_metrics is for classes, and a regression has none");
     refused(f, "eval --class_metrics --task mlm " MODEL "out --validation_file lines.txt", 2,
             "--class_metrics is for classification");
 }

@@ -34,7 +34,7 @@ static void test_summary(void **state) {
             (const snug_memory_line[SNUG_MEMORY_CLASS_COUNT]){
                 [SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
         .total = {100 << 20, 101 << 20},
-        .metrics = &(const snug_metrics){1, &(const snug_metric){"eval_accuracy", 0.91}},
+        .metrics = &(const snug_metrics){.count = 1, .items = &(const snug_metric){"eval_accuracy", 0.91}},
         .best_checkpoint = "out/checkpoint-40",
     };
     char *text;

@@ -1,12 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
+
+/* As in eval_results.json. */
+static json_t *confusion_json(const snug_metrics *metrics) {
+    json_t *object = json_object(), *labels = json_array(), *counts = json_array();
+    for (size_t i = 0; i < metrics->classes; i++) {
+        json_t *row = json_array();
+        for (size_t k = 0; k < metrics->classes; k++)
+            cli_append(&row, json_integer(metrics->confusion[i * metrics->classes + k]));
+        cli_append(&labels, cli_string(metrics->class_names[i]));
+        cli_append(&counts, row);
+    }
+    cli_add(&object, "labels", labels);
+    cli_add(&object, "counts", counts);
+    return object;
+}
+
+static snug_status put_confusion(struct cli *cli, const snug_metrics *metrics) {
+    enum { MOST = 20 };
+    char count[32];
+    snug_status status = SNUG_OK;
+    cli_put(cli, "confusion matrix: a line for each class, a column for each predicted class");
+    if (metrics->classes > MOST) return cli_put(cli, "; too many to print: see --json or --output_dir\n");
+    cli_put(cli, "\n");
+    for (size_t i = 0; i < metrics->classes; i++) {
+        for (size_t k = 0; k < metrics->classes; k++) {
+            snprintf(count, sizeof count, "%7lld ", (long long)metrics->confusion[i * metrics->classes + k]);
+            cli_put(cli, count);
+        }
+        cli_put(cli, " ");
+        cli_put_part(cli, metrics->class_names[i], strlen(metrics->class_names[i]));
+        status = cli_put(cli, "\n");
+    }
+    return status;
+}
 
 static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     if (cli->json) {
         json_t *object = json_object();
         cli_add_metrics(&object, metrics);
+        if (metrics->classes) cli_add(&object, "confusion_matrix", confusion_json(metrics));
         return cli_put_result(cli, object, 15);
     }
     snug_status status = SNUG_OK;
@@ -16,7 +52,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
         cli_put(cli, metrics->items[i].name);
         status = cli_put(cli, value);
     }
-    return status;
+    return metrics->classes ? put_confusion(cli, metrics) : status;
 }
 
 int command_eval(int argc, char **argv) {

@@ -216,33 +216,19 @@ json_t *snug_session_confusion(const struct snug_session *s) {
     return object;
 }
 
-/* A line for each class, in the log: the metrics of a result are numbers. */
-static void log_confusion(const struct snug_session *s, const json_t *matrix) {
-    enum { MOST = 20 };
-    const json_t *names = json_object_get(matrix, "labels"), *counts = json_object_get(matrix, "counts");
-    const size_t classes = json_array_size(names);
-    if (classes == 0) return;
-    snug_log(s->ctx, SNUG_LOG_INFO, "confusion matrix: a line for each class, a column for each predicted class%s",
-             classes > MOST ? "; too many to print: it is in eval_results.json of --output_dir" : "");
-    for (size_t i = 0; i < classes && classes <= MOST; i++) {
-        char line[MOST * 24] = "";
-        size_t used = 0;
-        for (size_t k = 0; k < classes; k++)
-            used += (size_t)snprintf(line + used, sizeof line - used, " %7lld",
-                                     (long long)json_integer_value(json_array_get(json_array_get(counts, i), k)));
-        snug_log(s->ctx, SNUG_LOG_INFO, "%s  %s", line, json_string_value(json_array_get(names, i)));
-    }
-}
-
-/* output: NULL if nothing is written. */
 static snug_status write_results(const struct snug_session *s, const struct snug_metric_list *metrics,
                                  struct snug_output *output) {
     json_t *more = snug_session_confusion(s);
     if (!more) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while collecting results");
-    log_confusion(s, json_object_get(more, "confusion_matrix"));
-    const snug_status status = output ? snug_results_write(output, "eval", metrics, more) : SNUG_OK;
+    const snug_status status = snug_results_write(output, "eval", metrics, more);
     json_decref(more);
     return status;
+}
+
+static snug_status create_metrics(const struct snug_session *s, const struct snug_metric_list *list,
+                                  snug_metrics **out) {
+    return snug_metrics_create(s->ctx, list, &s->job.setup.config.labels,
+                               snug_metric_accumulator_confusion(s->accumulator), out);
 }
 
 snug_status snug_session_evaluate(snug_session *s, snug_metrics **metrics) {
@@ -250,7 +236,7 @@ snug_status snug_session_evaluate(snug_session *s, snug_metrics **metrics) {
     *metrics = NULL;
     snug_clear_error(s->ctx);
     RETURN_IF_ERROR(snug_session_evaluate_with(s, NULL, &list));
-    return snug_metrics_create(s->ctx, &list, metrics);
+    return create_metrics(s, &list, metrics);
 }
 
 static snug_status evaluate_into(snug_args *args, const snug_callbacks *callbacks, struct snug_metric_list *metrics,
@@ -265,10 +251,11 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     RETURN_IF_ERROR(snug_parallel_compare(&s->job, &s->memory, 0));
     RETURN_IF_ERROR(snug_description_tell(s, callbacks));
     RETURN_IF_ERROR(snug_session_evaluate_with(s, callbacks, metrics));
-    if (writes)
+    if (writes) {
         RETURN_IF_ERROR(
             snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, output));
-    if (snug_group_rank(args->group) == 0) RETURN_IF_ERROR(write_results(s, metrics, writes ? output : NULL));
+        RETURN_IF_ERROR(write_results(s, metrics, output));
+    }
     return snug_group_barrier(args->ctx, args->group);
 }
 
@@ -280,7 +267,7 @@ snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug
     snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
     snug_status status = evaluate_into(args, callbacks, &list, &output, &s);
-    if (status == SNUG_OK) status = snug_metrics_create(args->ctx, &list, metrics);
+    if (status == SNUG_OK) status = create_metrics(s, &list, metrics);
     if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     snug_output_close(&output);
     snug_session_destroy(s);

@@ -26,8 +26,9 @@ struct snug_metric_list {
 static inline snug_metrics snug_metrics_shown(const struct snug_metric_list *list) {
     return (snug_metrics){.count = list->count, .items = list->items};
 }
-/* A caller's own copy. */
-snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list, snug_metrics **out);
+/* A caller's own copy. confusion: [labels->count][labels->count], or NULL. */
+snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list,
+                                const struct snug_labels *labels, const int64_t *confusion, snug_metrics **out);
 
 struct snug_metric_accumulator_options {
     enum snug_task task;

@@ -125,14 +125,29 @@ snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accum
     return kind->more ? kind->more(accumulator, out) : SNUG_OK;
 }
 
-snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list, snug_metrics **out) {
+snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list,
+                                const struct snug_labels *labels, const int64_t *confusion, snug_metrics **out) {
+    const size_t classes = confusion ? (size_t)labels->count : 0;
     void *memory;
     *out = NULL;
-    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out + list->count * sizeof *list->items, &memory));
+    RETURN_IF_ERROR(snug_alloc(ctx, 1,
+                               sizeof **out + list->count * sizeof *list->items + classes * sizeof(char *) +
+                                   classes * classes * sizeof *confusion,
+                               &memory));
     snug_metric *items = (snug_metric *)((snug_metrics *)memory + 1);
+    int64_t *counts = (int64_t *)(items + list->count);
+    const char **names = (const char **)(counts + classes * classes);
     memcpy(items, list->items, list->count * sizeof *items);
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < classes && status == SNUG_OK; i++) status = snug_keep_text(ctx, labels->names[i], &names[i]);
+    if (status != SNUG_OK) {
+        free(memory);
+        return status;
+    }
+    if (confusion) memcpy(counts, confusion, classes * classes * sizeof *counts);
     *out = memory;
-    **out = (snug_metrics){.count = list->count, .items = items};
+    **out = (snug_metrics){
+        .count = list->count, .items = items, .classes = classes, .class_names = names, .confusion = counts};
     return SNUG_OK;
 }
 

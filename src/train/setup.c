@@ -337,7 +337,10 @@ static snug_status choose_class_weights(struct snug_setup *setup) {
 }
 
 /* One label is the most probable class, a regression has none: a threshold would change nothing. */
-static snug_status check_threshold(const struct snug_setup *setup) {
+static snug_status check_results(const struct snug_setup *setup) {
+    if (setup->args->class_metrics && setup->config.labels.problem == SNUG_PROBLEM_REGRESSION)
+        return snug_fail(setup->ctx, SNUG_E_USAGE,
+                         "--class_metrics is for classes, and a regression has none: leave it out");
     if (setup->args->threshold <= 0 || setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL) return SNUG_OK;
     return snug_fail(setup->ctx, SNUG_E_USAGE,
                      "--threshold is for texts with several labels, which this model does not have: leave it out");
@@ -390,7 +393,7 @@ static snug_status open_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(predicts ? try_labels(setup)
                                  : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     RETURN_IF_ERROR(choose_class_weights(setup));
-    RETURN_IF_ERROR(check_threshold(setup));
+    RETURN_IF_ERROR(check_results(setup));
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
         const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
         RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
