@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run reports before its first step, and what a model remembers of its training. */
+#include <glob.h>
+#include <sys/stat.h>
+
 #include "program.h"
 
 #define TRAIN                                                                                                          \
@@ -43,7 +46,7 @@ static void test_train(void **state) {
         "\nEvaluate   pairs.csv: 3 rows, 3 of them cut at 6 tokens\n",
         "\nBatch      2 rows x 2 accumulated = 4 a step\n",
         "\nSteps      2 in 0.6667 epochs\n",
-        "\nOptimizer  adamw_torch, learning rate 0.001, cosine schedule, 1 warm-up step\n",
+        "\nOptimizer  adamw_torch_fused, learning rate 0.001, cosine schedule, 1 warm-up\n           step\n",
         "\nDevice     CPU, 2 threads, fp32\n",
         "\nMemory     ",
         " MiB: weights ",
@@ -519,6 +522,21 @@ static void test_used_again(void **state) {
     "--eval_strategy epoch --num_train_epochs 2 --logging_steps 5 --save_strategy no --learning_rate 1e-3 "            \
     "--report_to tensorboard --output_dir card "
 
+/* TensorBoard's file has the arguments as text, and the epoch of each entry. */
+static void check_events(const struct fixture *f) {
+    static const char *const parts[] = {"args/text_summary", "\"learning_rate\": 0.001", "train/epoch", "train/loss",
+                                        "eval/accuracy",     "train/train_runtime"};
+    glob_t found;
+    size_t size;
+    assert_int_equal(glob(path_of(f, "card/runs/*/events.out.tfevents.*"), 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    char *bytes = read_text(f, found.gl_pathv[0], &size);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!memmem(bytes, size, parts[i], strlen(parts[i]))) fail_msg("the events lack %s", parts[i]);
+    free(bytes);
+    globfree(&found);
+}
+
 static void test_card(void **state) {
     struct fixture *f = *state;
     static const char *const parts[] = {
@@ -554,6 +572,7 @@ static void test_card(void **state) {
     static const char *const totals[] = {
         "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss", "epoch", "step"};
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) assert_non_null(json_object_get(last, totals[i]));
+    check_events(f);
     assert_ptr_equal(last, json_array_get(history, json_array_size(history) - 1));
     json_decref(trained);
 

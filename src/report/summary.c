@@ -68,8 +68,9 @@ static void print_run(FILE *out, const snug_train_result *result) {
     fputs(")\n", out);
     int64_t occupied = result->total.measured >= 0 ? result->total.measured : result->total.planned;
     fprintf(out, "Memory occupied: %.1f MiB\n", (double)occupied / 0x1p20);
-    fprintf(out, "Trained: %lld steps, %.2f epochs, %lld samples, %lld tokens; loss %.4f\n", (long long)result->steps,
-            result->epochs, (long long)result->samples, (long long)result->tokens, result->train_loss);
+    fprintf(out, "Trained: %lld step%s, %.2f epochs, %lld samples, %lld tokens; loss %.4f\n", (long long)result->steps,
+            result->steps == 1 ? "" : "s", result->epochs, (long long)result->samples, (long long)result->tokens,
+            result->train_loss);
     fprintf(out, "Padding avoided: %.1f %% of a padded batch's tokens\n", 100 * result->padding_avoided);
     if (result->loss_scale > 0)
         fprintf(out, "Skipped: %lld steps, whose fp16 gradients were not finite; loss scale %g at the end\n",

@@ -145,6 +145,7 @@ const size_t snug_foreign_value_count = sizeof snug_foreign_values / sizeof *snu
 /* Names of other programs, and short ones. */
 const struct snug_short_name snug_short_names[] = {
     {"lr", "learning_rate"},
+    {"json_file args_file arguments_file", "args_from"},
     {"epochs epoch num_epochs n_epochs", "num_train_epochs"},
     {"batch_size bs batch train_batch_size", "per_device_train_batch_size"},
     {"eval_batch_size val_batch_size test_batch_size", "per_device_eval_batch_size"},

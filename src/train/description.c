@@ -105,7 +105,7 @@ static void add_training(const struct snug_session *s, json_t **o) {
     snug_json_add(o, "batch", batch);
     snug_json_add(o, "steps", json_integer(s->max_steps));
     snug_json_add(o, "epochs", snug_json_number((double)s->max_steps / (double)s->steps_per_epoch));
-    snug_json_add(o, "optimizer", json_string(s->job.plan.optimizer.name));
+    snug_json_add(o, "optimizer", text_or_null(args->optim));
     snug_json_add(o, "learning_rate", snug_json_number(args->learning_rate));
     snug_json_add(o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
     snug_json_add(o, "warmup_steps", snug_json_number(s->schedule.warmup_steps));
@@ -277,7 +277,7 @@ static void say_steps(const struct snug_session *s) {
     add(&steps, "%" PRId64 " in %.4g epoch%s", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch,
         plural(s->max_steps == s->steps_per_epoch));
     say(s, "Steps", &steps);
-    add(&optimizer, "%s", s->job.plan.optimizer.name);
+    add(&optimizer, "%s", args->optim);
     if (s->job.plan.optimizer.relative_step)
         add(&optimizer, ", with its own learning rate");
     else
