@@ -100,6 +100,29 @@ static void test_help_of_each_command(void **state) {
     }
 }
 
+/* Results that another command gives; what is refused is not reported as without effect. */
+static void test_other_commands(void **state) {
+    static const char *const arguments[] = {"train --text w",
+                                            "train --text_pair w",
+                                            "train --keep_columns all",
+                                            "train --return_all_scores",
+                                            "train --top_k 2",
+                                            "train --test_file x",
+                                            "eval --text w",
+                                            "eval --keep_columns all",
+                                            "eval --test_file x",
+                                            "predict --train_file x"};
+    char output[65536], says[64], command[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
+        const char *name = strchr(arguments[i], '-');
+        snprintf(says, sizeof says, "snug: %.*s", (int)strcspn(name, " "), name);
+        snprintf(command, sizeof command, "%s 2>&1", arguments[i]);
+        if (run(command, output, sizeof output) != 2 || !strstr(output, says) || strstr(output, "no effect"))
+            fail_msg("snug %s: %s", arguments[i], output);
+    }
+}
+
 /* tests/test_package.sh runs the scripts and checks the pages. */
 static void test_completion_and_manual(void **state) {
     (void)state;
@@ -219,6 +242,7 @@ int main(void) {
         cmocka_unit_test(test_help_of_each_command),
         cmocka_unit_test(test_completion_and_manual),
         cmocka_unit_test(test_wrong_usage),
+        cmocka_unit_test(test_other_commands),
         cmocka_unit_test(test_variables_of_openmp),
         cmocka_unit_test(test_plan_as_text),
         cmocka_unit_test(test_failure_leaves_stdout_empty),

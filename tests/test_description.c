@@ -322,6 +322,28 @@ static void test_repeated(void **state) {
     char *text = output_of(f, "stderr");
     if (strstr(text, "another content")) fail_msg("%s", text);
     free(text);
+    /* From another folder its data is found by the recorded path; a folder stands for its file. */
+    assert_int_equal(mkdir(path_of(f, "else"), 0777), 0);
+    assert_int_equal(rename(path_of(f, "many.csv"), path_of(f, "moved.csv")), 0);
+    json_t *args = read_json(f, path_of(f, "made/training_args.json"));
+    json_object_set_new(json_object_get(json_object_get(args, "files"), "train_file"), "path",
+                        json_string(path_of(f, "moved.csv")));
+    assert_int_equal(json_dump_file(args, path_of(f, "else/training_args.json"), 0), 0);
+    json_decref(args);
+    assert_int_equal(run(f, "train --args_from made --output_dir again"), 1); /* neither path exists */
+    free(run_well(f, "train --args_from else --output_dir again"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "--args_from: there is no many.csv here: --train_file is /");
+    free(text);
+    assert_same_file(f, path_of(f, "made/model.safetensors"), path_of(f, "again/model.safetensors"));
+    /* What asks for a training is left out of an evaluation, and refused where it is given. */
+    free(run_well(f, "eval --args_from else --model_name_or_path made --validation_file moved.csv --output_dir="));
+    assert_int_equal(
+        run(f, "eval --args_from else --model_name_or_path made --validation_file moved.csv --train_file x"), 2);
+    text = output_of(f, "stderr");
+    assert_contains(text, "--train_file: snug eval does not train");
+    free(text);
+    assert_int_equal(rename(path_of(f, "moved.csv"), path_of(f, "many.csv")), 0);
     /* A resumed run has the same file. */
     free(run_well(f, MADE "--output_dir made --resume_from_checkpoint made/checkpoint-1"));
     json_t *resumed = read_json(f, path_of(f, "made/training_args.json"));
@@ -347,6 +369,7 @@ static void test_json_file(void **state) {
     } cases[] = {
         {"{\"lr\": 1}", "train args.json", 2, "--lr: unknown argument; give --learning_rate (in args.json)"},
         {"[1]", "train args.json", 1, "args.json"},
+        {"{\"train_file\": \"none.csv\"}", "train args.json --config_name model --tokenizer_name model", 1, "none.csv"},
         {"{}", "train args.json more.json", 2, "more.json: an argument must begin with --"},
         {"{\"report_to\": [\"none\", \"all\"]}", "train args.json", 2, "--report_to none,all: must be one of"},
         {"{\"max_steps\": true}", "train args.json", 2, "--max_steps True: must be a whole number"},

@@ -255,6 +255,24 @@ static void test_given_texts(void **state) {
     given = run_well(f, "predict --json " MODEL "tags --text=good");
     assert_contains(given, "\"words\":[\"good\"]");
     free(given);
+    /* An empty text is given, too. */
+    write_text(f, "one.csv", "sentence\n\"\"\n");
+    from_file = run_well(f, "predict " MODEL "out --test_file one.csv");
+    given = run_well(f, "predict " MODEL "out --text=");
+    assert_string_equal(from_file, given);
+    free(from_file);
+    free(given);
+    free(run_well(f, "predict " MODEL "out --text good --text_pair="));
+    char *log = output_of(f, "stderr");
+    assert_contains(log, "sentence1 + sentence2, as a pair");
+    free(log);
+    /* Labels of some rows alone. */
+    write_text(f, "some.csv", "sentence,label\nw1,positive\nw2,\n");
+    free(run_well(f, "predict " MODEL "out --test_file some.csv"));
+    log = output_of(f, "stderr");
+    assert_contains(log, "warning: some.csv: no metrics: only 1 of 2 rows have a label");
+    free(log);
+    refused(f, "predict " MODEL "out --text= --test_file one.csv", 2, "--text and --test_file are both given");
     refused(f, "predict " MODEL "out --text good --test_file one.csv", 2, "--text and --test_file are both given");
     refused(f, "predict " MODEL "out --test_file one.csv --text_pair x", 2, "give --text too");
     refused(f, "predict " MODEL "out --text \xff", 2, "--text is not UTF-8");

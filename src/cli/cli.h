@@ -39,7 +39,9 @@ struct cli {
     bool headed;      /* predict: the header line was written */
     bool reader_gone; /* stdout is a pipe without a reader */
     int write_error;  /* errno of another failed write to stdout */
-    char *run;        /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
+    const char
+        *unused; /* the command whose unused arguments are to be named; NULL: they have been, or are not asked for */
+    char *run;   /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
 };
 
 /* Context, arguments and log of a command. True if the command is to run; else *code is the process's exit code, and
@@ -82,8 +84,8 @@ void cli_add(json_t **object, const char *key, json_t *value);
 void cli_append(json_t **array, json_t *value);
 void cli_add_metrics(json_t **object, const snug_metrics *metrics);
 
-/* Names the arguments that were given and have no effect on the command. */
-void cli_tell_unused(struct cli *cli, const char *command);
+/* Names the arguments that were given and have no effect on the command, once. */
+void cli_tell_unused(struct cli *cli);
 
 /* The usage of a command and all arguments, by group. */
 void cli_help(FILE *out, const char *command);

@@ -30,6 +30,7 @@ static void on_event(void *user, const snug_event *event) {
         progress_on_event(&cli->progress, event);
         return;
     }
+    cli_tell_unused(cli); /* what the job refuses is an error before this */
     free(cli->run);
     cli->run = strdup(event->run); /* not parsed: Jansson ends the program if it has no memory for a string */
 }
@@ -69,7 +70,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
-    if (level <= SNUG_LOG_INFO) cli_tell_unused(cli, argv[0]);
+    if (level <= SNUG_LOG_INFO) cli->unused = argv[0];
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
@@ -95,6 +96,7 @@ static int exit_code_of(snug_status status) {
 
 int cli_finish(struct cli *cli, snug_status status) {
     progress_end(&cli->progress);
+    if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) cli_tell_unused(cli);
     cli_put(cli, "");
     if (cli->reader_gone) return EXIT_DONE; /* for `snug predict … | head` */
     if (cli->write_error) {

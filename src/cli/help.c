@@ -147,7 +147,10 @@ bool cli_help_concerns(const struct cli_help *help, const snug_arg_info *info) {
     return !strstr(help->hidden, info->group) && !lists(help->unused, info->name);
 }
 
-void cli_tell_unused(struct cli *cli, const char *command) {
+void cli_tell_unused(struct cli *cli) {
+    const char *command = cli->unused;
+    cli->unused = NULL;
+    if (!command) return;
     const struct cli_help *help = find_help(command);
     const snug_arg_info *info;
     char text[256];

@@ -417,6 +417,9 @@ int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return data
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
     return dataset->bound && (dataset->dummy_most || dataset->cache.labelled == dataset->cache.rows);
 }
+int64_t snug_dataset_labelled(const struct snug_dataset *dataset) {
+    return dataset->bound ? (int64_t)dataset->cache.labelled : 0;
+}
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset) { return &dataset->columns; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }

@@ -77,6 +77,7 @@ struct snug_args {
     char *metric_for_best_model, *greater_is_better; /* NULL: the default of Trainer */
     int64_t early_stopping_patience;                 /* 0: off */
     double early_stopping_threshold;
+    const char *command; /* while its words are parsed, or NULL */
     /* Names of the arguments that were set, separated by spaces; some checks depend on it. */
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
@@ -100,6 +101,8 @@ bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks conflicts between arguments (eval_strategy without data, save against load_best_model_at_end, …). Call it
  * before a job. command: "train", "eval", "predict", "plan", "verify" or "tokenize". */
 snug_status snug_args_check(struct snug_args *args, const char *command);
+/* Whether the check of this command refuses the argument, because another command does what it asks for. */
+bool snug_args_refuses(const char *command, const char *name);
 /* Refuses arguments of other tasks. */
 snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task);
 /* Sets the level of each of `layers` layers, from recompute and gradient_checkpointing. */

@@ -20,6 +20,13 @@ static snug_status require(const struct snug_args *args, bool there, const char 
     return snug_fail(args->ctx, SNUG_E_USAGE, "snug %s needs %s", command, what);
 }
 
+/* An empty string unsets other arguments; an empty text is a text. */
+static snug_status take_empty_texts(struct snug_args *args) {
+    if (!args->text && snug_args_is_set(args, "text")) RETURN_IF_ERROR(snug_strdup(args->ctx, "", &args->text));
+    if (args->text_pair || !snug_args_is_set(args, "text_pair")) return SNUG_OK;
+    return snug_strdup(args->ctx, "", &args->text_pair);
+}
+
 static snug_status check_files(const struct snug_args *args, const char *command) {
     static const char *const given[] = {"text", "text_pair", "test_file", "keep_columns"};
     bool model = args->model_name_or_path, from_scratch = args->config_name;
@@ -57,25 +64,34 @@ static snug_status check_files(const struct snug_args *args, const char *command
 }
 
 /* What a command does not do is refused: a file that is not read would be taken for one that is. */
-static snug_status check_command(const struct snug_args *args, const char *command) {
-    static const struct {
-        const char *command, *name, *advice;
-    } others[] = {
-        {"train", "do_predict", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
-        {"train", "test_file", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
-        {"eval", "do_train", "snug eval does not train: run snug train, or leave it out"},
-        {"eval", "train_file", "snug eval does not train: run snug train, or leave it out"},
-        {"eval", "do_predict", "snug eval does not predict: run snug predict, or leave it out"},
-        {"eval", "test_file", "snug eval does not predict: run snug predict, or give the file as --validation_file"},
-        {"predict", "do_train", "snug predict does not train: run snug train, or leave it out"},
-        {"predict", "train_file", "snug predict does not train: run snug train, or leave it out"},
-        {"predict", "do_eval", "snug predict does not evaluate: run snug eval, or leave it out"},
-        {"predict", "validation_file",
-         "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
-    };
+static const struct {
+    const char *command, *names[8], *advice;
+} others[] = {
+    {"train",
+     {"do_predict", "test_file", "text", "text_pair", "keep_columns", "return_all_scores", "top_k"},
+     "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+    {"eval", {"do_train", "train_file"}, "snug eval does not train: run snug train, or leave it out"},
+    {"eval", {"test_file"}, "snug eval does not predict: run snug predict, or give the file as --validation_file"},
+    {"eval",
+     {"do_predict", "text", "text_pair", "keep_columns", "return_all_scores", "top_k"},
+     "snug eval does not predict: run snug predict, or leave it out"},
+    {"predict", {"do_train", "train_file"}, "snug predict does not train: run snug train, or leave it out"},
+    {"predict", {"do_eval"}, "snug predict does not evaluate: run snug eval, or leave it out"},
+    {"predict", {"validation_file"}, "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
+};
+
+bool snug_args_refuses(const char *command, const char *name) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(command, others[i].command) == 0 && snug_args_is_set(args, others[i].name))
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", others[i].name, others[i].advice);
+        for (const char *const *other = others[i].names; *other && strcmp(command, others[i].command) == 0; other++)
+            if (strcmp(*other, name) == 0) return true;
+    return false;
+}
+
+static snug_status check_command(const struct snug_args *args, const char *command) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (const char *const *name = others[i].names; *name && strcmp(command, others[i].command) == 0; name++)
+            if (snug_args_is_set(args, *name))
+                return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", *name, others[i].advice);
     if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file &&
         !args->validation_split_percentage)
         return snug_fail(args->ctx, SNUG_E_USAGE,
@@ -308,6 +324,7 @@ static snug_status check_precision(const struct snug_args *args) {
 snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
+    if (strcmp(command, "predict") == 0) RETURN_IF_ERROR(take_empty_texts(args));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(snug_args_fsdp(args));

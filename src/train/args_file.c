@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/edit_distance.h"
 #include "io/json.h"
 #include "train/args_table.h"
+#include "train/trained.h"
 
 /* ---- to JSON ----------------------------------------------------------------------------------------------------- */
 
@@ -82,13 +85,22 @@ static bool is_listed(const json_t *list, const char *name) {
     return false;
 }
 
+/* What a command would refuse of a training's arguments, and what the trained model's folder has itself. */
+static bool is_left_out(const struct snug_args *args, const char *name) {
+    static const char *const of_model[] = {"config_name", "class_weights", "validation_split_percentage"};
+    if (!args->command || !snug_args_refuses(args->command, "train_file")) return false;
+    for (size_t i = 0; i < sizeof of_model / sizeof *of_model; i++)
+        if (strcmp(name, of_model[i]) == 0) return true;
+    return snug_args_refuses(args->command, name);
+}
+
 /* given NULL: all were. Other values are those of a run, which may have been defaults. */
 static snug_status read_arguments(struct snug_args *args, json_t *arguments, const json_t *given) {
     const char *name;
     json_t *value;
     json_object_foreach(arguments, name, value) {
         char *text = NULL;
-        if (json_is_null(value)) continue;
+        if (json_is_null(value) || is_left_out(args, name)) continue;
         snug_status status = text_of(args->ctx, value, &text);
         if (status == SNUG_OK)
             status = !given || is_listed(given, name) ? snug_args_set(args, name, text)
@@ -104,9 +116,31 @@ static snug_status mark_given(struct snug_args *args, const json_t *given) {
     json_t *item;
     size_t i;
     json_array_foreach(given, i, item) {
-        if (json_is_string(item)) RETURN_IF_ERROR(snug_args_mark(args, json_string_value(item)));
+        if (json_is_string(item) && !is_left_out(args, json_string_value(item)))
+            RETURN_IF_ERROR(snug_args_mark(args, json_string_value(item)));
     }
     return SNUG_OK;
+}
+
+/* From another folder than the run's, its data files have the paths that the run recorded. */
+static snug_status find_data(struct snug_args *args, const json_t *files) {
+    const struct {
+        const char *name, *path;
+    } data[] = {{"train_file", args->train_file}, {"validation_file", args->validation_file}};
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        const char *recorded = json_string_value(json_object_get(json_object_get(files, data[i].name), "path"));
+        if (!data[i].path || access(data[i].path, F_OK) == 0 || !recorded || access(recorded, F_OK) != 0) continue;
+        snug_log(args->ctx, SNUG_LOG_INFO, "--args_from: there is no %s here: --%s is %s", data[i].path, data[i].name,
+                 recorded);
+        RETURN_IF_ERROR(snug_args_restore(args, data[i].name, recorded));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out) {
+    struct stat info;
+    const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return folder ? snug_path_join(ctx, out, path, SNUG_TRAINING_ARGS) : snug_strdup(ctx, path, out);
 }
 
 snug_status snug_args_read(struct snug_args *args, const char *path) {
@@ -116,6 +150,7 @@ snug_status snug_args_read(struct snug_args *args, const char *path) {
     snug_status status = json_is_object(arguments) && json_is_array(given) ? read_arguments(args, arguments, given)
                                                                            : read_arguments(args, json, NULL);
     if (status == SNUG_OK && json_is_object(arguments)) status = mark_given(args, given);
+    if (status == SNUG_OK) status = find_data(args, json_object_get(json, "files"));
     json_decref(json);
     return status == SNUG_OK ? SNUG_OK : snug_add_to_error(args->ctx, status, " (in %s)", path);
 }

@@ -399,13 +399,22 @@ static snug_status set_foreign(struct snug_args *args, const struct snug_foreign
     return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s %s: %s", name, text, foreign->advice);
 }
 
+static snug_status set_from_file(struct snug_args *args, const struct snug_argument *argument, const char *text) {
+    char *path;
+    RETURN_IF_ERROR(snug_args_find_file(args->ctx, text, &path));
+    snug_status status = snug_args_read(args, path);
+    if (status == SNUG_OK) status = store(args, argument, argument->info.name, path);
+    free(path);
+    return status == SNUG_OK ? note_set(args, argument->info.name) : status;
+}
+
 /* name: as plain_name() writes it. */
 static snug_status set_plain(struct snug_args *args, const char *name, const char *text) {
     const struct snug_argument *argument = find_argument(name);
     const struct snug_converted *converted = find_converted(name);
     const struct snug_foreign *foreign = find_foreign(name);
     if (argument && argument->offset == offsetof(struct snug_args, args_from) && *text)
-        RETURN_IF_ERROR(snug_args_read(args, text));
+        return set_from_file(args, argument, text);
     if (argument || converted) {
         RETURN_IF_ERROR(check_warmup(args, name));
         RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
@@ -498,7 +507,10 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
     int words;
     char before[name_size] = ""; /* the last argument that took the word after it */
     snug_clear_error(args->ctx);
-    RETURN_IF_ERROR(read_files(args, argc, argv));
+    args->command = argv[0];
+    const snug_status read = read_files(args, argc, argv);
+    args->command = NULL;
+    RETURN_IF_ERROR(read);
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (args_file(argc, argv, i, &words)) {

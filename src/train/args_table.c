@@ -38,10 +38,10 @@
     "azure_ml|clearml|codecarbon|comet_ml|dagshub|dvclive|flyte|mlflow|neptune|swanlab|trackio|wandb|kubeflow"
 
 const struct snug_argument snug_arguments[] = {
-    TEXT(args_from, "", MODEL, "FILE",
-         "JSON file of arguments, such as OUTPUT_DIR/training_args.json, which repeats its run; arguments of the "
-         "command "
-         "line have precedence (snug's own)"),
+    TEXT(args_from, "", MODEL, "FILE|DIR",
+         "JSON file of arguments, such as OUTPUT_DIR/training_args.json, or OUTPUT_DIR, which repeats its run; eval, "
+         "predict: without train_file and others of a training; arguments of the command line have precedence (snug's "
+         "own)"),
     TEXT(model_name_or_path, "", MODEL, "DIR", "model folder, or model name in the local Hugging Face cache"),
     TEXT(config_name, "", MODEL, "DIR",
          "folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; "

@@ -435,6 +435,10 @@ static snug_status prepare(struct snug_predicting *p) {
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
     RETURN_IF_ERROR(snug_measurement_open(p->session, &p->measurement));
     if (snug_group_rank(group) != 0) return SNUG_OK;
+    const int64_t labelled = snug_dataset_labelled(setup->eval.dataset);
+    if (!p->measured && labelled)
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: no metrics: only %lld of %lld rows have a label",
+                 snug_dataset_path(setup->eval.dataset), (long long)labelled, (long long)setup->eval.rows);
     RETURN_IF_ERROR(snug_kept_columns_open(args, p->tagging, &p->kept));
     return snug_predict_files_begin(args, setup->mode, p->tagging, &p->files);
 }
