@@ -82,10 +82,10 @@ sanitize:
 	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw $(call ctest,$(BUILD)-asan)
 	@tools/coverage $(BUILD)-asan check 95
 
-# Data races, by ThreadSanitizer.
+# Data races, by ThreadSanitizer; and the build without libcurl.
 tsan:
 	@tools/install-packages $(PACKAGES) clang libomp-dev
-	$(call configure,$(BUILD)-tsan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=thread -DSNUG_WERROR=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
+	$(call configure,$(BUILD)-tsan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=thread -DSNUG_WERROR=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DSNUG_CURL=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-tsan,snug_cli)
 	@tests/test_races.sh $(BUILD)-tsan
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Data races, by ThreadSanitizer and its tool for OpenMP (Archer): trainings with loader workers, offload, checkpoints and a
 # signal. A race ends the program with exit code 66.
-# Usage: tests/test_races.sh BUILD, from the repository's root; BUILD has -DSNUG_SANITIZE=thread (`make tsan`)
+# The same build is the one without libcurl, whose snug pull says so.
+# Usage: tests/test_races.sh BUILD, from the repository's root; BUILD has -DSNUG_SANITIZE=thread -DSNUG_CURL=OFF (`make tsan`)
 set -eu
 snug=$1/snug
 folder=$(mktemp -d)
@@ -24,6 +25,16 @@ check() {
     [ "$1" -eq "$2" ] || { echo "snug $3: exit code $1, not $2"; cat "$folder/stderr"; exit 1; }
     grep -q "Archer detected OpenMP application with TSan" "$folder/stdout" || { echo "Archer did not start"; exit 1; }
 }
+
+code=0
+"$snug" pull org/name > "$folder/stdout" 2> "$folder/stderr" || code=$?
+if [ "$code" -ne 1 ] || ! grep -q "this build of snug cannot download: libcurl and nettle were missing" "$folder/stderr"; then
+    echo "snug pull without libcurl: exit code $code"
+    cat "$folder/stderr"
+    exit 1
+fi
+"$snug" --help > "$folder/stdout"
+! grep -q '^  pull' "$folder/stdout" || { echo "--help lists pull without libcurl"; exit 1; }
 
 data="--validation_file examples/demo/validation.csv --max_eval_samples 64"
 common="--config_name examples/demo --tokenizer_name examples/demo --threads 2 --dataloader_num_workers 2 --device cpu
