@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens against transformers' (tools/golden_tokenizer.py), every code point included; words, truncation, saving. */
+/* Tokens against transformers' (tools/golden_tokenizer.py), every code point and random strings included; words,
+   truncation, saving. */
 #include "tokenizer_fixture.h"
 
 #include "text/bert_normalizer.h"
@@ -55,10 +56,11 @@ static void hash_code(struct fixture *fixture, const struct snug_tokenizer *toke
         XXH3_64bits_update(hash, normalized->text, normalized->length);
         XXH3_64bits_update(hash, "", 1);
     }
-    for (int i = 0; i < 2; i++) {
-        size_t length = i ? around(text, "q", code, "q") : around(text, "a", code, "b");
+    static const char *const sides[][2] = {{"a", "b"}, {"q", "q"}, {"", ""}};
+    for (int i = 0; i < 3; i++) {
+        size_t length = around(text, sides[i][0], code, sides[i][1]);
         encode(fixture, tokenizer, text, length, ids);
-        check_beginnings(fixture, tokenizer, text, length, ids);
+        if (i < 2) check_beginnings(fixture, tokenizer, text, length, ids);
         hash_ids(hash, ids);
     }
 }
@@ -78,10 +80,7 @@ static void test_every_code_point(void **state) {
             XXH3_64bits_reset(hash);
             for (uint32_t code = block << 12; code < (block + 1) << 12; code++)
                 if (code < 0xd800 || code >= 0xe000) hash_code(fixture, tokenizer, code, &normalized, &ids, hash);
-            char hex[17];
-            snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(hash));
-            if (strcmp(hex, json_string_value(json_array_get(blocks, block))) != 0)
-                fail_msg("%s: a code point of U+%04X … U+%04X differs", name, block << 12, (block << 12) + 0xfff);
+            expect_hash(name, block, hash, json_array_get(blocks, block));
         }
         XXH3_freeState(hash);
         free(normalized.text);
@@ -90,6 +89,8 @@ static void test_every_code_point(void **state) {
     }
     json_decref(golden);
 }
+
+static void test_random_texts(void **state) { check_random_texts(*state, GOLDEN_BERT, 2); }
 
 static void test_truncation(void **state) {
     struct fixture *fixture = *state;
@@ -255,6 +256,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_golden_strings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_disagreement_is_logged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_code_point, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_random_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_truncation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_words, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_combining_marks, set_up, tear_down),

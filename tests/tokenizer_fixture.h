@@ -150,6 +150,12 @@ static inline void hash_ids(XXH3_state_t *hash, const struct snug_ids *ids) {
     XXH3_64bits_update(hash, &end, sizeof end);
 }
 
+static inline void expect_hash(const char *what, size_t number, XXH3_state_t *hash, const json_t *expected) {
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(hash));
+    if (strcmp(hex, json_string_value(expected)) != 0) fail_msg("%s: block %zu differs", what, number);
+}
+
 static inline void put_file(struct fixture *fixture, const char *name, const char *text) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
@@ -170,6 +176,64 @@ static inline void expect_refusal(struct fixture *fixture, size_t number, snug_s
 /* How many blocks of 4096 code points to go on by. Sanitizers are slow: of the planes above the second, which are
    nearly empty, one block each. */
 static inline uint32_t block_step(uint32_t block) { return SANITIZED && block >= 0x30 ? 16 : 1; }
+
+/* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), modulo bound. */
+static inline uint64_t random_below(uint64_t *state, uint64_t bound) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (z ^ z >> 31) % bound;
+}
+
+/* String number of random_text() in tools/random_texts.py, from the golden file's ranges and parts. Returns its length,
+   at most 11 times the longest part's 200. */
+static inline size_t random_text(const json_t *golden, uint64_t number, char text[2200]) {
+    const json_t *ranges = json_object_get(golden, "ranges"), *parts = json_object_get(golden, "parts");
+    size_t length = 0;
+    for (uint64_t pieces = random_below(&number, 12); pieces > 0; pieces--) {
+        if (random_below(&number, 4) == 0) {
+            const json_t *part = json_array_get(parts, random_below(&number, json_array_size(parts)));
+            memcpy(text + length, json_string_value(part), json_string_length(part));
+            length += json_string_length(part);
+            continue;
+        }
+        const json_t *range = json_array_get(ranges, random_below(&number, json_array_size(ranges)));
+        const uint64_t low = (uint64_t)json_integer_value(json_array_get(range, 0)),
+                       high = (uint64_t)json_integer_value(json_array_get(range, 1));
+        for (uint64_t codes = 1 + random_below(&number, 3); codes > 0; codes--) {
+            const uint32_t code = (uint32_t)(low + random_below(&number, high - low + 1));
+            if (code < 0xd800 || code >= 0xe000) length += snug_utf8_put(text + length, code);
+        }
+    }
+    return length;
+}
+
+/* The ids of 100,000 random strings, with each of the tokenizers of random.json; sanitized, of every 16th block. */
+static inline void check_random_texts(struct fixture *fixture, const char *folder, size_t tokenizers) {
+    json_t *golden = read_golden(fixture, folder, "random"), *digests = json_object_get(golden, "digests"), *blocks;
+    const uint64_t size = (uint64_t)json_integer_value(json_object_get(golden, "block"));
+    XXH3_state_t *hash = XXH3_createState();
+    struct snug_ids ids = {0};
+    const char *name;
+    assert_int_equal(json_object_size(digests), tokenizers);
+    json_object_foreach(digests, name, blocks) {
+        struct snug_tokenizer *tokenizer = load_golden(fixture, folder, name);
+        assert_int_equal(json_array_size(blocks) * size, 100000);
+        for (size_t block = 0; block < json_array_size(blocks); block += SANITIZED ? 16 : 1) {
+            XXH3_64bits_reset(hash);
+            for (uint64_t number = block * size; number < (block + 1) * size; number++) {
+                char text[2200];
+                encode(fixture, tokenizer, text, random_text(golden, number, text), &ids);
+                hash_ids(hash, &ids);
+            }
+            expect_hash(name, block, hash, json_array_get(blocks, block));
+        }
+        snug_tokenizer_free(tokenizer);
+    }
+    free(ids.ids);
+    XXH3_freeState(hash);
+    json_decref(golden);
+}
 
 /* Encodes each of the golden file's texts, and beginnings of it. */
 static inline void check_texts(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *name,

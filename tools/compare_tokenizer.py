@@ -11,20 +11,14 @@ import argparse
 import csv
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from random_texts import random_text
 from transformers import AutoTokenizer
 
-RANGES = [(0x20, 0x7E)] * 3 + [
-    (0, 0xFF), (0x100, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0x1100, 0x11FF),
-    (0x1D00, 0x1FFF), (0x2000, 0x206F), (0x2E80, 0x33FF), (0x4E00, 0x4E80), (0xAC00, 0xAC80), (0xF900, 0xFAFF),
-    (0xFE00, 0xFFFF), (0x11000, 0x11FFF), (0x1D100, 0x1D1FF), (0x1F300, 0x1F6FF), (0x2F800, 0x2FA1F), (0, 0x10FFFF)]
-PARTS = ["[MASK]", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[mask]", " ", "##ing", "the", "running", "İ", "ǅ", "a" * 101, "é" * 100,
-         "<s>", "</s>", "<mask>", "<pad>", "▁", "  ", "\n", "\t ", "don't", "'s", "we've", "12345", "e\u0301", "ﬁ", "①"]
 
 
 def data_texts(folder):
@@ -40,20 +34,6 @@ def data_texts(folder):
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield from (value for value in json.loads(line).values() if isinstance(value, str))
-
-
-def random_texts(count, seed):
-    rng = random.Random(seed)
-    for _ in range(count):
-        text = ""
-        for _ in range(rng.randint(0, 30)):
-            if rng.random() < 0.15:
-                text += rng.choice(PARTS)
-                continue
-            low, high = rng.choice(RANGES)
-            codes = (rng.randint(low, high) for _ in range(rng.randint(1, 5)))
-            text += "".join(chr(code) for code in codes if code and not 0xD800 <= code < 0xE000)
-        yield text
 
 
 def make_cased(model, folder):
@@ -115,7 +95,8 @@ def main():
 
     texts = list(data_texts(Path(arguments.data)))
     print(f"{len(texts)} texts in {arguments.data}, {arguments.random} random strings")
-    texts += random_texts(arguments.random, arguments.seed)
+    first = arguments.seed * arguments.random
+    texts += (random_text(number).replace("\0", "") for number in range(first, first + arguments.random))
     different = 0
     for model in arguments.model:
         different += compare(arguments, model, texts)

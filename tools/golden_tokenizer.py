@@ -4,7 +4,8 @@
 
 The vocabulary is our own. Each folder NAME/ is one way in which files can say how to tokenize; NAME.json holds the ids of
 every string of texts.json, in order, and a few pairs. truncation.json holds how many tokens of each part of a pair stay;
-codepoints.json one XXH3-64 per 4096 code points over what becomes of each of them (see digest).
+codepoints.json one XXH3-64 per 4096 code points over what becomes of each of them (see digest); random.json the strings of
+random_texts.py, as an XXH3-64 per 1000 over their ids.
 
 Usage: golden_tokenizer.py [FOLDER]    (needs transformers and xxhash)
 """
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 import xxhash
+from random_texts import random_golden
 from transformers import AutoTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -147,22 +149,32 @@ PAIRS = [("the film was good", "a bad story, it was bad!"), ("", "hello world"),
          ("unbelievable running", "café")]
 
 
+def update(hash_, rows):
+    for row in rows:
+        ids = row.ids + [-1]
+        hash_.update(struct.pack(f"<{len(ids)}i", *ids))
+
+
+def digest_texts(tokenizer, texts):
+    hash_ = xxhash.xxh3_64()
+    update(hash_, tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+    return hash_.hexdigest()
+
+
 def digest(tokenizer):
     """XXH3-64 by block of 4096 over, for each code point: the normalised text of "aXb" and of "x\\u302e\\u0301X\\u0323\\u302aq"
-    with a NUL each, and the ids of "aXb" and of "qXq", each list followed by -1, as little-endian 32-bit integers."""
+    with a NUL each, and the ids of "aXb", of "qXq" and of X, each list followed by -1, as little-endian 32-bit integers."""
     backend, blocks = tokenizer.backend_tokenizer, []
     normalize = backend.normalizer.normalize_str
     for block in range(0, 0x110000, 4096):
         hash_ = xxhash.xxh3_64()
         chars = [chr(code) for code in range(block, block + 4096) if not 0xd800 <= code < 0xe000]
-        rows = backend.encode_batch_fast([part + char + other for char in chars for part, other in ("ab", "qq")],
+        rows = backend.encode_batch_fast([text for char in chars for text in (f"a{char}b", f"q{char}q", char)],
                                          add_special_tokens=False)
         for i, char in enumerate(chars):
             for text in ("a" + char + "b", "x\u302e\u0301" + char + "\u0323\u302aq"):
                 hash_.update(normalize(text).encode() + b"\0")
-            for row in rows[2 * i : 2 * i + 2]:
-                ids = row.ids + [-1]
-                hash_.update(struct.pack(f"<{len(ids)}i", *ids))
+            update(hash_, rows[3 * i : 3 * i + 3])
         blocks.append(hash_.hexdigest())
     return blocks
 
@@ -175,7 +187,7 @@ def main():
     def write(path, value):
         path.write_text(json.dumps(value, separators=(",", ":")) + "\n", encoding="ascii")
 
-    strings, vocab, digests = list(texts()), vocabulary(), {}
+    strings, vocab, digested = list(texts()), vocabulary(), {}
     write(folder / "texts.json", {"texts": [{"hex": text.encode().hex()} if "\0" in text else text for text in strings]})
     for name, files in variants(vocab):
         here = folder / name
@@ -203,8 +215,9 @@ def main():
         if name in ("added", "added_cased_left"):
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
-            digests[name] = digest(tokenizer)
-    write(folder / "codepoints.json", digests)
+            digested[name] = tokenizer
+    write(folder / "codepoints.json", {name: digest(tokenizer) for name, tokenizer in digested.items()})
+    write(folder / "random.json", random_golden(digested, lambda name, texts: digest_texts(digested[name], texts)))
 
     tokenizer, rows = AutoTokenizer.from_pretrained(folder / "uncased"), []
     for first in range(12):

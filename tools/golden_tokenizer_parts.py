@@ -4,8 +4,9 @@
 
 NAME/ is a folder, trained here on the data; NAME.json has the ids of every string of ../tokenizer/texts.json and of more,
 pairs, and rows of words (is_split_into_words). codepoints.json has an XXH3-64 per 4096 code points over the ids of each
-code point alone and of "aXb". parts.json has single normalizers and pre-tokenizers of tokenizer.json before byte-level
-BPE without merges, whose ids are the bytes: a hash of the texts, and one of each plane that has characters.
+code point alone and of "aXb"; random.json the strings of random_texts.py, as an XXH3-64 per 1000 over their ids.
+parts.json has single normalizers and pre-tokenizers of tokenizer.json before byte-level BPE without merges, whose ids are
+the bytes: a hash of the texts, and one of each plane that has characters.
 
 Usage: golden_tokenizer_parts.py [--data DIR] [FOLDER]    (needs transformers, sentencepiece, protobuf and xxhash)
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import sentencepiece
 import xxhash
+from random_texts import random_golden
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
@@ -232,14 +234,23 @@ def golden_model(folder, strings):
             "ids": [encode(text) for text in strings], "more": [encode(text) for text in MORE]}
 
 
-def golden_code_points(folder):
-    backend, blocks = AutoTokenizer.from_pretrained(folder).backend_tokenizer, []
+def load(folder):
+    backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
+    return backend
+
+
+def digest_texts(backend, texts):
+    return digest(backend.encode_batch_fast(texts, add_special_tokens=False))
+
+
+def golden_code_points(backend):
+    blocks = []
     for block in range(0, 0x110000, 4096):
         chars = [chr(code) for code in range(block, block + 4096) if not 0xD800 <= code < 0xE000]
         texts = [text for char in chars for text in (char, "a" + char + "b")]
-        blocks.append(digest(backend.encode_batch_fast(texts, add_special_tokens=False)))
+        blocks.append(digest_texts(backend, texts))
     return blocks
 
 
@@ -262,7 +273,9 @@ def main():
     write("more.json", {"more": MORE, "names": names})
     for name in names:
         write(f"{name}.json", golden_model(folder / name, strings))
-    write("codepoints.json", {name: golden_code_points(folder / name) for name in ("roberta", "xlm_roberta", "unigram", "bpe_bytes")})
+    digested = {name: load(folder / name) for name in ("roberta", "xlm_roberta", "unigram", "bpe_bytes", "mpnet")}
+    write("codepoints.json", {name: golden_code_points(backend) for name, backend in digested.items()})
+    write("random.json", random_golden(("roberta", "xlm_roberta"), lambda name, texts: digest_texts(digested[name], texts)))
     write("parts.json", golden_parts(strings + MORE))
 
 
