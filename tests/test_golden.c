@@ -164,16 +164,27 @@ static void add_family(json_t *cases, const char *model_type) {
     json_decref(own);
 }
 
-static json_t *read_cases(void) {
+/* Families with the same build function have the same programs: methods are tested with the first of them. */
+enum families { EVERY_FAMILY, EVERY_PROGRAM };
+
+static bool repeats_program(size_t family) {
+    for (size_t i = 0; i < family; i++)
+        if (snug_families[i]->build == snug_families[family]->build) return true;
+    return false;
+}
+
+static json_t *read_cases(enum families families) {
     json_error_t error;
     json_t *cases = json_load_file(GOLDEN_FOLDER "/cases.json", 0, &error);
     assert_non_null(cases);
-    for (size_t i = 0; snug_families[i]; i++) add_family(cases, snug_families[i]->model_type);
+    for (size_t i = 0; snug_families[i]; i++)
+        if (families == EVERY_FAMILY || !repeats_program(i)) add_family(cases, snug_families[i]->model_type);
     return cases;
 }
 
-static void check_all(const struct snug_backend *backend, int threads, int64_t chunk_rows, enum snug_recompute level) {
-    json_t *cases = read_cases();
+static void check_all(enum families families, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+                      enum snug_recompute level) {
+    json_t *cases = read_cases(families);
     size_t index;
     json_t *c;
     assert_true(json_array_size(json_object_get(cases, "cases")) >= 11);
@@ -183,13 +194,13 @@ static void check_all(const struct snug_backend *backend, int threads, int64_t c
 
 static void reference_agrees(void **state) {
     (void)state;
-    check_all(snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_all(EVERY_FAMILY, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
 static void cpu_agrees(void **state) {
     (void)state;
-    if (!SANITIZED) check_all(snug_backend_cpu(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
-    check_all(snug_backend_cpu(), 2, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    if (!SANITIZED) check_all(EVERY_FAMILY, snug_backend_cpu(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_all(EVERY_FAMILY, snug_backend_cpu(), 2, 0, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
 /* A GPU's tolerances: logits 1e-4, gradients 1e-3. Its sums have another order, and dS is computed from do . o, which
@@ -208,9 +219,10 @@ static void cuda_agrees(void **state) {
     LOGITS = LOSS = TEN_LOSSES = 1e-4;
     GRADIENT = 1e-3;
     KEY_BIAS = 1e-4;
-    check_all(cuda, 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
-    check_all(cuda, 1, 3, SNUG_RECOMPUTE_ELEMENTWISE);
-    for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++) check_all(cuda, 1, 0, (enum snug_recompute)level);
+    check_all(EVERY_FAMILY, cuda, 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_all(EVERY_PROGRAM, cuda, 1, 3, SNUG_RECOMPUTE_ELEMENTWISE);
+    for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
+        check_all(EVERY_PROGRAM, cuda, 1, 0, (enum snug_recompute)level);
     LOGITS = bars[0], LOSS = bars[1], GRADIENT = bars[2], TEN_LOSSES = bars[3], KEY_BIAS = bars[4];
     snug_context_destroy(ctx);
 }
@@ -262,7 +274,7 @@ static void measure(struct golden *g, double *logits, double *gradients) {
 /* In bf16 and fp16 the error is at most twice torch.autocast's (tools/golden_autocast.py), in every case; over enough
    rows that the error of a classifier's logits is not a single random sample. */
 static void check_autocast(const struct snug_backend *backend) {
-    json_t *cases = read_cases(), *c;
+    json_t *cases = read_cases(EVERY_PROGRAM), *c;
     json_t *bars = json_load_file(SNUG_SOURCE_DIR "/tests/golden/autocast.json", 0, NULL);
     static const char *const what[] = {"logits", "gradients"};
     size_t index, seen = 0;
@@ -316,13 +328,13 @@ static void cuda_is_no_worse_than_autocast(void **state) {
 /* The number of loss positions per chunk changes nothing but the order of sums. */
 static void chunks_do_not_matter(void **state) {
     (void)state;
-    check_all(snug_backend_cpu(), THREADS, 3, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_all(EVERY_PROGRAM, snug_backend_cpu(), THREADS, 3, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
 static void every_level_of_recomputation_agrees(void **state) {
     (void)state;
     for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
-        check_all(snug_backend_cpu(), THREADS, 0, (enum snug_recompute)level);
+        check_all(EVERY_PROGRAM, snug_backend_cpu(), THREADS, 0, (enum snug_recompute)level);
 }
 
 /* The other methods change the steps themselves; ten losses and norms show their result. */
@@ -360,7 +372,7 @@ static void every_method_agrees(void **state) {
          .micro_batches = GOLDEN_PARTS},
         {.name = "lazy rows, offload", .lazy = true, .recompute = SNUG_RECOMPUTE_FFN, .offloads = true},
     };
-    json_t *cases = read_cases(), *c;
+    json_t *cases = read_cases(EVERY_PROGRAM), *c;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         size_t index;
         print_message("%s\n", methods[i].name);
@@ -372,7 +384,7 @@ static void every_method_agrees(void **state) {
 /* Weights stored without a head, without the prefix, in shards or under old names give the same values. */
 static void other_files_hold_the_same_weights(void **state) {
     (void)state;
-    json_t *cases = read_cases(), *entry;
+    json_t *cases = read_cases(EVERY_PROGRAM), *entry;
     size_t index;
     json_array_foreach(json_object_get(cases, "same_weights"), index, entry) {
         const char *folder = json_string_value(json_object_get(entry, "folder"));
@@ -439,7 +451,7 @@ static void assert_same_storage(const struct golden *narrow, const struct golden
 /* Values that are exact in bf16 give the same logits, loss and gradients, bit for bit, in either storage. */
 static void storage_changes_nothing(void **state) {
     (void)state;
-    json_t *cases = read_cases(), *c;
+    json_t *cases = read_cases(EVERY_PROGRAM), *c;
     size_t index;
     json_array_foreach(json_object_get(cases, "cases"), index, c) for (int backend = 0; backend < 2; backend++) {
         const char *folder = json_string_value(json_object_get(c, "folder"));

@@ -36,8 +36,8 @@ FAMILIES = {
     "bert": {"config": {}, "own": {}, "tasks": ["tokens"]},  # the others are golden_model.py's
     "roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5},
                 "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},
-    "camembert": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": ["tokens"]},
-    "xlm-roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": ["single"]},
+    "camembert": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
+    "xlm-roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
     "electra": {"config": {"embedding_size": 24},
                 "own": {"same_size": ("single", {"embedding_size": 32, "hidden_act": "relu"}),
                         "mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},

@@ -164,7 +164,9 @@ def compute(model, batch):
     logits, loss = batch.run(model)
     loss.backward()
     result = {"logits": logits.detach(), "loss": loss.detach().reshape(1)}
-    result |= {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    # A tied tensor under the name with which it is saved; CamemBERT registers its other name first.
+    result |= {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters(remove_duplicate=False)
+               if p.grad is not None and name not in model.all_tied_weights_keys}
     decay = set(Trainer.get_decay_parameter_names(None, model))
     groups = [{"params": [p for n, p in model.named_parameters() if (n in decay) == decayed],
                "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]
