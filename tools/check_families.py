@@ -9,12 +9,16 @@ Starts from the tiny models of tests/golden/families, gives each a vocabulary of
 and lets tools/check_saved.py compare. Prints its lines; exits 1 if one of them is wrong.
 """
 import argparse
+import contextlib
+import io
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import check_saved
 
 TOOLS = pathlib.Path(__file__).resolve().parent
 GOLDEN = TOOLS.parent / "tests" / "golden" / "families"
@@ -63,16 +67,21 @@ def check(snug, model_type, case, work):
     if done.returncode:
         print(f"{model_type}/{case['folder']}: snug train: {done.stderr.strip().splitlines()[0]}")
         return False
-    command = [sys.executable, TOOLS / "check_saved.py", out, texts]
+    command = [str(out), str(texts)]
     if case["task"] == "classification":
         with open(work / "predictions.jsonl", "w") as file:
             subprocess.run([snug, "predict", "--json", "--model_name_or_path", out, "--test_file", texts], stdout=file,
                            check=True, stderr=subprocess.DEVNULL)
-        command.append(work / "predictions.jsonl")
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    print(f"{model_type}/{case['folder']}:", (done.stdout or done.stderr).strip().splitlines()[-1].replace(f"{out}: ", ""),
-          flush=True)
-    return done.returncode == 0
+        command.append(str(work / "predictions.jsonl"))
+    printed, failure = io.StringIO(), None
+    with contextlib.redirect_stdout(printed):
+        try:
+            check_saved.main(command)
+        except SystemExit as end:  # 0, 1 after its line, or a message
+            failure = end.code
+    line = failure if isinstance(failure, str) else printed.getvalue().strip()
+    print(f"{model_type}/{case['folder']}:", line.replace(f"{out}: ", ""), flush=True)
+    return not failure
 
 
 def main():

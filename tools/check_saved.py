@@ -82,14 +82,14 @@ def compute(model, tokenizer, texts, max_length):
             yield model(**encoded).logits[0]
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("texts", type=pathlib.Path)
     parser.add_argument("predictions", nargs="?")
     parser.add_argument("--text_column_names", help="one or two, separated by a comma")
     parser.add_argument("--max_seq_length", type=int, default=128)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     model, by_token = load(args.folder)
