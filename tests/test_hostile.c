@@ -11,6 +11,7 @@
 #include "model/weights.h"
 #include "plan/stages.h"
 #include "scratch.h"
+#include "text/classes.h"
 #include "text/dataset_impl.h"
 #include "text/tokenizer.h"
 

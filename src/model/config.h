@@ -7,7 +7,7 @@
 
 #include "hub/cache.h"
 #include "program/program.h"
-#include "text/dataset.h"
+#include "text/classes.h"
 
 struct snug_family;
 

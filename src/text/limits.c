@@ -7,6 +7,8 @@
 #include <omp.h>
 #include <stdlib.h>
 
+#include "text/loader.h"
+#include "text/sampler.h"
 #include "text/task.h"
 
 enum {

@@ -7,10 +7,15 @@
 #ifndef SNUG_TEXT_TASK_H
 #define SNUG_TEXT_TASK_H
 
-#include "text/collate.h"
+#include "core/context.h"
+#include "text/dataset_row.h"
+#include "text/loader_options.h"
 
 /* The choices of --task: all names of the table. */
 #define SNUG_TASK_NAMES "classification|text_classification|mlm|token_classification|ner"
+
+struct snug_dataset;
+struct snug_collator;
 
 struct snug_items {
     int64_t count;
@@ -64,10 +69,6 @@ static inline double snug_item_weight(const struct snug_loader_options *options,
 }
 
 const struct snug_task_info *snug_task_info(enum snug_task task);
-/* Counts the items of each class in all rows of a data set whose labels are bound: counts [options->labels], which the
-   caller set to 0, and *items, those of any class. */
-snug_status snug_task_count_classes(snug_context *ctx, const struct snug_dataset *dataset,
-                                    const struct snug_loader_options *options, int64_t counts[], int64_t *items);
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);
 

@@ -3,6 +3,7 @@
  * value, and the loss is at its first token. */
 #include <string.h>
 
+#include "text/collate.h"
 #include "text/dataset_impl.h"
 #include "text/task.h"
 

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 
 #include "core/philox.h"
+#include "text/collate.h"
+#include "text/dataset.h"
 #include "text/task.h"
 
 #define BERT_MASK_ID 103 /* for dummy data, which may come without a tokenizer */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token classification, as run_ner.py: each word has a tag, and the loss is at its first token, or, with
  * --label_all_tokens, at all of them. */
+#include "text/collate.h"
 #include "text/dataset_impl.h"
 #include "text/task.h"
 #include "text/words.h"

@@ -15,6 +15,7 @@
 #include "io/folder.h"
 #include "io/json.h"
 #include "text/precompiled.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_load.h"
 

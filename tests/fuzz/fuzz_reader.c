@@ -4,6 +4,7 @@
 #include "core/utf8.h"
 #include "fuzz.h"
 #include "text/columns.h"
+#include "text/classes.h"
 #include "text/dataset_impl.h"
 #include "text/labels.h"
 #include "text/reader.h"
