@@ -41,7 +41,7 @@ struct snug_config {
     const char *hidden_act_name;
     bool tie_word_embeddings;
     struct snug_modern modern;
-    enum snug_task task;       /* from architectures; classification if they name no head */
+    enum snug_task task;       /* from architectures; the default if they name no head */
     bool has_head;             /* architectures name the head of task */
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */

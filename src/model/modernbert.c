@@ -197,10 +197,9 @@ static struct stream encoder_layer(struct snug_builder *b, struct stream x, int3
     return x;
 }
 
-/* [T,h]; for classification [B,h], the pooled tokens */
-static int32_t encoder(struct snug_builder *b, int32_t *word) {
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
-    const bool pools = c->task == SNUG_TASK_CLASSIFICATION, means = c->modern.pools_means;
+    const bool pools = snug_head_of(c) == SNUG_HEAD_SEQUENCE, means = c->modern.pools_means;
     const struct snug_name table = snug_encoder_name(b, "embeddings.tok_embeddings");
     *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, table.text);
     const int32_t first = snug_embed(b, *word, 0, 0, norm_of(b, "embeddings.norm"));
@@ -227,34 +226,34 @@ static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     return snug_norm(b, a, norm, "head.output");
 }
 
-static void build(struct snug_builder *b) {
+static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
-    int32_t word;
-    const int32_t hidden = encoder(b, &word);
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
-    if (c->task == SNUG_TASK_MLM) {
-        struct snug_affine decoder = {.weight = word};
-        if (!c->tie_word_embeddings) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, "decoder");
-        if (c->modern.decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, "decoder.bias");
-        snug_build_mark_head(b, first);
-        snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
-        return;
-    }
+    struct snug_affine decoder = {.weight = word};
+    if (!c->tie_word_embeddings) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, "decoder");
+    if (c->modern.decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, "decoder.bias");
+    snug_build_mark_head(b, first);
+    snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
+}
+
+/* Of a sequence or of a token. */
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    const struct snug_config *c = b->config;
+    const size_t first = b->program->parameter_count;
+    const int32_t x = prediction_head(b, hidden);
+    (void)word;
     struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
     snug_build_mark_head(b, first);
     const int32_t dropped = snug_dropout(b, x, c->classifier_dropout, "head.dropout");
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
-static const struct snug_architecture architectures[] = {
-    {"ModernBertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"ModernBertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"ModernBertForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
+static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                          [SNUG_HEAD_TOKEN] = classification_head,
+                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
 
-static const char *const heads[] = {"head.", "decoder.", "classifier.", NULL};
+static const char *const head_names[] = {"head.", "decoder.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_TIED, "decoder.weight", NULL},
@@ -278,11 +277,12 @@ static const struct snug_shape shapes[] = {
 const struct snug_family snug_family_modernbert = {.model_type = "modernbert",
                                                    .name = "ModernBERT",
                                                    .prefix = "model.",
-                                                   .architectures = architectures,
-                                                   .heads = heads,
+                                                   .class_name = "ModernBert",
+                                                   .head_names = head_names,
                                                    .stored_names = stored_names,
                                                    .shapes = shapes,
                                                    .one_type = true,
                                                    .read = read,
                                                    .identify = identify,
-                                                   .build = build};
+                                                   .encode = encode,
+                                                   .heads = heads};

@@ -3,17 +3,20 @@
 
 #include <string.h>
 
-static const struct snug_task_info *const tasks[] = {
-    [SNUG_TASK_CLASSIFICATION] = &snug_task_classification,
-    [SNUG_TASK_MLM] = &snug_task_mlm,
-    [SNUG_TASK_TOKEN_CLASSIFICATION] = &snug_task_token_classification,
-};
-_Static_assert(sizeof tasks / sizeof *tasks == SNUG_TASK_COUNT, "every task has a line");
+#define ADDRESS_OF(NAME, name, others) &snug_task_##name,
+static const struct snug_task_info *const tasks[] = {SNUG_TASKS(ADDRESS_OF)};
+
+#define NAMES_OF(NAME, name, others) {#name, #name others},
+static const struct { const char *name, *all; } names[] = {SNUG_TASKS(NAMES_OF)};
 
 const struct snug_task_info *snug_task_info(enum snug_task task) { return tasks[task]; }
 
+const char *snug_task_name(enum snug_task task) { return names[task].name; }
+
 int snug_task_find(const char *name) {
+    const size_t length = strlen(name);
     for (int i = 0; i < SNUG_TASK_COUNT; i++)
-        if (strcmp(tasks[i]->name, name) == 0 || (tasks[i]->alias && strcmp(tasks[i]->alias, name) == 0)) return i;
+        for (const char *at = names[i].all; *at; at += strcspn(at, "|"), at += *at == '|')
+            if (strcspn(at, "|") == length && strncmp(at, name, length) == 0) return i;
     return -1;
 }

@@ -87,12 +87,12 @@ static snug_status check(snug_context *ctx, const struct snug_loader_options *op
 }
 
 const struct snug_task_info snug_task_mlm = {
-    .name = "mlm",
     .title = "masked language model",
     .short_title = "masked LM",
     .joins = true,
     .skips_empty = true,
-    .per_token = true,
+    .head = SNUG_HEAD_VOCABULARY,
+    .model_class = "ForMaskedLM",
     .only = {"line_by_line", "mlm_probability", "top_k"},
     .text_column = {"text"},
     .label_column = "label",

@@ -76,13 +76,12 @@ static double positions(const struct snug_loader_options *options, const struct 
 }
 
 const struct snug_task_info snug_task_token_classification = {
-    .name = "token_classification",
-    .alias = "ner",
     .title = "token classification",
     .short_title = "token classification",
     .labelled = true,
     .words = true,
-    .per_token = true,
+    .head = SNUG_HEAD_TOKEN,
+    .model_class = "ForTokenClassification",
     .only = {"label_all_tokens", "return_entity_level_metrics"},
     .text_column = {"tokens"},
     .label_column = "ner_tags",
