@@ -283,6 +283,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
                  config->family->name);
         json_object_del(json, "auto_map");
     }
+    if (config->family->settings_size)
+        RETURN_IF_ERROR(snug_alloc(ctx, 1, config->family->settings_size, &config->settings));
     config->family->read(&r);
     config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", true);
     RETURN_IF_ERROR(r.status);
@@ -416,5 +418,6 @@ snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config,
 void snug_config_free(struct snug_config *config) {
     snug_labels_free(&config->labels);
     json_decref(config->json);
+    free(config->settings);
     *config = (struct snug_config){0};
 }

@@ -15,6 +15,11 @@ const struct snug_family *snug_family_find(const char *model_type) {
     return NULL;
 }
 
+const char *snug_family_tokenizer_class(const char *model_type) {
+    const struct snug_family *family = snug_family_find(model_type);
+    return family ? family->tokenizer_class : NULL;
+}
+
 /* ---- names of tensors ----------------------------------------------------------------------------------------- */
 
 static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }

@@ -71,8 +71,10 @@ struct snug_family {
     const char *const *head_names;                   /* prefixes of names outside the encoder; ends with NULL */
     const struct snug_stored_name *stored_names;     /* the last entry's stored is NULL */
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
-    bool one_type;                                   /* tokens of a second text have type 0, too */
-    void (*read)(struct snug_reading *r);            /* fills r->config, except labels, task and tie_word_embeddings */
+    const char *tokenizer_class;          /* of transformers, for a folder that names none; NULL: BertTokenizer */
+    bool one_type;                        /* tokens of a second text have type 0, too */
+    size_t settings_size;                 /* of config->settings, zero before read(); 0: none */
+    void (*read)(struct snug_reading *r); /* fills r->config, except labels, task and tie_word_embeddings */
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);
@@ -108,6 +110,8 @@ extern const struct snug_family *const snug_families[]; /* all of them, then NUL
 
 /* NULL if there is none. */
 const struct snug_family *snug_family_find(const char *model_type);
+/* Its tokenizer_class, for snug_tokenizer_load(); NULL if there is none. */
+const char *snug_family_tokenizer_class(const char *model_type);
 /* The name of the parameter for a file's tensor named stored; false if the tensor is not needed. */
 bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size);
 

@@ -82,6 +82,7 @@ const struct snug_family snug_family_mpnet = {.model_type = "mpnet",
                                               .stored_names = stored_names,
                                               .shapes = shapes,
                                               .one_type = true,
+                                              .tokenizer_class = "MPNetTokenizer",
                                               .read = read,
                                               .encode = encode,
                                               .heads = snug_roberta_heads};
