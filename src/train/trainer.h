@@ -133,7 +133,7 @@ static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
 }
 
 /* Whether the folder's old checkpoints must be removed. */
-static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
+static inline bool snug_trainer_starts_over(const struct snug_trainer *trainer) {
     return trainer->args->overwrite_output_dir && !snug_trainer_resumes(trainer);
 }
 
