@@ -207,7 +207,7 @@ static void accept_strangers(struct snug_watch *w) {
     }
 }
 
-/* A stranger that knows the token becomes the rank that it says it is; others are dropped. */
+/* A new connection with the right token is assigned the rank it claims; others are dropped. */
 static void read_stranger(struct snug_watch *w, struct peer *stranger, double now) {
     int error;
     const bool whole = receive(w, stranger, &error);
@@ -240,8 +240,8 @@ static void describe_late(struct snug_watch *w, const struct peer *late, const s
              waits->waited, warns ? "; the run ends after" : ": more than", w->timeout, quiet);
 }
 
-/* How much a rank looks like the cause: it sends no states; it does not wait for others itself; it waits in an earlier
-   operation. 0: no cause. */
+/* Score of a rank as the likely cause: 3, it sends no states; 2, it does not wait for others itself; 1, it waits in an
+   earlier operation; 0, it is not the cause. */
 static int blame(const struct peer *peer, const struct snug_watch_message *waits, double now) {
     if (now - peer->heard > QUIET) return 3;
     if (peer->state.entered >= waits->entered) return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a table for people and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by the
-   three groups of operations of "Model training anatomy". */
+/* A plan as a human-readable table and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by
+   the three groups of operations of "Model training anatomy". */
 #include "measure/plan.h"
 
 #include <stdio.h>
