@@ -31,7 +31,7 @@ struct snug_dataset_options {
     const char *text_delimiter;  /* between joined texts; NULL: the training's, or a space */
     const char *label_column;    /* or NULL: the task's default */
     const char *label_separator; /* of several labels in a text; "": none; NULL: not known, and a label with '|' is an
-                                    error that asks */
+                                    error that names the choices */
     const struct snug_used_columns *trained; /* those that the model was trained on; NULL: not known */
     bool need_labels;                        /* a missing label column is an error, with a hint at --task mlm */
     bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */

@@ -16,8 +16,8 @@
 
 #define SNUG_TASK_MEMBER(NAME, name, others) SNUG_TASK_##NAME,
 enum snug_task { SNUG_TASKS(SNUG_TASK_MEMBER) };
-#define SNUG_TASK_ONE(NAME, name, others) +1
-enum { SNUG_TASK_COUNT = SNUG_TASKS(SNUG_TASK_ONE), SNUG_TASK_DEFAULT = SNUG_TASK_CLASSIFICATION };
+#define SNUG_TASK_INDEX(NAME, name, others) SNUG_TASK_INDEX_##NAME,
+enum { SNUG_TASKS(SNUG_TASK_INDEX) SNUG_TASK_COUNT, SNUG_TASK_DEFAULT = SNUG_TASK_CLASSIFICATION };
 
 /* The choices of --task: "classification|text_classification|…" */
 #define SNUG_TASK_CHOICE(NAME, name, others) "|" #name others
