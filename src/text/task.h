@@ -30,8 +30,8 @@ struct snug_task_info {
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
-    enum snug_loss_kind loss[SNUG_PROBLEM_COUNT];
-    const char *only[4]; /* arguments that are for this task only */
+    enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
+    const char *only[4];                          /* arguments that are for this task only */
 
     bool pairs;                 /* a row may be a pair of texts */
     const char *text_column[2]; /* usual names of the text column */

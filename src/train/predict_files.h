@@ -24,7 +24,7 @@ snug_status snug_predict_files_check(const struct snug_args *args, struct snug_p
 /* Makes the folder, and begins the task's file. mode: permissions of files made in it. */
 snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, const struct snug_task_results *task,
                                      struct snug_predict_files *files);
-/* Adds a row. */
+/* Adds a row to the file, which must be open. */
 void snug_predict_files_add(struct snug_predict_files *files, int64_t index, const char *text);
 /* Completes the file, and writes metrics, whose names begin with "predict_", if there are any. */
 snug_status snug_predict_files_end(struct snug_predict_files *files, const struct snug_metric_list *metrics);

@@ -42,7 +42,8 @@ snug_status snug_prediction_give(struct snug_predicting *p, snug_prediction *row
     row->index += p->first;
     p->rows++;
     if (p->kept.reader) RETURN_IF_ERROR(keep_columns(p, text.line, row));
-    snug_predict_files_add(&p->files, row->index, p->task->text ? p->task->text(p, row) : row->label);
+    if (p->files.open)
+        snug_predict_files_add(&p->files, row->index, p->task->text ? p->task->text(p, row) : row->label);
     return p->on_row(p->user, row);
 }
 
@@ -80,7 +81,7 @@ snug_status snug_predictions_take_each(struct snug_predicting *p, const struct s
     return SNUG_OK;
 }
 
-/* ---- all tasks ------------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------------------------- */
 
 static int64_t classes_of(const struct snug_predicting *p) {
     const struct snug_program *program = &p->session->evaluation->program;
@@ -158,7 +159,7 @@ static snug_status end_round(void *user, bool last, bool *stop) {
 static void release(struct snug_predicting *p) {
     free(p->label);
     free(p->kept_buffer.data);
-    if (p->state && p->task->close) p->task->close(p);
+    if (p->state) p->task->close(p);
     free(p->state);
     snug_kept_columns_close(&p->kept);
     snug_predict_files_close(&p->files);

@@ -21,7 +21,7 @@ struct snug_task_results {
     const struct snug_metric_kind *metrics[SNUG_PROBLEM_COUNT];
 
     /* The state of predictions: its size, zero at the beginning; how it is prepared, also for another data set, and
-       freed. open and close may be NULL. */
+       freed. open may be NULL. */
     size_t state_size;
     snug_status (*open)(struct snug_predicting *p);
     void (*close)(struct snug_predicting *p);
