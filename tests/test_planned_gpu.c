@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans for a GPU that is not installed: the table of GPUs, scaled rates, --gpu, and, where the CUDA plug-in works (in the
-   emulator, too), the same bytes as it plans itself. */
+/* Plans for a GPU that is not installed: the table of GPUs, scaled rates, --gpu, and, where the CUDA plug-in works (in
+   the emulator, too), the same bytes as it plans itself. */
 #include "backend/gpu_models.h"
 #include "measure/plan.h"
 #include "plan/gpu_rates.h"
@@ -262,8 +262,8 @@ static double number_of(const json_t *object, const char *name) {
     return json_number_value(json_object_get(object, name));
 }
 
-/* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not installed. Links are those of the GPU's
-   model, between hosts those of a network. */
+/* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not installed. Links are those of the
+   GPU's model, between hosts those of a network. */
 static void test_seconds_of_ranks(void **state) {
     struct fixture *f = *state;
     double before = 0;
