@@ -264,13 +264,14 @@ static void read_architecture(const struct snug_reading *r) {
     const struct snug_family *family = config->family;
     const size_t length = strlen(family->class_name);
     int found = -1;
+    config->task = (enum snug_task)SNUG_TASK_DEFAULT;
     if (!name) return;
     for (int task = 0; task < SNUG_TASK_COUNT && strncmp(name, family->class_name, length) == 0; task++)
         if (strcmp(name + length, snug_task_info((enum snug_task)task)->model_class) == 0) found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
         if (strcmp(a->name, name) == 0) found = (int)a->task;
     config->has_head = found >= 0;
-    config->task = (enum snug_task)(found < 0 ? SNUG_TASK_DEFAULT : found);
+    if (found >= 0) config->task = (enum snug_task)found;
 }
 
 static snug_status read_config(snug_context *ctx, const char *path, json_t *json, struct snug_config *config) {

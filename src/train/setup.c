@@ -279,7 +279,8 @@ static snug_status choose_task(struct snug_setup *setup, bool trains) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
             "%s: its config names none of the heads that snug supports, such as %s%s: train it first, or give --task",
-            setup->model.path, setup->config.family->class_name, snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
+            setup->model.path, setup->config.family->class_name,
+            snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
     }
     return snug_args_check_task(args, setup->config.task);
 }
