@@ -147,7 +147,7 @@ def main():
     planned = sorted((seconds, total, flags) for (seconds, total), flags in ((p, f) for p, f in zip(plans, listed) if p))
     least = min(total for _, total, _ in planned)
     exact, most = min(total for _, total, flags in planned if not approximations(flags)), asked["bytes"]["total"]
-    print(f"{len(planned)} of {len(listed)} mixes may stand together: {least / 2**20:.1f} MiB, exact ones {exact / 2**20:.1f}, "
+    print(f"{len(planned)} of {len(listed)} mixes are valid combinations: {least / 2**20:.1f} MiB, exact ones {exact / 2**20:.1f}, "
           f"to {most / 2**20:.1f}", flush=True)
 
     worst = 0

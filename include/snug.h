@@ -367,7 +367,7 @@ snug_status snug_model_open(snug_args *args, snug_model **out);
 void snug_model_destroy(snug_model *model);
 /* Predicts count texts and calls on_row for each in their order: the bits are those of snug_predict() on a file of
  * them. pairs has the second text of each, or is NULL. Token classification takes the words of a text between its
- * blanks. Texts that are too long are cut, which on_row hears of (truncated). Masked LM: a call for each mask token of
+ * blanks. Texts that are too long are truncated; on_row gets `truncated`. Masked LM: a call for each mask token of
  * a text. A status other than SNUG_OK from on_row ends the call with it. Several threads may call it on one model: one
  * call runs at a time, and the others wait; on_row must not call it on the same model. Models of different contexts run
  * at the same time. ctx gets the message of a failure; where several threads use the model, it is a context of the

@@ -243,7 +243,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
     g->config.task = golden_task(task);
     g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
-    g->config.modern.mlp_dropout = 0;
+    g->config.mlp_dropout = 0;
     if (method->lazy) g->config.vocab_size *= 2;
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);

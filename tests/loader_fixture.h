@@ -3,6 +3,7 @@
 #ifndef SNUG_TESTS_LOADER_FIXTURE_H
 #define SNUG_TESTS_LOADER_FIXTURE_H
 
+#include "text/classes.h"
 #include "text/labels.h"
 #include "text/loader.h"
 #include "text_fixture.h"

@@ -42,6 +42,7 @@ static void test_maps(void **state) {
     struct golden golden;
     open_golden(&golden);
     for (int has_sign = 0; has_sign < 2; has_sign++) {
+        /* the golden file's names of the two maps */
         float map[SNUG_CODES], *expected = stored(&golden, has_sign ? "signed_book" : "unsigned_book", SNUG_CODES);
         snug_quantization_map(has_sign, map);
         assert_memory_equal(map, expected, sizeof map);

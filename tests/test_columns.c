@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which columns of a file are texts, and what its labels are: found, named, or asked about. */
+#include "text/classes.h"
 #include "text/columns.h"
 #include "text/dataset_impl.h"
 #include "text/labels.h"

@@ -9,6 +9,8 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include "text/classes.h"
+#include "text/loader.h"
 #include "text/sampler.h"
 #include "text_fixture.h"
 

@@ -6,6 +6,7 @@
 
 #include <xxhash.h>
 
+#include "text/classes.h"
 #include "text/dataset_impl.h"
 #include "text_fixture.h"
 

@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 #include "model/family.h"
 #include "plan/stages.h"
+#include "text/task.h"
 #include "write_tensors.h"
 
 /* A model for a task, without data. */
@@ -181,11 +182,11 @@ static void every_folder_serves_every_task(void **state) {
 static void classes_have_one_task(void **state) {
     struct scratch *s = *state;
     for (size_t f = 0; snug_families[f]; f++)
-        for (int task = 0; task < 3; task++) {
-            char text[256];
+        for (int task = 0; task < SNUG_TASK_COUNT; task++) {
+            char text[256], name[64];
             struct snug_config config;
-            const char *name = snug_family_architecture(snug_families[f], (enum snug_task)task);
-            assert_non_null(name);
+            snprintf(name, sizeof name, "%s%s", snug_families[f]->class_name,
+                     snug_task_info((enum snug_task)task)->model_class);
             snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"architectures\": [\"%s\"]}",
                      snug_families[f]->model_type, name);
             assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
@@ -198,6 +199,29 @@ static void classes_have_one_task(void **state) {
             assert_int_equal(config.positions, rows - config.first_position);
             snug_config_free(&config);
         }
+}
+
+/* Classes by which a config names no head that is supported, or a second class of a task. */
+static void classes_of_no_task(void **state) {
+    static const struct {
+        const char *family, *name;
+        bool has_head;
+        enum snug_task task;
+    } cases[] = {{"bert", "BertModel", false, SNUG_TASK_CLASSIFICATION},
+                 {"bert", "RobertaForMaskedLM", false, SNUG_TASK_CLASSIFICATION},
+                 {"bert", "BertForPreTraining", true, SNUG_TASK_MLM},
+                 {"electra", "ElectraForPreTraining", false, SNUG_TASK_CLASSIFICATION}};
+    struct scratch *s = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        struct snug_config config;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"architectures\": [\"%s\"]}", cases[i].family,
+                 cases[i].name);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        assert_int_equal(config.has_head, cases[i].has_head);
+        assert_int_equal(config.task, cases[i].task);
+        snug_config_free(&config);
+    }
 }
 
 static void wrong_configs(void **state) {
@@ -278,6 +302,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_folder_serves_every_task, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(classes_have_one_task, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(classes_of_no_task, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_configs, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(built_in_shapes, scratch_setup, scratch_teardown),
     };

@@ -89,9 +89,9 @@ static void test_wrong_rates_are_refused(void **state) {
     static const char *const cases[][2] = {
         {"{\"seconds\": []}", "must be a list"},
         {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is not an operation"},
-        {"{\"seconds\": [{\"operation\": \"linear\", \"flop\": -1}]}", "less than no time"},
-        {"{\"seconds\": [{\"operation\": \"linear\", \"call\": -1}]}", "less than no time"},
-        {"{\"seconds\": [{\"operation\": \"linear\", \"byte\": -1}]}", "less than no time"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"flop\": -1}]}", "has a negative time"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"call\": -1}]}", "has a negative time"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"byte\": -1}]}", "has a negative time"},
         {"{\"seconds\": [3]}", "must hold objects"},
         {"[", "rates.json"},
     };

@@ -169,7 +169,7 @@ enum families { EVERY_FAMILY, EVERY_PROGRAM };
 
 static bool repeats_program(size_t family) {
     for (size_t i = 0; i < family; i++)
-        if (snug_families[i]->build == snug_families[family]->build) return true;
+        if (snug_families[i]->encode == snug_families[family]->encode) return true;
     return false;
 }
 

@@ -8,9 +8,11 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "model/config.h"
+#include "model/family.h"
 #include "model/weights.h"
 #include "plan/stages.h"
 #include "scratch.h"
+#include "text/classes.h"
 #include "text/dataset_impl.h"
 #include "text/tokenizer.h"
 
@@ -414,10 +416,11 @@ static void ids_out_of_range(void **state) {
     struct snug_tokenizer *tokenizer;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(s, "tokenizer.json", cases[i].json);
-        assert_fails(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer), SNUG_E_INPUT, cases[i].sentence);
+        assert_fails(s, snug_tokenizer_load(s->ctx, s->folder, snug_family_tokenizer_class, &tokenizer), SNUG_E_INPUT,
+                     cases[i].sentence);
     }
     write_text(s, "tokenizer.json", "{" MODEL(WORDS) PROCESSOR("1", "2") "}");
-    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, snug_family_tokenizer_class, &tokenizer));
     snug_tokenizer_free(tokenizer);
 }
 
@@ -431,7 +434,7 @@ static void only_what_is_used_is_copied(void **state) {
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "out")));
     for (int i = 0; i < 2; i++) {
         write_text(s, "vocab.txt", vocabularies[i]);
-        assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+        assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, snug_family_tokenizer_class, &tokenizer));
         assert_ok(s, tokenizer_save(s->ctx, tokenizer, scratch_path(s, "out")));
         assert_true(snug_file_exists(NULL, scratch_path(s, "out/tokenizer.json")));
         assert_false(snug_file_exists(NULL, scratch_path(s, "out/vocab.txt")));
@@ -451,7 +454,7 @@ static void many_added_tokens(void **state) {
     fputs("]}", file);
     assert_int_equal(fclose(file), 0);
     const double begin = snug_seconds();
-    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, snug_family_tokenizer_class, &tokenizer));
     assert_true(snug_seconds() - begin < 60);
     assert_int_equal(snug_tokenizer_vocab_size(tokenizer), 5 + TOKENS);
     snug_tokenizer_free(tokenizer);

@@ -163,11 +163,11 @@ static void check_classes(snug_context *ctx, const json_t *one) {
             assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
             check_metrics(name, expected, &metrics);
         }
-        const int64_t *cells = snug_metric_accumulator_confusion(accumulator);
-        assert_int_equal(cells == NULL, multi);
-        for (int64_t k = 0; cells && k < classes * classes; k++)
-            assert_int_equal(cells[k], json_integer_value(json_array_get(
-                                           json_array_get(confusion, (size_t)(k / classes)), (size_t)(k % classes))));
+        const int64_t *entries = snug_metric_accumulator_confusion(accumulator);
+        assert_int_equal(entries == NULL, multi);
+        for (int64_t k = 0; entries && k < classes * classes; k++)
+            assert_int_equal(entries[k], json_integer_value(json_array_get(
+                                             json_array_get(confusion, (size_t)(k / classes)), (size_t)(k % classes))));
     }
     snug_metric_accumulator_free(accumulator);
     free(memory);

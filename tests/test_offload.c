@@ -32,7 +32,7 @@ static void test_offload_file_copies_in_order(void **state) {
     (*back)[WORDS_EACH] = malloc((size_t)COPIES * SIZE);
     uint64_t last = 0;
     assert_true(out && before && back);
-    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "spool"), (int64_t)COPIES * SIZE, &file), SNUG_OK);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "offload"), (int64_t)COPIES * SIZE, &file), SNUG_OK);
     for (uint32_t i = 0; i < COPIES; i++)
         for (uint32_t k = 0; k < WORDS_EACH; k++) out[i][k] = i * WORDS_EACH + k + 1;
     for (int i = 0; i < COPIES; i++) {
@@ -47,7 +47,7 @@ static void test_offload_file_copies_in_order(void **state) {
     for (int i = 0; i < COPIES; i++)
         for (int k = 0; k < WORDS_EACH; k++) assert_int_equal(before[i][k], 0);
     snug_offload_file_close(file);
-    assert_int_equal(files_in(path_of(f, "spool")), 0);
+    assert_int_equal(files_in(path_of(f, "offload")), 0);
     free(out);
     free(before);
     free(back);
@@ -86,7 +86,7 @@ static void test_failed_copy_is_reported(void **state) {
     struct snug_offload_file *file;
     struct rlimit limit, before;
     char data[8192] = "data", back[8192] = "old";
-    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "spool"), 1 << 20, &file), SNUG_OK);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "offload"), 1 << 20, &file), SNUG_OK);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = (struct rlimit){4096, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -94,7 +94,7 @@ static void test_failed_copy_is_reported(void **state) {
     const snug_status status = snug_offload_file_wait(f->ctx, file, number);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, SNUG_E_IO);
-    assert_contains(snug_error_message(f->ctx), "spool cannot be written: ");
+    assert_contains(snug_error_message(f->ctx), "offload cannot be written: ");
     assert_contains(snug_error_message(f->ctx), strerror(EFBIG));
     snug_offload_file_fetch(file, back, 0, sizeof back);
     assert_int_equal(snug_offload_file_drain(f->ctx, file), SNUG_E_IO);
@@ -497,13 +497,13 @@ static void test_same_bits(void **state) {
         for (size_t i = wide ? ALL_CLASSES : 0; i < sizeof ways / sizeof *ways; i++) {
             char words[512], name[] = "offloaded";
             if (i == MASTERS && !strstr(runs[run], "bf16=True")) continue;
-            snprintf(words, sizeof words, "%s offload=%s offload_dir=@spool offload_ratio=%s", runs[run], ways[i],
+            snprintf(words, sizeof words, "%s offload=%s offload_dir=@offload offload_ratio=%s", runs[run], ways[i],
                      run % 2 ? "0.6" : "1");
             train(f, name, words);
             assert_same(f, "plain", name, "model.safetensors");
             assert_same(f, "plain", name,
                         wide ? "checkpoint-5/optimizer.safetensors" : "checkpoint-10/optimizer.safetensors");
-            assert_int_equal(files_in(path_of(f, "spool")), 0);
+            assert_int_equal(files_in(path_of(f, "offload")), 0);
         }
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "plain")), SNUG_OK);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "offloaded")), SNUG_OK);
@@ -539,7 +539,7 @@ static void test_resumed_is_uninterrupted(void **state) {
     snug_metrics metrics[2];
     for (int i = 0; i < 2; i++) {
         snug_args *args = plain_args(f, "model_name_or_path=@best validation_file=@dev.csv threads=2");
-        if (i) set_args(f, args, "offload=weights offload_dir=@spool");
+        if (i) set_args(f, args, "offload=weights offload_dir=@offload");
         if (evaluate_args(f, args, NULL, &metrics[i]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         snug_args_destroy(args);
     }
@@ -553,7 +553,7 @@ static void test_own_loop(void **state) {
     size_t counts[64], parameters = 0;
     for (int i = 0; i < 2; i++) {
         snug_session *s;
-        snug_args *args = training_args(f, i ? ALL " offload_dir=@spool" : "");
+        snug_args *args = training_args(f, i ? ALL " offload_dir=@offload" : "");
         if (snug_session_create(args, &s) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         assert_int_equal(snug_session_begin_epoch(s, 0), SNUG_OK);
         for (int step = 0; step < 3; step++) {
@@ -659,13 +659,13 @@ static void test_refusals(void **state) {
         {"offload=optimizer,", "\"\" is not one of", SNUG_E_USAGE},
         {"offload=master_weights", "this run has none: use --bf16", SNUG_E_USAGE},
         {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},
-        {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
+        {"offload_dir=@offload", "needs --offload", SNUG_E_USAGE},
         {"offload_ratio=0.5", "--offload_ratio 0.5 needs --offload", SNUG_E_USAGE},
         {"offload_update=0.5", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
         {"offload_update=1 offload=optimizer,gradients", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
         {"offload_update=1 offload=gradients,weights", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
         {"offload_update=1 offload=optimizer,gradients,weights", "needs a GPU", SNUG_E_USAGE},
-        {"offload_update=1 offload=optimizer,gradients,weights offload_dir=@spool", "leave --offload_dir out",
+        {"offload_update=1 offload=optimizer,gradients,weights offload_dir=@offload", "leave --offload_dir out",
          SNUG_E_USAGE},
         {"offload_update=1 offload=optimizer,gradients,weights update_in_backward=True", "leave one of them out",
          SNUG_E_USAGE},

@@ -125,7 +125,7 @@ static void test_copies(void **state) {
     const int32_t x = ops_source(&f, SNUG_F32, FIXED, 1, 1024), again = ops_tensor(&f, SNUG_F32, FIXED, 1, 1024);
     f.tensors[backing].offloaded = true;
     f.tensors[backing].offset = 0;
-    ops_must(&f, snug_offload_file_open(f.ctx, temporary_root(), 4 * 4096, &file), "spool");
+    ops_must(&f, snug_offload_file_open(f.ctx, temporary_root(), 4 * 4096, &file), "offload file");
     f.run.backing.file = file;
     f.run.copies = copies;
     const struct snug_op ops[] = {

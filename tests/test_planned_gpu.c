@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans for a GPU that is not here: the table of GPUs, scaled rates, --gpu, and, where the CUDA plug-in works (in the
-   emulator, too), the same bytes as it plans itself. */
+/* Plans for a GPU that is not installed: the table of GPUs, scaled rates, --gpu, and, where the CUDA plug-in works (in
+   the emulator, too), the same bytes as it plans itself. */
 #include "backend/gpu_models.h"
 #include "measure/plan.h"
 #include "plan/gpu_rates.h"
@@ -262,8 +262,8 @@ static double number_of(const json_t *object, const char *name) {
     return json_number_value(json_object_get(object, name));
 }
 
-/* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not here. Links are those of the GPU's
-   model, between hosts those of a network. */
+/* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not installed. Links are those of the
+   GPU's model, between hosts those of a network. */
 static void test_seconds_of_ranks(void **state) {
     struct fixture *f = *state;
     double before = 0;
@@ -485,9 +485,9 @@ static void test_refusals(void **state) {
     snug_rates *rates;
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
     assert_int_equal(train_args(f, args, NULL, &result), SNUG_E_USAGE);
-    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");
+    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan accepts a GPU that is not installed");
     assert_int_equal(snug_rates_create(args, &rates), SNUG_E_USAGE);
-    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");
+    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan accepts a GPU that is not installed");
     snug_doctor *doctor;
     assert_int_equal(snug_doctor_create(args, &doctor), SNUG_E_USAGE);
     snug_doctor_destroy(doctor);
@@ -657,7 +657,7 @@ static void test_nothing_runs(void **state) {
     assert_int_equal(backend->begin(&run, SNUG_PHASE_FORWARD, &done), SNUG_E_INTERNAL);
     assert_int_equal(backend->end(&run, SNUG_PHASE_FORWARD), SNUG_E_INTERNAL);
     assert_int_equal(backend->ops[op.kind](&run, &op), SNUG_E_INTERNAL);
-    assert_contains(snug_error_message(f->ctx), "a plan for a GPU that is not here cannot be run");
+    assert_contains(snug_error_message(f->ctx), "a plan for a GPU that is not installed cannot be run");
     assert_int_equal(backend->library(NULL, 1), 0);
     assert_int_equal(backend->open(f->ctx, NULL, 1, &nothing), SNUG_OK);
     assert_null(nothing);

@@ -197,7 +197,7 @@ static void test_refused(void **state) {
     assert_refused(at, 1, "the host of rank 0, no-such-host.invalid, cannot be found");
 }
 
-/* A process of another run, or of no run, is not let in. */
+/* A process of another run, or of no run, is rejected. */
 static void test_strangers(void **state) {
     struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1, .key = 1}, other;
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of tokenizer files: which are refused, and what unusual ones mean. */
+#include "model/family.h"
 #include "tokenizer_fixture.h"
 
 #define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
@@ -207,7 +208,8 @@ static void test_nul_characters(void **state) {
     struct snug_ids ids = {0};
     snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
     assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
-    assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer), SNUG_E_INPUT);
+    assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, snug_family_tokenizer_class, &tokenizer),
+                     SNUG_E_INPUT);
     assert_non_null(strstr(snug_error_message(fixture->ctx), "vocab.txt, line 4: not valid UTF-8 text"));
     snug_clear_error(fixture->ctx);
     put_file(fixture, "vocab.txt", NULL);
@@ -259,7 +261,8 @@ static void test_vocabulary_without_parsing(void **state) {
                 } else {
                     unlink(path);
                 }
-                status[beside] = snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer);
+                status[beside] =
+                    snug_tokenizer_load(fixture->ctx, fixture->folder, snug_family_tokenizer_class, &tokenizer);
                 snug_clear_error(fixture->ctx);
                 if (status[beside] == SNUG_OK) prints[beside] = snug_tokenizer_fingerprint(tokenizer);
                 snug_tokenizer_free(tokenizer);
@@ -307,6 +310,26 @@ static void test_templates(void **state) {
     }
 }
 
+/* A folder that names no class has that of its model type: its family's, or GPT2Tokenizer, which has no family here. */
+static void test_class_of_type(void **state) {
+    static const struct {
+        const char *config;
+        size_t specials;
+    } cases[] = {{"{\"model_type\":\"roberta\"}", 2}, {"{\"model_type\":\"gpt2\"}", 0}};
+    struct fixture *fixture = *state;
+    put_file(fixture, "vocab.json",
+             "{\"<s>\":0,\"</s>\":1,\"<unk>\":2,\"<pad>\":3,\"<mask>\":4,\"a\":5,\"<|endoftext|>\":6}");
+    put_file(fixture, "merges.txt", "#version: 0.2\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_file(fixture, "config.json", cases[i].config);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        assert_int_equal(snug_tokenizer_specials(tokenizer, false), cases[i].specials);
+        snug_tokenizer_free(tokenizer);
+    }
+    put_file(fixture, "config.json", "{\"model_type\":\"t5\"}");
+    expect_refusal(fixture, 0, SNUG_E_INPUT, "vocab.txt");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
@@ -314,6 +337,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_nul_characters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vocabulary_without_parsing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_class_of_type, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

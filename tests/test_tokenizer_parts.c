@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BPE, Unigram and the parts of tokenizer.json against transformers' (tools/golden_tokenizer_parts.py), and refusals.
  */
+#include "model/family.h"
 #include "tokenizer_fixture.h"
 
 #include "core/utf8.h"
@@ -427,7 +428,7 @@ static snug_status load_and_encode(snug_context *ctx, const char *folder, struct
     struct snug_ids *const row = &ids[1];
     size_t first_count;
     bool truncated;
-    RETURN_IF_ERROR(snug_tokenizer_load(ctx, folder, tokenizer));
+    RETURN_IF_ERROR(snug_tokenizer_load(ctx, folder, snug_family_tokenizer_class, tokenizer));
     RETURN_IF_ERROR(snug_tokenizer_encode_words(ctx, *tokenizer, words, 2, ids, word_of));
     RETURN_IF_ERROR(
         snug_tokenizer_assemble_words(ctx, *tokenizer, ids, word_of, 512, row, &word_of[1], &first_count, &truncated));

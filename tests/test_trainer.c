@@ -341,7 +341,7 @@ static void test_plans_of_chosen_methods(void **state) {
     static const struct {
         const char *words, *says[3];
     } cases[] = {
-        {"offload=optimizer offload_dir=@spool", {"\nOffloaded: ", "spool: optimizer ", NULL}},
+        {"offload=optimizer offload_dir=@offload", {"\nOffloaded: ", "offload: optimizer ", NULL}},
         {"offload=optimizer,weights offload_dir=/dev/shm", {", which is host memory: weights ", ", optimizer ", NULL}},
         {"recompute=layer,none", {"\nlayer 0 ", "\nlayer 1 ", NULL}},
         {"gradient_accumulation_steps=1 recompute=none update_in_backward=False offload=optimizer optim=adamw_torch "

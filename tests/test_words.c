@@ -257,10 +257,12 @@ static void test_table(void **state) {
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
     }
     assert_string_equal(names_text, SNUG_TASK_NAMES);
-    assert_int_equal(snug_task_find("translation"), -1);
+    static const char *const unknown[] = {"translation", "", "n", "mlm|", "token_classification|ner"};
+    for (int i = 0; i < 5; i++) assert_int_equal(snug_task_find(unknown[i]), -1);
     for (int i = 0; i < SNUG_TASK_COUNT; i++) {
         const struct snug_task_info *info = snug_task_info((enum snug_task)i);
-        assert_int_equal(snug_task_find(info->name), i);
+        assert_int_equal(snug_task_find(snug_task_name((enum snug_task)i)), i);
+        assert_non_null(info->model_class);
         assert_true(info->title && info->short_title && info->positions && info->count && info->collate);
         assert_true(info->text_column[0] && info->label_column);
     }

@@ -3,6 +3,7 @@
 #ifndef SNUG_TESTS_TEXT_FIXTURE_H
 #define SNUG_TESTS_TEXT_FIXTURE_H
 
+#include "model/family.h"
 #include "scratch.h"
 #include "text/lengths.h"
 
@@ -47,7 +48,7 @@ static inline void load_tokenizer(struct fixture *f, const char *config) {
     write_file(f, "vocab.txt", vocab);
     write_file(f, "tokenizer_config.json", config);
     snug_tokenizer_free(f->tokenizer);
-    assert_int_equal(snug_tokenizer_load(f->ctx, f->folder, &f->tokenizer), SNUG_OK);
+    assert_int_equal(snug_tokenizer_load(f->ctx, f->folder, snug_family_tokenizer_class, &f->tokenizer), SNUG_OK);
     assert_int_equal(snug_tokenizer_vocab_size(f->tokenizer), VOCAB);
 }
 

@@ -15,6 +15,7 @@
 
 #include "folders.h"
 #include "io/json.h"
+#include "model/family.h"
 #include "sanitized.h"
 #include "temporary.h"
 #include "text/tokenizer.h"
@@ -55,7 +56,7 @@ static inline int tear_down(void **state) {
 
 static inline struct snug_tokenizer *load(struct fixture *fixture, const char *folder) {
     struct snug_tokenizer *tokenizer;
-    snug_status status = snug_tokenizer_load(fixture->ctx, folder, &tokenizer);
+    snug_status status = snug_tokenizer_load(fixture->ctx, folder, snug_family_tokenizer_class, &tokenizer);
     if (status != SNUG_OK) fail_msg("%s: %s", folder, snug_error_message(fixture->ctx));
     return tokenizer;
 }
@@ -166,7 +167,8 @@ static inline void put_file(struct fixture *fixture, const char *name, const cha
 static inline void expect_refusal(struct fixture *fixture, size_t number, snug_status expected, const char *message) {
     struct snug_tokenizer *tokenizer;
     snug_clear_error(fixture->ctx);
-    const snug_status status = snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer);
+    const snug_status status =
+        snug_tokenizer_load(fixture->ctx, fixture->folder, snug_family_tokenizer_class, &tokenizer);
     if (status != expected || !strstr(snug_error_message(fixture->ctx), message))
         fail_msg("folder %zu: status %d, \"%s\"; expected %d, \"…%s…\"", number, status,
                  snug_error_message(fixture->ctx), expected, message);

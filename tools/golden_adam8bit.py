@@ -50,17 +50,17 @@ def gradient(tensor, step, count):
     return np.where(word % 3 == 0, F(0), size * uniform(word))
 
 
-def quantise(book, has_sign, x):
+def quantise(qmap, has_sign, x):
     """The kernel's search: seven halvings from code 127, then the middle between the last code and its neighbour."""
     pivot, lower, upper = (np.full(x.shape, start) for start in (127, 0, 255))
     low, high = np.full(x.shape, F(-1 if has_sign else 0)), np.full(x.shape, F(1))
-    value = book[pivot]
+    value = qmap[pivot]
     for step in (64, 32, 16, 8, 4, 2, 1):
         more = x > value
         lower, low = np.where(more, pivot, lower), np.where(more, value, low)
         upper, high = np.where(more, upper, pivot), np.where(more, high, value)
         pivot = np.where(more, pivot + step, pivot - step)
-        value = book[pivot]
+        value = qmap[pivot]
     up, down = x > (high + value) * F(0.5), x < (low + value) * F(0.5)
     return np.where(x > value, np.where(up, upper, pivot), np.where(down, lower, pivot))
 
@@ -73,12 +73,12 @@ def blocks(x, fill):
     return np.concatenate([x, np.full(-len(x) % BLOCK, fill, x.dtype)]).reshape(-1, BLOCK)
 
 
-def kernel_step(state, g, t, books, decay):
+def kernel_step(state, g, t, maps, decay):
     p, m8, v8, absmax_m, absmax_v = state
     n, b1, b2, lr = len(p), F(BETA1), F(BETA2), F(LR)
     correction1, correction2 = F(1 - float(b1) ** t), F(np.sqrt(1 - float(b2) ** t))
-    m = blocks(books[0][m8], 0) * absmax_m[:, None]
-    v = blocks(books[1][v8], 0) * absmax_v[:, None]
+    m = blocks(maps[0][m8], 0) * absmax_m[:, None]
+    v = blocks(maps[1][v8], 0) * absmax_v[:, None]
     grid = blocks(g, 0)
     v = fma(v, b2, (F(1) - b2) * grid * grid)
     m = fma(m, b1, (F(1) - b1) * grid)
@@ -88,15 +88,15 @@ def kernel_step(state, g, t, books, decay):
     if decay > 0:
         p = p * (F(1) - lr * F(decay))
     with np.errstate(divide="ignore", invalid="ignore"):
-        m8 = quantise(books[0], True, m * (F(1) / absmax_m)[:, None])
-        v8 = quantise(books[1], False, v * (F(1) / absmax_v)[:, None])
-    wrong = np.signbit(books[0][m8]) != np.signbit(m)
+        m8 = quantise(maps[0], True, m * (F(1) / absmax_m)[:, None])
+        v8 = quantise(maps[1], False, v * (F(1) / absmax_v)[:, None])
+    wrong = np.signbit(maps[0][m8]) != np.signbit(m)
     m8 = np.where(wrong, np.where(m > 0, m8 + 1, m8 - 1), m8).astype(np.uint8)
     return p, m8.reshape(-1)[:n], v8.astype(np.uint8).reshape(-1)[:n], absmax_m, absmax_v
 
 
-def library_step(state, g, t, books, decay, device):
-    tensors = [torch.from_numpy(x.copy()).to(device) for x in (*state, g, *books)]
+def library_step(state, g, t, maps, decay, device):
+    tensors = [torch.from_numpy(x.copy()).to(device) for x in (*state, g, *maps)]
     p, m8, v8, absmax_m, absmax_v, g, book_m, book_v = tensors
     functional.optimizer_update_8bit_blockwise(
         "adam", g, p, m8, v8, BETA1, BETA2, 0.0, 0.0, EPS, t, LR, book_m, book_v, absmax_m, absmax_v,
@@ -125,8 +125,9 @@ def main():
     parser.add_argument("--out", type=pathlib.Path,
                         default=pathlib.Path(__file__).parent.parent / "tests/golden/adam8bit.safetensors")  # fmt: skip
     args = parser.parse_args()
-    books = [functional.create_dynamic_map(signed=signed).numpy() for signed in (True, False)]
-    golden = {"signed_book": torch.from_numpy(books[0]), "unsigned_book": torch.from_numpy(books[1])}
+    maps = [functional.create_dynamic_map(signed=signed).numpy() for signed in (True, False)]
+    # The names under which tests/golden/adam8bit.safetensors has the maps.
+    golden = {"signed_book": torch.from_numpy(maps[0]), "unsigned_book": torch.from_numpy(maps[1])}
     apart = np.zeros(3, int)
     for tensor, size in enumerate(SIZES):
         many, decay = -(-size // BLOCK), DECAY if tensor < 2 else 0.0
@@ -135,10 +136,10 @@ def main():
         for t in range(1, STEPS + 1):
             g = gradient(tensor, t, size)
             if args.device == "cuda":
-                state = library_step(state, g, t, books, decay, "cuda")
+                state = library_step(state, g, t, maps, decay, "cuda")
             else:
-                other = library_step(state, g, t, books, decay, "cpu")
-                state = kernel_step(state, g, t, books, decay)
+                other = library_step(state, g, t, maps, decay, "cpu")
+                state = kernel_step(state, g, t, maps, decay)
                 apart += compare(state, other)
             if t in KEPT:
                 for name, value in zip(("p", "state1", "state2", "absmax1", "absmax2"), state, strict=True):

@@ -3,7 +3,7 @@
 #include "backend/cuda/sizes/contract.h"
 
 static snug_status refuse(snug_context *ctx) {
-    return snug_fail(ctx, SNUG_E_INTERNAL, "a plan for a GPU that is not here cannot be run");
+    return snug_fail(ctx, SNUG_E_INTERNAL, "a plan for a GPU that is not installed cannot be run");
 }
 
 static snug_status refuse_run(struct snug_run *run) { return refuse(run->ctx); }

@@ -328,17 +328,17 @@ static int64_t only_newcomer(const struct snug_gpu *before, const struct snug_gp
     return found;
 }
 
-static int64_t told(const struct snug_gpu_process *process) { return process->bytes > 0 ? process->bytes : 0; }
+static int64_t known_bytes(const struct snug_gpu_process *process) { return process->bytes > 0 ? process->bytes : 0; }
 
 /* The change of the memory of the other listed processes since `before`. */
 static int64_t change_of_others(const struct snug_gpu_usage *usage, const struct snug_gpu *now) {
     int64_t change = 0;
-    for (size_t i = 0; i < usage->gpu.process_count; i++) change -= told(&usage->gpu.processes[i]);
+    for (size_t i = 0; i < usage->gpu.process_count; i++) change -= known_bytes(&usage->gpu.processes[i]);
     for (size_t i = 0; i < now->process_count; i++) {
         const bool known = find_process(&usage->gpu, now->processes[i].pid) != NULL;
         /* A new process is another one only if this process's id in the list is known. */
         if (known || (usage->own_host_id >= 0 && now->processes[i].pid != usage->own_host_id))
-            change += told(&now->processes[i]);
+            change += known_bytes(&now->processes[i]);
     }
     return change;
 }
@@ -390,7 +390,7 @@ snug_status snug_gpu_usage_others(struct snug_gpu_usage *usage, char **text) {
         fprintf(out, "%s%lld %s", separator, (long long)p->pid, *shown ? shown : "(name unknown)");
         if (p->bytes >= 0) fprintf(out, " %.1f MiB", (double)p->bytes / 0x1p20);
         separator = ", ";
-        listed += told(p);
+        listed += known_bytes(p);
     }
     /* Memory that NVML counts but attributes to no process; small amounts of the driver are not reported. */
     const int64_t rest = now.used - own - listed;

@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct door {
+struct entry_point {
     const char *names; /* newer ones first, separated by spaces */
     void *function;    /* a pointer to one */
 };
 
 /* Looks up each entry point by the first of its names that the library exports; false if one is missing. */
-static bool find(void *library, const struct door doors[], size_t count) {
+static bool find(void *library, const struct entry_point entry_points[], size_t count) {
     bool all = true;
     for (size_t i = 0; i < count; i++) {
         char name[64];
         void *symbol = NULL;
-        const char *names = doors[i].names;
+        const char *names = entry_points[i].names;
         for (int used = 0; !symbol && sscanf(names, "%63s%n", name, &used) == 1; names += used)
             symbol = dlsym(library, name);
-        memcpy(doors[i].function, &symbol, sizeof symbol); /* ISO C has no cast from data to function pointers */
+        memcpy(entry_points[i].function, &symbol, sizeof symbol); /* ISO C has no cast from data to function pointers */
         all &= symbol != NULL;
     }
     return all;
@@ -28,7 +28,7 @@ static bool find(void *library, const struct door doors[], size_t count) {
 
 /* If a struct differs between versions of a call, only versions with the same struct. */
 static bool load(struct snug_nvml *n, int (**init)(void)) {
-    const struct door doors[] = {
+    const struct entry_point entry_points[] = {
         {"nvmlInit_v2 nvmlInit", init},
         {"nvmlShutdown", &n->shutdown},
         {"nvmlErrorString", &n->error_string},
@@ -54,7 +54,7 @@ static bool load(struct snug_nvml *n, int (**init)(void)) {
         {"nvmlDeviceGetNvLinkState", &n->nvlink_state},
         {"nvmlDeviceGetNvLinkRemotePciInfo_v2", &n->nvlink_remote},
     };
-    return find(n->library, doors, sizeof doors / sizeof *doors);
+    return find(n->library, entry_points, sizeof entry_points / sizeof *entry_points);
 }
 
 bool snug_nvml_open(struct snug_nvml *n, char *why, size_t size) {
@@ -110,7 +110,7 @@ struct driver {
 };
 
 static bool load_driver(void *library, struct driver *d) {
-    const struct door doors[] = {
+    const struct entry_point entry_points[] = {
         {"cuInit", &d->init},
         {"cuDriverGetVersion", &d->version},
         {"cuDeviceGetCount", &d->count},
@@ -122,7 +122,7 @@ static bool load_driver(void *library, struct driver *d) {
         {"cuDevicePrimaryCtxGetState", &d->state},
         {"cuGetErrorString", &d->error_string},
     };
-    return find(library, doors, sizeof doors / sizeof *doors);
+    return find(library, entry_points, sizeof entry_points / sizeof *entry_points);
 }
 
 static void look_at(const struct driver *d, int ordinal, struct snug_cuda_device *out) {

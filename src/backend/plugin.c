@@ -22,9 +22,9 @@ snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct
     void *library = snug_library_open(SNUG_CUDA_PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL, why, sizeof why);
     if (!library) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s cannot be opened: %s", SNUG_CUDA_PLUGIN_FILE, why);
     void *symbol = dlsym(library, SNUG_CUDA_PLUGIN_SYMBOL);
-    snug_cuda_plugin_fn *door;
-    memcpy(&door, &symbol, sizeof door); /* ISO C has no cast from data to function pointers */
-    const struct snug_cuda_plugin *plugin = symbol ? door() : NULL;
+    snug_cuda_plugin_fn *entry;
+    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from data to function pointers */
+    const struct snug_cuda_plugin *plugin = symbol ? entry() : NULL;
     if (!plugin || plugin->version != SNUG_CUDA_PLUGIN_VERSION || plugin->backend_size != sizeof(struct snug_backend) ||
         plugin->run_size != sizeof(struct snug_run) || plugin->op_size != sizeof(struct snug_op) ||
         plugin->tensor_size != sizeof(struct snug_tensor))

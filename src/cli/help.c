@@ -84,8 +84,8 @@ const struct cli_help cli_helps[] = {
     {"bench anatomy",
      "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N]"
      " [--gpus N|all] [--json]",
-     "The experiment of \"Model training anatomy\": memory and time of a training, by what they are for; writes no "
-     "model.",
+     "The experiment of \"Model training anatomy\": memory by class and time by operation group of a "
+     "training; writes no model.",
      STRATEGY,
      OF_RESULTS " output_dir ",
      NULL,

@@ -17,7 +17,7 @@
 
 #define SNUG_COLLECTIVE_MOST INT64_C(0x7fffffff)
 
-/* What a process group wants to know of its ranks' operations, in the caller's thread. */
+/* Callbacks by which a process group tracks its ranks' operations, in the caller's thread. */
 struct snug_collective_watch {
     void *user;                                       /* NULL: nothing is called */
     void (*enter)(void *user, const char *operation); /* a string that is never freed */

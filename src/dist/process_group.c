@@ -52,7 +52,7 @@ static snug_status open_watch(snug_context *ctx, struct snug_process_group *grou
 }
 
 /* Ranks that are missing after five minutes were not started. */
-static double patience(double timeout) {
+static double connect_timeout(double timeout) {
     enum { LONGEST = 300 };
     return timeout < LONGEST ? timeout : LONGEST; /* may be untested: as below */
 }
@@ -80,7 +80,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     /* may be untested: needs a GPU */
     if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
     /* may be untested: a rank that is ended records nothing */
-    RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, patience(timeout), &collectives)
+    RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, connect_timeout(timeout), &collectives)
                              : open_mpi(ctx, ranks, &collectives));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
     *out = memory;

@@ -7,13 +7,13 @@
 
 enum { SNUG_RENDEZVOUS_HOST = 256, SNUG_RENDEZVOUS_PORTS = 16 };
 
-/* The variable with a secret that snug --gpus gives to its ranks: who does not know it is not let in. */
+/* The variable with a secret that snug --gpus gives to its ranks: connections without it are rejected. */
 #define SNUG_RENDEZVOUS_SECRET "SNUG_RANKS_SECRET"
 
 struct snug_rendezvous {
     char host[SNUG_RENDEZVOUS_HOST]; /* of rank 0; "": there is no rendezvous */
     int first, count;                /* ports: the first that is free */
-    uint64_t key;                    /* of the run: others that use the same ports are not let in */
+    uint64_t key;                    /* of the run: connections without it, on the same ports, are rejected */
 };
 
 /* MASTER_ADDR and MASTER_PORT, whoever started the ranks; in a Slurm step, with or without --mpi, the first host of the

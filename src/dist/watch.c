@@ -23,7 +23,7 @@
 #define NOTICE                                                                                                         \
     30. /* seconds that a rank waits for a late one, at most half of the timeout, before a warning names it */
 
-enum { STRANGERS = 32 }; /* connections that have not sent a valid message yet */
+enum { CONNECTIONS = 32 }; /* connections that have not sent a valid message yet */
 
 /* A connection, at rank 0 to the rank of its place, at others to rank 0. */
 struct peer {
@@ -43,7 +43,7 @@ struct snug_watch {
     int listener, wake[2];
     struct peer *peers; /* [peer_count]: of rank 0, by rank; of others, rank 0 */
     int peer_count;
-    struct peer strangers[STRANGERS];
+    struct peer connections[CONNECTIONS];
     struct pollfd *polled;
     double sent;
     const char *warned; /* the phase in which a warning has named a late rank; NULL: none */
@@ -192,37 +192,37 @@ static void read_peer(struct snug_watch *w, struct peer *peer) {
 
 /* ---- rank 0: connecting ----------------------------------------------------------------------------------------- */
 
-static void drop(struct peer *stranger) {
-    close(stranger->fd);
-    stranger->fd = -1;
+static void drop(struct peer *connection) {
+    close(connection->fd);
+    connection->fd = -1;
 }
 
-static void accept_strangers(struct snug_watch *w) {
+static void accept_connections(struct snug_watch *w) {
     /* untested: as many unknown connections at once */
-    for (int i = 0; i < STRANGERS; i++) {
-        if (w->strangers[i].fd >= 0) continue;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (w->connections[i].fd >= 0) continue;
         const int fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) return;
-        w->strangers[i] = (struct peer){.fd = fd, .heard = snug_seconds()};
+        w->connections[i] = (struct peer){.fd = fd, .heard = snug_seconds()};
     }
 }
 
-/* A stranger that knows the token becomes the rank that it says it is; others are dropped. */
-static void read_stranger(struct snug_watch *w, struct peer *stranger, double now) {
+/* A new connection with the right token is assigned the rank it claims; others are dropped. */
+static void read_connection(struct snug_watch *w, struct peer *connection, double now) {
     int error;
-    const bool whole = receive(w, stranger, &error);
-    const int64_t rank = stranger->in.rank;
+    const bool whole = receive(w, connection, &error);
+    const int64_t rank = connection->in.rank;
     if (whole && rank > 0 && rank < w->ranks.size && w->peers[rank].fd < 0) {
         struct peer *peer = &w->peers[rank];
-        *peer = *stranger;
-        stranger->fd = -1;
+        *peer = *connection;
+        connection->fd = -1;
         peer->state = peer->in;
         peer->heard = now;
         const struct snug_watch_message hello = own_message(w, SNUG_WATCH_HELLO);
         snug_watch_tune(peer->fd);
         snug_watch_send(peer->fd, &hello);
-    } else if (whole || error || now - stranger->heard > QUIET) {
-        drop(stranger);
+    } else if (whole || error || now - connection->heard > QUIET) {
+        drop(connection);
     }
 }
 
@@ -240,8 +240,8 @@ static void describe_late(struct snug_watch *w, const struct peer *late, const s
              waits->waited, warns ? "; the run ends after" : ": more than", w->timeout, quiet);
 }
 
-/* How much a rank looks like the cause: it sends no states; it does not wait for others itself; it waits in an earlier
-   operation. 0: no cause. */
+/* Score of a rank as the likely cause: 3, it sends no states; 2, it does not wait for others itself; 1, it waits in an
+   earlier operation; 0, it is not the cause. */
 static int blame(const struct peer *peer, const struct snug_watch_message *waits, double now) {
     if (now - peer->heard > QUIET) return 3;
     if (peer->state.entered >= waits->entered) return 0;
@@ -342,8 +342,8 @@ static void await_events(struct snug_watch *w) {
     w->polled[count++] = (struct pollfd){.fd = w->wake[0], .events = POLLIN};
     w->polled[count++] = (struct pollfd){.fd = w->listener, .events = POLLIN};
     for (int i = 0; i < w->peer_count; i++) w->polled[count++] = (struct pollfd){w->peers[i].fd, POLLIN, 0};
-    for (int i = 0; i < STRANGERS && w->listener >= 0; i++)
-        w->polled[count++] = (struct pollfd){w->strangers[i].fd, POLLIN, 0};
+    for (int i = 0; i < CONNECTIONS && w->listener >= 0; i++)
+        w->polled[count++] = (struct pollfd){w->connections[i].fd, POLLIN, 0};
     poll(w->polled, count, 200); /* negative descriptors are ignored */
     char waste[16];
     while (read(w->wake[0], waste, sizeof waste) > 0) continue;
@@ -361,9 +361,9 @@ static void *watch_ranks(void *argument) {
     for (enum snug_watch_kind said = SNUG_WATCH_STATE; said != SNUG_WATCH_BYE;) {
         await_events(w);
         const double now = snug_seconds();
-        if (w->listener >= 0) accept_strangers(w);
-        for (int i = 0; i < STRANGERS; i++)
-            if (w->strangers[i].fd >= 0) read_stranger(w, &w->strangers[i], now);
+        if (w->listener >= 0) accept_connections(w);
+        for (int i = 0; i < CONNECTIONS; i++)
+            if (w->connections[i].fd >= 0) read_connection(w, &w->connections[i], now);
         for (int i = 0; i < w->peer_count; i++) read_peer(w, &w->peers[i]);
         pthread_mutex_lock(&w->lock);
         const enum snug_watch_kind farewell = w->farewell;
@@ -403,12 +403,12 @@ static snug_status allocate(snug_context *ctx, const struct snug_ranks *ranks, d
                              .said = SNUG_WATCH_STATE};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->sent_it, NULL);
-    for (int i = 0; i < STRANGERS; i++) w->strangers[i].fd = -1;
+    for (int i = 0; i < CONNECTIONS; i++) w->connections[i].fd = -1;
     const int count = ranks->rank == 0 ? ranks->size : 1;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *w->peers, (void **)&w->peers));
     w->peer_count = count;
     for (int i = 0; i < count; i++) w->peers[i].fd = -1;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count + STRANGERS + 2, sizeof *w->polled, (void **)&w->polled));
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count + CONNECTIONS + 2, sizeof *w->polled, (void **)&w->polled));
     if (pipe2(w->wake, O_CLOEXEC | O_NONBLOCK)) /* untested: no more descriptors */
         return snug_fail(ctx, SNUG_E_IO, "the connections between ranks: %s", strerror(errno));
     return SNUG_OK;
@@ -487,8 +487,8 @@ void snug_watch_close(struct snug_watch *w) {
     if (w->running) pthread_join(w->thread, NULL);
     for (int i = 0; i < w->peer_count; i++)
         if (w->peers[i].fd >= 0) close(w->peers[i].fd);
-    for (int i = 0; i < STRANGERS; i++)
-        if (w->strangers[i].fd >= 0) close(w->strangers[i].fd); /* may be untested: depends on timing */
+    for (int i = 0; i < CONNECTIONS; i++)
+        if (w->connections[i].fd >= 0) close(w->connections[i].fd); /* may be untested: depends on timing */
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
     if (w->listener >= 0) close(w->listener);

@@ -9,8 +9,8 @@
 
 enum { SNUG_WATCH_MAGIC = 0x736e7531, SNUG_WATCH_ADDRESSES = 16, SNUG_WATCH_TOKEN = 16 };
 
-/* Where rank 0 can be connected to. The ranks get it through their communication library; who does not know the token
- * is not let in. */
+/* Where rank 0 can be connected to. The ranks get it through their communication library; connections without the
+ * token are rejected. */
 struct snug_watch_address {
     uint8_t token[SNUG_WATCH_TOKEN];
     char host[SNUG_HOST_NAME];

@@ -16,7 +16,7 @@ struct snug_anatomy_part {
 /* The copies of one direction between the arena and the backing store. */
 struct snug_anatomy_copies {
     double seconds, bytes, calls;
-    double waited; /* seconds for which operations waited for them; the others were hidden behind operations */
+    double waited; /* seconds for which operations waited for them; the others were overlapped with operations */
 };
 
 struct snug_anatomy {

@@ -55,7 +55,7 @@ struct snug_plan {
     struct snug_step_estimate step;
     double samples;              /* of a step, on average */
     int64_t max_steps;           /* of the run; 0: unknown, without data */
-    bool elsewhere;              /* the GPU need not be here: --gpu */
+    bool elsewhere;              /* the GPU need not be installed: --gpu */
     char rates_of[96];           /* the device on which the rates were measured; "": no rates are known */
     bool scaled;                 /* from that device's to the GPU's */
     struct snug_priced *methods; /* the plan itself, then each method alone; NULL if no rates are known */

@@ -16,8 +16,9 @@ static void read(struct snug_reading *r) {
 }
 
 /* BertPooler, dropout and the classifier, over hidden [B,h], the first token of each sequence. */
-static void classification_head(struct snug_builder *b, int32_t hidden) {
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
+    (void)word;
     struct snug_affine pooler =
         snug_build_dense(b, c->hidden_size, c->hidden_size, snug_encoder_name(b, "pooler.dense").text);
     const size_t first = b->program->parameter_count;
@@ -30,31 +31,27 @@ static void classification_head(struct snug_builder *b, int32_t hidden) {
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
-static void build(struct snug_builder *b) {
+static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     static const struct snug_masked_lm_names predictions = {.dense = "cls.predictions.transform.dense",
                                                             .norm = "cls.predictions.transform.LayerNorm",
                                                             .decoder = "cls.predictions.decoder",
                                                             .bias = "cls.predictions.bias",
                                                             .untied_bias = "cls.predictions.decoder.bias"};
-    const struct snug_config *c = b->config;
-    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
-    x = snug_build_layers(b, x, &snug_bert_layer);
-    switch (c->task) {
-    case SNUG_TASK_CLASSIFICATION: classification_head(b, x); break;
-    case SNUG_TASK_TOKEN_CLASSIFICATION: snug_build_token_classifier(b, x, c->classifier_dropout); break;
-    case SNUG_TASK_MLM: snug_build_masked_lm(b, x, word, &predictions, c->hidden_act); break;
-    }
+    snug_build_masked_lm(b, hidden, word, &predictions, b->config->hidden_act);
 }
 
-static const struct snug_architecture architectures[] = {
-    {"BertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"BertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"BertForMaskedLM", SNUG_TASK_MLM},
-    {"BertForPreTraining", SNUG_TASK_MLM},
-    {0},
-};
+static int32_t encode(struct snug_builder *b, int32_t *word) {
+    const int32_t x = snug_build_embeddings(b, b->config->hidden_size, word);
+    return snug_build_layers(b, x, &snug_bert_layer);
+}
 
-static const char *const heads[] = {"cls.", "classifier.", NULL};
+static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                          [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
+
+static const struct snug_architecture further_classes[] = {{"BertForPreTraining", SNUG_TASK_MLM}, {0}};
+
+static const char *const head_names[] = {"cls.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_ALWAYS, "bert.embeddings.position_ids", NULL},
@@ -80,9 +77,11 @@ static const struct snug_shape shapes[] = {
 const struct snug_family snug_family_bert = {.model_type = "bert",
                                              .name = "BERT",
                                              .prefix = "bert.",
-                                             .architectures = architectures,
-                                             .heads = heads,
+                                             .class_name = "Bert",
+                                             .further_classes = further_classes,
+                                             .head_names = head_names,
                                              .stored_names = stored_names,
                                              .shapes = shapes,
                                              .read = read,
-                                             .build = build};
+                                             .encode = encode,
+                                             .heads = heads};

@@ -7,25 +7,11 @@
 
 #include "hub/cache.h"
 #include "program/program.h"
-#include "text/dataset.h"
+#include "text/classes.h"
 
 struct snug_family;
 
 enum { SNUG_LAYERS_MOST = 512 };
-
-/* ModernBERT's settings; all 0 in other families. */
-struct snug_modern {
-    bool norm_bias, attention_bias, mlp_bias, decoder_bias, classifier_bias;
-    bool pools_means; /* its classifier reads the mean of all tokens, not the first token */
-    double mlp_dropout;
-    enum snug_activation classifier_activation;
-    int32_t window;                        /* positions to each side that a local layer attends to */
-    float global_theta, local_theta;       /* bases of the rotary position embeddings */
-    uint64_t local[SNUG_LAYERS_MOST / 64]; /* bit i % 64 of i / 64: layer i is local */
-};
-static inline bool snug_is_local(const struct snug_modern *modern, int64_t layer) {
-    return modern->local[layer / 64] >> layer % 64 & 1;
-}
 
 struct snug_config {
     const struct snug_family *family;
@@ -35,13 +21,14 @@ struct snug_config {
     int64_t first_position; /* position id of a text's first token */
     int64_t positions;      /* maximum tokens of a text: the position table's rows from there on */
     double layer_norm_eps, initializer_range;
+    double mlp_dropout; /* inside the feed-forward network; 0 in most families */
     double hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout; /* the last: hidden's where null */
     int64_t pad_token_id;                                                         /* -1: none */
     enum snug_activation hidden_act;
     const char *hidden_act_name;
     bool tie_word_embeddings;
-    struct snug_modern modern;
-    enum snug_task task;       /* from architectures; classification if they name no head */
+    void *settings;            /* those that the family alone has (its settings_size); NULL: none */
+    enum snug_task task;       /* from architectures; the default if they name no head */
     bool has_head;             /* architectures name the head of task */
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */

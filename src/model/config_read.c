@@ -261,13 +261,17 @@ static snug_status read_labels(struct snug_reading *r) {
 static void read_architecture(const struct snug_reading *r) {
     struct snug_config *config = r->config;
     const char *name = json_string_value(json_array_get(json_object_get(r->json, "architectures"), 0));
-    config->task = SNUG_TASK_CLASSIFICATION;
-    for (const struct snug_architecture *a = config->family->architectures; name && a->name; a++) {
-        if (strcmp(a->name, name) != 0) continue;
-        config->task = a->task;
-        config->has_head = true;
-        return;
-    }
+    const struct snug_family *family = config->family;
+    const size_t length = strlen(family->class_name);
+    int found = -1;
+    config->task = (enum snug_task)SNUG_TASK_DEFAULT;
+    if (!name) return;
+    for (int task = 0; task < SNUG_TASK_COUNT && strncmp(name, family->class_name, length) == 0; task++)
+        if (strcmp(name + length, snug_task_info((enum snug_task)task)->model_class) == 0) found = task;
+    for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
+        if (strcmp(a->name, name) == 0) found = (int)a->task;
+    config->has_head = found >= 0;
+    if (found >= 0) config->task = (enum snug_task)found;
 }
 
 static snug_status read_config(snug_context *ctx, const char *path, json_t *json, struct snug_config *config) {
@@ -280,6 +284,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
                  config->family->name);
         json_object_del(json, "auto_map");
     }
+    if (config->family->settings_size)
+        RETURN_IF_ERROR(snug_alloc(ctx, 1, config->family->settings_size, &config->settings));
     config->family->read(&r);
     config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", true);
     RETURN_IF_ERROR(r.status);
@@ -346,9 +352,9 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     config->task = task;
     config->has_head = true;
     json_t *json = config->json;
-    int failed =
-        json_object_set_new(json, "architectures", json_pack("[s]", snug_family_architecture(config->family, task)));
     const struct snug_task_info *info = snug_task_info(task);
+    int failed =
+        json_object_set_new(json, "architectures", json_pack("[s+]", config->family->class_name, info->model_class));
     if (info->labelled) {
         if (labels != &config->labels) {
             snug_labels_free(&config->labels);
@@ -413,5 +419,6 @@ snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config,
 void snug_config_free(struct snug_config *config) {
     snug_labels_free(&config->labels);
     json_decref(config->json);
+    free(config->settings);
     *config = (struct snug_config){0};
 }

@@ -25,8 +25,9 @@ static void read(struct snug_reading *r) {
 }
 
 /* relu between the layers, over hidden [B,h], the first token of each sequence */
-static void classification_head(struct snug_builder *b, int32_t hidden) {
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
+    (void)word;
     const size_t first = b->program->parameter_count;
     struct snug_affine dense = snug_build_dense(b, c->hidden_size, c->hidden_size, "pre_classifier");
     struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
@@ -38,7 +39,20 @@ static void classification_head(struct snug_builder *b, int32_t hidden) {
     snug_build_loss(b, snug_linear(b, x, classifier, "logits"));
 }
 
-static void build(struct snug_builder *b) {
+static void token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_token_classifier(b, hidden, b->config->hidden_dropout_prob);
+}
+
+static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
+    static const struct snug_masked_lm_names vocab = {.dense = "vocab_transform",
+                                                      .norm = "vocab_layer_norm",
+                                                      .decoder = "vocab_projector",
+                                                      .bias = "vocab_projector.bias"};
+    snug_build_masked_lm(b, hidden, word, &vocab, b->config->hidden_act);
+}
+
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     static const struct snug_layer layer = {.keeps_attention = true,
                                             .layer = "transformer.layer",
                                             .query = "attention.q_lin",
@@ -49,28 +63,14 @@ static void build(struct snug_builder *b) {
                                             .up = "ffn.lin1",
                                             .down = "ffn.lin2",
                                             .norm = "output_layer_norm"};
-    static const struct snug_masked_lm_names vocab = {.dense = "vocab_transform",
-                                                      .norm = "vocab_layer_norm",
-                                                      .decoder = "vocab_projector",
-                                                      .bias = "vocab_projector.bias"};
-    const struct snug_config *c = b->config;
-    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
-    x = snug_build_layers(b, x, &layer);
-    switch (c->task) {
-    case SNUG_TASK_CLASSIFICATION: classification_head(b, x); break;
-    case SNUG_TASK_TOKEN_CLASSIFICATION: snug_build_token_classifier(b, x, c->hidden_dropout_prob); break;
-    case SNUG_TASK_MLM: snug_build_masked_lm(b, x, word, &vocab, c->hidden_act); break;
-    }
+    const int32_t x = snug_build_embeddings(b, b->config->hidden_size, word);
+    return snug_build_layers(b, x, &layer);
 }
 
-static const struct snug_architecture architectures[] = {
-    {"DistilBertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"DistilBertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"DistilBertForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
+static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {
+    [SNUG_HEAD_SEQUENCE] = classification_head, [SNUG_HEAD_TOKEN] = token_head, [SNUG_HEAD_VOCABULARY] = masked_lm};
 
-static const char *const heads[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
+static const char *const head_names[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_ALWAYS, "distilbert.embeddings.position_ids", NULL},
@@ -81,9 +81,10 @@ static const struct snug_stored_name stored_names[] = {
 const struct snug_family snug_family_distilbert = {.model_type = "distilbert",
                                                    .name = "DistilBERT",
                                                    .prefix = "distilbert.",
-                                                   .architectures = architectures,
-                                                   .heads = heads,
+                                                   .class_name = "DistilBert",
+                                                   .head_names = head_names,
                                                    .stored_names = stored_names,
                                                    .one_type = true,
                                                    .read = read,
-                                                   .build = build};
+                                                   .encode = encode,
+                                                   .heads = heads};

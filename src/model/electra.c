@@ -18,35 +18,36 @@ static void read(struct snug_reading *r) {
     snug_read_size(r, "embedding_size", 128, SNUG_DIMENSION_MOST, &c->embedding_size);
 }
 
-static void build(struct snug_builder *b) {
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_two_layer_classifier(b, hidden, SNUG_GELU);
+}
+
+static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     static const struct snug_masked_lm_names generator = {.dense = "generator_predictions.dense",
                                                           .norm = "generator_predictions.LayerNorm",
                                                           .decoder = "generator_lm_head",
                                                           .bias = "generator_lm_head.bias"};
+    snug_build_masked_lm(b, hidden, word, &generator, SNUG_GELU);
+}
+
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
-    int32_t word, x = snug_build_embeddings(b, c->embedding_size, &word);
+    int32_t x = snug_build_embeddings(b, c->embedding_size, word);
     if (c->embedding_size != c->hidden_size) {
         const struct snug_name name = snug_encoder_name(b, "embeddings_project");
         struct snug_affine project = snug_build_dense(b, c->hidden_size, c->embedding_size, name.text);
         x = snug_linear(b, x, project, "embeddings.projection");
     }
-    x = snug_build_layers(b, x, &snug_bert_layer);
-    switch (c->task) {
-    case SNUG_TASK_CLASSIFICATION: snug_build_two_layer_classifier(b, x, SNUG_GELU); break;
-    case SNUG_TASK_TOKEN_CLASSIFICATION: snug_build_token_classifier(b, x, c->classifier_dropout); break;
-    case SNUG_TASK_MLM: snug_build_masked_lm(b, x, word, &generator, SNUG_GELU); break;
-    }
+    return snug_build_layers(b, x, &snug_bert_layer);
 }
 
-static const struct snug_architecture architectures[] = {
-    {"ElectraForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"ElectraForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"ElectraForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
+static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                          [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
 
-static const char *const heads[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
-                                    "classifier.", NULL};
+static const char *const head_names[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
+                                         "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_ALWAYS, "electra.embeddings.position_ids", NULL},
@@ -57,8 +58,9 @@ static const struct snug_stored_name stored_names[] = {
 const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .name = "ELECTRA",
                                                 .prefix = "electra.",
-                                                .architectures = architectures,
-                                                .heads = heads,
+                                                .class_name = "Electra",
+                                                .head_names = head_names,
                                                 .stored_names = stored_names,
                                                 .read = read,
-                                                .build = build};
+                                                .encode = encode,
+                                                .heads = heads};

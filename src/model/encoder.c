@@ -75,7 +75,7 @@ static int32_t encoder_layer(struct snug_builder *b, int32_t x, const struct snu
 
 int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_layer *layer) {
     const int64_t layers = b->config->num_hidden_layers;
-    const bool classifies = !snug_task_info(b->config->task)->per_token;
+    const bool classifies = snug_head_of(b->config) == SNUG_HEAD_SEQUENCE;
     for (int32_t i = 0; i < layers; i++) {
         snug_build_part(b, SNUG_PART_LAYER, i);
         x = encoder_layer(b, x, layer, classifies && i + 1 == layers);
@@ -88,10 +88,8 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
 /* ---- heads ---------------------------------------------------------------------------------------------------- */
 
 void snug_build_loss(struct snug_builder *b, int32_t logits) {
-    static const enum snug_loss_kind loss[] = {SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR};
-    const struct snug_config *c = b->config;
-    const bool labelled = snug_task_info(c->task)->labelled;
-    snug_loss_op(b, logits, labelled ? loss[c->labels.problem] : SNUG_CROSS_ENTROPY, labelled ? b->label_smoothing : 0);
+    const struct snug_task_info *task = snug_task_info(b->config->task);
+    snug_loss_op(b, logits, task->loss[b->config->labels.problem], task->labelled ? b->label_smoothing : 0);
 }
 
 void snug_build_two_layer_classifier(struct snug_builder *b, int32_t hidden, enum snug_activation activation) {
@@ -139,16 +137,25 @@ void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word,
     snug_build_loss(b, snug_linear(b, y, decoder, "logits"));
 }
 
-void snug_build_roberta_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_token_classifier(b, hidden, b->config->classifier_dropout);
+}
+
+static void roberta_classifier(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_two_layer_classifier(b, hidden, SNUG_TANH);
+}
+
+static void roberta_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     static const struct snug_masked_lm_names lm_head = {.dense = "lm_head.dense",
                                                         .norm = "lm_head.layer_norm",
                                                         .decoder = "lm_head.decoder",
                                                         .bias = "lm_head.bias",
                                                         .untied_bias = "lm_head.decoder.bias"};
-    const struct snug_config *c = b->config;
-    switch (c->task) {
-    case SNUG_TASK_CLASSIFICATION: snug_build_two_layer_classifier(b, hidden, SNUG_TANH); break;
-    case SNUG_TASK_TOKEN_CLASSIFICATION: snug_build_token_classifier(b, hidden, c->classifier_dropout); break;
-    case SNUG_TASK_MLM: snug_build_masked_lm(b, hidden, word, &lm_head, SNUG_GELU); break;
-    }
+    snug_build_masked_lm(b, hidden, word, &lm_head, SNUG_GELU);
 }
+
+snug_head_builder *const snug_roberta_heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
+                                                                [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                                [SNUG_HEAD_VOCABULARY] = roberta_masked_lm};

@@ -43,8 +43,10 @@ struct snug_masked_lm_names {
 /* decoder(norm(activation(dense(token)))) over the masked tokens; the decoder is the word table unless tying is off. */
 void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word,
                           const struct snug_masked_lm_names *names, enum snug_activation activation);
+/* The token classifier with classifier_dropout, which most families have. */
+void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The heads of RoBERTa and MPNet: a two-layer classifier with tanh, a token classifier, lm_head. */
-void snug_build_roberta_head(struct snug_builder *b, int32_t hidden, int32_t word);
+extern snug_head_builder *const snug_roberta_heads[SNUG_HEAD_COUNT];
 /* The loss of the config's task and problem. */
 void snug_build_loss(struct snug_builder *b, int32_t logits);
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text/task.h"
+
 #define ADDRESS_OF(name) &snug_family_##name,
 const struct snug_family *const snug_families[] = {SNUG_FAMILIES(ADDRESS_OF) NULL};
 
@@ -13,10 +15,9 @@ const struct snug_family *snug_family_find(const char *model_type) {
     return NULL;
 }
 
-const char *snug_family_architecture(const struct snug_family *family, enum snug_task task) {
-    const struct snug_architecture *a = family->architectures;
-    while (a->name && a->task != task) a++; /* untested: callers ask for tasks that the family has */
-    return a->name;
+const char *snug_family_tokenizer_class(const char *model_type) {
+    const struct snug_family *family = snug_family_find(model_type);
+    return family ? family->tokenizer_class : NULL;
 }
 
 /* ---- names of tensors ----------------------------------------------------------------------------------------- */
@@ -32,7 +33,7 @@ static void replace_end(char *text, size_t size, const char *end, const char *by
 bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size) {
     const struct snug_family *family = config->family;
     bool whole = starts_with(stored, family->prefix); /* saved from a model with a head, not from the bare encoder */
-    for (const char *const *head = family->heads; *head; head++) whole |= starts_with(stored, *head);
+    for (const char *const *head = family->head_names; *head; head++) whole |= starts_with(stored, *head);
     snprintf(name, size, "%s%s", whole ? "" : family->prefix, stored);
     replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight"); /* of the first checkpoints, from TensorFlow */
     replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
@@ -45,6 +46,8 @@ bool snug_family_parameter(const struct snug_config *config, const char *stored,
     return true;
 }
 
+enum snug_head snug_head_of(const struct snug_config *config) { return snug_task_info(config->task)->head; }
+
 /* ---- programs ------------------------------------------------------------------------------------------------- */
 
 snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,
@@ -55,6 +58,7 @@ snug_status snug_build_model(struct snug_program *program, const struct snug_con
                              .training = training,
                              .label_smoothing = label_smoothing};
     snug_build_part(&b, SNUG_PART_EMBEDDINGS, 0);
-    config->family->build(&b);
+    int32_t word, hidden = config->family->encode(&b, &word);
+    config->family->heads[snug_head_of(config)](&b, hidden, word);
     return b.status;
 }

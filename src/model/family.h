@@ -41,7 +41,7 @@ void snug_read_encoder(struct snug_reading *r);
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
-/* A class of transformers, as config.json's "architectures" names it. */
+/* A class of transformers that has another name, in config.json's "architectures". */
 struct snug_architecture {
     const char *name;
     enum snug_task task;
@@ -59,21 +59,29 @@ struct snug_shape {
     const char *name, *json;
 };
 
+/* Appends a head and the loss, on the encoder's output. word: the word table. */
+typedef void snug_head_builder(struct snug_builder *b, int32_t hidden, int32_t word);
+
 struct snug_family {
     const char *model_type; /* of config.json */
     const char *name;       /* for messages and reports */
     const char *prefix;     /* of the encoder's parameters in a model with a head */
-    /* A task's first class is written to saved folders. The last entry has no name. */
-    const struct snug_architecture *architectures;
-    const char *const *heads;                    /* prefixes of names outside the encoder; ends with NULL */
-    const struct snug_stored_name *stored_names; /* the last entry's stored is NULL */
-    const struct snug_shape *shapes;             /* the last entry has no name; NULL: none */
-    bool one_type;                               /* tokens of a second text have type 0, too */
-    void (*read)(struct snug_reading *r);        /* fills r->config, except labels, task and tie_word_embeddings */
+    const char *class_name; /* of transformers' classes, before a task's: "Bert" of BertForMaskedLM */
+    const struct snug_architecture *further_classes; /* that are read, too; the last has no name; NULL: none */
+    const char *const *head_names;                   /* prefixes of names outside the encoder; ends with NULL */
+    const struct snug_stored_name *stored_names;     /* the last entry's stored is NULL */
+    const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
+    const char *tokenizer_class;          /* of transformers, for a folder that names none; NULL: BertTokenizer */
+    bool one_type;                        /* tokens of a second text have type 0, too */
+    size_t settings_size;                 /* of config->settings, zero before read(); 0: none */
+    void (*read)(struct snug_reading *r); /* fills r->config, except labels, task and tie_word_embeddings */
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);
-    void (*build)(struct snug_builder *b); /* appends the forward operations of the config's task */
+    /* Append the forward operations: the encoder, which returns its output ([T,h]; for SNUG_HEAD_SEQUENCE [B,h], the
+       pooled tokens) and the word table; and the head of each kind, with the loss. */
+    int32_t (*encode)(struct snug_builder *b, int32_t *word);
+    snug_head_builder *const *heads; /* [SNUG_HEAD_COUNT] */
 };
 
 /* The registry, one line per family: snug_family_NAME of src/model/NAME.c. The first is used for a config.json without
@@ -95,12 +103,15 @@ SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
 /* Of a config.json without model_type. */
 #define SNUG_FAMILY_DEFAULT snug_family_bert
 
+/* The kind of the config's head. */
+enum snug_head snug_head_of(const struct snug_config *config);
+
 extern const struct snug_family *const snug_families[]; /* all of them, then NULL */
 
 /* NULL if there is none. */
 const struct snug_family *snug_family_find(const char *model_type);
-/* The class that a folder saved for task names. */
-const char *snug_family_architecture(const struct snug_family *family, enum snug_task task);
+/* Its tokenizer_class, for snug_tokenizer_load(); NULL if there is none. */
+const char *snug_family_tokenizer_class(const char *model_type);
 /* The name of the parameter for a file's tensor named stored; false if the tensor is not needed. */
 bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size);
 

@@ -8,6 +8,20 @@
 #include "io/json.h"
 #include "model/encoder.h"
 
+struct settings {
+    bool norm_bias, attention_bias, mlp_bias, decoder_bias, classifier_bias;
+    bool pools_means; /* its classifier reads the mean of all tokens, not the first token */
+    enum snug_activation classifier_activation;
+    int32_t window;                        /* positions to each side that a local layer attends to */
+    float global_theta, local_theta;       /* bases of the rotary position embeddings */
+    uint64_t local[SNUG_LAYERS_MOST / 64]; /* bit i % 64 of i / 64: layer i is local */
+};
+static bool is_local(const struct settings *settings, int64_t layer) {
+    return settings->local[layer / 64] >> layer % 64 & 1;
+}
+
+static const struct settings *settings_of(const struct snug_config *config) { return config->settings; }
+
 /* ---- config.json ---------------------------------------------------------------------------------------------- */
 
 static void refuse(struct snug_reading *r, const char *key, const char *why) {
@@ -34,7 +48,7 @@ static void read_theta(struct snug_reading *r, const char *type, const char *key
     *out = (float)theta;
 }
 
-static void set_local(struct snug_modern *m, int64_t layer) { m->local[layer / 64] |= (uint64_t)1 << layer % 64; }
+static void set_local(struct settings *m, int64_t layer) { m->local[layer / 64] |= (uint64_t)1 << layer % 64; }
 
 /* "layer_types" as transformers 5 writes it, or one global layer in every global_attn_every_n_layers. */
 static void read_layer_types(struct snug_reading *r) {
@@ -54,7 +68,7 @@ static void read_layer_types(struct snug_reading *r) {
                            : i % every ? "sliding_attention"
                                        : "full_attention";
         if (type && strcmp(type, "sliding_attention") == 0)
-            set_local(&c->modern, i);
+            set_local(c->settings, i);
         else if (!type || strcmp(type, "full_attention") != 0)
             refuse(r, "layer_types", "may only hold full_attention and sliding_attention");
     }
@@ -66,19 +80,21 @@ static void read_pooling(struct snug_reading *r) {
     const char *pooling = poolings[false];
     if (r->status == SNUG_OK)
         r->status = snug_json_string(r->ctx, r->path, r->json, "classifier_pooling", pooling, &pooling);
-    r->config->modern.pools_means = strcmp(pooling, poolings[true]) == 0;
-    if (!r->config->modern.pools_means && strcmp(pooling, poolings[false]) != 0)
+    struct settings *m = r->config->settings;
+    m->pools_means = strcmp(pooling, poolings[true]) == 0;
+    if (!m->pools_means && strcmp(pooling, poolings[false]) != 0)
         refuse(r, "classifier_pooling", "is neither cls nor mean");
 }
 
 static void read_attention(struct snug_reading *r) {
     struct snug_config *c = r->config;
+    struct settings *m = c->settings;
     int64_t local = 128;
     snug_read_size(r, "local_attention", local, SNUG_DIMENSION_MOST, &local);
-    c->modern.window = (int32_t)(local / 2);
+    m->window = (int32_t)(local / 2);
     if (local < 2) refuse(r, "local_attention", "must be at least 2");
-    read_theta(r, "full_attention", "global_rope_theta", 160000, &c->modern.global_theta);
-    read_theta(r, "sliding_attention", "local_rope_theta", 10000, &c->modern.local_theta);
+    read_theta(r, "full_attention", "global_rope_theta", 160000, &m->global_theta);
+    read_theta(r, "sliding_attention", "local_rope_theta", 10000, &m->local_theta);
     read_layer_types(r);
     const json_t *scaling = json_object_get(r->json, "rope_scaling");
     if (scaling && !json_is_null(scaling)) refuse(r, "rope_scaling", "is not supported");
@@ -88,7 +104,7 @@ static void read_attention(struct snug_reading *r) {
 
 static void read(struct snug_reading *r) {
     struct snug_config *c = r->config;
-    struct snug_modern *m = &c->modern;
+    struct settings *m = c->settings;
     const int64_t most = SNUG_DIMENSION_MOST;
     snug_read_size(r, "hidden_size", 768, most, &c->hidden_size);
     snug_read_size(r, "num_hidden_layers", 22, SNUG_LAYERS_MOST, &c->num_hidden_layers);
@@ -105,7 +121,7 @@ static void read(struct snug_reading *r) {
         c->pad_token_id = -1; /* the default is an id of the full vocabulary */
     snug_read_dropout(r, "embedding_dropout", 0, &c->hidden_dropout_prob);
     snug_read_dropout(r, "attention_dropout", 0, &c->attention_probs_dropout_prob);
-    snug_read_dropout(r, "mlp_dropout", 0, &m->mlp_dropout);
+    snug_read_dropout(r, "mlp_dropout", 0, &c->mlp_dropout);
     snug_read_dropout(r, "classifier_dropout", 0, &c->classifier_dropout);
     snug_read_activation(r, "hidden_activation");
     snug_read_function(r, "classifier_activation", &m->classifier_activation, NULL);
@@ -119,12 +135,12 @@ static void read(struct snug_reading *r) {
 }
 
 static void identify(json_t **to, const struct snug_config *config) {
-    const struct snug_modern *m = &config->modern;
+    const struct settings *m = settings_of(config);
     snug_json_add(to, "local_attention", json_integer(2 * (json_int_t)m->window));
     snug_json_add(to, "local_layers", snug_json_hex(XXH3_64bits(m->local, sizeof m->local)));
     snug_json_add(to, "global_rope_theta", snug_json_number((double)m->global_theta));
     snug_json_add(to, "local_rope_theta", snug_json_number((double)m->local_theta));
-    snug_json_add(to, "mlp_dropout", snug_json_number(m->mlp_dropout));
+    snug_json_add(to, "mlp_dropout", snug_json_number(config->mlp_dropout));
     snug_json_add(to, "classifier_activation", json_integer(m->classifier_activation));
     snug_json_add(to, "classifier_pooling", json_string(poolings[m->pools_means]));
 }
@@ -133,7 +149,7 @@ static void identify(json_t **to, const struct snug_config *config) {
 
 static struct snug_affine norm_of(struct snug_builder *b, const char *rest) {
     const struct snug_config *c = b->config;
-    return snug_build_plain_norm(b, c->hidden_size, snug_encoder_name(b, rest).text, c->modern.norm_bias);
+    return snug_build_plain_norm(b, c->hidden_size, snug_encoder_name(b, rest).text, settings_of(c)->norm_bias);
 }
 
 /* "layers.NUMBER." + rest */
@@ -171,8 +187,8 @@ struct stream {
 /* first_tokens: as in encoder.c. */
 static struct stream encoder_layer(struct snug_builder *b, struct stream x, int32_t layer, bool first_tokens) {
     const struct snug_config *c = b->config;
-    const struct snug_modern *m = &c->modern;
-    const bool local = snug_is_local(m, layer);
+    const struct settings *m = settings_of(c);
+    const bool local = is_local(m, layer);
     const int64_t hidden = c->hidden_size, inner = c->intermediate_size;
     snug_build_part(b, SNUG_PART_LAYER, layer);
     struct snug_affine qkv = linear_of(b, 3 * hidden, hidden, "attn.Wqkv", m->attention_bias);
@@ -192,15 +208,14 @@ static struct stream encoder_layer(struct snug_builder *b, struct stream x, int3
     const int32_t z = snug_linear(b, attended, out, "attention.dense");
     x.normed = snug_residual_sum_norm(b, z, x.sum, c->attention_probs_dropout_prob, norm, "ffn.input", &x.sum);
     int32_t a = snug_gated_linear(b, x.normed, up, "ffn.up", c->hidden_act, "ffn.activation");
-    a = snug_dropout(b, a, m->mlp_dropout, "ffn.dropout");
+    a = snug_dropout(b, a, c->mlp_dropout, "ffn.dropout");
     x.normed = snug_residual_sum_norm(b, snug_linear(b, a, down, "ffn.down"), x.sum, 0, next, "output", &x.sum);
     return x;
 }
 
-/* [T,h]; for classification [B,h], the pooled tokens */
-static int32_t encoder(struct snug_builder *b, int32_t *word) {
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
-    const bool pools = c->task == SNUG_TASK_CLASSIFICATION, means = c->modern.pools_means;
+    const bool pools = snug_head_of(c) == SNUG_HEAD_SEQUENCE, means = settings_of(c)->pools_means;
     const struct snug_name table = snug_encoder_name(b, "embeddings.tok_embeddings");
     *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, table.text);
     const int32_t first = snug_embed(b, *word, 0, 0, norm_of(b, "embeddings.norm"));
@@ -218,7 +233,7 @@ static int32_t encoder(struct snug_builder *b, int32_t *word) {
 /* norm(activation(dense(row))) of the rows that have a loss */
 static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     const struct snug_config *c = b->config;
-    const struct snug_modern *m = &c->modern;
+    const struct settings *m = settings_of(c);
     struct snug_affine dense =
         snug_build_plain_linear(b, c->hidden_size, c->hidden_size, "head.dense", m->classifier_bias);
     struct snug_affine norm = snug_build_plain_norm(b, c->hidden_size, "head.norm", m->norm_bias);
@@ -227,34 +242,34 @@ static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     return snug_norm(b, a, norm, "head.output");
 }
 
-static void build(struct snug_builder *b) {
+static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
-    int32_t word;
-    const int32_t hidden = encoder(b, &word);
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
-    if (c->task == SNUG_TASK_MLM) {
-        struct snug_affine decoder = {.weight = word};
-        if (!c->tie_word_embeddings) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, "decoder");
-        if (c->modern.decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, "decoder.bias");
-        snug_build_mark_head(b, first);
-        snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
-        return;
-    }
+    struct snug_affine decoder = {.weight = word};
+    if (!c->tie_word_embeddings) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, "decoder");
+    if (settings_of(c)->decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, "decoder.bias");
+    snug_build_mark_head(b, first);
+    snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
+}
+
+/* Of a sequence or of a token. */
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    const struct snug_config *c = b->config;
+    const size_t first = b->program->parameter_count;
+    const int32_t x = prediction_head(b, hidden);
+    (void)word;
     struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
     snug_build_mark_head(b, first);
     const int32_t dropped = snug_dropout(b, x, c->classifier_dropout, "head.dropout");
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
-static const struct snug_architecture architectures[] = {
-    {"ModernBertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"ModernBertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"ModernBertForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
+static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                          [SNUG_HEAD_TOKEN] = classification_head,
+                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
 
-static const char *const heads[] = {"head.", "decoder.", "classifier.", NULL};
+static const char *const head_names[] = {"head.", "decoder.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_TIED, "decoder.weight", NULL},
@@ -278,11 +293,14 @@ static const struct snug_shape shapes[] = {
 const struct snug_family snug_family_modernbert = {.model_type = "modernbert",
                                                    .name = "ModernBERT",
                                                    .prefix = "model.",
-                                                   .architectures = architectures,
-                                                   .heads = heads,
+                                                   .class_name = "ModernBert",
+                                                   .head_names = head_names,
                                                    .stored_names = stored_names,
                                                    .shapes = shapes,
                                                    .one_type = true,
+                                                   .settings_size = sizeof(struct settings),
+                                                   .tokenizer_class = "TokenizersBackend",
                                                    .read = read,
                                                    .identify = identify,
-                                                   .build = build};
+                                                   .encode = encode,
+                                                   .heads = heads};

@@ -37,7 +37,7 @@ static void read(struct snug_reading *r) {
                       r->path, PADDING, (long long)c->max_position_embeddings);
 }
 
-static void build(struct snug_builder *b) {
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     struct snug_layer layer = {.layer = "encoder.layer",
                                .query = "attention.attn.q",
                                .key = "attention.attn.k",
@@ -48,27 +48,19 @@ static void build(struct snug_builder *b) {
                                .down = "output.dense",
                                .norm = "output.LayerNorm"};
     const struct snug_config *c = b->config;
-    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
+    const int32_t x = snug_build_embeddings(b, c->hidden_size, word);
     const struct snug_name biases = snug_encoder_name(b, "encoder.relative_attention_bias");
     layer.bias = snug_build_table(b, BUCKETS, c->num_attention_heads, -1, biases.text);
-    x = snug_build_layers(b, x, &layer);
-    snug_build_roberta_head(b, x, word);
+    return snug_build_layers(b, x, &layer);
 }
 
-static const char *const heads[] = {"lm_head.", "classifier.", NULL};
+static const char *const head_names[] = {"lm_head.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_ALWAYS, "mpnet.embeddings.position_ids", NULL},
     {SNUG_TIED, "lm_head.decoder.weight", NULL},
     {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
     {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
-
-static const struct snug_architecture architectures[] = {
-    {"MPNetForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"MPNetForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"MPNetForMaskedLM", SNUG_TASK_MLM},
     {0},
 };
 
@@ -85,10 +77,12 @@ static const struct snug_shape shapes[] = {
 const struct snug_family snug_family_mpnet = {.model_type = "mpnet",
                                               .name = "MPNet",
                                               .prefix = "mpnet.",
-                                              .architectures = architectures,
-                                              .heads = heads,
+                                              .class_name = "MPNet",
+                                              .head_names = head_names,
                                               .stored_names = stored_names,
                                               .shapes = shapes,
                                               .one_type = true,
+                                              .tokenizer_class = "MPNetTokenizer",
                                               .read = read,
-                                              .build = build};
+                                              .encode = encode,
+                                              .heads = snug_roberta_heads};

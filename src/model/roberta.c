@@ -30,14 +30,13 @@ static void read_with_vocabulary(struct snug_reading *r, int64_t vocabulary) {
 static void read_roberta(struct snug_reading *r) { read_with_vocabulary(r, 50265); }
 static void read_others(struct snug_reading *r) { read_with_vocabulary(r, 30522); }
 
-static void build(struct snug_builder *b) {
+static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
-    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
-    x = snug_build_layers(b, x, &snug_bert_layer);
-    snug_build_roberta_head(b, x, word);
+    const int32_t x = snug_build_embeddings(b, c->hidden_size, word);
+    return snug_build_layers(b, x, &snug_bert_layer);
 }
 
-static const char *const heads[] = {"lm_head.", "classifier.", NULL};
+static const char *const head_names[] = {"lm_head.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_ALWAYS, "roberta.embeddings.position_ids", NULL},
@@ -47,53 +46,38 @@ static const struct snug_stored_name stored_names[] = {
     {0},
 };
 
-static const struct snug_architecture roberta_architectures[] = {
-    {"RobertaForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"RobertaForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"RobertaForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
-
-static const struct snug_architecture camembert_architectures[] = {
-    {"CamembertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"CamembertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"CamembertForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
-
-static const struct snug_architecture xlm_roberta_architectures[] = {
-    {"XLMRobertaForSequenceClassification", SNUG_TASK_CLASSIFICATION},
-    {"XLMRobertaForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
-    {"XLMRobertaForMaskedLM", SNUG_TASK_MLM},
-    {0},
-};
-
 const struct snug_family snug_family_roberta = {.model_type = "roberta",
                                                 .name = "RoBERTa",
                                                 .prefix = "roberta.",
-                                                .architectures = roberta_architectures,
-                                                .heads = heads,
+                                                .class_name = "Roberta",
+                                                .head_names = head_names,
                                                 .stored_names = stored_names,
                                                 .one_type = true,
+                                                .tokenizer_class = "RobertaTokenizer",
                                                 .read = read_roberta,
-                                                .build = build};
+                                                .encode = encode,
+                                                .heads = snug_roberta_heads};
 
 const struct snug_family snug_family_camembert = {.model_type = "camembert",
                                                   .name = "CamemBERT",
                                                   .prefix = "roberta.",
-                                                  .architectures = camembert_architectures,
-                                                  .heads = heads,
+                                                  .class_name = "Camembert",
+                                                  .head_names = head_names,
                                                   .stored_names = stored_names,
                                                   .one_type = true,
+                                                  .tokenizer_class = "CamembertTokenizer",
                                                   .read = read_others,
-                                                  .build = build};
+                                                  .encode = encode,
+                                                  .heads = snug_roberta_heads};
 
 const struct snug_family snug_family_xlm_roberta = {.model_type = "xlm-roberta",
                                                     .name = "XLM-RoBERTa",
                                                     .prefix = "roberta.",
-                                                    .architectures = xlm_roberta_architectures,
-                                                    .heads = heads,
+                                                    .class_name = "XLMRoberta",
+                                                    .head_names = head_names,
                                                     .stored_names = stored_names,
                                                     .one_type = true,
+                                                    .tokenizer_class = "XLMRobertaTokenizer",
                                                     .read = read_others,
-                                                    .build = build};
+                                                    .encode = encode,
+                                                    .heads = snug_roberta_heads};

@@ -22,7 +22,7 @@
 
 #include "plan/stages.h"
 
-/* A gathering that begins before its result is used. Positions are operations of the old list, before which something
+/* An all-gather that is prefetched. Positions are operations of the old list, before which something
  * is inserted. */
 struct gathering {
     int32_t op;         /* its own number */
@@ -40,7 +40,7 @@ struct ahead {
     int32_t begin[SNUG_PHASE_COUNT + 1];
     struct gathering *gatherings; /* in the order of use */
     size_t count, begun, used;
-    bool *moved;        /* by operation of the old list: it is not where it was */
+    bool *moved;        /* by operation of the old list: it was moved */
     int32_t *exchanged; /* gradients in exchange that no operation has waited for */
     size_t exchanged_count;
     bool gathers, crosses, sums; /* what may be moved */

@@ -108,7 +108,7 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
 
 /* The clock of a step: operations run one after the other, and so do the copies of each direction, updates on the host,
  * and collectives beside operations. The offload file does one copy at a time. */
-struct timeline {
+struct step_clock {
     const struct snug_rates *rates;
     const struct snug_program *program;
     const struct snug_load *load;
@@ -117,13 +117,13 @@ struct timeline {
     double waited;
 };
 
-static void wait_until(struct timeline *t, double when) {
+static void wait_until(struct step_clock *t, double when) {
     if (when <= t->now) return;
     t->waited += when - t->now;
     t->now = when;
 }
 
-static void walk_op(struct timeline *t, size_t i) {
+static void walk_op(struct step_clock *t, size_t i) {
     const struct snug_op *op = &t->program->ops[i];
     if (snug_op_is(op, SNUG_OP_WAITS)) {
         wait_until(t, t->copied[op->wait.x]);
@@ -151,7 +151,7 @@ static void walk_op(struct timeline *t, size_t i) {
 
 /* A phase ends when its copies, updates on the host and collectives have ended, too. Returns the seconds for which
  * operations waited. */
-static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, bool last) {
+static double walk_phase(struct step_clock *t, enum snug_phase phase, bool first, bool last) {
     /* In a step after another one. */
     const struct snug_moment moment = {.first = first, .last = last, .fetched = true, .pending = first};
     t->waited = 0;
@@ -172,7 +172,7 @@ static void add_wait(struct snug_step_estimate *sum, enum snug_side side, double
 /* The first and the last micro-batch have copies of their own; those in between are alike. HEAD has no copies. */
 static snug_status add_waits(const struct snug_rates *rates, const struct snug_program *program,
                              const struct snug_load *load, struct snug_step_estimate *sum) {
-    struct timeline t = {.rates = rates, .program = program, .load = load};
+    struct step_clock t = {.rates = rates, .program = program, .load = load};
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *t.copied, (void **)&t.copied));
     const double count = fmax(load->micro_batches, 1);
     for (int i = 0; i < 3; i++) {
@@ -190,7 +190,7 @@ static snug_status add_waits(const struct snug_rates *rates, const struct snug_p
 
 /* ---- a step ----------------------------------------------------------------------------------------------------- */
 
-/* The rates of host memory say nothing of a disk. */
+/* Host-memory rates do not apply to a disk. */
 static snug_status check_file_rates(const struct snug_rates *rates, const struct snug_program *program) {
     bool known = false; /* both directions are measured, or none */
     for (size_t i = 0; i < rates->count; i++) known |= rates->items[i].file;

@@ -78,7 +78,7 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
     const int kind = kind_of(name);
     if (kind == SNUG_OP_COUNT) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not an operation", path, name);
     if (!(rate.call >= 0 && rate.flop >= 0 && rate.byte >= 0))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: %s takes less than no time", path, name);
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: %s has a negative time", path, name);
     rate.kind = (enum snug_op_kind)kind;
     rate.types = (int32_t)types;
     rate.samples = (int32_t)samples;
@@ -172,7 +172,7 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
     return status;
 }
 
-/* Rates of a CPU say nothing of a GPU, nor the other way round. */
+/* CPU rates do not apply to a GPU, and vice versa. */
 static snug_status read_given(snug_context *ctx, const struct snug_backend *backend, const char *path,
                               struct snug_rates *out) {
     RETURN_IF_ERROR(snug_rates_read(ctx, path, out));

@@ -120,7 +120,7 @@ static int32_t *marked(struct snug_op *op, unsigned flag) {
  * recomputes this output at no extra cost and overwrites the pre-activation with it, which is not needed any more. So
  * the matmul is deferred until then.
  */
-static bool comes_in_passing(struct recompute *r, int32_t place) {
+static bool is_recomputed_for_free(struct recompute *r, int32_t place) {
     int readers = 0;
     bool given = false;
     for (size_t i = 0; i < r->old_count; i++) {
@@ -138,7 +138,7 @@ static bool hold(struct recompute *r, const struct snug_op *op) {
         const int32_t x = op->operands[k];
         if (!x || !snug_op_reads(op, k) || r->maker[x] < 0 || !r->dropped[x]) continue;
         const int32_t *place = marked(&r->old[r->maker[x]], SNUG_REMADE);
-        if (!place || !comes_in_passing(r, *place)) continue;
+        if (!place || !is_recomputed_for_free(r, *place)) continue;
         r->held = *op;
         r->held_place = *place;
         r->held_output = x;

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "program/shards.h"
+#include "text/tasks.h"
 
 /* The optimizers, a line each: the operation that updates a weight, whose descriptor and formula are in
    optim/optimizers/NAME.c together with all else about the optimizer. The first is the default. */
@@ -110,7 +111,6 @@ enum snug_part { SNUG_PART_EMBEDDINGS, SNUG_PART_LAYER, SNUG_PART_HEAD };
 enum snug_block_kind { SNUG_IN_NO_BLOCK, SNUG_IN_ATTENTION, SNUG_IN_FFN };
 
 enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TANH };
-enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
 
 /* ---- operands and attributes ---------------------------------------------------------------------------------- */
 

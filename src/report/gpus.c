@@ -86,7 +86,7 @@ static void print_links(FILE *out, const snug_gpus *gpus) {
 }
 
 static void print_processes(FILE *out, const snug_gpus *gpus) {
-    bool told = false;
+    bool listed = false;
     fprintf(out, "\n%3s %10s %10s  %s\n", "GPU", "PID", "MiB", "process");
     for (size_t i = 0; i < gpus->count; i++) {
         const struct snug_gpu *gpu = &gpus->items[i];
@@ -99,10 +99,10 @@ static void print_processes(FILE *out, const snug_gpus *gpus) {
                     *process->name ? snug_shown(shown, process->name)
                                    : "(unknown: in another container, or on the host)",
                     rank);
-            told = true;
+            listed = true;
         }
     }
-    if (!told) fputs("    none listed\n", out);
+    if (!listed) fputs("    none listed\n", out);
 }
 
 static void print_gpus(FILE *out, const void *report) {
@@ -162,22 +162,22 @@ static json_t *links_json(const snug_gpus *gpus, size_t from) {
 
 static json_t *gpu_json(const snug_gpus *gpus, size_t i) {
     const struct snug_gpu *gpu = &gpus->items[i];
-    const bool told = gpu->total > 0;
+    const bool has_total = gpu->total > 0;
     char capability[16];
     snprintf(capability, sizeof capability, "%d.%d", gpu->major, gpu->minor);
-    return json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
-                     known(gpu->index >= 0, json_integer(gpu->index)), "cuda",
-                     known(gpu->ordinal >= 0, json_integer(gpu->ordinal)), "name", gpu->name, "uuid", gpu->uuid, "bus",
-                     gpu->bus, "compute_capability", known(gpu->major > 0, json_string(capability)), "memory_bytes",
-                     known(told, json_integer(gpu->total)), "reserved_bytes", known(told, json_integer(gpu->reserved)),
-                     "used_bytes", known(told, json_integer(gpu->used)), "free_bytes",
-                     known(told, json_integer(gpu->unused)), "utilisation_percent",
-                     known(gpu->utilisation >= 0, json_integer(gpu->utilisation)), "memory_utilisation_percent",
-                     known(gpu->memory_utilisation >= 0, json_integer(gpu->memory_utilisation)), "celsius",
-                     known(gpu->temperature >= 0, json_integer(gpu->temperature)), "watts",
-                     known(gpu->power >= 0, json_real(gpu->power)), "watts_limit",
-                     known(gpu->power_limit >= 0, json_real(gpu->power_limit)), "processes", processes_json(gpu),
-                     "links", links_json(gpus, i));
+    return json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
+        known(gpu->index >= 0, json_integer(gpu->index)), "cuda", known(gpu->ordinal >= 0, json_integer(gpu->ordinal)),
+        "name", gpu->name, "uuid", gpu->uuid, "bus", gpu->bus, "compute_capability",
+        known(gpu->major > 0, json_string(capability)), "memory_bytes", known(has_total, json_integer(gpu->total)),
+        "reserved_bytes", known(has_total, json_integer(gpu->reserved)), "used_bytes",
+        known(has_total, json_integer(gpu->used)), "free_bytes", known(has_total, json_integer(gpu->unused)),
+        "utilisation_percent", known(gpu->utilisation >= 0, json_integer(gpu->utilisation)),
+        "memory_utilisation_percent", known(gpu->memory_utilisation >= 0, json_integer(gpu->memory_utilisation)),
+        "celsius", known(gpu->temperature >= 0, json_integer(gpu->temperature)), "watts",
+        known(gpu->power >= 0, json_real(gpu->power)), "watts_limit",
+        known(gpu->power_limit >= 0, json_real(gpu->power_limit)), "processes", processes_json(gpu), "links",
+        links_json(gpus, i));
 }
 
 json_t *snug_gpus_object(const snug_gpus *gpus) {

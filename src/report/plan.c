@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a table for people and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by the
-   three groups of operations of "Model training anatomy". */
+/* A plan as a human-readable table and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by
+   the three groups of operations of "Model training anatomy". */
 #include "measure/plan.h"
 
 #include <stdio.h>
@@ -366,7 +366,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         "s:{s:f, s:f}, "
         "s:I, s:I, s:o, s:o}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "frozen",
-        frozen_json(plan), "task", snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
+        frozen_json(plan), "task", snug_task_name(plan->task), "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
         (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
         (json_int_t)plan->accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),

@@ -36,7 +36,7 @@ struct snug_batch {
     int32_t *loss_positions;    /* [rows] token number of each loss position */
     int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
     float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
-    const float *class_weights; /* [labels] the options' (text/loader.h), or NULL */
+    const float *class_weights; /* [labels] the options' (text/loader_options.h), or NULL */
 };
 
 /* The sequence that a token belongs to. */

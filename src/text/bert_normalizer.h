@@ -3,7 +3,11 @@
 #ifndef SNUG_TEXT_BERT_NORMALIZER_H
 #define SNUG_TEXT_BERT_NORMALIZER_H
 
-#include "text/normalize.h"
+#include "text/text_buffer.h"
+
+struct snug_bert_normalizer {
+    bool clean_text, handle_chinese_chars, strip_accents, lowercase;
+};
 
 /* Replaces out's contents by the normalized text (length bytes, well-formed UTF-8). */
 snug_status snug_bert_normalize(snug_context *ctx, const struct snug_bert_normalizer *normalizer, const char *text,

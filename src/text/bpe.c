@@ -6,6 +6,7 @@
  */
 #include "text/bpe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef SNUG_TEXT_BPE_H
 #define SNUG_TEXT_BPE_H
 
-#include "text/tokenizer.h"
+#include "text/ids.h"
 #include "text/vocabulary.h"
 
 struct snug_merge {

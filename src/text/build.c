@@ -59,9 +59,9 @@ struct builder {
     bool join; /* masked LM: rows are blocks of all texts joined */
     struct snug_encoding encoding;
     int threads;
-    bool full;          /* max_samples rows are written: only labels are still read */
-    int64_t look;       /* bytes of the file at which the next look is due */
-    double begun, told; /* when */
+    bool full;                   /* max_samples rows are written: only labels are still read */
+    int64_t look;                /* bytes of the file at which the next look is due */
+    double begun, last_log_time; /* when */
 
     struct chunk chunks[3]; /* while one chunk is tokenized, the previous one is written and the next one read */
 
@@ -288,8 +288,8 @@ static snug_status check_disk(const struct builder *builder, double times) {
 
 static void tell(struct builder *builder, int64_t done, int64_t size) {
     const double now = snug_seconds();
-    if (now - builder->told < TELL_SECONDS) return; /* may be untested: reported after ten seconds */
-    builder->told = now;
+    if (now - builder->last_log_time < TELL_SECONDS) return; /* may be untested: reported after ten seconds */
+    builder->last_log_time = now;
     snug_log(builder->ctx, SNUG_LOG_INFO, "%s: %.1f of %.1f GB read, %.0f s left", builder->options->path,
              (double)done * 1e-9, (double)size * 1e-9, (now - builder->begun) * (double)(size - done) / (double)done);
 }
@@ -386,7 +386,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
     builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;
-    builder->begun = builder->told = snug_seconds();
+    builder->begun = builder->last_log_time = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
     /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
     builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,

@@ -5,6 +5,7 @@
 
 #include "text/cache.h"
 #include "text/columns.h"
+#include "text/tokenizer.h"
 
 /* Reads and tokenizes the rows of peek, which are those of the file that options name, in constant memory, and returns
    the finished cache's file in *fd. hot: the classes of labels that are lists of zeros and ones, else 0. in is NULL: an

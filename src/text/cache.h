@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "io/folder.h"
+#include "text/dataset_row.h"
 #include "text/labels.h"
 
 #define SNUG_CACHE_MAGIC UINT64_C(0x344b4f5447554e53) /* "SNUGTOK4" as little-endian machines write it */

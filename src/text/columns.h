@@ -3,7 +3,8 @@
 #ifndef SNUG_TEXT_COLUMNS_H
 #define SNUG_TEXT_COLUMNS_H
 
-#include "text/dataset.h"
+#include "text/dataset_options.h"
+#include "text/dataset_row.h"
 #include "text/peek.h"
 
 struct snug_columns {

@@ -4,6 +4,7 @@
 #define SNUG_TEXT_DATASET_IMPL_H
 
 #include "text/cache.h"
+#include "text/dataset.h"
 #include "text/words.h"
 
 struct snug_given;

@@ -6,7 +6,7 @@
 #include <locale.h>
 #include <string.h>
 
-#include "text/dataset.h"
+#include "text/label_form.h"
 #include "text/peek.h"
 
 /* From this number of different labels on, if there are fractions among them, further values are not interned, because
@@ -48,6 +48,9 @@ const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t numbe
 /* Whether a text is a decimal number as a whole: no hexadecimal, "nan" or "inf". */
 enum snug_number_kind { SNUG_NUMBER_NONE, SNUG_NUMBER_INTEGER, SNUG_NUMBER_REAL };
 enum snug_number_kind snug_number_kind(const char *text);
+
+/* The C locale, in which numbers are read: a program around the library may have set one with decimal commas. */
+snug_status snug_plain_locale(snug_context *ctx, locale_t *out);
 
 /* State of a label column that is being read. */
 struct snug_label_column {

@@ -7,6 +7,8 @@
 #include <omp.h>
 #include <stdlib.h>
 
+#include "text/loader.h"
+#include "text/sampler.h"
 #include "text/task.h"
 
 enum {
@@ -294,6 +296,6 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);
-    out->rows = snug_task_info(options->task)->per_token ? out->tokens : out->sequences;
+    out->rows = snug_task_is_per_token(snug_task_info(options->task)) ? out->tokens : out->sequences;
     return SNUG_OK;
 }

@@ -3,17 +3,8 @@
 #ifndef SNUG_TEXT_NORMALIZE_H
 #define SNUG_TEXT_NORMALIZE_H
 
-#include "core/context.h"
-
-/* A buffer of UTF-8 that grows and is reused. Zero-initialise; free(text). */
-struct snug_text {
-    char *text;
-    size_t length, capacity;
-};
-
-struct snug_bert_normalizer {
-    bool clean_text, handle_chinese_chars, strip_accents, lowercase;
-};
+#include "text/bert_normalizer.h"
+#include "text/text_buffer.h"
 
 enum snug_normalizer_kind {
     SNUG_NORMALIZER_BERT,

@@ -3,7 +3,7 @@
 #ifndef SNUG_TEXT_POST_PROCESSOR_H
 #define SNUG_TEXT_POST_PROCESSOR_H
 
-#include "text/tokenizer.h"
+#include "text/ids.h"
 
 /* A piece is the id of a special token, or one of the sequences. */
 enum { SNUG_PIECE_A = -1, SNUG_PIECE_B = -2 };

@@ -4,7 +4,7 @@
 #ifndef SNUG_TEXT_PRECOMPILED_H
 #define SNUG_TEXT_PRECOMPILED_H
 
-#include "text/normalize.h"
+#include "text/text_buffer.h"
 
 /* Maximum bytes of a charsmap (nmt_nfkc has 237,539) and of one replacement. */
 #define SNUG_CHARSMAP_MOST (16 << 20)

@@ -4,7 +4,7 @@
 #define SNUG_TEXT_SAMPLER_H
 
 #include "text/lengths.h"
-#include "text/loader.h"
+#include "text/loader_options.h"
 
 /* How the rows of a step are dealt to its micro-batches, if it has several: so that all have the same work, as far as
    the lengths allow, because ranks that have one each wait for the slowest. The longest row first, each goes to the
@@ -57,6 +57,9 @@ void snug_order_unsorted(const struct snug_order *order, int64_t epoch, int64_t 
 void snug_order_sort_lengths(struct snug_order *order, int32_t *lengths, int64_t count);
 /* Deals the lengths of a step's rows to its micro-batches. */
 void snug_order_deal_lengths(struct snug_order *order, int32_t *lengths, int64_t count);
+
+/* The row of the data set at position `place` of an epoch. A bijection of [0, rows). */
+int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place);
 
 /* For scans of a whole epoch: tabulates all random words of its permutation, about 7 sqrt(rows), so that a position
    takes look-ups instead of Philox. The order is the same. */

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tasks: what a row of data is, which of its tokens have a loss (the loss positions), and the divisor of a step's
- * mean. A task is one file, task_NAME.c, and one line of the table in task.c. Its head is in model/, its metrics and
- * the form of its predictions each have a line in train/metrics_table.c and train/predictions.c.
+ * The tasks: what a row of data is, which of its tokens have a loss (the loss positions), the kind of head and the
+ * loss, and the divisor of a step's mean. A task is text/task_NAME.c, train/task_NAME.c with its metrics and its
+ * predictions (train/task_results.h), and one line of the list in text/tasks.h. Model families have a head of each
+ * kind.
  */
 #ifndef SNUG_TEXT_TASK_H
 #define SNUG_TEXT_TASK_H
 
-#include "text/collate.h"
+#include "core/context.h"
+#include "text/dataset_row.h"
+#include "text/loader_options.h"
 
-/* The choices of --task: all names of the table. */
-#define SNUG_TASK_NAMES "classification|text_classification|mlm|token_classification|ner"
+struct snug_dataset;
+struct snug_collator;
 
 struct snug_items {
     int64_t count;
@@ -18,17 +21,17 @@ struct snug_items {
 };
 
 struct snug_task_info {
-    const char *name;        /* in arguments, plans and checkpoints */
-    const char *alias;       /* another name in arguments, or NULL */
     const char *title;       /* for reports */
     const char *short_title; /* the same, in messages */
     bool labelled;           /* rows have labels, from which the classes come */
     bool words;              /* a row is a list of words and a list of their tags, not texts and a label */
     bool joins;              /* texts are joined and cut into blocks, unless options say line by line */
     bool skips_empty;        /* line by line, a text without tokens is not a row */
-    bool per_token;          /* any token can be a loss position; else each sequence has one */
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
-    const char *only[4];     /* arguments that are for this task only */
+    enum snug_head head;
+    const char *model_class; /* transformers' class of a model with that head, after the family's name */
+    enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
+    const char *only[4];                          /* arguments that are for this task only */
 
     bool pairs;                 /* a row may be a pair of texts */
     const char *text_column[2]; /* usual names of the text column */
@@ -56,7 +59,9 @@ struct snug_task_info {
                        const struct snug_dataset_row *text, int64_t counts[]);
 };
 
-extern const struct snug_task_info snug_task_classification, snug_task_mlm, snug_task_token_classification;
+#define SNUG_DECLARE_TASK(NAME, name, others) extern const struct snug_task_info snug_task_##name;
+SNUG_TASKS(SNUG_DECLARE_TASK)
+#undef SNUG_DECLARE_TASK
 
 /* The weight of an item of this class. */
 static inline double snug_item_weight(const struct snug_loader_options *options, int32_t class) {
@@ -64,10 +69,12 @@ static inline double snug_item_weight(const struct snug_loader_options *options,
 }
 
 const struct snug_task_info *snug_task_info(enum snug_task task);
-/* Counts the items of each class in all rows of a data set whose labels are bound: counts [options->labels], which the
-   caller set to 0, and *items, those of any class. */
-snug_status snug_task_count_classes(snug_context *ctx, const struct snug_dataset *dataset,
-                                    const struct snug_loader_options *options, int64_t counts[], int64_t *items);
+/* In arguments, plans and checkpoints. */
+const char *snug_task_name(enum snug_task task);
+/* Whether any token can be a loss position; else each sequence has one. */
+static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
+    return task->head != SNUG_HEAD_SEQUENCE;
+}
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);
 

@@ -3,6 +3,7 @@
  * value, and the loss is at its first token. */
 #include <string.h>
 
+#include "text/collate.h"
 #include "text/dataset_impl.h"
 #include "text/task.h"
 
@@ -78,12 +79,13 @@ static double positions(const struct snug_loader_options *options, const struct 
 }
 
 const struct snug_task_info snug_task_classification = {
-    .name = "classification",
-    .alias = "text_classification",
     .title = "sequence classification",
     .short_title = "classification",
     .labelled = true,
     .problems = true,
+    .head = SNUG_HEAD_SEQUENCE,
+    .model_class = "ForSequenceClassification",
+    .loss = {SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR},
     .only = {"class_metrics", "threshold", "return_all_scores"},
     .pairs = true,
     .text_column = {"sentence", "text"},

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 
 #include "core/philox.h"
+#include "text/collate.h"
+#include "text/dataset.h"
 #include "text/task.h"
 
 #define BERT_MASK_ID 103 /* for dummy data, which may come without a tokenizer */
@@ -85,12 +87,12 @@ static snug_status check(snug_context *ctx, const struct snug_loader_options *op
 }
 
 const struct snug_task_info snug_task_mlm = {
-    .name = "mlm",
     .title = "masked language model",
     .short_title = "masked LM",
     .joins = true,
     .skips_empty = true,
-    .per_token = true,
+    .head = SNUG_HEAD_VOCABULARY,
+    .model_class = "ForMaskedLM",
     .only = {"line_by_line", "mlm_probability", "top_k"},
     .text_column = {"text"},
     .label_column = "label",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token classification, as run_ner.py: each word has a tag, and the loss is at its first token, or, with
  * --label_all_tokens, at all of them. */
+#include "text/collate.h"
 #include "text/dataset_impl.h"
 #include "text/task.h"
 #include "text/words.h"
@@ -75,13 +76,12 @@ static double positions(const struct snug_loader_options *options, const struct 
 }
 
 const struct snug_task_info snug_task_token_classification = {
-    .name = "token_classification",
-    .alias = "ner",
     .title = "token classification",
     .short_title = "token classification",
     .labelled = true,
     .words = true,
-    .per_token = true,
+    .head = SNUG_HEAD_TOKEN,
+    .model_class = "ForTokenClassification",
     .only = {"label_all_tokens", "return_entity_level_metrics"},
     .text_column = {"tokens"},
     .label_column = "ner_tags",

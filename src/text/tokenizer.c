@@ -14,12 +14,6 @@ const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES] = {
     "vocab.json", "merges.txt",     "sentencepiece.bpe.model",
 };
 
-snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id) {
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&ids->ids, &ids->capacity, ids->count + 1, sizeof *ids->ids));
-    ids->ids[ids->count++] = id;
-    return SNUG_OK;
-}
-
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     if (!tokenizer) return;
     snug_normalizer_free(&tokenizer->normalizer);

@@ -4,22 +4,20 @@
 #define SNUG_TEXT_TOKENIZER_H
 
 #include "io/file.h"
+#include "text/ids.h"
 
 struct snug_tokenizer;
 
-/* A growing list of token ids. Zero-initialise; free(ids). */
-struct snug_ids {
-    int32_t *ids;
-    size_t count, capacity;
-};
-
-snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id);
+/* transformers' tokenizer class for a config.json's model_type; NULL if it is not known. */
+typedef const char *snug_class_of_type(const char *model_type);
 
 /* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE) or
    sentencepiece.bpe.model (Unigram), with tokenizer_config.json, special_tokens_map.json and added_tokens.json.
    The class named in tokenizer_config.json builds the tokenizer, as in transformers 5: BertTokenizer uses only the
-   vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Ignored settings are logged. */
-snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
+   vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Where it names none, class_of_type gives the class
+   for the model type in config.json. Ignored settings are logged. */
+snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
+                                struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
 /* Writes the tokenizer's files into another folder, with the contents that were loaded, even if the files have changed
    since. */
@@ -32,10 +30,6 @@ const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t i
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
 /* The token's text; "" for an id that has none. */
 const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t id);
-/* -1 if the vocabulary has none. */
-struct snug_special_ids {
-    int32_t cls, sep, pad, unk, mask;
-};
 struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer);
 /* Changes whenever tokens could change: key of the token cache. */
 uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);

@@ -68,11 +68,6 @@ static const struct snug_tokenizer_class classes[] = {
     {.name = "TokenizersBackend", .wraps = true, .defaults = BERT_TOKENS},
 };
 
-/* The class of a model whose files name none; BertTokenizer for all other models. */
-static const char *const model_types[][2] = {
-    {"roberta", "RobertaTokenizer"}, {"xlm-roberta", "XLMRobertaTokenizer"}, {"camembert", "CamembertTokenizer"},
-    {"mpnet", "MPNetTokenizer"},     {"modernbert", "TokenizersBackend"},    {"gpt2", "GPT2Tokenizer"}};
-
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
 const json_t *snug_loader_member(const json_t *object, const char *key) {
@@ -130,11 +125,11 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
 }
 
 /* The class for the model type in config.json. */
-static const char *class_of_model(const json_t *config) {
+static const char *class_of_model(const struct snug_tokenizer_loader *loader, const json_t *config) {
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    for (size_t i = 0; type && i < COUNT(model_types); i++)
-        if (!strcmp(type, model_types[i][0])) return model_types[i][1];
-    return "BertTokenizer";
+    const char *class = type ? loader->class_of_type(type) : NULL;
+    if (class) return class;
+    return type && strcmp(type, "gpt2") == 0 ? "GPT2Tokenizer" : "BertTokenizer";
 }
 
 /* tokenizer_class, with or without "Fast", of tokenizer_config.json or else of the model's config.json. */
@@ -153,7 +148,7 @@ static snug_status read_class(struct snug_tokenizer_loader *loader, char **out) 
         if (snug_file_exists(NULL, path)) status = snug_json_read(ctx, NULL, path, &config);
         if (status == SNUG_OK && config) status = snug_json_string(ctx, path, config, "tokenizer_class", NULL, &name);
     }
-    if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : class_of_model(config), out);
+    if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : class_of_model(loader, config), out);
     json_decref(config);
     free(path);
     if (status != SNUG_OK) return status;
@@ -552,8 +547,9 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     return compute_fingerprint(loader);
 }
 
-snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out) {
-    struct snug_tokenizer_loader loader = {.ctx = ctx, .folder = folder};
+snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
+                                struct snug_tokenizer **out) {
+    struct snug_tokenizer_loader loader = {.ctx = ctx, .folder = folder, .class_of_type = class_of_type};
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *loader.tokenizer, (void **)&loader.tokenizer));
     snug_status status = load(&loader);

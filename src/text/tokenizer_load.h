@@ -4,6 +4,7 @@
 #define SNUG_TEXT_TOKENIZER_LOAD_H
 
 #include "text/special_tokens.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_parts.h"
 
 /* A tokenizer class of transformers, which builds the parts itself unless all of tokenizer.json is used. */
@@ -19,6 +20,7 @@ struct snug_tokenizer_class {
 struct snug_tokenizer_loader {
     snug_context *ctx;
     const char *folder;
+    snug_class_of_type *class_of_type;
     struct snug_tokenizer *tokenizer;
     const struct snug_tokenizer_class *class;
     json_t *json; /* tokenizer.json, perhaps without its vocabulary; NULL if there is none */

@@ -5,10 +5,10 @@
 
 #include "text/added_tokens.h"
 #include "text/bpe.h"
+#include "text/ids.h"
 #include "text/normalize.h"
 #include "text/post_processor.h"
 #include "text/pretokenize.h"
-#include "text/tokenizer.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
 

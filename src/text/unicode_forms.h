@@ -3,7 +3,7 @@
 #ifndef SNUG_TEXT_UNICODE_FORMS_H
 #define SNUG_TEXT_UNICODE_FORMS_H
 
-#include "text/normalize.h"
+#include "text/text_buffer.h"
 
 /* Consecutive code points with a combining class. Zero-initialise; free(codes) and free(sorted). */
 struct snug_marks {

@@ -4,7 +4,7 @@
 #ifndef SNUG_TEXT_UNIGRAM_H
 #define SNUG_TEXT_UNIGRAM_H
 
-#include "text/tokenizer.h"
+#include "text/ids.h"
 
 struct snug_unigram_piece {
     const char *text; /* NULL after finish */

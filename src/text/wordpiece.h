@@ -3,8 +3,8 @@
 #ifndef SNUG_TEXT_WORDPIECE_H
 #define SNUG_TEXT_WORDPIECE_H
 
+#include "text/ids.h"
 #include "text/matcher.h"
-#include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 /* Zero-initialise; snug_wordpiece_free also after a failure. */

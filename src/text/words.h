@@ -4,7 +4,9 @@
 #ifndef SNUG_TEXT_WORDS_H
 #define SNUG_TEXT_WORDS_H
 
-#include "text/dataset.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define SNUG_NO_WORD UINT32_MAX /* the word of [CLS] and [SEP] */
 #define SNUG_NO_TAG UINT32_MAX  /* the tag of a word without one */

@@ -9,7 +9,7 @@
 #include "dist/process_group.h"
 #include "hub/cache.h"
 #include "plan/stages.h"
-#include "text/dataset.h"
+#include "text/classes.h"
 
 enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
 

@@ -272,9 +272,9 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
         const struct snug_task_info *info = snug_task_info((enum snug_task)other);
         for (const char *const *name = info->only; *name; name++)
             if (other != (int)task && is_given(args, *name))
-                return snug_fail(args->ctx, SNUG_E_USAGE,
-                                 "--%s is for %s, and this task is %s: leave it out, or give --task %s", *name,
-                                 info->short_title, snug_task_info(task)->short_title, info->name);
+                return snug_fail(
+                    args->ctx, SNUG_E_USAGE, "--%s is for %s, and this task is %s: leave it out, or give --task %s",
+                    *name, info->short_title, snug_task_info(task)->short_title, snug_task_name((enum snug_task)other));
     }
     return SNUG_OK;
 }

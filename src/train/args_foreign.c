@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of transformers, its scripts, Accelerate and PEFT that snug does not have: accepted where they change
-   nothing, else refused with the way out. */
+   nothing, else refused with what to use instead. */
 #include "train/args_table.h"
 
 const struct snug_foreign snug_foreign_arguments[] = {

@@ -199,12 +199,12 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL,
         "device; auto: a GPU if one works (snug's own)"),
     TEXT(gpu, "", MACHINE, "NAME|FILE",
-         "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
+         "plan: for a GPU that is not installed, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
     TEXT(gpus, "", MACHINE, "N|all",
          "train, eval, predict, verify: start so many ranks on this machine, each on its own GPU; plan: for so many "
-         "GPUs, which need not be here with --gpu (snug's own)"),
+         "GPUs, which need not be installed with --gpu (snug's own)"),
     COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
           "plan: for so many ranks, without starting them; train gets its ranks from --gpus, torchrun, mpirun or srun"),
     REAL(link_bandwidth, MACHINE, "0", "[0,)",

@@ -275,7 +275,7 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
 snug_status snug_checkpoint_check_way(struct snug_trainer *t) {
     struct snug_checkpoint *items;
     size_t count;
-    const bool all = snug_trainer_starts_anew(t);
+    const bool all = snug_trainer_starts_over(t);
     snug_status status = snug_checkpoint_list(t, &items, &count);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         const int64_t step = items[i].step;

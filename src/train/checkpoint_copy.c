@@ -13,7 +13,7 @@
 
 enum { PIECE = 1 << 22, MESSAGE = 512 };
 
-/* What rank 0 says of the checkpoint. */
+/* Rank 0's description of the checkpoint. */
 struct origin {
     char path[PATH_MAX];
     uint64_t digest; /* of its manifest */

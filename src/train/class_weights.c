@@ -196,7 +196,7 @@ static snug_status balance(const struct reading *r, enum snug_task task, const s
     const bool several = labels->problem == SNUG_PROBLEM_MULTI_LABEL;
     int64_t *counts, items = 0;
     RETURN_IF_ERROR(snug_alloc(r->args->ctx, (size_t)labels->count, sizeof *counts, (void **)&counts));
-    snug_status status = snug_task_count_classes(r->args->ctx, train, &options, counts, &items);
+    snug_status status = snug_classes_count(r->args->ctx, train, &options, counts, &items);
     for (int64_t i = 0; status == SNUG_OK && i < labels->count; i++) {
         const double n = (double)items, with = (double)counts[i];
         if (counts[i] == 0 || (several && counts[i] == items))

@@ -129,7 +129,7 @@ static json_t *describe(const struct snug_session *s) {
     snug_json_add(&memory, "total", json_integer(s->job.plan.total));
     snug_json_add(&o, "model", model_json(s));
     snug_json_add(&o, "columns", columns_json(snug_dataset_columns(main_data(s)->dataset)));
-    snug_json_add(&o, "task", json_string(snug_setup_task(setup)->name));
+    snug_json_add(&o, "task", json_string(snug_task_name(setup->config.task)));
     snug_json_add(&o, "problem", text_or_null(problem_text(setup)));
     snug_json_add(&o, "classes", classes);
     snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));

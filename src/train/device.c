@@ -21,9 +21,10 @@ snug_status snug_device_fail(snug_context *ctx, snug_status status) {
 
 static snug_status refuse_planned_gpu(const struct snug_args *args) {
     if (!args->gpu) return SNUG_OK;
-    return snug_fail(args->ctx, SNUG_E_USAGE,
-                     "--gpu %s: only snug plan takes a GPU that need not be here; the other commands use --device cuda",
-                     args->gpu);
+    return snug_fail(
+        args->ctx, SNUG_E_USAGE,
+        "--gpu %s: only snug plan accepts a GPU that is not installed; the other commands use --device cuda",
+        args->gpu);
 }
 
 snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device) {

@@ -189,7 +189,7 @@ snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char name[SNUG_CHECKPOINT_NAME];
         snprintf(name, sizeof name, "checkpoint-%lld", (long long)items[i].step);
-        if (snug_trainer_starts_anew(t) && items[i].own) /* it is removed before the first step */
+        if (snug_trainer_starts_over(t) && items[i].own) /* it is removed before the first step */
             freed += snug_folder_bytes(&t->output.folder, name);
         else if (items[i].own)
             steps[there++] = items[i].step;

@@ -74,7 +74,7 @@ static snug_status probe(const struct subject *s, struct snug_rates *rates) {
     const struct snug_run_plan *plan = &s->job->plan;
     const struct snug_setup *setup = &s->job->setup;
     const struct snug_rates_probe options = {.weights = plan->weights,
-                                             .masked_lm = setup->config.task == SNUG_TASK_MLM,
+                                             .masked_lm = snug_setup_task(setup)->head == SNUG_HEAD_VOCABULARY,
                                              .optimizer = plan->optimizer.info,
                                              .offload_dir = plan->offload_dir,
                                              .bytes = plan->layout.arena};

@@ -464,7 +464,7 @@ struct found {
     struct mix mix;
     struct snug_priced priced;
     bool any;
-    double below; /* mixes that take as many seconds are of no use; 0: all are */
+    double below; /* only mixes faster than this are considered; 0: no limit */
 };
 
 /* Whether host memory has room for what the mix offloads. */

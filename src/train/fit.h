@@ -16,7 +16,7 @@
 
 /* A mix of methods, and its plan's figures. */
 struct snug_priced {
-    char name[48];   /* of a single method, for people */
+    char name[48];   /* of a single method, human-readable */
     char flags[384]; /* the arguments to add, as on the command line; "" for the requested plan */
     bool approximate;
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;

@@ -7,7 +7,7 @@
 
 /* ---- joining --------------------------------------------------------------------------------------------------- */
 
-/* Methods whose programs have no place yet for the sums over ranks. */
+/* Methods that do not support gradient all-reduce yet. */
 static snug_status check_methods(const struct snug_args *args, const struct snug_ranks *ranks) {
     const char *alone = snug_args_alone(args);
     if (!alone) return SNUG_OK;

@@ -48,7 +48,7 @@ static json_t *fixed_of(const struct snug_job *job) {
     const struct snug_task_info *task = snug_setup_task(setup);
     json_t *o = json_object();
     add_model(&o, &setup->config);
-    snug_json_add(&o, "task", json_string(task->name));
+    snug_json_add(&o, "task", json_string(snug_task_name(setup->config.task)));
     snug_json_add(&o, "problem", json_integer(task->labelled ? labels->problem : 0));
     snug_json_add(&o, "labels", task->labelled ? hash_labels(labels) : json_null());
     snug_json_add(&o, "vocabulary",

@@ -12,7 +12,7 @@ struct snug_limits {
     struct snug_device device;
     int64_t own_bytes;  /* CPU: resident memory before the run, and of the opened backend */
     int64_t host_bytes; /* tokenizer, data index, … */
-    /* Host memory that is available for a backing store; INT64_MAX: unknown, as for a GPU that is not here. */
+    /* Host memory that is available for a backing store; INT64_MAX: unknown, as for a GPU that is not installed. */
     int64_t backing_limit;
 };
 

@@ -7,7 +7,7 @@
 
 #include "dist/process_group.h"
 #include "text/batch.h"
-#include "text/dataset.h"
+#include "text/classes.h"
 
 /* Names of a result's metrics, in their order, up to NULL; others may follow them. */
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface of a metric accumulator; metrics_table.c selects one. */
+/* The interface of a metric accumulator; a task names its own (train/task_results.h). */
 #ifndef SNUG_TRAIN_METRICS_IMPL_H
 #define SNUG_TRAIN_METRICS_IMPL_H
 

@@ -45,8 +45,8 @@ const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumu
 }
 
 void snug_scores_reset(struct snug_metric_accumulator *accumulator) {
-    const int64_t cells = snug_scores_counts(&accumulator->options);
-    if (cells) memset(confusion_of(accumulator), 0, (size_t)cells * sizeof(int64_t));
+    const int64_t entries = snug_scores_counts(&accumulator->options);
+    if (entries) memset(confusion_of(accumulator), 0, (size_t)entries * sizeof(int64_t));
 }
 
 snug_status snug_scores_merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,

@@ -4,18 +4,10 @@
 #include <string.h>
 
 #include "train/metrics_impl.h"
-
-static const struct snug_metric_kind *accumulator_of(enum snug_task task, enum snug_problem problem) {
-    static const struct snug_metric_kind *const accumulators[][SNUG_PROBLEM_REGRESSION + 1] = {
-        [SNUG_TASK_CLASSIFICATION] = {&snug_single_label_metrics, &snug_multi_label_metrics, &snug_regression_metrics},
-        [SNUG_TASK_MLM] = {&snug_masked_lm_metrics, &snug_masked_lm_metrics, &snug_masked_lm_metrics},
-        [SNUG_TASK_TOKEN_CLASSIFICATION] = {&snug_entity_metrics, &snug_entity_metrics, &snug_entity_metrics},
-    };
-    return accumulators[task][problem];
-}
+#include "train/task_results.h"
 
 static const struct snug_metric_kind *kind_of(const struct snug_metric_accumulator_options *options) {
-    return accumulator_of(options->task, options->labels->problem);
+    return snug_task_results(options->task)->metrics[options->labels->problem];
 }
 
 int64_t snug_metric_accumulator_bytes(const struct snug_metric_accumulator_options *options) {
@@ -90,7 +82,7 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
 }
 
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem) {
-    return accumulator_of(task, problem)->names;
+    return snug_task_results(task)->metrics[problem]->names;
 }
 
 int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name) {

@@ -162,7 +162,7 @@ static void put_use(const struct card *card) {
     const struct snug_config *config = &card->job->setup.config;
     const char *name = name_of(card->folder);
     fputs("## How to use\n\n```python\nfrom transformers import AutoTokenizer, ", card->out);
-    const char *class = strstr(snug_family_architecture(config->family, config->task), "For");
+    const char *class = snug_task_info(config->task)->model_class;
     fprintf(card->out, "AutoModel%s\n\nmodel = AutoModel%s.from_pretrained(", class, class);
     put_string(card->out, name);
     fputs(")\ntokenizer = AutoTokenizer.from_pretrained(", card->out);

@@ -6,37 +6,34 @@
 
 #include "train/results.h"
 
-static const char *const names[] = {"predict_results.txt", "predictions.txt", "predict_results.json", NULL};
-
 snug_status snug_predict_files_check(const struct snug_args *args, struct snug_predict_files *files) {
     files->written = snug_args_is_set(args, "output_dir") && args->output_dir;
     if (!files->written) return SNUG_OK;
     RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
     RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &files->output));
+    const char *names[SNUG_TASK_COUNT + 2] = {"predict_results.json"};
+    for (int task = 0; task < SNUG_TASK_COUNT; task++) names[1 + task] = snug_task_results((enum snug_task)task)->file;
     return snug_output_check(&files->output, names);
 }
 
-snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, bool words,
+snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, const struct snug_task_results *task,
                                      struct snug_predict_files *files) {
     if (!files->written) return SNUG_OK;
-    files->name = names[words];
+    files->task = task;
     RETURN_IF_ERROR(
         snug_output_make(args->ctx, args->output_dir, false, args->overwrite_output_dir, mode, &files->output));
-    RETURN_IF_ERROR(snug_output_begin(&files->output, (const char *const[]){files->name, NULL}));
-    RETURN_IF_ERROR(snug_writer_open(args->ctx, &files->output.folder, files->name, &files->writer));
+    RETURN_IF_ERROR(snug_output_begin(&files->output, (const char *const[]){files->task->file, NULL}));
+    RETURN_IF_ERROR(snug_writer_open(args->ctx, &files->output.folder, files->task->file, &files->writer));
     files->open = true;
-    if (!words) snug_writer_put(&files->writer, "index\tprediction\n", strlen("index\tprediction\n"));
+    if (task->columns) snug_writer_put(&files->writer, task->columns, strlen(task->columns));
     return SNUG_OK;
 }
 
-void snug_predict_files_add(struct snug_predict_files *files, bool words, bool value, const snug_prediction *row) {
-    char text[64];
-    if (!files->open) return;
-    snprintf(text, sizeof text, "%lld\t", (long long)row->index);
-    if (!words) snug_writer_put(&files->writer, text, strlen(text));
-    if (value) snprintf(text, sizeof text, "%3.3f", row->score); /* as the scripts write it */
-    const char *label = value ? text : row->label;
-    snug_writer_put(&files->writer, label, strlen(label));
+void snug_predict_files_add(struct snug_predict_files *files, int64_t index, const char *text) {
+    char number[32];
+    snprintf(number, sizeof number, "%lld\t", (long long)index);
+    if (files->task->columns) snug_writer_put(&files->writer, number, strlen(number));
+    snug_writer_put(&files->writer, text, strlen(text));
     snug_writer_put(&files->writer, "\n", 1);
 }
 

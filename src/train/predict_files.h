@@ -9,21 +9,23 @@
 #include "train/args.h"
 #include "train/metrics.h"
 #include "train/output.h"
+#include "train/task_results.h"
 
 struct snug_predict_files {
     bool written; /* --output_dir is given */
     bool open;
-    const char *name;
+    const struct snug_task_results *task;
     struct snug_output output;
     struct snug_writer writer;
 };
 
 /* Before any work: whether the files can be written. */
 snug_status snug_predict_files_check(const struct snug_args *args, struct snug_predict_files *files);
-/* Makes the folder, and begins the file. mode: permissions of files made in it. */
-snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, bool words,
+/* Makes the folder, and begins the task's file. mode: permissions of files made in it. */
+snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, const struct snug_task_results *task,
                                      struct snug_predict_files *files);
-void snug_predict_files_add(struct snug_predict_files *files, bool words, bool value, const snug_prediction *row);
+/* Adds a row to the file, which must be open. */
+void snug_predict_files_add(struct snug_predict_files *files, int64_t index, const char *text);
 /* Completes the file, and writes metrics, whose names begin with "predict_", if there are any. */
 snug_status snug_predict_files_end(struct snug_predict_files *files, const struct snug_metric_list *metrics);
 void snug_predict_files_close(struct snug_predict_files *files);

@@ -84,10 +84,11 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
                              "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
                              "--max_seq_length smaller",
                              (long long)sequences, (long long)setup->max_length, training ? "train" : "eval");
-        out->limits = (struct snug_loader_limits){.sequences = sequences,
-                                                  .tokens = tokens,
-                                                  .rows = snug_setup_task(setup)->per_token ? tokens : sequences,
-                                                  .longest = setup->max_length};
+        out->limits =
+            (struct snug_loader_limits){.sequences = sequences,
+                                        .tokens = tokens,
+                                        .rows = snug_task_is_per_token(snug_setup_task(setup)) ? tokens : sequences,
+                                        .longest = setup->max_length};
         out->max_steps = training && args->max_steps > 0 ? args->max_steps : 0;
         return SNUG_OK;
     }
@@ -198,7 +199,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
-    if (snug_setup_task(setup)->per_token && pipeline->limits.rows > setup->backend->loss_positions)
+    if (snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > setup->backend->loss_positions)
         program->capacity[SNUG_EXTENT_ROWS] = setup->backend->loss_positions;
     RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
     if (training && args->freeze)

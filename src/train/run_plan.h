@@ -73,7 +73,7 @@ static inline struct snug_planned_program *snug_run_plan_find(const struct snug_
 snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates,
                                struct snug_estimate *out);
 
-/* The compute type and the weights' type of a run, for people. */
+/* The compute type and the weights' type of a run, human-readable. */
 const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights);
 
 #endif

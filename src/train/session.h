@@ -107,7 +107,7 @@ struct snug_measurement {
 /* Resets the accumulator. Closed in any case. */
 snug_status snug_measurement_open(struct snug_session *session, struct snug_measurement *out);
 /* on_chunk and on_round of an inference; user is the measurement. Ranks share their losses in some rounds only, and
-   hear of a request to stop then. */
+   receive the stop request then. */
 snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch);
 snug_status snug_measurement_share(void *user, bool last, bool *stop);

@@ -123,7 +123,8 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s contains text, but there is no tokenizer: give --tokenizer_name",
                          file);
     RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &setup->tokenizer_folder));
-    RETURN_IF_ERROR(snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, &setup->tokenizer));
+    RETURN_IF_ERROR(
+        snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, snug_family_tokenizer_class, &setup->tokenizer));
     note_folder(setup, setup->tokenizer_folder);
     const int64_t vocabulary = snug_tokenizer_vocab_size(setup->tokenizer);
     if (vocabulary > setup->config.vocab_size)
@@ -282,8 +283,9 @@ static snug_status choose_task(struct snug_setup *setup, bool trains) {
     } else if (!setup->config.has_head) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
-            "%s: its config names none of the heads that snug supports, such as %s: train it first, or give --task",
-            setup->model.path, snug_family_architecture(setup->config.family, (enum snug_task)SNUG_TASK_DEFAULT));
+            "%s: its config names none of the heads that snug supports, such as %s%s: train it first, or give --task",
+            setup->model.path, setup->config.family->class_name,
+            snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
     }
     return snug_args_check_task(args, setup->config.task);
 }

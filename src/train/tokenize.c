@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/config.h"
+#include "model/family.h"
 #include "text/columns.h"
 #include "text/reader.h"
 #include "train/args.h"
@@ -42,7 +43,7 @@ static snug_status open_file(struct tokenizing *t) {
     const struct snug_hub_place place = snug_args_place(t->args);
     char *folder;
     RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
-    snug_status status = snug_tokenizer_load(t->ctx, folder, &t->tokenizer);
+    snug_status status = snug_tokenizer_load(t->ctx, folder, snug_family_tokenizer_class, &t->tokenizer);
     free(folder);
     if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
     if (status != SNUG_OK) return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run records of its data files, and what a model's folder says of its training (training_args.json). */
+/* What a run records of its data files, and what a model folder records about its training (training_args.json). */
 #ifndef SNUG_TRAIN_TRAINED_H
 #define SNUG_TRAIN_TRAINED_H
 

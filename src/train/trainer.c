@@ -416,7 +416,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
     RETURN_IF_ERROR(open_events(t));
     if (t->events) RETURN_IF_ERROR(record_arguments(t));
-    if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
+    if (snug_trainer_starts_over(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
     return snug_output_start(&t->output, &t->from);
 }
 

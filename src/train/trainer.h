@@ -15,7 +15,7 @@ enum {
     SNUG_CHECKPOINT_PATH = 512
 }; /* room for the path of a checkpoint; snug_checkpoint_look() checks that it is enough */
 
-/* What a rank tells the others at the end. */
+/* A rank's report at the end. */
 struct snug_rank_record {
     char host[SNUG_HOST_NAME], device[sizeof((struct snug_device_use *)0)->name]; /* device: "" is the CPU */
     snug_memory_line total;
@@ -133,7 +133,7 @@ static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
 }
 
 /* Whether the folder's old checkpoints must be removed. */
-static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
+static inline bool snug_trainer_starts_over(const struct snug_trainer *trainer) {
     return trainer->args->overwrite_output_dir && !snug_trainer_resumes(trainer);
 }
 

@@ -3,6 +3,7 @@
    whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
 #include "fuzz.h"
+#include "text/classes.h"
 #include "text/columns.h"
 #include "text/dataset_impl.h"
 #include "text/labels.h"

@@ -4,6 +4,7 @@
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "fuzz.h"
+#include "model/family.h"
 #include "text/tokenizer.h"
 
 static const char *const names[] = {FUZZ_FOLDER "/vocab.txt",
@@ -60,7 +61,7 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
         fuzz_file(names[file], length ? part : NULL, length);
     }
     struct snug_tokenizer *tokenizer;
-    if (!fuzz_accepts(ctx, snug_tokenizer_load(ctx, FUZZ_FOLDER, &tokenizer))) return;
+    if (!fuzz_accepts(ctx, snug_tokenizer_load(ctx, FUZZ_FOLDER, snug_family_tokenizer_class, &tokenizer))) return;
     if (text) encode(ctx, tokenizer, text, text_length);
     snug_tokenizer_free(tokenizer);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run's biases in 16 bits, and the gradients of biases that other operations compute in passing. */
+/* A run's biases in 16 bits, and the gradients of biases that other operations compute as a by-product. */
 #ifndef SNUG_BACKEND_CUDA_BIAS_H
 #define SNUG_BACKEND_CUDA_BIAS_H
 
@@ -13,7 +13,7 @@ const void *snug_cuda_bias(const struct snug_run *run, int32_t bias);
 
 /* Whether the db of LINEAR_DW op was computed by an earlier operation of its phase. */
 bool snug_cuda_bias_gradient_is_done(const struct snug_run *run, const struct snug_op *op);
-/* The db that op computes in passing, and whether to overwrite it; NULL: none. */
+/* The db that op computes as a by-product, and whether to overwrite it; NULL: none. */
 float *snug_cuda_bias_gradient_output(const struct snug_run *run, const struct snug_op *op, bool *overwrite);
 
 #endif

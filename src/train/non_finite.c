@@ -13,8 +13,8 @@
 #include "train/trainer.h"
 
 enum {
-    PIECE = 4096,         /* values per block of the search */
-    TOLD_ONE_BY_ONE = 10, /* number of warnings after which only powers of two are logged */
+    PIECE = 4096,     /* values per block of the search */
+    LOGGED_EACH = 10, /* number of warnings after which only powers of two are logged */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -166,7 +166,7 @@ static snug_status find_weight_together(const struct snug_trainer *t, const char
     return status;
 }
 
-static bool is_told(int64_t number) { return number <= TOLD_ONE_BY_ONE || (number & (number - 1)) == 0; }
+static bool is_logged(int64_t number) { return number <= LOGGED_EACH || (number & (number - 1)) == 0; }
 
 static void describe(const struct finding *found, double grad_norm, char *text, size_t size) {
     if (!found->name)
@@ -193,7 +193,7 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     t->infinite_in_a_row = applied ? 0 : t->infinite_in_a_row + 1;
     describe_loss(loss, loss_text, sizeof loss_text);
     if (applied) {
-        if (is_told(t->infinite_losses))
+        if (is_logged(t->infinite_losses))
             snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s; its gradients are finite and are applied", step,
                      loss_text);
         return SNUG_OK;
@@ -216,9 +216,9 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     if (t->infinite_in_a_row == SNUG_HOPELESS)
         return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: %s and %s, as in the previous %d steps; " ADVICE, step,
                          loss_text, text, SNUG_HOPELESS - 1);
-    if (is_told(t->infinite_gradients))
+    if (is_logged(t->infinite_gradients))
         snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s and %s: this step changes no weight%s", step, loss_text, text,
-                 t->infinite_gradients == TOLD_ONE_BY_ONE ? "; further ones are counted, but not all are logged" : "");
+                 t->infinite_gradients == LOGGED_EACH ? "; further ones are counted, but not all are logged" : "");
     return SNUG_OK;
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a data file is read and tokenized. */
+#ifndef SNUG_TEXT_DATASET_OPTIONS_H
+#define SNUG_TEXT_DATASET_OPTIONS_H
+
+#include "core/context.h"
+#include "text/tasks.h"
+
+/* Maximum number of columns whose texts are joined. */
+enum { SNUG_TEXTS_MOST = 32 };
+
+/* The names of the columns of a file that are used. */
+struct snug_used_columns {
+    char *text[SNUG_TEXTS_MOST];
+    size_t texts;
+    bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
+    char *delimiter; /* NULL where there is one text, or a pair */
+    char *label;     /* NULL: none */
+    char *unused;    /* all others: "a, b" */
+};
+void snug_used_columns_free(struct snug_used_columns *used);
+
+struct snug_dataset_options {
+    const char *path;       /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    struct snug_rows *rows; /* the data, or NULL: it is in the file; then path is for messages and format "jsonl" */
+    const char *format;     /* of the file (text/data_file.h), or NULL: by its name */
+    enum snug_task task;
+    const char *text_columns; /* comma-separated names of columns that are joined to one text, or NULL */
+    const char *text_column,
+        *text_pair_column;       /* of one text, or of a pair, or NULL. Without any: see text/columns.h */
+    const char *text_delimiter;  /* between joined texts; NULL: the training's, or a space */
+    const char *label_column;    /* or NULL: the task's default */
+    const char *label_separator; /* of several labels in a text; "": none; NULL: not known, and a label with '|' is an
+                                    error that names the choices */
+    const struct snug_used_columns *trained; /* those that the model is trained on; NULL: not known */
+    bool need_labels;                        /* a missing label column is an error, with a hint at --task mlm */
+    bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */
+    bool keep_words;                         /* token classification: the cache holds the words' texts, too */
+    int64_t max_length;                      /* max_seq_length */
+    int64_t max_samples;                     /* rows at most, or -1 */
+    bool strict;                             /* malformed UTF-8 is an error */
+    bool overwrite_cache;
+    int threads;
+    uint64_t seed;      /* of dummy data */
+    int64_t vocab_size; /* of dummy data: ids in 100 … min(30000, vocab_size) - 1 */
+};
+
+/* Between texts that are joined. */
+const char *snug_dataset_delimiter(const struct snug_dataset_options *options);
+
+#endif
