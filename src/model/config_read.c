@@ -140,6 +140,21 @@ void snug_read_encoder(struct snug_reading *r) {
     snug_read_activation(r, "hidden_act");
 }
 
+void snug_read_first_position(struct snug_reading *r) {
+    struct snug_config *c = r->config;
+    if (r->status != SNUG_OK) return;
+    c->first_position = c->pad_token_id + 1;
+    if (c->pad_token_id < 0)
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT,
+                              "%s: pad_token_id is null, but position ids of a %s start at pad_token_id + 1: set it",
+                              r->path, c->family->name);
+    else if (c->first_position >= c->max_position_embeddings)
+        r->status =
+            snug_fail(r->ctx, SNUG_E_INPUT,
+                      "%s: position ids start at pad_token_id (%lld) + 1, but max_position_embeddings is only %lld",
+                      r->path, (long long)c->pad_token_id, (long long)c->max_position_embeddings);
+}
+
 /* Each size may be valid, but not their product. */
 static snug_status check_sum(const struct snug_reading *r) {
     const struct snug_config *c = r->config;

@@ -38,6 +38,8 @@ void snug_read_padding(struct snug_reading *r, int64_t otherwise);
 void snug_read_check_heads(struct snug_reading *r, const char *size, const char *heads);
 /* The sizes, norm, dropouts, activation and padding under BERT's names; config holds the defaults. */
 void snug_read_encoder(struct snug_reading *r);
+/* config->first_position: the one after the padding token's id, as in RoBERTa; the table must have it. */
+void snug_read_first_position(struct snug_reading *r);
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 

@@ -20,7 +20,7 @@ static void read(struct snug_reading *r) {
     snug_read_size(r, "relative_attention_num_buckets", buckets, SNUG_DIMENSION_MOST, &buckets);
     c->type_vocab_size = 0;
     c->classifier_dropout = c->hidden_dropout_prob;
-    c->first_position = PADDING + 1;
+    snug_read_first_position(r);
     if (r->status != SNUG_OK) return;
     if (buckets != BUCKETS)
         r->status =
@@ -30,11 +30,6 @@ static void read(struct snug_reading *r) {
         r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
                               "%s: pad_token_id %lld is not supported: position ids of an MPNet start at %d + 1",
                               r->path, (long long)c->pad_token_id, PADDING);
-    else if (c->first_position >= c->max_position_embeddings)
-        r->status =
-            snug_fail(r->ctx, SNUG_E_INPUT,
-                      "%s: position ids start at pad_token_id (%d) + 1, but max_position_embeddings is only %lld",
-                      r->path, PADDING, (long long)c->max_position_embeddings);
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {

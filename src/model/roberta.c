@@ -14,17 +14,7 @@ static void read_with_vocabulary(struct snug_reading *r, int64_t vocabulary) {
     c->layer_norm_eps = 1e-12;
     c->pad_token_id = 1;
     snug_read_encoder(r);
-    if (r->status != SNUG_OK) return;
-    c->first_position = c->pad_token_id + 1;
-    if (c->pad_token_id < 0)
-        r->status = snug_fail(r->ctx, SNUG_E_INPUT,
-                              "%s: pad_token_id is null, but position ids of a %s start at pad_token_id + 1: set it",
-                              r->path, c->family->name);
-    else if (c->first_position >= c->max_position_embeddings)
-        r->status =
-            snug_fail(r->ctx, SNUG_E_INPUT,
-                      "%s: position ids start at pad_token_id (%lld) + 1, but max_position_embeddings is only %lld",
-                      r->path, (long long)c->pad_token_id, (long long)c->max_position_embeddings);
+    snug_read_first_position(r);
 }
 
 static void read_roberta(struct snug_reading *r) { read_with_vocabulary(r, 50265); }
