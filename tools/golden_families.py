@@ -72,7 +72,7 @@ def new_model(config, task):
     model = CLASS[task].from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            is_norm = "norm" in name.lower()
+            is_norm = "norm" in name.split(".")[-2].lower()
             parameter.normal_(1.0 if is_norm and name.endswith("weight") else 0.0, 0.2 if is_norm else 0.15)
     return model.to(torch.bfloat16).eval()
 

@@ -167,7 +167,10 @@ def compute(model, batch):
     # A tied tensor under the name with which it is saved; CamemBERT registers its other name first.
     result |= {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters(remove_duplicate=False)
                if p.grad is not None and name not in model.all_tied_weights_keys}
-    decay = set(Trainer.get_decay_parameter_names(None, model))
+    # By names without the encoder's prefix: "layernorm" in roberta_prelayernorm's would exempt all of its weights from decay.
+    prefix = f"{model.base_model_prefix}."
+    decay = {prefix + name for name in Trainer.get_decay_parameter_names(None, model.base_model)}
+    decay |= {name for name in Trainer.get_decay_parameter_names(None, model) if not name.startswith(prefix)}
     groups = [{"params": [p for n, p in model.named_parameters() if (n in decay) == decayed],
                "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]
     optimizer = torch.optim.AdamW(groups, lr=OPTIONS["learning_rate"], eps=OPTIONS["adam_epsilon"],
