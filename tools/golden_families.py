@@ -38,6 +38,7 @@ FAMILIES = {
                 "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},
     "camembert": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
     "xlm-roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
+    "roberta-prelayernorm": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
     "electra": {"config": {"embedding_size": 24},
                 "own": {"same_size": ("single", {"embedding_size": 32, "hidden_act": "relu"}),
                         "mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},

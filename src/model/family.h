@@ -92,6 +92,7 @@ struct snug_family {
 #define SNUG_FAMILIES(FAMILY) \
     FAMILY(bert) \
     FAMILY(roberta) FAMILY(camembert) FAMILY(xlm_roberta) \
+    FAMILY(roberta_prelayernorm) \
     FAMILY(electra) \
     FAMILY(distilbert) \
     FAMILY(mpnet) \
