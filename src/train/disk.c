@@ -151,7 +151,8 @@ static snug_status compare(const struct snug_trainer *t, const struct need *need
     RETURN_IF_ERROR(snug_disk_free(t->ctx, folder, &free_bytes));
     free_bytes += freed;
     if ((double)free_bytes < need->all) return refuse(t, need, free_bytes);
-    if (need->peak == 0 && (double)free_bytes < need->all + need->checkpoint)
+    const bool again = t->output.folder.path != NULL; /* the last check: one warning is enough */
+    if (again && need->peak == 0 && (double)free_bytes < need->all + need->checkpoint)
         snug_log(t->ctx, SNUG_LOG_WARNING,
                  "%s: %.1f MiB are free; a checkpoint of %.1f MiB, if the run is interrupted, would not fit", folder,
                  (double)free_bytes / 0x1p20, need->checkpoint / 0x1p20);
