@@ -105,8 +105,7 @@ static void test_page_of_a_training(void **state) {
         "linear_dw</span>",
         "between operations",
         "<td>optimizer</td>",
-        "<tr class=\"differs\"><td "
-        "class=\"name\">arguments.<wbr/>learning_<wbr/>rate</td><td>5e-5</td><td>0.001</td></tr>",
+        "<tr class=\"differs\"><td class=\"name\">arguments.<wbr/>learning_<wbr/>rate</td><td>5e-5</td><td>0.001</td>",
         "<tr class=\"same\"><td class=\"name\">arguments.<wbr/>seed</td><td>42</td><td>42</td></tr>",
         "<tr class=\"differs\"><td class=\"name\">train_<wbr/>loss</td>",
         "<td class=\"name\">peak_<wbr/>rss_<wbr/>bytes</td><td>",

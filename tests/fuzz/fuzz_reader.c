@@ -74,8 +74,9 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
         if (snug_columns_find(ctx, &options, names, count, &peek, &columns) != SNUG_OK)
             columns = (struct snug_columns){0};
         snug_clear_error(ctx);
-        if (columns.has_label && !words)
-            status = snug_label_column_begin_hot(ctx, &label, snug_label_hot(&peek, columns.label));
+        int64_t hot = 0;
+        if (columns.has_label && !words) status = snug_label_hot(ctx, path, &peek, columns.label, &hot);
+        if (status == SNUG_OK) status = snug_label_column_begin_hot(ctx, &label, hot);
         if (status == SNUG_OK) status = read_rows(ctx, &peek, &columns, words, &label);
         if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
         if (fuzz_accepts(ctx, status))
