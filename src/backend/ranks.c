@@ -78,13 +78,15 @@ static void fill_own(const struct snug_run *run, const struct snug_op *op, void 
     const enum snug_dtype dtype = snug_run_dtype(run, op->gather_ranks.x);
     const float *from = snug_run_data(run, op->gather_ranks.shard);
     uint16_t *rounded = to;
+    /* may be untested: depends on the processor */
     if (snug_run_dtype(run, op->gather_ranks.shard) == dtype) {
         memcpy(to, from, (size_t)bytes);
         return;
     }
     const int64_t count = bytes / (int64_t)sizeof *rounded;
 #pragma omp parallel for num_threads(run->threads) schedule(static) if (count > 1 << 14)
-    for (int64_t i = 0; i < count; i++) rounded[i] = snug_f32_to_bf16(from[i]);
+    for (int64_t i = 0; i < count; i++) /* may be untested: depends on the processor */
+        rounded[i] = snug_f32_to_bf16(from[i]);
 }
 
 snug_status snug_host_gather_ranks(struct snug_run *run, const struct snug_op *op) {

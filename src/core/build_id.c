@@ -14,6 +14,7 @@ struct build_id {
 
 static bool has_this_code(const struct dl_phdr_info *object) {
     const uintptr_t address = (uintptr_t)snug_build_id - (uintptr_t)object->dlpi_addr;
+    /* may be untested: a library that is linked statically */
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         if (segment->p_type == PT_LOAD && address - segment->p_vaddr < segment->p_memsz) return true;

@@ -15,6 +15,7 @@
 static void *open_library(const char **file, char *why, size_t size) {
     /* may be untested: needs MPICH, and Open MPI's launcher in its run */
     const bool pmi = getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK");
+    /* may be untested: as above */
     const char *const files[] = {pmi ? SNUG_MPI_MPICH : SNUG_MPI_OPENMPI, pmi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH};
     void *library = NULL;
     for (int i = 0; i < 2 && !library; i++) /* may be untested: where both are, the first is always found */

@@ -272,7 +272,7 @@ static void find_exposed(snug_anatomy *a) {
     for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         for (int group = 0; group < SNUG_GROUP_COUNT; group++)
             *(group == SNUG_GROUP_COMMUNICATION ? &communicates : &others) += a->parts[side][group].seconds;
-    /* untested: needs a GPU */
+    /* may be untested: needs a GPU */
     a->exposed = a->device ? fmin(fmax(a->steady_seconds - others, 0), communicates) : communicates;
 }
 

@@ -56,7 +56,7 @@ static snug_status fill(struct trial *t, int32_t tensor) {
     RETURN_IF_ERROR(snug_alloc(t->ctx, PART, 1, &memory));
     for (int64_t i = 0; i < PART / snug_dtype_size(to->dtype); i++) {
         const float value = (float)((uint32_t)i * 2654435761u >> 20) / 2048 - 1;
-        if (to->dtype == SNUG_F32)
+        if (to->dtype == SNUG_F32) /* may be untested: depends on the processor */
             ((float *)memory)[i] = value;
         else
             ((uint16_t *)memory)[i] = snug_f32_to_bf16(value);

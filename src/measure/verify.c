@@ -516,6 +516,7 @@ static snug_status take_gradients(const struct verifying *v, struct snug_session
 static bool has_low_activations(const struct snug_program *program) {
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
+        /* may be untested: depends on the processor */
         if (t->memory_class == SNUG_MEMORY_ACTIVATIONS && (t->dtype == SNUG_BF16 || t->dtype == SNUG_F16)) return true;
     }
     return false;
