@@ -154,6 +154,7 @@ const char *snug_phase_name(enum snug_phase phase) {
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
     int32_t tensor = 0;
     for (int k = snug_op_operands(op); k-- > 0;)
+        /* may be untested: an operation that fails without an optional operand */
         if (op->operands[k] && !snug_op_reads(op, k)) tensor = op->operands[k];
     return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", snug_phase_name(op->phase), snug_op_name(op->kind),
                              run->program->tensors[tensor].name);

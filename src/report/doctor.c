@@ -78,6 +78,7 @@ static void print_doctor(FILE *out, const void *report) {
     fprintf(out, "\nUsed       %s\n", d->used);
     if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);
     for (int i = 0; i < d->missing_count; i++) fprintf(out, "%-10s %s\n", i ? "" : "Missing", d->missing[i]);
+    /* may be untested: a machine that lacks nothing */
     if (!d->missing_count) fputs("Missing    nothing\n", out);
 }
 

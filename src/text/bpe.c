@@ -271,7 +271,7 @@ static snug_status add_word(snug_context *ctx, struct snug_bpe *model, const cha
                             struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
     ids->count = 0;
     if (!model->ignore_merges) RETURN_IF_ERROR(encode_by_merges(ctx, model, word, length, scratch, ids));
-    /* untested: only a merge list that does not make its own tokens */
+    /* may be untested: only a merge list that does not make its own tokens */
     if (!model->ignore_merges && (ids->count != 1 || ids->ids[0] != id)) return SNUG_OK;
     return snug_hash_map_add(ctx, &model->words, word, length, id, &(int32_t){0});
 }

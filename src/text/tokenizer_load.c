@@ -206,9 +206,9 @@ static void warn_of_difference(struct snug_tokenizer_loader *loader, const char 
    is used. */
 static void compare_normalizers(struct snug_tokenizer_loader *loader, const struct snug_bert_normalizer *config,
                                 const struct snug_normalizer *other) {
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     if (other->count > 1 || (other->count && other->steps[0].kind != SNUG_NORMALIZER_BERT)) {
-        if (!loader->own) /* untested: no supported tokenizer has it */
+        if (!loader->own) /* may be untested: no supported tokenizer has it */
             snug_log(loader->ctx, SNUG_LOG_WARNING,
                      "%s: the normalizer is not BertNormalizer; using tokenizer_config.json, as transformers 5 does",
                      snug_loader_path(loader, SNUG_TOKENIZER_JSON));
@@ -256,7 +256,7 @@ static snug_status add_metaspace(struct snug_tokenizer_loader *loader, bool pref
     static const char replacement[] = "\u2581";
     struct snug_pretokenizer *out = &loader->tokenizer->pretokenizer;
     const struct snug_pretokenizer_step spaces = {.kind = SNUG_SPLITTING_SPACE, .behavior = SNUG_BEHAVIOR_REMOVED};
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_METASPACE,
                                           .split = true,
                                           .prefix = prefix ? SNUG_PREFIX_ALWAYS : SNUG_PREFIX_NEVER,
@@ -323,7 +323,7 @@ static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content
 static snug_status class_rows(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const enum snug_class_form form = loader->class->form;
-    if (form == SNUG_FORM_PLAIN) return plain_rows(loader); /* untested: no supported tokenizer has it */
+    if (form == SNUG_FORM_PLAIN) return plain_rows(loader); /* may be untested: no supported tokenizer has it */
     const char *path = loader->folder;
     for (int file = SNUG_TOKENIZER_FILES - 1; file >= 0; file--)
         if (file != SNUG_TOKENIZER_CONFIG && file != SNUG_TOKENIZER_SPECIAL_MAP && file != SNUG_TOKENIZER_ADDED &&
@@ -334,7 +334,7 @@ static snug_status class_rows(struct snug_tokenizer_loader *loader) {
     const struct snug_token_spec *named = loader->sources.named;
     const int32_t first = id_of(tokenizer, named[sentence ? SNUG_NAMED_BOS : SNUG_NAMED_CLS].content),
                   last = id_of(tokenizer, named[sentence ? SNUG_NAMED_EOS : SNUG_NAMED_SEP].content);
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     if (first < 0 || last < 0)
         return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: there is no %s; set it in tokenizer_config.json", path,
                          sentence    ? first < 0 ? "bos_token" : "eos_token"
@@ -364,18 +364,18 @@ static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
     const json_t *part = snug_loader_member(loader->json, "post_processor");
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     const bool configured = snug_loader_member(loader->sources.config, "add_bos_token") ||
                             snug_loader_member(loader->sources.config, "add_eos_token");
     if (!loader->own) return class_rows(loader);
     if (tokenizer->kind != SNUG_MODEL_WORDPIECE)
         RETURN_IF_ERROR(snug_json_decoder(ctx, path, json_object_get(loader->json, "decoder")));
     if (loader->sources.config) RETURN_IF_ERROR(refuse_bos(loader));
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     if (configured) return plain_rows(loader); /* both are false */
     if (!part && loader->sources.defaults && tokenizer->kind == SNUG_MODEL_WORDPIECE) return class_rows(loader);
     RETURN_IF_ERROR(snug_json_post_processor(ctx, path, part, &tokenizer->post_processor, &tokenizer->special));
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     if (tokenizer->post_processor.single.count || tokenizer->post_processor.pair.count)
         return snug_post_processor_check(ctx, &tokenizer->post_processor, path,
                                          json_string_value(json_object_get(part, "type")),
@@ -470,7 +470,7 @@ static bool is_bert(const struct snug_tokenizer *tokenizer) {
                                      sep = {tokenizer->special.sep, 0}, b = {SNUG_PIECE_B, 1},
                                      end = {tokenizer->special.sep, 1};
     const struct snug_template single = {{cls, a, sep}, 3}, pair = {{cls, a, sep, b, end}, 5};
-    /* untested: no supported tokenizer has it */
+    /* may be untested: no supported tokenizer has it */
     return tokenizer->kind == SNUG_MODEL_WORDPIECE && normalizer->count <= 1 &&
            (!normalizer->count || normalizer->steps[0].kind == SNUG_NORMALIZER_BERT) && splitting->count == 1 &&
            splitting->steps[0].kind == SNUG_SPLITTING_BERT &&

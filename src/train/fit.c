@@ -243,7 +243,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
         s->planned++;
     }
     snug_args_destroy(args);
-    /* untested: no method is unsupported */
+    /* may be untested: no method is unsupported */
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
 }
 
@@ -268,7 +268,7 @@ static snug_status plan_split(struct search *s, int setting) {
     if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
     snug_args_destroy(args);
     if (status != SNUG_OK) return status;
-    /* untested: every divisor of a batch makes as many steps */
+    /* may be untested: every divisor of a batch makes as many steps */
     return pipeline->steps_per_epoch == s->pipelines[0].steps_per_epoch ? SNUG_OK : SNUG_END;
 }
 
@@ -276,7 +276,7 @@ static void drop_setting(struct search *s, int method, int setting) {
     s->counts[method]--;
     for (int i = setting; i < s->counts[method]; i++) {
         s->settings[method][i] = s->settings[method][i + 1];
-        /* untested: every divisor of a batch makes as many steps */
+        /* may be untested: every divisor of a batch makes as many steps */
         if (method == SPLIT) s->pipelines[i] = s->pipelines[i + 1];
     }
 }
@@ -312,7 +312,7 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
     const struct snug_program *program = &snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->program;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        /* untested: --fit with Adafactor on a GPU */
+        /* may be untested: --fit with Adafactor on a GPU */
         const bool update = snug_op_is(op, SNUG_OP_UPDATES) && snug_op_is(op, SNUG_OP_ELEMENTS);
         if (update && !snug_rates_have_host(rates, op->kind)) return false;
     }
@@ -322,7 +322,7 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
 static void find_host_updates(struct search *s, const struct snug_run_plan *asked) {
     if (!s->setup->backend->updates_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
     s->host_updates[0] = host_has_rates(asked, s->rates);
-    /* untested: rates of one kind of update alone */
+    /* may be untested: rates of one kind of update alone */
     s->host_updates[1] = s->host_updates[0] && snug_rates_have_host(s->rates, SNUG_OP_ADAM_8BIT);
 }
 
@@ -541,7 +541,7 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         status = push(s, &too_large, &too_large_count, &capacity, &mix);
     }
     free(too_large);
-    return status == SNUG_END ? SNUG_OK : status; /* untested: every divisor of a batch makes as many steps */
+    return status == SNUG_END ? SNUG_OK : status; /* may be untested: every divisor of a batch makes as many steps */
 }
 
 /* Refines steps of several layers: one layer less, or one layer at a cheaper level. */
