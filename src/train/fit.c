@@ -621,6 +621,7 @@ static snug_status try_smallest_split(struct search *s, const struct mix *combin
     struct mix mix = *combination;
     size_t number = 0;
     bool can;
+    if (mix.choice[SPLIT] == s->counts[SPLIT] - 1) return SNUG_OK; /* it is tried anyway */
     for (int m = 0; m < METHODS; m++)
         if (m != SPLIT && m != RECOMPUTE) number = number * (size_t)s->counts[m] + mix.choice[m];
     if (s->split_tried[number]) return SNUG_OK;
