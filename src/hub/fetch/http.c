@@ -383,7 +383,7 @@ static int count_running(const struct snug_request *requests, size_t count) {
 static int pause_of(const struct snug_request *requests, size_t count) {
     double pause = pause_seconds;
     const double now = snug_seconds();
-    if (count_running(requests, count) >= PARALLEL) return (int)(1000 * pause);
+    if (count_running(requests, count) >= PARALLEL) return (int)(1000 * pause); /* may be untested: depends on timing */
     for (size_t i = 0; i < count; i++)
         if (!requests[i].done && !requests[i].easy && requests[i].due - now < pause) pause = requests[i].due - now;
     return pause > 0 ? (int)(1000 * pause) + 1 : 0;
