@@ -254,8 +254,9 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
                          "step %" PRId64 " of epoch %" PRId64 " cannot be gone to: an epoch has %" PRId64 " steps",
                          first_step, epoch, steps);
     pthread_mutex_lock(&loader->lock);
-    loader->batches = 0;                                                  /* no new batch is started … */
-    while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock); /* … and none is being collated */
+    loader->batches = 0; /* no new batch is started, and none is being collated */
+    /* may be untested: depends on timing */
+    while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     loader->epoch = epoch;
     loader->batches = own_batches(rows, &loader->options);
     int64_t first = first_step * snug_loader_share(&loader->options);
