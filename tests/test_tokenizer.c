@@ -47,49 +47,28 @@ static size_t around(char *to, const char *before, uint32_t code, const char *af
     return length + strlen(after);
 }
 
-static void hash_code(struct fixture *fixture, const struct snug_tokenizer *tokenizer, uint32_t code,
-                      struct snug_text *normalized, struct snug_ids *ids, XXH3_state_t *hash) {
+static void hash_code(struct hashing *h, uint32_t code) {
     char text[32];
     for (int i = 0; i < 2; i++) {
         size_t length = i ? around(text, "x\u302e\u0301", code, "\u0323\u302aq") : around(text, "a", code, "b");
-        assert_int_equal(snug_normalize(fixture->ctx, &tokenizer->normalizer, text, length, normalized), SNUG_OK);
-        XXH3_64bits_update(hash, normalized->text, normalized->length);
-        XXH3_64bits_update(hash, "", 1);
+        assert_int_equal(snug_normalize(h->fixture->ctx, &h->tokenizer->normalizer, text, length, &h->text), SNUG_OK);
+        XXH3_64bits_update(h->hash, h->text.text, h->text.length);
+        XXH3_64bits_update(h->hash, "", 1);
     }
     static const char *const sides[][2] = {{"a", "b"}, {"q", "q"}, {"", ""}};
     for (int i = 0; i < 3; i++) {
         size_t length = around(text, sides[i][0], code, sides[i][1]);
-        encode(fixture, tokenizer, text, length, ids);
-        if (i < 2) check_beginnings(fixture, tokenizer, text, length, ids);
-        hash_ids(hash, ids);
+        hash_text(h, text, length);
+        if (i < 2) check_beginnings(h->fixture, h->tokenizer, text, length, &h->ids);
     }
 }
 
-static void test_every_code_point(void **state) {
-    struct fixture *fixture = *state;
-    json_t *golden = read_golden(fixture, GOLDEN_BERT, "codepoints"), *blocks;
-    const char *name;
-    assert_int_equal(json_object_size(golden), 2);
-    json_object_foreach(golden, name, blocks) {
-        struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_BERT, name);
-        struct snug_text normalized = {0};
-        struct snug_ids ids = {0};
-        XXH3_state_t *hash = XXH3_createState();
-        assert_int_equal(json_array_size(blocks), 0x110);
-        for (uint32_t block = 0; block < 0x110; block += block_step(block)) {
-            XXH3_64bits_reset(hash);
-            for (uint32_t code = block << 12; code < (block + 1) << 12; code++)
-                if (code < 0xd800 || code >= 0xe000) hash_code(fixture, tokenizer, code, &normalized, &ids, hash);
-            expect_hash(name, block, hash, json_array_get(blocks, block));
-        }
-        XXH3_freeState(hash);
-        free(normalized.text);
-        free(ids.ids);
-        snug_tokenizer_free(tokenizer);
-    }
-    json_decref(golden);
+static void hash_codes(struct hashing *h, uint32_t block) {
+    for (uint32_t code = block << 12; code < (block + 1) << 12; code++)
+        if (code < 0xd800 || code >= 0xe000) hash_code(h, code);
 }
 
+static void test_every_code_point(void **state) { check_code_points(*state, GOLDEN_BERT, 2, hash_codes); }
 static void test_random_texts(void **state) { check_random_texts(*state, GOLDEN_BERT, 2); }
 
 static void test_truncation(void **state) {

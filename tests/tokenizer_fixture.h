@@ -18,6 +18,7 @@
 #include "model/family.h"
 #include "sanitized.h"
 #include "temporary.h"
+#include "text/text_buffer.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
@@ -175,10 +176,6 @@ static inline void expect_refusal(struct fixture *fixture, size_t number, snug_s
     assert_null(tokenizer);
 }
 
-/* How many blocks of 4096 code points to go on by. Sanitizers are slow: of the planes above the second, which are
-   nearly empty, one block each. */
-static inline uint32_t block_step(uint32_t block) { return SANITIZED && block >= 0x30 ? 16 : 1; }
-
 /* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), modulo bound. */
 static inline uint64_t random_below(uint64_t *state, uint64_t bound) {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
@@ -210,30 +207,72 @@ static inline size_t random_text(const json_t *golden, uint64_t number, char tex
     return length;
 }
 
-/* The ids of 100,000 random strings, with each of the tokenizers of random.json; sanitized, of every 16th block. */
-static inline void check_random_texts(struct fixture *fixture, const char *folder, size_t tokenizers) {
-    json_t *golden = read_golden(fixture, folder, "random"), *digests = json_object_get(golden, "digests"), *blocks;
-    const uint64_t size = (uint64_t)json_integer_value(json_object_get(golden, "block"));
-    XXH3_state_t *hash = XXH3_createState();
-    struct snug_ids ids = {0};
+/* What one digest of a golden file is of. */
+struct hashing {
+    struct fixture *fixture;
+    const struct snug_tokenizer *tokenizer;
+    const json_t *golden;
+    XXH3_state_t *hash;
+    struct snug_ids ids;
+    struct snug_text text;
+};
+
+/* Adds the ids of a text. */
+static inline void hash_text(struct hashing *h, const char *text, size_t length) {
+    encode(h->fixture, h->tokenizer, text, length, &h->ids);
+    hash_ids(h->hash, &h->ids);
+}
+
+/* Digests of blocks of texts with each tokenizer: digests[tokenizer's name][block], count blocks, whose texts
+   hash_block adds. Sanitized, all blocks before `sparse` and every 16th. */
+static inline void check_digests(struct fixture *fixture, const char *folder, const json_t *golden, json_t *digests,
+                                 size_t count, size_t sparse, void (*hash_block)(struct hashing *h, uint32_t block)) {
+    struct hashing h = {.fixture = fixture, .golden = golden, .hash = XXH3_createState()};
     const char *name;
-    assert_int_equal(json_object_size(digests), tokenizers);
+    json_t *blocks;
     json_object_foreach(digests, name, blocks) {
         struct snug_tokenizer *tokenizer = load_golden(fixture, folder, name);
-        assert_int_equal(json_array_size(blocks) * size, 100000);
-        for (size_t block = 0; block < json_array_size(blocks); block += SANITIZED ? 16 : 1) {
-            XXH3_64bits_reset(hash);
-            for (uint64_t number = block * size; number < (block + 1) * size; number++) {
-                char text[2200];
-                encode(fixture, tokenizer, text, random_text(golden, number, text), &ids);
-                hash_ids(hash, &ids);
-            }
-            expect_hash(name, block, hash, json_array_get(blocks, block));
+        h.tokenizer = tokenizer;
+        assert_int_equal(json_array_size(blocks), count);
+        for (size_t block = 0; block < count; block += SANITIZED && block >= sparse ? 16 : 1) {
+            XXH3_64bits_reset(h.hash);
+            hash_block(&h, (uint32_t)block);
+            expect_hash(name, block, h.hash, json_array_get(blocks, block));
         }
         snug_tokenizer_free(tokenizer);
     }
-    free(ids.ids);
-    XXH3_freeState(hash);
+    free(h.text.text);
+    free(h.ids.ids);
+    XXH3_freeState(h.hash);
+}
+
+/* All code points, in blocks of 4096. Sanitizers are slow: of the planes above the second, which are nearly empty, they
+   get one block each. */
+static inline void check_code_points(struct fixture *fixture, const char *folder, size_t tokenizers,
+                                     void (*hash_block)(struct hashing *h, uint32_t block)) {
+    json_t *golden = read_golden(fixture, folder, "codepoints");
+    assert_int_equal(json_object_size(golden), tokenizers);
+    check_digests(fixture, folder, golden, golden, 0x110, 0x30, hash_block);
+    json_decref(golden);
+}
+
+static inline uint64_t random_block_size(const json_t *golden) {
+    return (uint64_t)json_integer_value(json_object_get(golden, "block"));
+}
+
+static inline void hash_random_block(struct hashing *h, uint32_t block) {
+    const uint64_t size = random_block_size(h->golden);
+    for (uint64_t number = block * size; number < (block + 1) * size; number++) {
+        char text[2200];
+        hash_text(h, text, random_text(h->golden, number, text));
+    }
+}
+
+/* 100,000 random strings, with each of the tokenizers of random.json. */
+static inline void check_random_texts(struct fixture *fixture, const char *folder, size_t tokenizers) {
+    json_t *golden = read_golden(fixture, folder, "random"), *digests = json_object_get(golden, "digests");
+    assert_int_equal(json_object_size(digests), tokenizers);
+    check_digests(fixture, folder, golden, digests, 100000 / random_block_size(golden), 0, hash_random_block);
     json_decref(golden);
 }
 

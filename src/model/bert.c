@@ -45,21 +45,22 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &snug_bert_layer);
 }
 
-static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
-                                                          [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
-
 static const struct snug_architecture further_classes[] = {{"BertForPreTraining", SNUG_TASK_MLM}, {0}};
 
-static const char *const head_names[] = {"cls.", "classifier.", NULL};
+static const char *const prefixes[] = {"cls.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "bert.embeddings.position_ids", NULL},
     {SNUG_TIED, "cls.predictions.decoder.weight", NULL},
     {SNUG_TIED, "cls.predictions.decoder.bias", "cls.predictions.bias"},
     {SNUG_UNTIED, "cls.predictions.bias", NULL}, /* the decoder's own bias is read instead */
     {0},
 };
+
+static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                  [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                        .prefixes = prefixes,
+                                        .stored_names = stored_names};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"BertForMaskedLM\"], \"model_type\": \"bert\", \"hidden_size\": " #hidden                   \
@@ -79,9 +80,7 @@ const struct snug_family snug_family_bert = {.model_type = "bert",
                                              .prefix = "bert.",
                                              .class_name = "Bert",
                                              .further_classes = further_classes,
-                                             .head_names = head_names,
-                                             .stored_names = stored_names,
                                              .shapes = shapes,
                                              .read = read,
                                              .encode = encode,
-                                             .heads = heads};
+                                             .heads = &heads};

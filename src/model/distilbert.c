@@ -67,24 +67,24 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &layer);
 }
 
-static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {
-    [SNUG_HEAD_SEQUENCE] = classification_head, [SNUG_HEAD_TOKEN] = token_head, [SNUG_HEAD_VOCABULARY] = masked_lm};
-
-static const char *const head_names[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
+static const char *const prefixes[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "distilbert.embeddings.position_ids", NULL},
     {SNUG_TIED, "vocab_projector.weight", NULL},
     {0},
 };
+
+static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                  [SNUG_HEAD_TOKEN] = token_head,
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                        .prefixes = prefixes,
+                                        .stored_names = stored_names};
 
 const struct snug_family snug_family_distilbert = {.model_type = "distilbert",
                                                    .name = "DistilBERT",
                                                    .prefix = "distilbert.",
                                                    .class_name = "DistilBert",
-                                                   .head_names = head_names,
-                                                   .stored_names = stored_names,
                                                    .one_type = true,
                                                    .read = read,
                                                    .encode = encode,
-                                                   .heads = heads};
+                                                   .heads = &heads};

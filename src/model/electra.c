@@ -42,25 +42,24 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &snug_bert_layer);
 }
 
-static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
-                                                          [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
-
-static const char *const head_names[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
-                                         "classifier.", NULL};
+static const char *const prefixes[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
+                                       "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "electra.embeddings.position_ids", NULL},
     {SNUG_TIED, "generator_lm_head.weight", NULL},
     {0},
 };
+
+static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                  [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                        .prefixes = prefixes,
+                                        .stored_names = stored_names};
 
 const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .name = "ELECTRA",
                                                 .prefix = "electra.",
                                                 .class_name = "Electra",
-                                                .head_names = head_names,
-                                                .stored_names = stored_names,
                                                 .read = read,
                                                 .encode = encode,
-                                                .heads = heads};
+                                                .heads = &heads};

@@ -156,6 +156,17 @@ static void roberta_masked_lm(struct snug_builder *b, int32_t hidden, int32_t wo
     snug_build_masked_lm(b, hidden, word, &lm_head, SNUG_GELU);
 }
 
-snug_head_builder *const snug_roberta_heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
-                                                                [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                                [SNUG_HEAD_VOCABULARY] = roberta_masked_lm};
+static const char *const roberta_prefixes[] = {"lm_head.", "classifier.", NULL};
+
+static const struct snug_stored_name roberta_stored_names[] = {
+    {SNUG_TIED, "lm_head.decoder.weight", NULL},
+    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
+    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
+    {0},
+};
+
+const struct snug_heads snug_roberta_heads = {.build = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
+                                                        [SNUG_HEAD_TOKEN] = snug_build_token_head,
+                                                        [SNUG_HEAD_VOCABULARY] = roberta_masked_lm},
+                                              .prefixes = roberta_prefixes,
+                                              .stored_names = roberta_stored_names};

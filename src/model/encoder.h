@@ -46,7 +46,7 @@ void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word,
 /* The token classifier with classifier_dropout, which most families have. */
 void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The heads of RoBERTa and MPNet: a two-layer classifier with tanh, a token classifier, lm_head. */
-extern snug_head_builder *const snug_roberta_heads[SNUG_HEAD_COUNT];
+extern const struct snug_heads snug_roberta_heads;
 /* The loss of the config's task and problem. */
 void snug_build_loss(struct snug_builder *b, int32_t logits);
 

@@ -33,12 +33,15 @@ static void replace_end(char *text, size_t size, const char *end, const char *by
 bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size) {
     const struct snug_family *family = config->family;
     bool whole = starts_with(stored, family->prefix); /* saved from a model with a head, not from the bare encoder */
-    for (const char *const *head = family->head_names; *head; head++) whole |= starts_with(stored, *head);
+    for (const char *const *head = family->heads->prefixes; *head; head++) whole |= starts_with(stored, *head);
     snprintf(name, size, "%s%s", whole ? "" : family->prefix, stored);
+    /* A buffer that earlier versions of transformers saved: 0, 1, 2 … */
+    const char *rest = name + strlen(family->prefix);
+    if (starts_with(name, family->prefix) && strcmp(rest, "embeddings.position_ids") == 0) return false;
     replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight"); /* of the first checkpoints, from TensorFlow */
     replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
-    for (const struct snug_stored_name *s = family->stored_names; s->stored; s++) {
-        if (s->when != SNUG_ALWAYS && (s->when == SNUG_TIED) != config->tie_word_embeddings) continue;
+    for (const struct snug_stored_name *s = family->heads->stored_names; s->stored; s++) {
+        if ((s->when == SNUG_TIED) != config->tie_word_embeddings) continue;
         if (strcmp(s->stored, name) != 0) continue;
         if (!s->parameter) return false;
         snprintf(name, size, "%s", s->parameter);
@@ -59,6 +62,6 @@ snug_status snug_build_model(struct snug_program *program, const struct snug_con
                              .label_smoothing = label_smoothing};
     snug_build_part(&b, SNUG_PART_EMBEDDINGS, 0);
     int32_t word, hidden = config->family->encode(&b, &word);
-    config->family->heads[snug_head_of(config)](&b, hidden, word);
+    config->family->heads->build[snug_head_of(config)](&b, hidden, word);
     return b.status;
 }

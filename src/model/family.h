@@ -49,9 +49,9 @@ struct snug_architecture {
     enum snug_task task;
 };
 
-/* A tensor whose name in a file differs from the program's parameter, or which is not needed. */
+/* A tensor of a head whose name in a file differs from the program's parameter, or which is not needed. */
 struct snug_stored_name {
-    enum { SNUG_ALWAYS, SNUG_TIED, SNUG_UNTIED } when; /* by tie_word_embeddings */
+    enum { SNUG_TIED, SNUG_UNTIED } when; /* by tie_word_embeddings */
     const char *stored;
     const char *parameter; /* NULL: a copy of another tensor, not needed */
 };
@@ -64,14 +64,18 @@ struct snug_shape {
 /* Appends a head and the loss, on the encoder's output. word: the word table. */
 typedef void snug_head_builder(struct snug_builder *b, int32_t hidden, int32_t word);
 
+struct snug_heads {
+    snug_head_builder *build[SNUG_HEAD_COUNT];
+    const char *const *prefixes;                 /* of their parameters' names; ends with NULL */
+    const struct snug_stored_name *stored_names; /* the last entry's stored is NULL */
+};
+
 struct snug_family {
     const char *model_type; /* of config.json */
     const char *name;       /* for messages and reports */
     const char *prefix;     /* of the encoder's parameters in a model with a head */
     const char *class_name; /* of transformers' classes, before a task's: "Bert" of BertForMaskedLM */
     const struct snug_architecture *further_classes; /* that are read, too; the last has no name; NULL: none */
-    const char *const *head_names;                   /* prefixes of names outside the encoder; ends with NULL */
-    const struct snug_stored_name *stored_names;     /* the last entry's stored is NULL */
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
     const char *tokenizer_class;          /* of transformers, for a folder that names none; NULL: BertTokenizer */
     bool one_type;                        /* tokens of a second text have type 0, too */
@@ -80,10 +84,10 @@ struct snug_family {
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);
-    /* Append the forward operations: the encoder, which returns its output ([T,h]; for SNUG_HEAD_SEQUENCE [B,h], the
-       pooled tokens) and the word table; and the head of each kind, with the loss. */
+    /* Appends the encoder's operations; returns its output ([T,h]; for SNUG_HEAD_SEQUENCE [B,h], the pooled tokens) and
+       the word table. */
     int32_t (*encode)(struct snug_builder *b, int32_t *word);
-    snug_head_builder *const *heads; /* [SNUG_HEAD_COUNT] */
+    const struct snug_heads *heads;
 };
 
 /* The registry, one line per family: snug_family_NAME of src/model/NAME.c. The first is used for a config.json without

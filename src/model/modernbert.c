@@ -265,16 +265,18 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
-static snug_head_builder *const heads[SNUG_HEAD_COUNT] = {[SNUG_HEAD_SEQUENCE] = classification_head,
-                                                          [SNUG_HEAD_TOKEN] = classification_head,
-                                                          [SNUG_HEAD_VOCABULARY] = masked_lm};
-
-static const char *const head_names[] = {"head.", "decoder.", "classifier.", NULL};
+static const char *const prefixes[] = {"head.", "decoder.", "classifier.", NULL};
 
 static const struct snug_stored_name stored_names[] = {
     {SNUG_TIED, "decoder.weight", NULL},
     {0},
 };
+
+static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
+                                                  [SNUG_HEAD_TOKEN] = classification_head,
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                        .prefixes = prefixes,
+                                        .stored_names = stored_names};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"ModernBertForMaskedLM\"], \"model_type\": \"modernbert\", \"hidden_size\": " #hidden       \
@@ -294,8 +296,6 @@ const struct snug_family snug_family_modernbert = {.model_type = "modernbert",
                                                    .name = "ModernBERT",
                                                    .prefix = "model.",
                                                    .class_name = "ModernBert",
-                                                   .head_names = head_names,
-                                                   .stored_names = stored_names,
                                                    .shapes = shapes,
                                                    .one_type = true,
                                                    .settings_size = sizeof(struct settings),
@@ -303,4 +303,4 @@ const struct snug_family snug_family_modernbert = {.model_type = "modernbert",
                                                    .read = read,
                                                    .identify = identify,
                                                    .encode = encode,
-                                                   .heads = heads};
+                                                   .heads = &heads};

@@ -49,16 +49,6 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &layer);
 }
 
-static const char *const head_names[] = {"lm_head.", "classifier.", NULL};
-
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "mpnet.embeddings.position_ids", NULL},
-    {SNUG_TIED, "lm_head.decoder.weight", NULL},
-    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
-    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
-
 static const struct snug_shape shapes[] = {
     {"mpnet-base", "{\"architectures\": [\"MPNetForMaskedLM\"], \"model_type\": \"mpnet\", \"hidden_size\": 768,"
                    " \"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"intermediate_size\": 3072,"
@@ -73,11 +63,9 @@ const struct snug_family snug_family_mpnet = {.model_type = "mpnet",
                                               .name = "MPNet",
                                               .prefix = "mpnet.",
                                               .class_name = "MPNet",
-                                              .head_names = head_names,
-                                              .stored_names = stored_names,
                                               .shapes = shapes,
                                               .one_type = true,
                                               .tokenizer_class = "MPNetTokenizer",
                                               .read = read,
                                               .encode = encode,
-                                              .heads = snug_roberta_heads};
+                                              .heads = &snug_roberta_heads};

@@ -26,48 +26,32 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &snug_bert_layer);
 }
 
-static const char *const head_names[] = {"lm_head.", "classifier.", NULL};
-
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "roberta.embeddings.position_ids", NULL},
-    {SNUG_TIED, "lm_head.decoder.weight", NULL},
-    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
-    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
-
 const struct snug_family snug_family_roberta = {.model_type = "roberta",
                                                 .name = "RoBERTa",
                                                 .prefix = "roberta.",
                                                 .class_name = "Roberta",
-                                                .head_names = head_names,
-                                                .stored_names = stored_names,
                                                 .one_type = true,
                                                 .tokenizer_class = "RobertaTokenizer",
                                                 .read = read_roberta,
                                                 .encode = encode,
-                                                .heads = snug_roberta_heads};
+                                                .heads = &snug_roberta_heads};
 
 const struct snug_family snug_family_camembert = {.model_type = "camembert",
                                                   .name = "CamemBERT",
                                                   .prefix = "roberta.",
                                                   .class_name = "Camembert",
-                                                  .head_names = head_names,
-                                                  .stored_names = stored_names,
                                                   .one_type = true,
                                                   .tokenizer_class = "CamembertTokenizer",
                                                   .read = read_others,
                                                   .encode = encode,
-                                                  .heads = snug_roberta_heads};
+                                                  .heads = &snug_roberta_heads};
 
 const struct snug_family snug_family_xlm_roberta = {.model_type = "xlm-roberta",
                                                     .name = "XLM-RoBERTa",
                                                     .prefix = "roberta.",
                                                     .class_name = "XLMRoberta",
-                                                    .head_names = head_names,
-                                                    .stored_names = stored_names,
                                                     .one_type = true,
                                                     .tokenizer_class = "XLMRobertaTokenizer",
                                                     .read = read_others,
                                                     .encode = encode,
-                                                    .heads = snug_roberta_heads};
+                                                    .heads = &snug_roberta_heads};

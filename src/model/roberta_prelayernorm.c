@@ -82,24 +82,12 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return x;
 }
 
-static const char *const head_names[] = {"lm_head.", "classifier.", NULL};
-
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_ALWAYS, "roberta_prelayernorm.embeddings.position_ids", NULL},
-    {SNUG_TIED, "lm_head.decoder.weight", NULL},
-    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
-    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
-
 const struct snug_family snug_family_roberta_prelayernorm = {.model_type = "roberta-prelayernorm",
                                                              .name = "RoBERTa-PreLayerNorm",
                                                              .prefix = "roberta_prelayernorm.",
                                                              .class_name = "RobertaPreLayerNorm",
-                                                             .head_names = head_names,
-                                                             .stored_names = stored_names,
                                                              .one_type = true,
                                                              .tokenizer_class = "RobertaTokenizer",
                                                              .read = read,
                                                              .encode = encode,
-                                                             .heads = snug_roberta_heads};
+                                                             .heads = &snug_roberta_heads};
