@@ -28,7 +28,7 @@ SECTIONS = {
     "cpu-trainer": (
         "CPU: MiniLM beside transformers' Trainer",
         "MiniLM-L6 (22.7 M parameters) on SST-2, batch 32. Rates are of training alone.",
-        "bench/cpu_sst2.py --max_steps 40 --python $PYTHON"),
+        "bench/cpu_sst2.py --max_steps 50 --python $PYTHON"),
     "cpu-base": (
         "CPU: layers of RoBERTa-base's size beside transformers' Trainer",
         "RoBERTa with two layers of hidden size 768 and random weights on SST-2, batch 32.",
