@@ -9,7 +9,8 @@ Each section of that file is one command below and what it printed. A section th
 they are. The commit is git's, which must have no uncommitted changes below src/, or --commit where there is no repository,
 as on a machine that got a copy of the files; --output writes the whole page to another file.
 Needs build/snug (make), for the gpu- sections build-gpu/dist (tools/cuda-check build), and for those with peers a Python
-that has torch and transformers: ../venv/bin/python, or $SNUG_PYTHON.
+that has torch and transformers: ../venv/bin/python, or $SNUG_PYTHON. For the gpu-ranks- sections $SNUG_PYTHON names the one
+that torchrun uses.
 """
 import argparse
 import datetime
@@ -98,6 +99,18 @@ SECTIONS = {
         "MiniLM-L6, three epochs.",
         "tools/compare_sst2.py --snug build-gpu/dist/snug --seeds 1,2,3,4,5 -- --device cuda --bf16"),
 }
+RANKS = ("bf16, AdamW with clipping, the last three quarters of a run's steps, in samples/s. Planned: the share by the seconds that "
+         "the runs expected before step 1; computed: that of [scaling.md](scaling.md#what-is-sent), from the step of one GPU. NVML "
+         "differs by: its figure from the plan's, of the rank where this is most.")
+# Each number of GPUs has its own sections. Two commands, since one would take ten minutes on two GPUs.
+for count in (2, 4, 8):
+    SECTIONS |= {
+        f"gpu-ranks-{count}": (
+            f"GPU: BERT-large on {count} GPUs", RANKS,
+            f"SNUG_TEST_GPUS={count} tools/cuda-check speeds bert offload peers"),
+        f"gpu-ranks-modernbert-{count}": (
+            f"GPU: ModernBERT-base on {count} GPUs", RANKS,
+            f"SNUG_TEST_GPUS={count} tools/cuda-check speeds modernbert")}
 
 
 def output_of(command):
@@ -115,9 +128,10 @@ def machine(name):
     kinds = [kind for kind in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flags and kind in flags[1].split()]
     parts = [f"{cpu[1].strip() if cpu else 'unknown CPU'} ({' '.join(kinds)}), {len(os.sched_getaffinity(0))} cores"]
     if name.startswith("gpu"):
-        gpu = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-        parts.insert(0, gpu.replace(", ", ", driver ").splitlines()[0] if gpu else "unknown GPU")
-    if "PYTHON" in SECTIONS[name][2] or "families" in name:
+        gpus = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+        gpu = gpus[0].replace(", ", ", driver ") if gpus else "unknown GPU"
+        parts.insert(0, f"{len(gpus)} x {gpu}" if len(gpus) > 1 else gpu)
+    if any(word in SECTIONS[name][2] for word in ("PYTHON", "families", "peers")):
         parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
                                 "{t.__version__}')"]) or "no PyTorch")
     return "; ".join(parts)
@@ -173,7 +187,7 @@ def main():
         parser.error(f"{unknown[0]}: no such section; there are {', '.join(SECTIONS)}")
     if args.list or not args.sections:
         for name, (title, _, commands) in SECTIONS.items():
-            print(f"{name:16} {title}: {commands}")
+            print(f"{name:22} {title}: {commands}")
         return
     build = commit(args.commit)
     for name in args.sections:

@@ -2,7 +2,8 @@
 /*
  * Ranks on GPUs, started by --gpus: every number of ranks and every ZeRO stage has the bits of one GPU with as many
  * micro-batches. Where the plug-in was built by tools/cuda-emulate the GPUs and NCCL are emulated; else the machine
- * needs as many GPUs (SNUG_TEST_GPUS=2). tests/rank_kills.h has the variables of the kills.
+ * needs as many GPUs. SNUG_TEST_GPUS: how many GPUs there are, or to emulate (4), and how many ranks are killed (2).
+ * tests/rank_kills.h has the other variables of the kills.
  */
 #include "rank_kills.h"
 
@@ -10,17 +11,19 @@
     "train --device cuda --tokenizer_name model --per_device_train_batch_size 4 --learning_rate 1e-3 --threads 1 "     \
     "--logging_steps 1 --train_file train.csv "
 
-static int gpus;
+static int gpus, killed = 2; /* killed: ranks of the run whose ranks are killed at random */
 
 /* How many GPUs there are, of the emulator or of this machine. */
 static void find_gpus(void) {
     const char *given = getenv("SNUG_TEST_GPUS");
+    if (given) gpus = killed = atoi(given);
     if (access(SNUG_BINARY_DIR "/libnccl.so.2", R_OK) == 0) {
-        gpus = 4;
-        setenv("SNUG_EMULATED_GPUS", "4", 1);
-    } else if (given) {
-        gpus = atoi(given);
+        char number[16];
+        if (!given) gpus = 4;
+        snprintf(number, sizeof number, "%d", gpus);
+        setenv("SNUG_EMULATED_GPUS", number, 1);
     }
+    if (killed > RANKS_MOST) killed = RANKS_MOST;
     if (gpus < 2)
         print_message(
             "skipped: ranks on GPUs need tools/cuda-emulate, or a machine with two GPUs and SNUG_TEST_GPUS=2\n");
@@ -255,7 +258,7 @@ static pid_t start_gpus(const struct fixture *f, int ranks, const char *words) {
 static void test_kills_at_random(void **state) {
     struct fixture *f = *state;
     const bool emulated = getenv("SNUG_EMULATED_GPUS");
-    struct kills k = {.ranks = 2, .start = start_gpus, .find = find_ranks};
+    struct kills k = {.ranks = killed, .start = start_gpus, .find = find_ranks};
     if (gpus < 2) return;
     write_inputs(f);
     k.words = emulated ? TRAIN "--config_name cut --bf16 --max_steps 20 --save_steps 4 --save_total_limit 2"
@@ -298,7 +301,10 @@ static void test_refused_by_ranks(void **state) {
         {{{"SNUG_EMULATED_NCCL", "fails"}}, "NCCL: connecting the GPUs: unhandled system error"},
     };
     struct fixture *f = *state;
-    if (!getenv("SNUG_EMULATED_GPUS")) return;
+    const char *given = getenv("SNUG_EMULATED_GPUS");
+    char many[16];
+    if (!given || gpus < 3) return;
+    snprintf(many, sizeof many, "%s", given);
     write_inputs(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int k = 0; k < 2 && cases[i].variables[k][0]; k++)
@@ -310,7 +316,7 @@ static void test_refused_by_ranks(void **state) {
         assert_contains(text, cases[i].says);
         assert_contains(text, "rank ");
         free(text);
-        setenv("SNUG_EMULATED_GPUS", "4", 1);
+        setenv("SNUG_EMULATED_GPUS", many, 1);
         unsetenv("SNUG_EMULATED_NCCL");
     }
 }
