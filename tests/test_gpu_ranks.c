@@ -261,16 +261,16 @@ static void test_kills_at_random(void **state) {
     struct kills k = {.ranks = killed, .start = start_gpus, .find = find_ranks};
     if (gpus < 2) return;
     write_inputs(f);
-    k.words = emulated ? TRAIN "--config_name cut --bf16 --max_steps 20 --save_steps 4 --save_total_limit 2"
+    k.words = emulated ? TRAIN "--config_name cut --bf16 --max_steps 12 --save_steps 4 --save_total_limit 2"
                        : TRAIN "--config_name cut --bf16 --max_steps 2000 --save_steps 100 --save_total_limit 2";
-    set_kills(&k, emulated ? 3 : 50);
+    set_kills(&k, emulated ? 1 : 50);
     kill_at_random(f, &k);
 }
 
 /* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
  */
 static void test_interrupted(void **state) {
-    static const char words[] = TRAIN "--config_name cut --max_steps 16 --bf16 --save_steps 100 --output_dir ";
+    static const char words[] = TRAIN "--config_name cut --max_steps 12 --bf16 --save_steps 100 --output_dir ";
     struct fixture *f = *state;
     char command[512];
     if (gpus < 2) return;
