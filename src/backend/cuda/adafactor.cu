@@ -13,6 +13,7 @@
 #undef inline
 
 enum { THREADS = SNUG_ADAFACTOR_SUMS, WARPS = SNUG_ADAFACTOR_GROUPS, CHUNK = 32 * SNUG_ADAFACTOR_EACH };
+enum { AHEAD = 4 }; /* elements whose loads a thread begins before it stores one */
 
 struct adafactor {
     float *p;
@@ -103,18 +104,24 @@ static __device__ struct snug_adafactor_numbers numbers_of(const struct adafacto
     return s;
 }
 
-/* This lane's sum of the squares of value(column) over a row. */
+/* This lane's sum of the squares of value(column) over a row. All loads of a chunk begin before the first is used. */
 template <typename F> static __device__ __forceinline__ double lane_sum(const struct adafactor &a, F value) {
     double sum = 0;
-    for (int64_t first = threadIdx.x % 32; first < a.cols; first += CHUNK) {
-        float part = 0;
-        for (int64_t c = first; c < first + CHUNK && c < a.cols; c += 32) {
-            const float x = value(c);
-            part += x * x;
-        }
+    int64_t first = threadIdx.x % 32;
+    for (; first + CHUNK - 32 < a.cols; first += CHUNK) {
+        float x[SNUG_ADAFACTOR_EACH], part = 0;
+#pragma unroll
+        for (int i = 0; i < SNUG_ADAFACTOR_EACH; i++) x[i] = value(first + 32 * i);
+#pragma unroll
+        for (int i = 0; i < SNUG_ADAFACTOR_EACH; i++) part += x[i] * x[i];
         sum += part;
     }
-    return sum;
+    float part = 0;
+    for (; first < a.cols; first += 32) {
+        const float x = value(first);
+        part += x * x;
+    }
+    return sum + part;
 }
 
 /* Squares of a part: its rows' new means (y = 0), its columns' sums (y = 1), and that of p (y = 2). */
@@ -187,8 +194,8 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
 /* u: the update without the factor that the whole parameter shares; step: a copy, which no store changes. */
 static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_cuda_step &step,
                                                   const struct snug_adafactor_numbers &s,
-                                                  const struct snug_adafactor_scales &scales, int64_t i, float u) {
-    const float p = parameter_at(a, i);
+                                                  const struct snug_adafactor_scales &scales, int64_t i, float p,
+                                                  float u) {
     store_parameter(a, step, i,
                     a.momentum ? snug_adafactor_momentum_step(&s, &scales, p, u, &a.momentum[i])
                                : snug_adafactor_step(&scales, p, u));
@@ -209,10 +216,21 @@ static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor 
     const struct snug_cuda_step step = *a.step;
     for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
         const float factor = row_factor(a, row, clip);
-        for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
-            const int64_t i = at.first + row * a.cols + c;
-            update_one(a, step, s, scales, i, snug_adafactor_direction(a.g[i], factor, a.factors[c]));
+        const int64_t begin = at.first + row * a.cols;
+        int64_t c = threadIdx.x % 32;
+        for (; c + 32 * (AHEAD - 1) < a.cols; c += 32 * AHEAD) {
+            float p[AHEAD], u[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                p[k] = parameter_at(a, begin + c + 32 * k);
+                u[k] = snug_adafactor_direction(a.g[begin + c + 32 * k], factor, a.factors[c + 32 * k]);
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) update_one(a, step, s, scales, begin + c + 32 * k, p[k], u[k]);
         }
+        for (; c < a.cols; c += 32)
+            update_one(a, step, s, scales, begin + c, parameter_at(a, begin + c),
+                       snug_adafactor_direction(a.g[begin + c], factor, a.factors[c]));
     }
 }
 
@@ -233,7 +251,7 @@ static __device__ void update_vector(const struct adafactor &a, const struct pla
     const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
     const struct snug_cuda_step step = *a.step;
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS)
-        update_one(a, step, s, scales, at.first + c,
+        update_one(a, step, s, scales, at.first + c, parameter_at(a, at.first + c),
                    snug_adafactor_vector_direction(a.g[at.first + c] * clip, a.column_state[c]));
 }
 
