@@ -383,7 +383,8 @@ static void try_all(struct fixture *f, const struct scene *scene, const struct l
     const int64_t total = t.faults.count, points = wanted.points[loop->calls];
     const int64_t stride = points && total > points ? total / points : 1;
     bool over = false;
-    /* Sanitized, of the loop in which calls fail once: a call of each place, unless an earlier loop has tried it. */
+    /* In the sanitized build, which sees leaks and memory errors, a call of each place fails once, unless an earlier
+       loop has tried it. */
     for (int64_t i = 0; SANITIZED && stride > 1 && loop->effect == FAULT_ONCE && i < places->count; i++)
         if (!is_known(&tried_places, places->items[i].place)) try_one(f, &t, places->items[i].number);
     for (int64_t at = wanted.from; !over && at <= wanted.to && !(t.failures && at > total); at += stride) {

@@ -164,8 +164,8 @@ static void add_family(json_t *cases, const char *model_type) {
     json_decref(own);
 }
 
-/* Families with the same build function have the same programs: methods are tested with the first of them, sanitized
-   with a third of its cases, since the values of all are compared without. */
+/* Families with the same build function have the same programs: methods are tested with the first of them. Each method
+   has a third of the cases in the sanitized build, and all in the plain one. */
 enum families { EVERY_FAMILY, EVERY_PROGRAM };
 enum { NTH_CASE = SANITIZED ? 3 : 1 };
 

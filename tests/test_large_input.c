@@ -11,8 +11,7 @@
 #define MIB ((int64_t)1 << 20)
 /* A generous limit for slow and busy machines: quadratic time at these sizes would be hours. */
 enum { SECONDS = 120 };
-/* Sanitized, neither memory nor time is measured, and inputs are so many times smaller where no limit must be exceeded.
- */
+/* The sanitized build measures no memory: where no limit must be exceeded its inputs are so many times smaller. */
 enum { SMALLER = SANITIZED ? 10 : 1 };
 
 struct answer {

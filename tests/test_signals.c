@@ -76,9 +76,10 @@ static void test_ignored_signals_stay_ignored(void **state) {
 
 /* A job that does not reach its next step ends at the second SIGINT or SIGTERM. */
 static void test_second_signal_ends_at_once(void **state) {
+    static const int numbers[] = {SIGINT, SIGTERM};
     struct fixture *f = *state;
     write_model(f, "large", 0.1, 256, 2, VOCABULARY);
-    for (const int *number = (const int[]){SIGINT, SANITIZED ? 0 : SIGTERM, 0}; *number; number++) {
+    for (int i = 0; i < (SANITIZED ? 1 : 2); i++) {
         const pid_t child = start(
             f, "train --config_name large --train_file dummy:4096x64 --per_device_train_batch_size 64 "
                "--gradient_accumulation_steps 64 --max_steps 1000 --output_dir out --threads 1 --save_strategy no");
@@ -87,7 +88,7 @@ static void test_second_signal_ends_at_once(void **state) {
         for (int sent = 0; waitpid(child, &status, WNOHANG) == 0; sent++) {
             sleep_for(0.5);                                /* signals within 0.2 s count as one */
             if (sent == 1) assert_false(has_ended(child)); /* the first one waits for the end of the step */
-            kill(child, *number);
+            kill(child, numbers[i]);
         }
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
         assert_false(exists(path_of(f, "out/model.safetensors")));
@@ -100,7 +101,7 @@ static void test_other_pairs_save(void **state) {
     static const int pairs[][2] = {{0, 1}, {1, 0}, {2, 2}, {2, 1}, {3, 3}, {3, 1}, {4, 4}, {4, 0}};
     struct fixture *f = *state;
     write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 1 s */
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i += SANITIZED ? 8 : 1) {
+    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof pairs / sizeof *pairs); i++) {
         const pid_t child = start(
             f, "train --config_name slow --train_file dummy:1024x64 --per_device_train_batch_size 64 --device cpu "
                "--gradient_accumulation_steps 4 --max_steps 1000 --output_dir out --threads 1 --save_strategy no "

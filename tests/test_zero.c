@@ -8,7 +8,7 @@
 
 enum { STAGES = 3 };
 
-/* Sanitized, one comparison has all stages, and the others, whose values are compared without, the last stage alone. */
+/* In the sanitized build one comparison has all stages, and the others only the last one; the plain build has all. */
 static int first_stage(int stage) { return SANITIZED ? STAGES : stage; }
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
