@@ -14,7 +14,8 @@ static int32_t find_table(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         for (int k = 0; k < snug_op_operands(op); k++)
-            if (snug_op_info(op->kind)->operands[k].flags & SNUG_BY_TOKEN) table = op->operands[k];
+            if (snug_op_reads(op, k) && snug_op_info(op->kind)->operands[k].flags & SNUG_BY_TOKEN)
+                table = op->operands[k];
     }
     for (size_t i = 0; i < program->op_count; i++) readers += snug_op_uses(&program->ops[i], table);
     return readers == 1 ? table : 0;

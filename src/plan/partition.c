@@ -44,6 +44,7 @@ struct partition {
     int64_t *columns;                   /* by weight: the first of its columns in chunk_sums */
     int32_t *sums;                      /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
     int32_t *completed;                 /* by gradient: the last operation of BACKWARD that writes it, or -1 */
+    bool *sparse;                       /* by gradient: the only operation that writes it writes rows of tokens */
     int32_t *pending;                   /* gradients that are complete and not summed yet */
     size_t pending_count;
     int64_t pending_bytes, group; /* bytes of a group of sums */
@@ -196,7 +197,7 @@ static snug_status sum_gradient(struct partition *p, int32_t g) {
                          .last = p->methods->zero_stage < 2,
                          .part = t->part,
                          .layer = t->layer,
-                         .sum_ranks = {.g = g, .sum = p->sums[g]}};
+                         .sum_ranks = {.g = g, .sum = p->sums[g], .sparse = p->sparse[g]}};
     if (!is_replicated(p, weight)) op.sum_ranks.shards = p->shards[weight];
     return snug_program_op(p->program, op);
 }
@@ -364,8 +365,12 @@ static void find_completed(struct partition *p) {
     }
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        for (int k = 0; k < snug_op_operands(op) && op->phase == SNUG_PHASE_BACKWARD; k++)
-            if (!snug_op_reads(op, k)) p->completed[op->operands[k]] = (int32_t)i;
+        for (int k = 0; k < snug_op_operands(op) && op->phase == SNUG_PHASE_BACKWARD; k++) {
+            const int32_t g = op->operands[k];
+            if (snug_op_reads(op, k)) continue;
+            p->sparse[g] = p->completed[g] == -1 && snug_op_info(op->kind)->operands[k].flags & SNUG_BY_TOKEN;
+            p->completed[g] = (int32_t)i;
+        }
     }
     if (p->methods->offload.overlaps) p->group = bytes / GROUPS < MOST ? bytes / GROUPS : MOST;
 }
@@ -417,6 +422,7 @@ static snug_status partition(struct partition *p) {
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sparse, (void **)&p->sparse));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->pending, (void **)&p->pending));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
     p->weights[0] = 0;
@@ -448,6 +454,7 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     free(p.columns);
     free(p.sums);
     free(p.completed);
+    free(p.sparse);
     free(p.pending);
     free(p.gatherings);
     free(p.casts);

@@ -454,11 +454,8 @@ static snug_status place(snug_context *ctx, struct snug_program *const programs[
         }
         snug_find_lifetimes(programs[p]);
     }
-    /* First, where the arena's alignment applies: cuBLASLt requires 256-byte aligned scratch. */
-    out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
     place_persistent(programs, count, out);
     place_offloaded(programs, count, out);
-    out->copy_offset = reserve(out, &out->arena, SNUG_MEMORY_BATCH, copy);
     out->batch_offset = reserve(out, &out->host, SNUG_MEMORY_BATCH, batch);
     out->function_offset = reserve(out, &out->host, SNUG_MEMORY_FUNCTION, function);
 
@@ -485,6 +482,9 @@ static snug_status place(snug_context *ctx, struct snug_program *const programs[
         if (end > out->arena) out->arena = end;
         place_views(programs[p]);
     }
+    /* Last, since ranks differ in their sizes, and have the same layout of tensors. */
+    out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
+    out->copy_offset = reserve(out, &out->arena, SNUG_MEMORY_BATCH, copy);
     out->total = out->arena + out->host;
     return SNUG_OK;
 }

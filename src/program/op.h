@@ -284,6 +284,7 @@ struct snug_sum_ranks {
     int32_t g;   /* [N,K] F32 */
     int32_t sum; /* F32, [1,own shard] if g is divided, otherwise as g; or none */
     struct snug_shards shards;
+    bool sparse; /* most rows of g are zeros: a table's gradient has rows for the batch's tokens alone */
 };
 /* Each rank has its shard of x, in its place; afterwards all have all of x. With shard, each copies it to its place in
    x before, from F32 to BF16 rounded to nearest even. */
@@ -480,7 +481,7 @@ enum {
     SNUG_TABLE = 4,         /* an embedding table, read by row */
     SNUG_CHEAP = 8,         /* recomputed by one element-wise pass from stored tensors */
     SNUG_BLOCK_STATE = 16,  /* one value for each block of SNUG_QUANTISED_BLOCK elements of each segment */
-    SNUG_BY_TOKEN = 128,    /* the table whose rows are token ids */
+    SNUG_BY_TOKEN = 128,    /* the table whose rows are token ids, or its gradient */
     SNUG_WEIGHT = 256, /* of a forward operation: a weight or a bias, which is persistent; other inputs are computed */
     SNUG_DESTROYED = 32,   /* READ, but undefined afterwards */
     SNUG_PARTED = 512,     /* of an operation with SNUG_OP_ELEMENTS: the elements that its parts divide */

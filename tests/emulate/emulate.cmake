@@ -8,7 +8,7 @@ set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
 set(sources ${emulation}/machine.cc ${emulation}/graphs.cc ${emulation}/runtime.c ${emulation}/cublasLt.c
             ${backend}/cuda.c ${backend}/graph.c
             ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias.c
-            ${backend}/events.c ${backend}/copies.c ${backend}/host_update.c ${backend}/collectives.c ${backend}/peers.c
+            ${backend}/events.c ${backend}/copies.c ${backend}/host_update.c ${backend}/collectives.c ${backend}/connect.c ${backend}/peers.c
             ${CMAKE_SOURCE_DIR}/src/dist/nccl/nccl.c
             ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)

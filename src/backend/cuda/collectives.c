@@ -9,13 +9,13 @@
  * separate sum a gradient persists and is not read before the phase ends, so operations wait for sums only then.
  * Gatherings that follow each other are one NCCL call, too. All ranks queue the same, so the calls match.
  *
- * Where all ranks are on one host, the GPUs' copy engines do what NCCL would do (peers.c).
+ * Where all ranks are on one host, the GPUs' copy engines do what NCCL would do (peers.c). The shards of a group are
+ * exchanged while the group before it is added and its sums are copied to all, so the buffer has two halves, and ranks
+ * wait for each other once for each group: when its shards have arrived, the sums of the group before have, too.
  *
  * Where the program says so (op->beside), later operations run beside a gathering, or beside sums of gradients that do
  * not persist, until WAIT: as for a copy (copies.c). Otherwise they wait.
  */
-#include <cublasLt.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -25,147 +25,26 @@
 #include "backend/cuda/sizes/ranks.h"
 #include "backend/cuda/state.h"
 
-/* ---- connecting ---------------------------------------------------------------------------------------------------
- */
-
-enum { UUID = 16 };
-
-/* What the ranks compare before NCCL starts, which would not say which GPU it is. */
-struct place {
-    char gpu[64], libraries[96], uuid[UUID];
-};
-
-static snug_status find_place(snug_context *ctx, const struct snug_nccl *nccl, struct place *out) {
-    int device, driver;
-    struct cudaDeviceProp properties;
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "cudaGetDevice"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
-    *out = (struct place){.gpu = ""};
-    snprintf(out->libraries, sizeof out->libraries, "a driver for CUDA %d, cuBLASLt %zu, NCCL %d", driver,
-             cublasLtGetVersion(), nccl->version);
-    snprintf(out->gpu, sizeof out->gpu, "%.*s", (int)sizeof out->gpu - 1, properties.name);
-    memcpy(out->uuid, &properties.uuid, sizeof out->uuid);
-    return SNUG_OK;
-}
-
-/* A GPU has one UUID everywhere, so hosts need not be compared. */
-static snug_status check_places(snug_context *ctx, const struct place *places, int size) {
-    for (int r = 1; r < size; r++)
-        for (int before = 0; before < r; before++)
-            if (memcmp(places[r].uuid, places[before].uuid, UUID) == 0)
-                return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                                 "ranks %d and %d have the same GPU, %s: start one rank for each GPU, with its local "
-                                 "rank as the number of its GPU",
-                                 before, r, places[r].gpu);
-    for (int r = 1; r < size; r++)
-        if (strcmp(places[r].gpu, places[0].gpu) != 0)
-            return snug_fail(
-                ctx, SNUG_E_UNSUPPORTED,
-                "rank 0 has %s, and rank %d has %s: all ranks need the same model of GPU, since kernels for "
-                "another one round differently",
-                places[0].gpu, r, places[r].gpu);
-    for (int r = 1; r < size; r++)
-        if (strcmp(places[r].libraries, places[0].libraries) != 0)
-            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                             "rank 0 has %s, and rank %d has %s: all ranks need the same versions, since others may "
-                             "choose other algorithms",
-                             places[0].libraries, r, places[r].libraries);
-    return SNUG_OK;
-}
-
-static snug_status compare_places(snug_context *ctx, const struct snug_collectives *hosts,
-                                  const struct snug_nccl *nccl) {
-    struct place *places;
-    const int64_t each = sizeof *places;
-    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *places, (void **)&places));
-    snug_status status = find_place(ctx, nccl, &places[hosts->rank]);
-    if (status == SNUG_OK) status = hosts->all_gather(ctx, places, &parts);
-    if (status == SNUG_OK) status = check_places(ctx, places, hosts->size);
-    free(places);
-    return status;
-}
-
-/* NCCL connects two GPUs and allocates their buffers when they first communicate: now, so that the plan includes them.
- */
-static snug_status connect_all(snug_context *ctx, struct snug_cuda_devices *d) {
-    enum { EACH = 256 };
-    const struct snug_nccl *n = &d->nccl;
-    uint8_t *memory;
-    int result;
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaMalloc((void **)&memory, (size_t)2 * EACH * (size_t)d->size), "cudaMalloc"));
-    uint8_t *received = memory + (ptrdiff_t)EACH * d->size;
-    result = n->group_start();
-    for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
-        if (r == d->rank) continue;
-        result = n->send(memory + (ptrdiff_t)EACH * r, EACH, SNUG_NCCL_BYTES, r, d->comm, NULL);
-        if (result == SNUG_NCCL_OK)
-            result = n->recv(received + (ptrdiff_t)EACH * r, EACH, SNUG_NCCL_BYTES, r, d->comm, NULL);
-    }
-    const int ended = n->group_end();
-    if (result == SNUG_NCCL_OK) result = ended;
-    if (result == SNUG_NCCL_OK)
-        result = n->all_gather(memory + (ptrdiff_t)EACH * d->rank, memory, EACH, SNUG_NCCL_BYTES, d->comm, NULL);
-    snug_status status = snug_nccl_check(ctx, n, result, "connecting the GPUs");
-    if (status == SNUG_OK) status = snug_cuda_check(ctx, cudaDeviceSynchronize(), "connecting the GPUs through NCCL");
-    cudaFree(memory);
-    return status;
-}
-
-static snug_status init_comm(snug_context *ctx, const struct snug_collectives *hosts, struct snug_cuda_devices *d) {
-    struct snug_nccl_id id = {{0}};
-    int result = SNUG_NCCL_OK;
-    RETURN_IF_ERROR(snug_nccl_open(ctx, &d->nccl));
-    RETURN_IF_ERROR(compare_places(ctx, hosts, &d->nccl));
-    if (hosts->rank == 0) result = d->nccl.get_unique_id(&id);
-    RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclGetUniqueId"));
-    RETURN_IF_ERROR(hosts->broadcast(ctx, &id, sizeof id, 0));
-    result = d->nccl.comm_init_rank(&d->comm, hosts->size, id, hosts->rank);
-    RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclCommInitRank"));
-    RETURN_IF_ERROR(connect_all(ctx, d));
-    return snug_cuda_open_peers(ctx, hosts, &d->peers);
-}
-
-snug_status snug_cuda_connect(snug_context *ctx, const struct snug_collectives *hosts, void **devices) {
-    struct snug_cuda_devices *d;
-    *devices = NULL;
-    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *d, (void **)&d));
-    d->rank = hosts->rank;
-    d->size = hosts->size;
-    const snug_status status = init_comm(ctx, hosts, d);
-    if (status == SNUG_OK) {
-        *devices = d;
-        return SNUG_OK;
-    }
-    snug_cuda_close_peers(&d->peers);
-    free(d);
-    return status;
-}
-
-void snug_cuda_disconnect(void *devices) {
-    struct snug_cuda_devices *d = devices;
-    snug_cuda_close_peers(&d->peers);
-    d->nccl.comm_destroy(d->comm);
-    free(d);
-}
-
 snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *program, struct snug_cuda_ranks *ranks) {
     if (program->ranks < 2) return SNUG_OK;
     int least, most; /* other ranks wait for this stream's kernels, so they do not queue after those of matmuls */
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetStreamPriorityRange(&least, &most), "priorities of streams"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithPriority(&ranks->stream, cudaStreamNonBlocking, most),
                                     "cudaStreamCreate"));
-    ranks->buffer = snug_cuda_received_bytes(program);
-    RETURN_IF_ERROR(snug_cuda_create_event(ctx, &ranks->ready));
-    return snug_cuda_create_event(ctx, &ranks->done);
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithPriority(&ranks->exchange, cudaStreamNonBlocking, most),
+                                    "cudaStreamCreate"));
+    ranks->buffer = snug_cuda_received_bytes(program) / 2;
+    cudaEvent_t *events[] = {&ranks->ready, &ranks->done, &ranks->passed, &ranks->exchanged};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) RETURN_IF_ERROR(snug_cuda_create_event(ctx, events[i]));
+    return SNUG_OK;
 }
 
 void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks) {
+    const cudaEvent_t events[] = {ranks->ready, ranks->done, ranks->passed, ranks->exchanged};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i]) cudaEventDestroy(events[i]);
     if (ranks->stream) cudaStreamDestroy(ranks->stream);
-    if (ranks->ready) cudaEventDestroy(ranks->ready);
-    if (ranks->done) cudaEventDestroy(ranks->done);
+    if (ranks->exchange) cudaStreamDestroy(ranks->exchange);
     snug_cuda_unmap_arenas(ranks->peers, ranks->arenas);
     free(ranks->slices);
     free(ranks->gathered);
@@ -174,7 +53,8 @@ void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks) {
 void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks) {
     ranks->slice_count = ranks->gathered_count = 0;
     ranks->received = 0;
-    ranks->busy = ranks->in_phase = false;
+    ranks->half = 0;
+    ranks->busy = ranks->in_phase = ranks->expected = false;
 }
 
 /* ---- calls of NCCL ------------------------------------------------------------------------------------------------
@@ -184,15 +64,17 @@ static const struct snug_cuda_devices *devices_of(const struct snug_run *run) { 
 
 static struct snug_cuda_ranks *ranks_of(const struct snug_run *run) { return &snug_cuda_of(run)->ranks; }
 
-/* The stream of the ranks waits for all operations so far, also for those in the side stream, which go on. */
-static snug_status begin(struct snug_run *run) {
+/* The stream waits for all operations so far, also for those in the side stream, which go on. */
+static snug_status begin_in(const struct snug_run *run, cudaStream_t stream) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_cuda_ranks *ranks = &cuda->ranks;
     cudaError_t error = cudaEventRecord(ranks->ready, cuda->stream);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(ranks->stream, ranks->ready, 0);
-    if (error == cudaSuccess && cuda->forked) error = cudaStreamWaitEvent(ranks->stream, cuda->fork[1], 0);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, ranks->ready, 0);
+    if (error == cudaSuccess && cuda->forked) error = cudaStreamWaitEvent(stream, cuda->fork[1], 0);
     return snug_cuda_check(run->ctx, error, "starting an operation of all ranks");
 }
+
+static snug_status begin(const struct snug_run *run) { return begin_in(run, ranks_of(run)->stream); }
 
 static snug_status end(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
@@ -241,9 +123,14 @@ static uint8_t *at_peer(const struct snug_run *run, const void *memory, int peer
     return ranks_of(run)->arenas[peer] + ((const uint8_t *)memory - run->arena);
 }
 
-static cudaError_t copy_to_peer(const struct snug_run *run, void *to, const void *from, int64_t bytes) {
-    if (bytes == 0) return cudaSuccess;
-    return cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, ranks_of(run)->stream);
+/* The same place in another rank's buffer for what is received; the buffers' places in the arenas differ. */
+static uint8_t *at_buffer(const struct snug_run *run, const void *memory, int peer) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    return ranks->arenas[peer] + ranks->buffers[peer] + ((const uint8_t *)memory - snug_cuda_of(run)->batch.received);
+}
+
+static cudaError_t copy(void *to, const void *from, int64_t bytes, cudaStream_t stream) {
+    return bytes ? cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream) : cudaSuccess;
 }
 
 /* This rank's part of x to all others. */
@@ -251,12 +138,25 @@ static cudaError_t copy_to_all(const struct snug_run *run, const void *part, int
     const struct snug_cuda_devices *d = devices_of(run);
     cudaError_t error = cudaSuccess;
     for (int r = 1; r < d->size && error == cudaSuccess; r++)
-        error = copy_to_peer(run, at_peer(run, part, (d->rank + r) % d->size), part, bytes);
+        error = copy(at_peer(run, part, (d->rank + r) % d->size), part, bytes, ranks_of(run)->stream);
     return error;
 }
 
-static snug_status barrier(const struct snug_run *run, int number) {
-    return snug_cuda_barrier(run->ctx, ranks_of(run)->peers, number, ranks_of(run)->stream);
+/* What the other ranks have copied to this one before their barrier is complete afterwards. */
+static snug_status barrier(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    RETURN_IF_ERROR(snug_cuda_barrier(run->ctx, ranks->peers, ranks->flags, ranks->stream));
+    ranks->flags ^= 1;
+    ranks->expected = false;
+    return snug_cuda_check(run->ctx, cudaEventRecord(ranks->passed, ranks->stream), "waiting for other ranks");
+}
+
+/* Another rank may be in an earlier phase, which uses the bytes that this rank writes there differently. */
+static snug_status enter_phase(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (ranks->in_phase) return SNUG_OK;
+    ranks->in_phase = true;
+    return barrier(run);
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------------------
@@ -271,7 +171,10 @@ static float *part_of(const struct snug_cuda_slice *s, int rank) {
     return s->values + snug_shard_begin(&s->parts, rank) + s->first;
 }
 
-/* Rank r's values of this rank's part come to received + r * count; this rank's own stay where they are. */
+/* Where a rank's values of another one's part come: received + slot * count of the part. */
+static int slot_of(int rank, int owner) { return rank - (rank > owner); }
+
+/* The other ranks' values of this rank's part are received; its own stay where they are. */
 static int exchange(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
@@ -284,7 +187,8 @@ static int exchange(const struct snug_run *run) {
             const int64_t theirs = count_of(s, r);
             if (r == d->rank) continue;
             if (theirs) result = send_part(run, part_of(s, r), theirs * size, r);
-            if (result == SNUG_NCCL_OK) result = receive_part(run, s->received + r * own, own * size, r);
+            if (result == SNUG_NCCL_OK)
+                result = receive_part(run, s->received + slot_of(r, d->rank) * own, own * size, r);
         }
     }
     const int ended = d->nccl.group_end();
@@ -328,62 +232,102 @@ static snug_status sum_by_nccl(const struct snug_run *run) {
     return snug_nccl_check(run->ctx, nccl, send_sums(run), "gathering sums of gradients");
 }
 
-/* Between the barriers a rank reads what the others have copied to it, and they its sums. */
-static snug_status sum_by_copies(const struct snug_run *run) {
+/* The stream for what ranks exchange waits for all operations so far, and until the others have added what this half of
+   their buffers had before. */
+static snug_status begin_exchange(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    RETURN_IF_ERROR(begin_in(run, ranks->exchange));
+    return snug_cuda_check(run->ctx, cudaStreamWaitEvent(ranks->exchange, ranks->passed, 0), "waiting for other ranks");
+}
+
+/* All ranks have exchanged what they have to; error: of this one's copies. */
+static snug_status end_exchange(const struct snug_run *run, cudaError_t error) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (error == cudaSuccess) error = cudaEventRecord(ranks->exchanged, ranks->exchange);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(ranks->stream, ranks->exchanged, 0);
+    ranks->half ^= 1;
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying gradients to other ranks"));
+    return barrier(run);
+}
+
+static snug_status send_shards(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
-    const int64_t size = sizeof(float);
     cudaError_t error = cudaSuccess;
-    if (!ranks->in_phase) { /* another rank may be in an earlier phase, which uses these bytes differently */
-        RETURN_IF_ERROR(barrier(run, 0));
-        RETURN_IF_ERROR(barrier(run, 1));
-        ranks->in_phase = true;
-    }
+    RETURN_IF_ERROR(begin_exchange(run));
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         for (int k = 1; k < d->size && error == cudaSuccess; k++) {
             const int r = (d->rank + k) % d->size;
             const int64_t theirs = count_of(s, r);
-            error = copy_to_peer(run, at_peer(run, s->received + d->rank * theirs, r), part_of(s, r), theirs * size);
+            error = copy(at_buffer(run, s->received + slot_of(d->rank, r) * theirs, r), part_of(s, r),
+                         theirs * (int64_t)sizeof(float), ranks->exchange);
         }
     }
-    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying shards of gradients to other ranks"));
-    RETURN_IF_ERROR(barrier(run, 0));
+    return end_exchange(run, error);
+}
+
+static snug_status sum_by_copies(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    cudaError_t error = cudaSuccess;
+    RETURN_IF_ERROR(enter_phase(run));
+    RETURN_IF_ERROR(send_shards(run));
     add_all(run);
     for (size_t i = 0; i < ranks->slice_count && error == cudaSuccess; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
-        if (s->for_all) error = copy_to_all(run, s->to, count_of(s, d->rank) * size);
+        ranks->expected |= s->for_all;
+        if (s->for_all) error = copy_to_all(run, s->to, count_of(s, devices_of(run)->rank) * (int64_t)sizeof(float));
     }
-    RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying sums of gradients to other ranks"));
-    return barrier(run, 1);
+    return snug_cuda_check(run->ctx, error, "copying sums of gradients to other ranks");
 }
 
-static snug_status sum_queued(struct snug_run *run) {
-    struct snug_cuda_ranks *ranks = ranks_of(run);
-    uint8_t *received = snug_cuda_of(run)->batch.received;
-    if (!ranks->slice_count) return SNUG_OK;
+/* Slices of vectors wait until what they are united to is long, or until the last group: a copy of a few KiB takes as
+   long as one of a MiB. Moves them behind the others; returns the number of the others. */
+static size_t move_short(struct snug_cuda_ranks *ranks) {
+    enum { SHORT = 1 << 16 };
+    size_t count = 0;
     for (size_t i = 0; i < ranks->slice_count; i++) {
+        const struct snug_cuda_slice slice = ranks->slices[i];
+        if (slice.bytes < SHORT) continue;
+        ranks->slices[i] = ranks->slices[count];
+        ranks->slices[count++] = slice;
+    }
+    return count ? count : ranks->slice_count;
+}
+
+/* Sums those of the first `count` slices that are queued. */
+static snug_status sum_first(struct snug_run *run, size_t count) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const size_t left = ranks->slice_count - count;
+    uint8_t *received = snug_cuda_of(run)->batch.received + ranks->half * ranks->buffer;
+    for (size_t i = 0; i < count; i++) {
         ranks->slices[i].received = (float *)received;
         received += ranks->slices[i].bytes;
+        ranks->received -= ranks->slices[i].bytes;
     }
+    if (!count) return SNUG_OK;
+    ranks->slice_count = count;
     RETURN_IF_ERROR(begin(run));
     RETURN_IF_ERROR(ranks->peers ? sum_by_copies(run) : sum_by_nccl(run));
-    ranks->slice_count = 0;
-    ranks->received = 0;
+    ranks->slice_count = left;
+    memmove(ranks->slices, ranks->slices + count, left * sizeof *ranks->slices);
     return end(run);
 }
+
+static snug_status sum_queued(struct snug_run *run) { return sum_first(run, ranks_of(run)->slice_count); }
 
 /* All ranks count the largest part, so that they fill their buffers alike. */
 static int64_t received_bytes(const struct snug_cuda_slice *slice) {
     int64_t largest = 0;
     for (int r = 0; r < slice->parts.ranks; r++)
         if (count_of(slice, r) > largest) largest = count_of(slice, r);
-    return slice->parts.ranks * largest * (int64_t)sizeof(float);
+    return snug_cuda_round_up((slice->parts.ranks - 1) * largest * (int64_t)sizeof(float), 16);
 }
 
 static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     slice.bytes = received_bytes(&slice);
+    if (ranks->received + slice.bytes > ranks->buffer) RETURN_IF_ERROR(sum_first(run, move_short(ranks)));
     if (ranks->received + slice.bytes > ranks->buffer) RETURN_IF_ERROR(sum_queued(run));
     ranks->received += slice.bytes;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
@@ -439,9 +383,10 @@ static bool continue_slice(const struct snug_run *run, const struct snug_cuda_sl
     return false;
 }
 
-/* The elements of a rank's part of a gradient that the buffer has room for. */
+/* The elements of a rank's part of a gradient that half the buffer has room for. */
 static int64_t largest_part(const struct snug_run *run) {
-    return ranks_of(run)->buffer / devices_of(run)->size / (int64_t)sizeof(float);
+    enum { STEP = 64 };
+    return ranks_of(run)->buffer / (devices_of(run)->size - 1) / (int64_t)sizeof(float) / STEP * STEP;
 }
 
 /* The gradient is cut where the buffer is full. */
@@ -467,6 +412,74 @@ static snug_status queue_for_owners(struct snug_run *run, const struct snug_shar
                                                                 .most = part,
                                                                 .accumulate = accumulate}));
     return SNUG_OK;
+}
+
+/* ---- sums of sparse gradients -------------------------------------------------------------------------------------
+ */
+
+/* The gradient of an embedding is complete when backward ends, so nothing runs beside its sum, and most of it is zeros.
+   Each rank marks its blocks that are not, and sends the marks to all; then the owner of a part reads those blocks in
+   the other ranks' memory. */
+
+/* Bytes of a rank's marks. */
+static int64_t marks_of(int64_t elements) {
+    return snug_cuda_round_up((elements + SNUG_CUDA_SPARSE - 1) / SNUG_CUDA_SPARSE, 16);
+}
+
+/* Where the marks of all ranks have room in the buffer for what is received. */
+static bool is_summed_sparse(const struct snug_run *run, const struct snug_op *op, int64_t elements) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    return op->sum_ranks.sparse && ranks->peers && marks_of(elements) * devices_of(run)->size <= ranks->buffer;
+}
+
+static snug_status share_marks(const struct snug_run *run, uint8_t *marks, const float *values, int64_t count) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t each = marks_of(count);
+    uint8_t *own = marks + d->rank * each;
+    cudaError_t error = cudaSuccess;
+    RETURN_IF_ERROR(begin_exchange(run));
+    snug_cuda_mark_blocks(own, values, count, ranks->exchange);
+    for (int r = 0; r < d->size && error == cudaSuccess; r++)
+        if (r != d->rank) error = copy(at_buffer(run, own, r), own, each, ranks->exchange);
+    return end_exchange(run, error);
+}
+
+/* parts: of whole blocks; sums: of this rank's part. */
+static snug_status sum_sparse(struct snug_run *run, const float *values, float *sums, const struct snug_shards *parts,
+                              bool for_all, bool accumulate) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t begins = snug_shard_begin(parts, d->rank);
+    const bool in_place = sums == values + begins;
+    uint8_t *marks = snug_cuda_of(run)->batch.received + ranks->half * ranks->buffer;
+    struct snug_cuda_sparse_sum sum = {.marks = marks + begins / SNUG_CUDA_SPARSE,
+                                       .each = marks_of(parts->elements),
+                                       .count = snug_shard_size(parts, d->rank),
+                                       .rank = d->rank,
+                                       .ranks = d->size,
+                                       .contributors = run->contributors,
+                                       .accumulate = accumulate};
+    for (int r = 0; r < d->size; r++) {
+        sum.from[r] = (const float *)at_peer(run, values + begins, r);
+        if (for_all || r == d->rank) sum.to[r] = (float *)at_peer(run, sums, r);
+        /* a contributor without a mark has zeros already */
+        if (!accumulate && !(in_place && r < run->contributors)) sum.stale |= 1u << r;
+    }
+    RETURN_IF_ERROR(begin(run));
+    RETURN_IF_ERROR(enter_phase(run));
+    RETURN_IF_ERROR(share_marks(run, marks, values, parts->elements));
+    snug_cuda_add_sparse(&sum, ranks->stream);
+    ranks->expected = true; /* other ranks read this one's gradient until then, too */
+    return end(run);
+}
+
+static snug_status sum_sparse_for_all(struct snug_run *run, const float *values, float *sums, int64_t count,
+                                      bool accumulate) {
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t part = snug_cuda_round_up((count + d->size - 1) / d->size, SNUG_CUDA_SPARSE);
+    const struct snug_shards parts = snug_equal_parts(count, part, d->size);
+    return sum_sparse(run, values, sums + snug_shard_begin(&parts, d->rank), &parts, true, accumulate);
 }
 
 /* ---- gathering ----------------------------------------------------------------------------------------------------
@@ -497,13 +510,13 @@ static snug_status gather_by_copies(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const int rank = devices_of(run)->rank;
     cudaError_t error = cudaSuccess;
-    RETURN_IF_ERROR(barrier(run, 0));
+    RETURN_IF_ERROR(barrier(run));
     for (size_t i = 0; i < ranks->gathered_count && error == cudaSuccess; i++) {
         const struct snug_cuda_gathered *g = &ranks->gathered[i];
         error = copy_to_all(run, g->values + snug_shard_begin(&g->parts, rank), snug_shard_size(&g->parts, rank));
     }
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, error, "copying shards to other ranks"));
-    return barrier(run, 1);
+    return barrier(run);
 }
 
 /* One kernel of NCCL gathers many vectors faster than as many copies. */
@@ -532,15 +545,35 @@ static snug_status start_queued(struct snug_run *run) {
     return gather_queued(run);
 }
 
-snug_status snug_cuda_await_ranks(struct snug_run *run) {
+/* Until what others copy to this rank, or read from it, is complete. */
+static snug_status expect_others(struct snug_run *run) {
+    if (!ranks_of(run)->expected) return SNUG_OK;
+    RETURN_IF_ERROR(barrier(run));
+    return end(run);
+}
+
+static snug_status await(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
-    if (!ranks->stream) return SNUG_OK;
     RETURN_IF_ERROR(start_queued(run));
+    RETURN_IF_ERROR(expect_others(run));
     RETURN_IF_ERROR(snug_cuda_join(run));
     if (!ranks->busy) return SNUG_OK;
     ranks->busy = false;
     return snug_cuda_check(run->ctx, cudaStreamWaitEvent(snug_cuda_of(run)->stream, ranks->done, 0),
                            "waiting for other ranks");
+}
+
+/* A phase begins with the first flags, whether it is captured or not. */
+snug_status snug_cuda_end_ranks(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (!ranks->stream) return SNUG_OK;
+    RETURN_IF_ERROR(start_queued(run));
+    RETURN_IF_ERROR(expect_others(run));
+    if (ranks->flags) {
+        RETURN_IF_ERROR(barrier(run));
+        RETURN_IF_ERROR(end(run));
+    }
+    return await(run);
 }
 
 /* One call of NCCL serves both operations, which all ranks run at the same moments. */
@@ -560,6 +593,7 @@ static snug_status start_beside(struct snug_run *run, const struct snug_op *op) 
     const struct snug_op *first = op;
     while (first > run->program->ops && are_together(op, first - 1)) first--;
     RETURN_IF_ERROR(start_queued(run));
+    RETURN_IF_ERROR(expect_others(run));
     for (const struct snug_op *o = first; o <= op; o++) {
         struct snug_cuda_copied *copied = &cuda->offload.copied[snug_cuda_copied_by(o)];
         copied->awaited = true;
@@ -572,7 +606,7 @@ static snug_status start_beside(struct snug_run *run, const struct snug_op *op) 
 /* After the last one of those that are together. Single operations are timed, and a rank without a micro-batch has
    nothing to run beside them. */
 static snug_status start_or_await(struct snug_run *run, const struct snug_op *op) {
-    return op->beside && !run->one_by_one && !run->idle ? start_beside(run, op) : snug_cuda_await_ranks(run);
+    return op->beside && !run->one_by_one && !run->idle ? start_beside(run, op) : await(run);
 }
 
 static uint64_t hash_offset(const struct snug_program *program, int32_t tensor, uint64_t hash) {
@@ -580,11 +614,10 @@ static uint64_t hash_offset(const struct snug_program *program, int32_t tensor, 
     return tensor ? XXH3_64bits_withSeed(offset, sizeof *offset, hash) : hash;
 }
 
-/* Of the offsets of all that other ranks write: the tensors of collectives, and the buffer for what is received. */
+/* Of the offsets of the tensors of collectives, which other ranks write. */
 static uint64_t hash_layout(const struct snug_run *run) {
     const struct snug_program *program = run->program;
-    const ptrdiff_t received = (uint8_t *)snug_cuda_of(run)->batch.received - run->arena;
-    uint64_t hash = XXH3_64bits(&received, sizeof received);
+    uint64_t hash = 0;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (op->kind == SNUG_OP_GATHER_RANKS) hash = hash_offset(program, op->gather_ranks.x, hash);
@@ -593,6 +626,17 @@ static uint64_t hash_layout(const struct snug_run *run) {
         hash = hash_offset(program, op->sum_ranks.sum, hash);
     }
     return hash;
+}
+
+/* The tables before it have an entry for each of this rank's shards. */
+static snug_status find_buffers(const struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_collectives *hosts = devices_of(run)->peers.hosts;
+    const int64_t each = sizeof *ranks->buffers;
+    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
+    if (!ranks->arenas[0]) return SNUG_OK;
+    ranks->buffers[hosts->rank] = snug_cuda_of(run)->batch.received - run->arena;
+    return hosts->all_gather(run->ctx, ranks->buffers, &parts);
 }
 
 /* Before the program's first operation over ranks, which all ranks run at the same time and before it is captured. */
@@ -604,8 +648,14 @@ static snug_status prepare(const struct snug_run *run) {
     ranks->compared = true;
     snug_cuda_place_batch(run);
     RETURN_IF_ERROR(snug_cuda_compare_ranks(run->ctx, d->peers.hosts, hash_layout(run), &ranks->same_layout));
-    if (!ranks->same_layout) return SNUG_OK; /* untested: no program differs in its layout */
+    if (!ranks->same_layout) { /* untested: no program differs in its layout */
+        snug_log(run->ctx, SNUG_LOG_WARNING,
+                 "the ranks' memory is not laid out alike, so NCCL exchanges their gradients, which is slower: please "
+                 "report this, with the command");
+        return SNUG_OK;
+    }
     RETURN_IF_ERROR(snug_cuda_map_arenas(run->ctx, &d->peers, run->arena, ranks->arenas));
+    RETURN_IF_ERROR(find_buffers(run));
     if (ranks->arenas[0]) ranks->peers = &d->peers;
     return SNUG_OK;
 }
@@ -620,10 +670,15 @@ snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) 
     snug_cuda_place_batch(run);
     RETURN_IF_ERROR(gather_queued(run));
     if (shards->chunk && !elsewhere) sums += snug_shard_begin(shards, devices_of(run)->rank);
-    if (shards->chunk)
+    if (is_summed_sparse(run, op, g.rows * g.cols)) {
+        RETURN_IF_ERROR(sum_first(run, move_short(ranks_of(run))));
+        RETURN_IF_ERROR(shards->chunk ? sum_sparse(run, values, sums, shards, false, accumulate)
+                                      : sum_sparse_for_all(run, values, sums, g.rows * g.cols, accumulate));
+    } else if (shards->chunk) {
         RETURN_IF_ERROR(queue_for_owners(run, shards, values, sums, accumulate));
-    else
+    } else {
         RETURN_IF_ERROR(queue_for_all(run, values, sums, g.rows * g.cols, accumulate));
+    }
     if (is_followed(run, op)) return SNUG_OK;
     /* a summed gradient's bytes may be used again */
     return run->one_by_one || elsewhere ? start_or_await(run, op) : SNUG_OK;

@@ -106,7 +106,7 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     struct snug_cuda_graph *entry = cuda->capturing;
     (void)phase;
     RETURN_IF_ERROR(snug_cuda_await_copies(run));
-    RETURN_IF_ERROR(snug_cuda_await_ranks(run));
+    RETURN_IF_ERROR(snug_cuda_end_ranks(run));
     cudaGraph_t graph = stop_capture(cuda);
     if (!entry) return SNUG_OK;
     if (!graph) return snug_cuda_check(run->ctx, cudaGetLastError(), "capturing a phase failed");

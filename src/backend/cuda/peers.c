@@ -8,8 +8,9 @@
  * All ranks have the same layout (plan/place.c), so the offset of a tensor is the same everywhere.
  *
  * Ranks wait for each other by flags: each writes 1 to its own flag at every other rank, and clears those that it has
- * waited for. Barriers come in pairs with flags of their own: a rank that writes to the first flags again has passed
- * the second barrier, so all have cleared the first flags. The values do not change, so a barrier can be captured.
+ * waited for. Barriers use two sets of flags in turns: a rank that writes to the first set again has passed a barrier
+ * with the second one, so all have cleared the first. A phase has an even number of them, and the values do not change,
+ * so that it can be captured.
  */
 #include <cuda.h>
 #include <stdio.h>

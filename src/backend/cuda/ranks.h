@@ -48,16 +48,21 @@ struct snug_cuda_gathered {
 
 /* Part of a program's state; all zeros for one rank. */
 struct snug_cuda_ranks {
-    cudaStream_t stream;
+    cudaStream_t stream, exchange; /* of all operations; of copies of gradients to the ranks that add them */
     cudaEvent_t ready, done;
-    bool busy;                  /* operations have not waited for `done` */
+    cudaEvent_t passed, exchanged; /* the last barrier; the copies of a group of gradients */
+    bool busy;                     /* operations have not waited for `done` */
     bool compared, same_layout; /* as the other ranks: the tensors of all collective operations have the same offsets */
     const struct snug_cuda_peers *peers; /* NULL: NCCL does everything */
     uint8_t *arenas[SNUG_CUDA_PEERS];    /* of all ranks, by rank */
+    int64_t buffers[SNUG_CUDA_PEERS];    /* offset of their buffers for what is received */
     bool in_phase;                       /* a barrier has shown that all ranks are in this phase */
+    bool expected;                       /* other ranks write to this one, or read from it, until the next barrier */
+    int flags;                           /* of the next barrier */
+    int half;                            /* of the buffer, for the next group */
     struct snug_cuda_slice *slices;
     size_t slice_count, slice_capacity;
-    int64_t buffer, received; /* bytes of the buffer for what is received, and of these, what the slices use */
+    int64_t buffer, received; /* bytes of half the buffer for what is received, and of these, what the slices use */
     struct snug_cuda_gathered *gathered;
     size_t gathered_count, gathered_capacity;
 };
@@ -68,8 +73,8 @@ void snug_cuda_disconnect(void *devices);
 
 snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *program, struct snug_cuda_ranks *ranks);
 void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks);
-/* Starts what is queued, and makes later operations wait for it: at the end of a phase. */
-snug_status snug_cuda_await_ranks(struct snug_run *run);
+/* At the end of a phase: starts what is queued, and makes later operations wait for it. */
+snug_status snug_cuda_end_ranks(struct snug_run *run);
 /* Forgets what a phase that failed has queued. */
 void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks);
 
@@ -91,7 +96,8 @@ snug_status snug_cuda_barrier(snug_context *ctx, const struct snug_cuda_peers *p
 
 /* ---- kernels (shards.cu) ---- */
 
-/* One rank's shards of all ranks: its own, and what it received, `count` elements of each. */
+/* One rank's shards of all ranks: its own, and those of the others, which it received in their order. `count` elements
+   of each. */
 struct snug_cuda_shard_sum {
     float *to;
     const float *own, *received;
@@ -106,6 +112,23 @@ struct snug_cuda_shard_sums {
 /* to = ((shard 0 + shard 1) + …), or += the shards one by one, in the order of the first `contributors` ranks. */
 void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
+
+/* A rank's part of a sparse gradient, which it sums for those that get the sums. */
+enum { SNUG_CUDA_SPARSE = 256 }; /* elements of a block; a part begins with a whole one */
+struct snug_cuda_sparse_sum {
+    const float *from[SNUG_CUDA_PEERS]; /* the part's values, by rank */
+    float *to[SNUG_CUDA_PEERS];         /* where its sums are written, by rank; NULL: not there */
+    const uint8_t *marks;               /* of the part's first block, of rank 0 */
+    int64_t each, count;                /* marks of a rank; elements of the part */
+    int rank, ranks, contributors;
+    uint32_t stale;  /* bit r: where no contributor has a mark, the zeros must be written to[r], too */
+    bool accumulate; /* onto *to[rank] */
+};
+/* marks[i] = whether block i of g, of `count` elements, has others than +0. */
+void snug_cuda_mark_blocks(uint8_t *marks, const float *g, int64_t count, cudaStream_t stream);
+/* The sums of snug_cuda_add_shards(). */
+void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cudaStream_t stream);
+
 /* to[i] = from[i], rounded to nearest even in bf16 or fp16. */
 void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const float *from, int64_t count, cudaStream_t stream);
 

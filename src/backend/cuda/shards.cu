@@ -19,7 +19,7 @@ static __device__ void add_some(T *to, const T *own, const T *received, int64_t 
                                 bool accumulate, int rank, int contributors) {
     T sums[AT_ONCE], values[AT_ONCE];
     for (int r = 0; r < contributors; r++) {
-        const T *part = r == rank ? own : received + r * count;
+        const T *part = r == rank ? own : received + (r - (r > rank)) * count;
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
             if (i + k * stride < count) values[k] = part[i + k * stride];
@@ -71,6 +71,57 @@ extern "C" void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, in
     if (count)
         add_shards<<<(unsigned)(blocks < SUM_BLOCKS ? blocks : SUM_BLOCKS), THREADS, 0, stream>>>(*sums, count, rank,
                                                                                                   contributors);
+}
+
+/* ---- sparse gradients: a warp has a block ---- */
+
+enum { LANES = 32, OF_LANE = SNUG_CUDA_SPARSE / LANES };
+
+static __device__ int64_t block_of_warp() { return ((int64_t)blockIdx.x * THREADS + threadIdx.x) / LANES; }
+
+static unsigned warps_for(int64_t count) { return blocks_for(blocks_for(count, SNUG_CUDA_SPARSE), THREADS / LANES); }
+
+static __global__ void __launch_bounds__(THREADS) mark_blocks(uint8_t *marks, const float *g, int64_t count) {
+    const int64_t block = block_of_warp(), first = block * SNUG_CUDA_SPARSE + threadIdx.x % LANES;
+    uint32_t bits = 0;
+#pragma unroll
+    for (int k = 0; k < OF_LANE; k++)
+        if (first + k * LANES < count) bits |= __float_as_uint(g[first + k * LANES]);
+    const bool marked = __any_sync(FULL_WARP, bits != 0);
+    if (threadIdx.x % LANES == 0 && first < count) marks[block] = marked;
+}
+
+extern "C" void snug_cuda_mark_blocks(uint8_t *marks, const float *g, int64_t count, cudaStream_t stream) {
+    mark_blocks<<<warps_for(count), THREADS, 0, stream>>>(marks, g, count);
+}
+
+static __global__ void __launch_bounds__(THREADS) add_sparse(const struct snug_cuda_sparse_sum s) {
+    const int64_t block = block_of_warp(), first = block * SNUG_CUDA_SPARSE + threadIdx.x % LANES;
+    uint32_t marked = 0;
+    float sums[OF_LANE], values[OF_LANE];
+    if (first >= s.count) return;
+    for (int r = 0; r < s.contributors; r++) marked |= (uint32_t)s.marks[r * s.each + block] << r;
+    const uint32_t written = marked ? ~0u : s.stale;
+    if (!written) return;
+    const int start = s.accumulate ? -1 : 0;
+    for (int r = start; r < s.contributors; r++) {
+        const float *part = r < 0 ? s.to[s.rank] : s.from[r];
+        const bool read = r < 0 || marked >> r & 1;
+#pragma unroll
+        for (int k = 0; k < OF_LANE; k++) values[k] = read && first + k * LANES < s.count ? part[first + k * LANES] : 0;
+#pragma unroll
+        for (int k = 0; k < OF_LANE; k++) sums[k] = r == start ? values[k] : sums[k] + values[k];
+    }
+    for (int r = 0; r < s.ranks; r++) {
+        if (!s.to[r] || !(written >> r & 1)) continue;
+#pragma unroll
+        for (int k = 0; k < OF_LANE; k++)
+            if (first + k * LANES < s.count) s.to[r][first + k * LANES] = sums[k];
+    }
+}
+
+extern "C" void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cudaStream_t stream) {
+    if (sum->count) add_sparse<<<warps_for(sum->count), THREADS, 0, stream>>>(*sum);
 }
 
 template <typename T> static __global__ void __launch_bounds__(THREADS) fill(T *to, const float *from, int64_t count) {

@@ -67,7 +67,7 @@ const struct snug_op_info snug_op_embed_backward_info = {
     .operands = {{"dy", SNUG_READ, SNUG_DESTROYED},
                  {"s", SNUG_READ, 0},
                  {"gamma", SNUG_READ, 0},
-                 {"dword", SNUG_GRADIENT, SNUG_OPTIONAL},
+                 {"dword", SNUG_GRADIENT, SNUG_OPTIONAL | SNUG_BY_TOKEN},
                  {"dposition", SNUG_GRADIENT, SNUG_OPTIONAL},
                  {"dtype", SNUG_GRADIENT, SNUG_OPTIONAL},
                  {"dgamma", SNUG_GRADIENT, SNUG_OPTIONAL},

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 
 /* Bytes of the buffer for what other ranks send: 0 for one rank. An eighth of the gradients, so that the sums of most
-   of them run during backward, and at most 32 MiB, which is long enough for the full bandwidth. */
+   of them run during backward, and at most 32 MiB: half of it is long enough for the full bandwidth. */
 int64_t snug_cuda_received_bytes(const struct snug_program *program);
 
 #endif
