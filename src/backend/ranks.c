@@ -69,6 +69,8 @@ snug_status snug_host_sum_ranks(struct snug_run *run, const struct snug_op *op) 
     const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
     float *values = (float *)g.data, *sums = op->sum_ranks.sum ? snug_run_data(run, op->sum_ranks.sum) : values;
     const bool accumulate = op->sum_ranks.sum && run->micro_batch > 0;
+    if (op->sum_ranks.chunks) /* untested: only programs for an asynchronous backend have them */
+        return snug_fail(run->ctx, SNUG_E_INTERNAL, "this backend squares gradients after their sums");
     if (op->sum_ranks.shards.chunk) return sum_for_owners(run, op, values, accumulate);
     return sum_for_all(run, values, sums, g.rows * g.cols, accumulate);
 }

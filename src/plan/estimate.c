@@ -72,7 +72,7 @@ static double collective_seconds(const struct snug_rates *rates, const struct sn
     const struct snug_link *link = &rates->link;
     const double others = program->ranks - 1;
     const bool begins = i == 0 || op[-1].kind != op->kind; /* may be untested: a program that begins with one */
-    const int calls = op->kind == SNUG_OP_SUM_RANKS && !op->sum_ranks.shards.chunk ? 2 : 1;
+    const int calls = op->kind == SNUG_OP_SUM_RANKS && snug_sums_for_all(op) ? 2 : 1;
     if (link->byte <= 0) return 0;
     return (begins ? calls * (link->call + link->rank * others) : 0) +
            link->byte * snug_op_cost(program, op, 0, 0, 0).bytes * others / program->ranks;

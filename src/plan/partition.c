@@ -23,8 +23,9 @@
  * gathered before the first operation of a phase that reads them, and live until the last one. plan/ahead.c then moves
  * what an asynchronous backend can begin earlier.
  *
- * In all stages a rank squares the chunks of its shards. The gradient norm adds the sums of the chunks of all ranks in
- * the order of the chunks, as on one rank, so the bits do not depend on the stage.
+ * In all stages a rank squares the chunks of its shards, an asynchronous backend as it sums them. The gradient norm
+ * adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the
+ * stage.
  */
 #include <stdlib.h>
 
@@ -188,6 +189,16 @@ static snug_status gather(struct partition *p, const struct snug_op *at, int32_t
     return snug_program_op(p->program, gathering(p, at, shard, tensor, weight));
 }
 
+/* The sums of squares of this rank's shard of a gradient, in chunk_sums. */
+static int32_t slot_of(const struct partition *p, int32_t weight) {
+    return (int32_t)(p->program->rank * p->program->tensors[p->chunk_sums].cols + p->columns[weight]);
+}
+
+/* Whether an asynchronous backend squares a gradient's chunks when it sums them. */
+static bool is_squared_in_sum(const struct partition *p, int32_t g) {
+    return p->methods->offload.overlaps && !p->sparse[g] && p->shards[p->weights[g]].elements > SNUG_NORM_CHUNK;
+}
+
 /* A gradient's sum over the ranks. */
 static snug_status sum_gradient(struct partition *p, int32_t g) {
     const int32_t weight = p->weights[g];
@@ -199,6 +210,12 @@ static snug_status sum_gradient(struct partition *p, int32_t g) {
                          .layer = t->layer,
                          .sum_ranks = {.g = g, .sum = p->sums[g], .sparse = p->sparse[g]}};
     if (!is_replicated(p, weight)) op.sum_ranks.shards = p->shards[weight];
+    if (is_squared_in_sum(p, g)) {
+        op.sum_ranks.chunks = p->chunk_sums;
+        op.sum_ranks.slot = slot_of(p, weight);
+        op.sum_ranks.shards = p->shards[weight];
+        op.sum_ranks.for_all = is_replicated(p, weight);
+    }
     return snug_program_op(p->program, op);
 }
 
@@ -206,11 +223,10 @@ static snug_status sum_gradient(struct partition *p, int32_t g) {
 static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) {
     const int32_t g = norm->squared_norm.g, weight = p->weights[g];
     struct snug_op chunks = *norm;
-    if (!own_of(p, weight)) return SNUG_OK;
+    if (!own_of(p, weight) || is_squared_in_sum(p, g)) return SNUG_OK;
     RETURN_IF_ERROR(add_shard(p, p->sums[g] ? p->sums[g] : g, weight, &chunks.squared_norm.g));
     chunks.squared_norm.sums = p->chunk_sums;
-    chunks.squared_norm.slot =
-        (int32_t)(p->program->rank * p->program->tensors[p->chunk_sums].cols + p->columns[weight]);
+    chunks.squared_norm.slot = slot_of(p, weight);
     chunks.squared_norm.chunks = true;
     return snug_program_op(p->program, chunks);
 }

@@ -277,14 +277,19 @@ struct snug_rescale {
 };
 /* g of every rank = ((g of rank 0 + g of rank 1) + …) + g of rank run->contributors - 1, in fp32 and in this order: the
    owner of a shard of g gets the others' shards, adds them and sends the sum to all. What further ranks have in g does
-   not count. If g is divided (shards.chunk is not 0), the sum stays with its owner, in its place in g; the rest of g is
-   undefined afterwards. With sum, it is written there instead, and g is undefined; from the second micro-batch on it is
-   added to what is there, rank by rank. */
+   not count. If g is divided (shards.chunk is not 0) and the sum is not for all, it stays with its owner, in its place
+   in g; the rest of g is undefined afterwards. With sum, it is written there instead, and g is undefined; from the
+   second micro-batch on it is added to what is there, rank by rank. With chunks, the sums of the squares of each chunk
+   of this rank's shard of the sum are written to chunks[slot …], with SQUARED_NORM's bits: reading the sums again would
+   cost memory bandwidth. */
 struct snug_sum_ranks {
-    int32_t g;   /* [N,K] F32 */
-    int32_t sum; /* F32, [1,own shard] if g is divided, otherwise as g; or none */
+    int32_t g;      /* [N,K] F32 */
+    int32_t sum;    /* F32, [1,own shard] if g is divided, otherwise as g; or none */
+    int32_t chunks; /* F64, or none */
+    int32_t slot;
     struct snug_shards shards;
-    bool sparse; /* most rows of g are zeros: a table's gradient has rows for the batch's tokens alone */
+    bool for_all; /* g is divided, and all ranks get the sum */
+    bool sparse;  /* most rows of g are zeros: a table's gradient has rows for the batch's tokens alone */
 };
 /* Each rank has its shard of x, in its place; afterwards all have all of x. With shard, each copies it to its place in
    x before, from F32 to BF16 rounded to nearest even. */
@@ -549,6 +554,10 @@ static inline bool snug_op_reads(const struct snug_op *op, int k) {
 }
 /* Number of the operand with one of these flags; -1 if op's kind has none. */
 int snug_op_operand(const struct snug_op *op, unsigned flags);
+/* Of SUM_RANKS: whether all ranks get the sum. */
+static inline bool snug_sums_for_all(const struct snug_op *op) {
+    return !op->sum_ranks.shards.chunk || op->sum_ranks.for_all;
+}
 /* Whether tensor is an operand that op only reads; whether it is one that op writes. */
 bool snug_op_uses(const struct snug_op *op, int32_t tensor);
 bool snug_op_writes(const struct snug_op *op, int32_t tensor);

@@ -195,7 +195,8 @@ static int exchange(const struct snug_run *run) {
     return result == SNUG_NCCL_OK ? ended : result;
 }
 
-static void add_all(const struct snug_run *run) {
+/* Those with chunks, or those without. */
+static void add_some(const struct snug_run *run, bool chunks) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
     struct snug_cuda_shard_sums sums;
@@ -203,23 +204,33 @@ static void add_all(const struct snug_run *run) {
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const int64_t own = count_of(s, d->rank);
-        if (own)
+        if (own && (s->chunks != NULL) == chunks)
             sums.items[count++] =
-                (struct snug_cuda_shard_sum){s->to, part_of(s, d->rank), s->received, own, s->accumulate};
+                (struct snug_cuda_shard_sum){s->to, part_of(s, d->rank), s->received, s->chunks, own, s->accumulate};
         if (count < SNUG_CUDA_SUMS && i + 1 < ranks->slice_count) continue;
-        snug_cuda_add_shards(&sums, count, d->rank, run->contributors, ranks->stream);
+        (chunks ? snug_cuda_add_chunks : snug_cuda_add_shards)(&sums, count, d->rank, run->contributors, ranks->stream);
         count = 0;
     }
+}
+
+static void add_all(const struct snug_run *run) {
+    add_some(run, false);
+    add_some(run, true);
 }
 
 static int send_sums(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t size = sizeof(float);
     int result = d->nccl.group_start();
-    for (size_t i = 0; i < ranks->slice_count && result == SNUG_NCCL_OK; i++) {
+    for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
-        const struct snug_shards parts = snug_shards_in_bytes(&s->parts, sizeof(float));
-        if (s->for_all) result = gather_parts(run, (uint8_t *)(s->to - snug_shard_begin(&s->parts, d->rank)), &parts);
+        const ptrdiff_t offset = s->to - part_of(s, d->rank); /* of the sums, from the values */
+        for (int r = 0; r < d->size && s->for_all && result == SNUG_NCCL_OK; r++) {
+            if (r == d->rank) continue;
+            result = send_part(run, s->to, count_of(s, d->rank) * size, r);
+            if (result == SNUG_NCCL_OK) result = receive_part(run, part_of(s, r) + offset, count_of(s, r) * size, r);
+        }
     }
     const int ended = d->nccl.group_end();
     return result == SNUG_NCCL_OK ? ended : result;
@@ -362,7 +373,7 @@ static bool unite(const struct snug_run *run, struct snug_cuda_slice *x, const s
     const ptrdiff_t offset = x->to - part_of(x, rank); /* of the sums, from the values */
     const bool after = y->values >= x_end && y->values - x_end < GAP,
                before = y_end <= x->values && x->values - y_end < GAP;
-    if (!x->for_all || x->accumulate != y->accumulate || y->to - part_of(y, rank) != offset) return false;
+    if (!x->for_all || x->chunks || x->accumulate != y->accumulate || y->to - part_of(y, rank) != offset) return false;
     if (!after && !before) return false;
     float *const begin = after ? x->values : y->values;
     const struct snug_cuda_slice whole =
@@ -400,17 +411,24 @@ static snug_status queue_for_all(struct snug_run *run, float *values, float *sum
     return SNUG_OK;
 }
 
-/* Each rank gets the sums of its shard: to[0 … its elements - 1]. */
-static snug_status queue_for_owners(struct snug_run *run, const struct snug_shards *shards, float *values, float *to,
-                                    bool accumulate) {
-    const int64_t part = largest_part(run), largest = snug_shard_largest(shards);
-    for (int64_t first = 0; first < largest; first += part)
+/* Each rank gets the sums of its shard: to[0 … its elements - 1]. Shards are cut at whole chunks. */
+static snug_status queue_shards(struct snug_run *run, const struct snug_op *op, float *values, float *to,
+                                bool accumulate) {
+    const struct snug_sum_ranks *sum = &op->sum_ranks;
+    const int64_t room = largest_part(run), largest = snug_shard_largest(&sum->shards);
+    const int64_t part = sum->chunks ? room / SNUG_NORM_CHUNK * SNUG_NORM_CHUNK : room;
+    double *chunks = sum->chunks ? (double *)snug_run_data(run, sum->chunks) + sum->slot : NULL;
+    for (int64_t first = 0; first < largest; first += part) {
         RETURN_IF_ERROR(add_slice(run, (struct snug_cuda_slice){.values = values,
                                                                 .to = to + first,
-                                                                .parts = *shards,
+                                                                .parts = sum->shards,
                                                                 .first = first,
                                                                 .most = part,
-                                                                .accumulate = accumulate}));
+                                                                .chunks = chunks,
+                                                                .accumulate = accumulate,
+                                                                .for_all = sum->for_all}));
+        if (chunks) chunks += part / SNUG_NORM_CHUNK;
+    }
     return SNUG_OK;
 }
 
@@ -675,7 +693,7 @@ snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) 
         RETURN_IF_ERROR(shards->chunk ? sum_sparse(run, values, sums, shards, false, accumulate)
                                       : sum_sparse_for_all(run, values, sums, g.rows * g.cols, accumulate));
     } else if (shards->chunk) {
-        RETURN_IF_ERROR(queue_for_owners(run, shards, values, sums, accumulate));
+        RETURN_IF_ERROR(queue_shards(run, op, values, sums, accumulate));
     } else {
         RETURN_IF_ERROR(queue_for_all(run, values, sums, g.rows * g.cols, accumulate));
     }

@@ -35,6 +35,7 @@ struct snug_cuda_slice {
     int64_t bytes;            /* of the buffer for what is received */
     struct snug_shards parts; /* in elements */
     int64_t first, most;
+    double *chunks;  /* of the sums' squares, or NULL */
     bool accumulate; /* onto *to */
     bool for_all;    /* all ranks get the sums */
 };
@@ -101,6 +102,7 @@ snug_status snug_cuda_barrier(snug_context *ctx, const struct snug_cuda_peers *p
 struct snug_cuda_shard_sum {
     float *to;
     const float *own, *received;
+    double *chunks; /* the sums of squares of each chunk of the sums, or NULL */
     int64_t count;
     bool accumulate;
 };
@@ -111,6 +113,10 @@ struct snug_cuda_shard_sums {
 
 /* to = ((shard 0 + shard 1) + …), or += the shards one by one, in the order of the first `contributors` ranks. */
 void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
+                          cudaStream_t stream);
+
+/* The same, with their chunks: all items have them, and some elements. */
+void snug_cuda_add_chunks(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
 
 /* A rank's part of a sparse gradient, which it sums for those that get the sums. */

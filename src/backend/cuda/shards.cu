@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of the operations over ranks. */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/squares.cuh"
 
 extern "C" {
 #include "backend/cuda/ranks.h"
@@ -71,6 +71,60 @@ extern "C" void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, in
     if (count)
         add_shards<<<(unsigned)(blocks < SUM_BLOCKS ? blocks : SUM_BLOCKS), THREADS, 0, stream>>>(*sums, count, rank,
                                                                                                   contributors);
+}
+
+/* ---- sums and their squares: a thread block has a chunk ---- */
+
+static __device__ void store_four(float *p, int64_t left, bool aligned, float4 v) {
+    if (left >= 4 && aligned) {
+        *(float4 *)p = v;
+        return;
+    }
+    if (left > 0) p[0] = v.x;
+    if (left > 1) p[1] = v.y;
+    if (left > 2) p[2] = v.z;
+    if (left > 3) p[3] = v.w;
+}
+
+/* The items' chunks are numbered one after the other. */
+static __global__ void __launch_bounds__(SQUARE_THREADS)
+    add_chunks(const struct snug_cuda_shard_sums sums, int rank, int contributors) {
+    int n = 0;
+    int64_t chunk = blockIdx.x;
+    for (int64_t chunks; chunk >= (chunks = (sums.items[n].count + BLOCK - 1) / BLOCK); n++) chunk -= chunks;
+    const struct snug_cuda_shard_sum s = sums.items[n];
+    const bool aligned = s.count % 4 == 0 && is_aligned(s.to, s.own, s.received);
+    const int64_t first = chunk * BLOCK, end = first + BLOCK < s.count ? first + BLOCK : s.count;
+    double squares = 0;
+    for (int64_t i = first + threadIdx.x * 4; i < end; i += AT_ONCE * SQUARE_THREADS * 4) {
+        float4 total[AT_ONCE], values[AT_ONCE];
+        for (int r = s.accumulate ? -1 : 0; r < contributors; r++) {
+            const float *part = r < 0 ? s.to : r == rank ? s.own : s.received + (r - (r > rank)) * s.count;
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                const int64_t at = i + k * SQUARE_THREADS * 4;
+                values[k] = load_four(part + at, end - at, aligned);
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                total[k] = r < 0 || (r == 0 && !s.accumulate) ? values[k] : plus(total[k], values[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int64_t at = i + k * SQUARE_THREADS * 4;
+            store_four(s.to + at, end - at, aligned, total[k]);
+            squares = add_squares(squares, total[k], end - at);
+        }
+    }
+    squares = block_sum(squares);
+    if (threadIdx.x == 0) s.chunks[chunk] = squares;
+}
+
+extern "C" void snug_cuda_add_chunks(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
+                                     cudaStream_t stream) {
+    unsigned blocks = 0;
+    for (int i = 0; i < count; i++) blocks += blocks_for(sums->items[i].count, BLOCK);
+    if (blocks) add_chunks<<<blocks, SQUARE_THREADS, 0, stream>>>(*sums, rank, contributors);
 }
 
 /* ---- sparse gradients: a warp has a block ---- */

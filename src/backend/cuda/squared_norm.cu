@@ -1,32 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradients' norm and clipping. Blocks of a fixed size are summed in double, then the blocks in order. Where a
    gradient is divided over ranks, each rank's blocks are kept apart until all ranks have gathered them. */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/squares.cuh"
 
-enum { THREADS = 256, BLOCK = SNUG_CUDA_BLOCK };
-static_assert(BLOCK == SNUG_NORM_CHUNK, "the chunks of the contract");
-
-static __device__ double block_sum(double value) {
-    __shared__ double shared[THREADS / 32];
-    value = warp_sum(value);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int i = 0; i < THREADS / 32; i++) value += shared[i];
-    return value;
-}
+enum { THREADS = SQUARE_THREADS };
 
 static __device__ double square_block(const float *g, int64_t count, int64_t block) {
     const int64_t begin = block * BLOCK, end = begin + BLOCK < count ? begin + BLOCK : count;
     double sum = 0;
-    for (int64_t i = begin + threadIdx.x * 4; i < end; i += THREADS * 4) {
-        if (i + 4 <= end) {
-            const float4 v = *reinterpret_cast<const float4 *>(g + i);
-            sum += (double)v.x * v.x + (double)v.y * v.y + ((double)v.z * v.z + (double)v.w * v.w);
-        } else {
-            for (int64_t k = i; k < end; k++) sum += (double)g[k] * g[k];
-        }
-    }
+    for (int64_t i = begin + threadIdx.x * 4; i < end; i += THREADS * 4)
+        sum = add_squares(sum, load_four(g + i, end - i, true), end - i);
     return block_sum(sum);
 }
 
@@ -110,8 +93,8 @@ struct chunks_of_gradients {
 static struct chunks_of_gradient chunks_of(const struct snug_sum_chunks *op) {
     const struct snug_shards *s = &op->shards;
     const int64_t chunks = (s->elements + s->chunk - 1) / s->chunk;
-    return {op->first, chunks / s->ranks, (s->chunk + BLOCK - 1) / BLOCK, (int32_t)(chunks % s->ranks), s->start,
-            op->slot};
+    return {op->first, chunks / s->ranks, (s->chunk + BLOCK - 1) / BLOCK, (int32_t)(chunks % s->ranks),
+            s->start,  op->slot};
 }
 
 static __global__ void add_chunks(double *sums, const double *parts, int64_t columns, int ranks,
@@ -137,8 +120,8 @@ extern "C" snug_status snug_cuda_sum_chunks(struct snug_run *run, const struct s
         table.items[count++] = chunks_of(s);
         if (count < GRADIENTS && each + 1 < end && each[1].kind == op->kind) continue;
         add_chunks<<<(unsigned)count, THREADS, 0, snug_cuda_of(run)->stream>>>(
-            (double *)snug_run_data(run, s->sums), (const double *)snug_run_data(run, s->parts), columns, s->shards.ranks,
-            table);
+            (double *)snug_run_data(run, s->sums), (const double *)snug_run_data(run, s->parts), columns,
+            s->shards.ranks, table);
         count = 0;
     }
     return snug_cuda_done(run, op);

@@ -7,7 +7,7 @@
 static void sum_ranks_cost(struct snug_cost_view *view, const struct snug_op *op) {
     const double elements = snug_cost_elements(view, op->sum_ranks.g);
     view->cost.flops = elements;
-    view->cost.bytes = (op->sum_ranks.shards.chunk ? 1 : 2) * elements * snug_cost_width(view, op->sum_ranks.g);
+    view->cost.bytes = (snug_sums_for_all(op) ? 2 : 1) * elements * snug_cost_width(view, op->sum_ranks.g);
 }
 
 /* What is sent: the shards of all ranks. */
@@ -25,7 +25,7 @@ const struct snug_op_info snug_op_sum_ranks_info = {
     .name = "sum_ranks",
     .group = SNUG_GROUP_COMMUNICATION,
     .flags = SNUG_OP_COLLECTIVE,
-    .operands = {{"g", SNUG_MODIFY, 0}, {"sum", SNUG_MODIFY, SNUG_OPTIONAL}},
+    .operands = {{"g", SNUG_MODIFY, 0}, {"sum", SNUG_MODIFY, SNUG_OPTIONAL}, {"chunks", SNUG_WRITE, SNUG_OPTIONAL}},
     .cost = sum_ranks_cost,
 };
 

@@ -3,7 +3,8 @@
 
 #define MOST ((int64_t)32 << 20)
 
-enum { BUCKETS = 8, LEAST = 4096 /* bytes of each rank */, ALIGNMENT = 256 };
+/* Least: bytes of each rank, a chunk in both halves. */
+enum { BUCKETS = 8, LEAST = 2 * SNUG_NORM_CHUNK * 4, ALIGNMENT = 256 };
 
 int64_t snug_cuda_received_bytes(const struct snug_program *program) {
     int64_t bytes = 0;
