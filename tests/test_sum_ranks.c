@@ -159,7 +159,9 @@ static void test_sums_of_shards(void **state) {
             for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
                 const struct snug_op op = {
                     .kind = SNUG_OP_SUM_RANKS,
-                    .sum_ranks = {1, elsewhere ? 2 : 0, {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
+                    .sum_ranks = {.g = 1,
+                                  .sum = elsewhere ? 2 : 0,
+                                  .shards = {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
                 fill(cases[c].count);
                 free(simulated.arena);
                 simulated.arena = alloc_floats(2 * simulated.count);
