@@ -34,7 +34,12 @@ static inline void find_mpirun(void) {
         print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
                       "libopenmpi-dev, and configure again\n");
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
-    setenv("OMPI_MCA_pml", "ob1", 0); /* others look for network adapters, 0.2 s at each start */
+    /* Open MPI looks for network adapters, GPUs and other PCI devices, 0.2 s and more at each start. On one host it needs none. */
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+    setenv("PMIX_MCA_gds", "hash", 0);
+    setenv("HWLOC_COMPONENTS", "-linuxio,-pci", 0);
+    setenv("HWLOC_PLUGINS_PATH", "/nowhere", 0);
     if (SANITIZED) {
         const char *given = getenv("ASAN_OPTIONS");
         char options[256]; /* MPI keeps memory until the process ends, so leaks are not looked for */
