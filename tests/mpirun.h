@@ -34,7 +34,8 @@ static inline void find_mpirun(void) {
         print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
                       "libopenmpi-dev, and configure again\n");
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
-    /* Open MPI looks for network adapters, GPUs and other PCI devices, 0.2 s and more at each start. On one host it needs none. */
+    /* Open MPI looks for network adapters, GPUs and other PCI devices, 0.2 s and more at each start. On one host it
+     * needs none. */
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", "self,vader", 0);
     setenv("PMIX_MCA_gds", "hash", 0);
