@@ -137,7 +137,7 @@ static const struct change changes[] = {
     {"", SAME, NULL},
     {"config_name=@same tokenizer_name=@same", SAME, NULL},
     {"train_file=@copied.csv", SAME, NULL},
-    {"threads=1", SAME, NULL},
+    {"threads=2", SAME, NULL},
     {"threads=3", SAME, NULL},
     {"dataloader_num_workers=2", SAME, NULL},
     {"dataloader_num_workers=1 dataloader_prefetch_factor=4", SAME, NULL},

@@ -269,17 +269,10 @@ static int tear_down(void **state) {
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-/* Sanitized tests run on one core, where two threads would wait for each other; some tests ask for more. */
-#if SANITIZED
-#define USUAL_THREADS "threads=1 "
-#else
-#define USUAL_THREADS "threads=2 "
-#endif
-
 /* The common arguments of the trainings: the tiny model from scratch on train.csv, fast steps. */
 #define TINY_TRAINING                                                                                                  \
     "config_name=@model tokenizer_name=@model train_file=@train.csv per_device_train_batch_size=8 num_train_epochs=2 " \
-    "learning_rate=1e-3 " USUAL_THREADS "save_strategy=no logging_steps=2"
+    "learning_rate=1e-3 threads=1 save_strategy=no logging_steps=2"
 
 /* Sets arguments from words "name=value"; a value that begins with @ is a path in the test's folder. */
 static inline void set_args(struct fixture *f, snug_args *args, const char *words) {
