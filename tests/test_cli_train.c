@@ -507,7 +507,7 @@ static void test_verification_needs_a_folder(void **state) {
 static void test_second_run_is_refused(void **state) {
     struct fixture *f = *state;
     char said[128];
-    const pid_t child = start(f, LONG "--max_steps 200000 --output_dir out --disable_tqdm");
+    const pid_t child = start(f, LONG "--max_steps 50000 --output_dir out --disable_tqdm");
     wait_for_text(f, "stderr", "'loss'");
     assert_int_equal(rename(path_of(f, "stderr"), path_of(f, "first")), 0); /* the next run makes its own */
     assert_int_equal(run(f, LONG "--max_steps 2 --output_dir out"), 1);

@@ -397,7 +397,7 @@ static void test_unopened_file(void **state) {
     if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
     make_other(f);
     assert_int_equal(symlink(path_of(f, "train.csv"), path_of(f, "other/train.csv")), 0);
-    static const char words[] = TRAIN "--config_name model --train_file train.csv --max_steps 100000 --save_steps 20 "
+    static const char words[] = TRAIN "--config_name model --train_file train.csv --max_steps 20000 --save_steps 20 "
                                       "--save_total_limit 1 --output_dir out";
     snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", words, path_of(f, "other"),
              words);
@@ -417,7 +417,7 @@ static void test_unopened_file(void **state) {
 static void test_killed_rank(void **state) {
     struct fixture *f = *state;
     if (skips) return;
-    const pid_t launcher = start_pair(f, LONG "--max_steps 100000 --output_dir killed");
+    const pid_t launcher = start_pair(f, LONG "--max_steps 20000 --output_dir killed");
     wait_for_text(f, "stderr", "'epoch': 1.");
     assert_int_equal(kill(second_of(f), SIGKILL), 0);
     const double begin = now();

@@ -46,7 +46,7 @@ offloaded="train $common --train_file examples/demo/train.csv --output_dir $fold
 # Interrupted while it trains, and resumed.
 # Each line is a list of words.
 # shellcheck disable=SC2086
-"$snug" $offloaded --max_steps 100000 > "$folder/stdout" 2> "$folder/stderr" &
+"$snug" $offloaded --max_steps 20000 > "$folder/stdout" 2> "$folder/stderr" &
 for _ in $(seq 600); do
     grep -q 'checkpoint-3$' "$folder/stderr" && break
     sleep 0.1

@@ -15,7 +15,7 @@
     "train --use_cpu --config_name " config " --tokenizer_name model --per_device_train_batch_size 8 "                 \
     "--learning_rate 1e-3 --threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
 #define TRAIN_MODEL TRAIN_FROM("model")
-#define LONG TRAIN_MODEL "--max_steps 100000 --save_steps 2 --save_total_limit 2 "
+#define LONG TRAIN_MODEL "--max_steps 20000 --save_steps 2 --save_total_limit 2 "
 
 /* ---- ranks whose processes are known ------------------------------------------------------------------------------
  */

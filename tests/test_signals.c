@@ -10,9 +10,10 @@ static const struct {
     {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGXCPU, "SIGXCPU"}};
 enum { SIGNALS = sizeof signals / sizeof *signals };
 
+/* Not more steps: their batches' sizes are computed before the first. */
 #define LONG                                                                                                           \
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 2 --save_strategy no "          \
-    "--logging_steps 5 --device cpu --max_steps 1000000 --output_dir out"
+    "--logging_steps 5 --device cpu --max_steps 100000 --output_dir out"
 
 static void sleep_for(double seconds) {
     nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))}, NULL);
@@ -100,17 +101,17 @@ static void test_second_signal_ends_at_once(void **state) {
 static void test_other_pairs_save(void **state) {
     static const int pairs[][2] = {{0, 1}, {1, 0}, {2, 2}, {2, 1}, {3, 3}, {3, 1}, {4, 4}, {4, 0}};
     struct fixture *f = *state;
-    write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 1 s */
+    write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 0.5 s */
     for (size_t i = 0; i < (SANITIZED ? 1 : sizeof pairs / sizeof *pairs); i++) {
         const pid_t child = start(
             f, "train --config_name slow --train_file dummy:1024x64 --per_device_train_batch_size 64 --device cpu "
-               "--gradient_accumulation_steps 4 --max_steps 1000 --output_dir out --threads 1 --save_strategy no "
+               "--gradient_accumulation_steps 2 --max_steps 1000 --output_dir out --threads 1 --save_strategy no "
                "--logging_steps 1");
         char pair[64];
         snprintf(pair, sizeof pair, "%s and %s", signals[pairs[i][0]].name, signals[pairs[i][1]].name);
         wait_for_text(f, "stderr", "'loss'");
         kill(child, signals[pairs[i][0]].number);
-        sleep_for(0.35);
+        sleep_for(0.25); /* signals within 0.2 s count as one */
         kill(child, signals[pairs[i][1]].number);
         assert_saved(f, child, pair);
     }

@@ -195,7 +195,7 @@ static void test_closed_terminal(void **state) {
     char text[4096] = "";
     int master, status;
     const pid_t child = start_in(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80},
-                                 MODEL "--train_file train.csv --max_steps 1000000 --logging_steps 5", &master);
+                                 MODEL "--train_file train.csv --max_steps 100000 --logging_steps 5", &master);
     for (size_t length = 0; !strstr(text, "'loss'");) {
         const ssize_t got = read(master, text + length, sizeof text - 1 - length);
         if (got <= 0) fail_msg("it ended by itself: %s", text);
