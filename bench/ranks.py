@@ -53,8 +53,9 @@ def share(stage, ranks, link, seconds, model="bert", parameters=LARGE, accumulat
     e, layers = MODELS[model].embeddings, MODELS[model].layers
     step, backward, forward = seconds
     call = 10e-6 + (ranks - 1) * 1e-6
-    groups = max(1, round(4 * parameters / 2**25))
     per_byte = (ranks - 1) / ranks / link
+    received = 2**24 if link == NVLINK else 2**25  # of a group
+    groups = max(1, round(4 * parameters * (ranks - 1) / ranks / received))
     sums = 4 * parameters * per_byte + groups * call
     layer = 2 * (parameters - e) / layers * per_byte
     gathered = layers * layer + (layers + 1) * call

@@ -666,7 +666,8 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
                         : snug_output_look(t->ctx, args->output_dir, &t->output));
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
-    if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    /* Ranks agree to stop in a step: one alone may be asked because another one has failed, which that one reports. */
+    if (!args->group && is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     snug_group_at(args->group, -1, "before the first step");
     RETURN_IF_ERROR(snug_description_tell(t->session, t->callbacks));
     RETURN_IF_ERROR(snug_training_args_compare(&t->session->job));

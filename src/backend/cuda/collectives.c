@@ -327,6 +327,9 @@ static snug_status sum_first(struct snug_run *run, size_t count) {
 
 static snug_status sum_queued(struct snug_run *run) { return sum_first(run, ranks_of(run)->slice_count); }
 
+/* Bytes that a group may receive. NCCL does one group after the other. */
+static int64_t room_of(const struct snug_cuda_ranks *ranks) { return ranks->peers ? ranks->buffer : 2 * ranks->buffer; }
+
 /* All ranks count the largest part, so that they fill their buffers alike. */
 static int64_t received_bytes(const struct snug_cuda_slice *slice) {
     int64_t largest = 0;
@@ -338,8 +341,8 @@ static int64_t received_bytes(const struct snug_cuda_slice *slice) {
 static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     slice.bytes = received_bytes(&slice);
-    if (ranks->received + slice.bytes > ranks->buffer) RETURN_IF_ERROR(sum_first(run, move_short(ranks)));
-    if (ranks->received + slice.bytes > ranks->buffer) RETURN_IF_ERROR(sum_queued(run));
+    if (ranks->received + slice.bytes > room_of(ranks)) RETURN_IF_ERROR(sum_first(run, move_short(ranks)));
+    if (ranks->received + slice.bytes > room_of(ranks)) RETURN_IF_ERROR(sum_queued(run));
     ranks->received += slice.bytes;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
                               sizeof *ranks->slices));
@@ -379,7 +382,7 @@ static bool unite(const struct snug_run *run, struct snug_cuda_slice *x, const s
     const struct snug_cuda_slice whole =
         slice_for_all(run, begin, begin + offset, (after ? y_end : x_end) - begin, x->accumulate);
     const int64_t received = ranks->received - x->bytes + whole.bytes;
-    if (received > ranks->buffer) return false;
+    if (received > room_of(ranks)) return false;
     ranks->received = received;
     *x = whole;
     return true;
@@ -394,10 +397,10 @@ static bool continue_slice(const struct snug_run *run, const struct snug_cuda_sl
     return false;
 }
 
-/* The elements of a rank's part of a gradient that half the buffer has room for. */
+/* The elements of a rank's part of a gradient that there is room for. */
 static int64_t largest_part(const struct snug_run *run) {
     enum { STEP = 64 };
-    return ranks_of(run)->buffer / (devices_of(run)->size - 1) / (int64_t)sizeof(float) / STEP * STEP;
+    return room_of(ranks_of(run)) / (devices_of(run)->size - 1) / (int64_t)sizeof(float) / STEP * STEP;
 }
 
 /* The gradient is cut where the buffer is full. */
