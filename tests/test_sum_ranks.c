@@ -157,11 +157,10 @@ static void test_sums_of_shards(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int ranks = 2; ranks <= RANKS; ranks++)
             for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
-                const struct snug_op op = {
-                    .kind = SNUG_OP_SUM_RANKS,
-                    .sum_ranks = {.g = 1,
-                                  .sum = elsewhere ? 2 : 0,
-                                  .shards = {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
+                const struct snug_op op = {.kind = SNUG_OP_SUM_RANKS,
+                                           .sum_ranks = {.g = 1,
+                                                         .sum = elsewhere ? 2 : 0,
+                                                         .shards = {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
                 fill(cases[c].count);
                 free(simulated.arena);
                 simulated.arena = alloc_floats(2 * simulated.count);
