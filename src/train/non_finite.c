@@ -99,8 +99,8 @@ static bool is_summed_here(const struct snug_program *program, int32_t gradient)
         const struct snug_sum_ranks *sum = &program->ops[i].sum_ranks;
         /* may be untested: a rank that is ended records nothing */
         if (program->ops[i].kind != SNUG_OP_SUM_RANKS || sum->g != gradient) continue;
-        return snug_sums_for_all(&program->ops[i]) &&
-               !sum->sum; /* may be untested: a rank that is ended records nothing */
+        /* may be untested: a rank that is ended records nothing */
+        return snug_sums_for_all(&program->ops[i]) && !sum->sum;
     }
     return true;
 }
