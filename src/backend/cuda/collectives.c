@@ -4,7 +4,7 @@
  * all ranks by ncclSend and ncclRecv, adds in the order of the ranks, and sends the sum to all, or keeps it. These are
  * the bytes of a reduce-scatter and an all-gather, with an order of the additions that does not depend on NCCL.
  *
- * They run in a stream of their own. Sums are queued until their shards fill the buffer for what is received; then one
+ * They run in streams of their own. Sums are queued until their shards fill the buffer for what is received; then one
  * NCCL call exchanges all, and one kernel adds all: a model has hundreds of gradients, most of them small. Without a
  * separate sum a gradient persists and is not read before the phase ends, so operations wait for sums only then.
  * Gatherings that follow each other are one NCCL call, too. All ranks queue the same, so the calls match.
@@ -292,8 +292,9 @@ static snug_status sum_by_copies(const struct snug_run *run) {
     return snug_cuda_check(run->ctx, error, "copying sums of gradients to other ranks");
 }
 
-/* Slices of vectors wait until what they are united to is long, or until the last group: a copy of a few KiB takes as
-   long as one of a MiB. Moves them behind the others; returns the number of the others. */
+/* Most vectors are a few KiB, and each copy has a fixed cost. So short slices stay queued until they have grown, or
+   until the last group. Moves the short slices to the end of the queue, and returns how many slices come before them;
+   if all are short, returns the number of all. */
 static size_t move_short(struct snug_cuda_ranks *ranks) {
     enum { SHORT = 1 << 16 };
     size_t count = 0;
