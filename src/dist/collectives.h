@@ -54,6 +54,14 @@ struct snug_collectives {
 static inline struct snug_shards snug_equal_parts(int64_t bytes, int64_t part, int ranks) {
     return (struct snug_shards){.elements = bytes, .chunk = part, .ranks = ranks};
 }
+
+/* values: each rank has its own `each` bytes, in the order of the ranks; afterwards all have all. */
+static inline snug_status snug_all_gather_equal(snug_context *ctx, const struct snug_collectives *c, void *values,
+                                                int64_t each) {
+    const struct snug_shards parts = snug_equal_parts(each * c->size, each, c->size);
+    return c->all_gather(ctx, values, &parts);
+}
+
 /* The bytes of a rank's part that an exchange sends. */
 static inline int64_t snug_collective_part(const struct snug_shards *parts, int rank, int64_t first, int64_t most) {
     const int64_t left = snug_shard_size(parts, rank) - first;

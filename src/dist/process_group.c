@@ -105,9 +105,7 @@ void snug_process_group_close(struct snug_process_group *group) {
 
 snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_group *group, void *values,
                                   int64_t bytes) {
-    if (!group) return SNUG_OK;
-    const struct snug_shards parts = snug_equal_parts(bytes * group->ranks.size, bytes, group->ranks.size);
-    return group->collectives->all_gather(ctx, values, &parts);
+    return group ? snug_all_gather_equal(ctx, group->collectives, values, bytes) : SNUG_OK;
 }
 
 snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,

@@ -366,8 +366,7 @@ static snug_status find_local(snug_context *ctx, const struct snug_ranks *ranks)
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)table.size, SNUG_HOST_NAME, &memory));
     char(*hosts)[SNUG_HOST_NAME] = memory;
     memcpy(hosts[table.rank], ranks->host, SNUG_HOST_NAME);
-    const struct snug_shards parts = snug_equal_parts((int64_t)table.size * SNUG_HOST_NAME, SNUG_HOST_NAME, table.size);
-    const snug_status status = all_gather(ctx, hosts, &parts);
+    const snug_status status = snug_all_gather_equal(ctx, &table, hosts, SNUG_HOST_NAME);
     for (int r = 0; r < table.size && status == SNUG_OK; r++) {
         const bool here = strncmp(hosts[r], ranks->host, SNUG_HOST_NAME) == 0;
         table.local_size += here;

@@ -456,8 +456,7 @@ static snug_status connect_ranks(struct snug_watch *w, const struct snug_collect
     RETURN_IF_ERROR(snug_alloc(w->ctx, (size_t)size, 1, &memory));
     char *connected = memory;
     connected[w->ranks.rank] = w->running;
-    const struct snug_shards parts = snug_equal_parts(size, 1, size);
-    snug_status status = c->all_gather(w->ctx, connected, &parts);
+    snug_status status = snug_all_gather_equal(w->ctx, c, connected, sizeof *connected);
     if (status == SNUG_OK && w->ranks.rank == 0) status = name_unconnected(w->ctx, &w->ranks, connected);
     free(memory);
     return status;

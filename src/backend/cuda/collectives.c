@@ -86,16 +86,17 @@ static snug_status end(struct snug_run *run) {
     return snug_cuda_check(run->ctx, cudaEventRecord(ranks->done, ranks->stream), "an operation of all ranks");
 }
 
-static int send_part(const struct snug_run *run, const void *from, int64_t bytes, int peer) {
+/* One part to another rank, and one from it; nothing if it is this rank. */
+static int send_and_receive(const struct snug_run *run, int peer, const void *from, int64_t sent, void *to,
+                            int64_t received) {
     const struct snug_cuda_devices *d = devices_of(run);
-    if (bytes == 0) return SNUG_NCCL_OK;
-    return d->nccl.send(from, (size_t)bytes, SNUG_NCCL_BYTES, peer, d->comm, ranks_of(run)->stream);
-}
-
-static int receive_part(const struct snug_run *run, void *to, int64_t bytes, int peer) {
-    const struct snug_cuda_devices *d = devices_of(run);
-    if (bytes == 0) return SNUG_NCCL_OK;
-    return d->nccl.recv(to, (size_t)bytes, SNUG_NCCL_BYTES, peer, d->comm, ranks_of(run)->stream);
+    cudaStream_t stream = ranks_of(run)->stream;
+    int result = SNUG_NCCL_OK;
+    if (peer == d->rank) return result;
+    if (sent) result = d->nccl.send(from, (size_t)sent, SNUG_NCCL_BYTES, peer, d->comm, stream);
+    if (received && result == SNUG_NCCL_OK)
+        result = d->nccl.recv(to, (size_t)received, SNUG_NCCL_BYTES, peer, d->comm, stream);
+    return result;
 }
 
 /* Every rank's part goes to all others. */
@@ -106,12 +107,9 @@ static int gather_parts(const struct snug_run *run, uint8_t *values, const struc
     if (own * d->size == parts->elements && snug_shard_largest(parts) == own)
         return d->nccl.all_gather(values + begins, values, (size_t)own, SNUG_NCCL_BYTES, d->comm,
                                   ranks_of(run)->stream);
-    for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
-        if (r == d->rank) continue;
-        result = send_part(run, values + begins, own, r);
-        if (result == SNUG_NCCL_OK)
-            result = receive_part(run, values + snug_shard_begin(parts, r), snug_shard_size(parts, r), r);
-    }
+    for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++)
+        result = send_and_receive(run, r, values + begins, own, values + snug_shard_begin(parts, r),
+                                  snug_shard_size(parts, r));
     return result;
 }
 
@@ -183,13 +181,9 @@ static int exchange(const struct snug_run *run) {
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const int64_t own = count_of(s, d->rank);
-        for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
-            const int64_t theirs = count_of(s, r);
-            if (r == d->rank) continue;
-            if (theirs) result = send_part(run, part_of(s, r), theirs * size, r);
-            if (result == SNUG_NCCL_OK)
-                result = receive_part(run, s->received + slot_of(r, d->rank) * own, own * size, r);
-        }
+        for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++)
+            result = send_and_receive(run, r, part_of(s, r), count_of(s, r) * size,
+                                      s->received + slot_of(r, d->rank) * own, own * size);
     }
     const int ended = d->nccl.group_end();
     return result == SNUG_NCCL_OK ? ended : result;
@@ -226,11 +220,9 @@ static int send_sums(const struct snug_run *run) {
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const ptrdiff_t offset = s->to - part_of(s, d->rank); /* of the sums, from the values */
-        for (int r = 0; r < d->size && s->for_all && result == SNUG_NCCL_OK; r++) {
-            if (r == d->rank) continue;
-            result = send_part(run, s->to, count_of(s, d->rank) * size, r);
-            if (result == SNUG_NCCL_OK) result = receive_part(run, part_of(s, r) + offset, count_of(s, r) * size, r);
-        }
+        for (int r = 0; r < d->size && s->for_all && result == SNUG_NCCL_OK; r++)
+            result = send_and_receive(run, r, s->to, count_of(s, d->rank) * size, part_of(s, r) + offset,
+                                      count_of(s, r) * size);
     }
     const int ended = d->nccl.group_end();
     return result == SNUG_NCCL_OK ? ended : result;
@@ -654,11 +646,9 @@ static uint64_t hash_layout(const struct snug_run *run) {
 static snug_status find_buffers(const struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_collectives *hosts = devices_of(run)->peers.hosts;
-    const int64_t each = sizeof *ranks->buffers;
-    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
     if (!ranks->arenas[0]) return SNUG_OK;
     ranks->buffers[hosts->rank] = snug_cuda_of(run)->batch.received - run->arena;
-    return hosts->all_gather(run->ctx, ranks->buffers, &parts);
+    return snug_all_gather_equal(run->ctx, hosts, ranks->buffers, sizeof *ranks->buffers);
 }
 
 /* Before the program's first operation over ranks, which all ranks run at the same time and before it is captured. */

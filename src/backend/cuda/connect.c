@@ -57,11 +57,9 @@ static snug_status check_places(snug_context *ctx, const struct place *places, i
 static snug_status compare_places(snug_context *ctx, const struct snug_collectives *hosts,
                                   const struct snug_nccl *nccl) {
     struct place *places;
-    const int64_t each = sizeof *places;
-    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *places, (void **)&places));
     snug_status status = find_place(ctx, nccl, &places[hosts->rank]);
-    if (status == SNUG_OK) status = hosts->all_gather(ctx, places, &parts);
+    if (status == SNUG_OK) status = snug_all_gather_equal(ctx, hosts, places, sizeof *places);
     if (status == SNUG_OK) status = check_places(ctx, places, hosts->size);
     free(places);
     return status;

@@ -61,11 +61,9 @@ snug_status snug_cuda_compare_ranks(snug_context *ctx, const struct snug_collect
                                     bool *equal) {
     uint64_t *all;
     *equal = false;
-    const int64_t each = sizeof *all;
-    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *all, (void **)&all));
     all[hosts->rank] = value;
-    const snug_status status = hosts->all_gather(ctx, all, &parts);
+    const snug_status status = snug_all_gather_equal(ctx, hosts, all, sizeof *all);
     *equal = status == SNUG_OK;
     for (int r = 0; r < hosts->size; r++) *equal &= all[r] == value;
     free(all);
@@ -77,15 +75,13 @@ snug_status snug_cuda_compare_ranks(snug_context *ctx, const struct snug_collect
 static snug_status share(snug_context *ctx, const struct snug_collectives *hosts, void *memory, uint8_t *mapped[]) {
     struct share *shares;
     bool all = false;
-    const int64_t each = sizeof *shares;
-    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
     if (hosts->size > SNUG_CUDA_PEERS) return SNUG_OK; /* untested: more than 16 ranks */
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *shares, (void **)&shares));
     struct share *own = &shares[hosts->rank];
     snug_boot_id(own->boot);
     own->possible = memory && cudaIpcGetMemHandle(&own->handle, memory) == cudaSuccess;
     if (!own->possible) cudaGetLastError();
-    snug_status status = hosts->all_gather(ctx, shares, &parts);
+    snug_status status = snug_all_gather_equal(ctx, hosts, shares, sizeof *shares);
     if (status == SNUG_OK) {
         const bool mine = map_all(shares, hosts->rank, hosts->size, mapped);
         status = snug_cuda_compare_ranks(ctx, hosts, mine, &all);

@@ -8,7 +8,7 @@ extern "C" {
 
 /* Sums take all multiprocessors for a short time: matmuls take all of them, too, so with fewer sums last longer, and
    the last blocks of every matmul beside them run alone. */
-enum { THREADS = 512, AT_ONCE = 4, EACH = 4, BLOCKS = 256, SUM_BLOCKS = 512 };
+enum { THREADS = 512, AT_ONCE = 4, EACH = 4, FILL_BLOCKS = 256, SUM_BLOCKS = 512 };
 
 static __device__ float plus(float a, float b) { return a + b; }
 static __device__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
@@ -189,6 +189,6 @@ extern "C" void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const floa
     const int64_t blocks = (count + THREADS * EACH - 1) / (THREADS * EACH);
     if (count == 0) return;
     with_type(dtype, [&](auto type) {
-        fill<<<(unsigned)(blocks < BLOCKS ? blocks : BLOCKS), THREADS, 0, stream>>>((decltype(type) *)to, from, count);
+        fill<<<(unsigned)(blocks < FILL_BLOCKS ? blocks : FILL_BLOCKS), THREADS, 0, stream>>>((decltype(type) *)to, from, count);
     });
 }
