@@ -7,7 +7,8 @@
 
 tools/cuda-check calls it with the GPUs that the machine has. Parts:
     bert, modernbert  BERT-large, ModernBERT-base (random weights): 512 tokens with 32 and with 4 rows a GPU, 20 to 512 tokens
-                      with 32, on one GPU and on all in each ZeRO stage
+                      with 32, on all GPUs in each ZeRO stage, and as one GPU: on each GPU alone, all at the same time, so that
+                      the table has their mean and the slowest one, for which ranks wait
     offload           BERT-large in stage 3 with its states on the host
     peers             BERT-large beside PyTorch's DDP, ZeroRedundancyOptimizer and FSDP2: torch_ddp.py, which needs torch and
                       transformers
@@ -17,9 +18,11 @@ status is then 1, and the tables have the rest. A table is printed as its runs e
 """
 import argparse
 import collections
+import concurrent.futures
 import functools
 import json
 import math
+import os
 import pathlib
 import shutil
 import subprocess
@@ -115,14 +118,15 @@ class Bench:
         self.failed = False
         self.results = {}  # by the function and arguments of a run: its figures, or why it failed
 
-    def run(self, command, most):
-        """What a command prints."""
+    def run(self, command, most, gpu=None):
+        """What a command prints. gpu: the only one that it has."""
+        environment = dict(os.environ) if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)}
         left = self.end - time.monotonic()
         if left < 5:
             raise Failed("out of time")
         try:
             process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
+                                       stderr=subprocess.PIPE, text=True, env=environment)
         except OSError as error:
             raise Failed(str(error)) from None
         printed, errors = wait_for(process, min(left, most))
@@ -144,28 +148,38 @@ class Bench:
             raise self.results[key]
         return self.results[key]
 
-    def train(self, model, tokens, rows, steps, gpus, words=""):
-        return self.once(self.run_training, model, tokens, rows, steps, gpus, words)
+    def train(self, model, tokens, rows, steps, words=""):
+        return self.once(self.run_training, model, tokens, rows, steps, words)
+
+    def train_alone(self, model, tokens, rows, steps):
+        return self.once(self.run_alone, model, tokens, rows, steps)
 
     def peer(self, how, rows):
         return self.once(self.run_peer, how, rows)
 
-    def run_training(self, model, tokens, rows, steps, gpus, words):
-        """The data are the same on one GPU and on all."""
-        folder = self.dist / "rate"
+    def run_training(self, model, tokens, rows, steps, words, gpu=None):
+        """On all GPUs, or on one of them. The data are the same."""
+        folder = self.dist / f"rate-{gpu}"
         shutil.rmtree(folder, ignore_errors=True)
         command = [self.dist / "snug", "train", "--device", "cuda", "--disable_tqdm", "--log_level", "error", "--json",
                    "--config_name", MODELS[model].config, "--train_file", f"dummy:{8192 * self.gpus}x{tokens}", "--bf16",
                    "--per_device_train_batch_size", rows, "--max_steps", steps, "--logging_steps", steps // 4,
                    "--save_strategy", "no", "--output_dir", folder, *words.split()]
         try:
-            result = json.loads(self.run(command + (["--gpus", gpus] if gpus > 1 else []), 300))
+            result = json.loads(self.run(command + ([] if gpu is not None else ["--gpus", self.gpus]), 300, gpu))
             state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
             return figures(result, state["log_history"])
         except (OSError, ValueError, KeyError, ZeroDivisionError) as error:
             raise Failed(f"its results lack something: {error!r}") from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def run_alone(self, model, tokens, rows, steps):
+        """Each GPU by itself, all at the same time: the first one's figures, with the mean of the rates and the lowest one."""
+        with concurrent.futures.ThreadPoolExecutor(self.gpus) as pool:
+            runs = list(pool.map(lambda gpu: self.run_training(model, tokens, rows, steps, "", gpu), range(self.gpus)))
+        rates = [run["rate"] for run in runs]
+        return {**runs[0], "rate": sum(rates) / len(rates), "slowest": min(rates)}
 
     def run_peer(self, how, rows):
         script = self.peers / "torch_ddp.py"
@@ -192,15 +206,18 @@ class Bench:
 
     def speeds(self, key):
         model = MODELS[key]
-        print_head(model.name, ["tokens", "rows a GPU", "stage", "one GPU, /s", f"{self.gpus} GPUs, /s",
-                                f"of {self.gpus} x one GPU", "planned", "computed", "MiB of a rank", "NVML differs by",
-                                "weights, gradients, states, MiB"])
+        print_head(model.name, ["tokens", "rows a GPU", "stage", "one GPU, /s", "slowest, /s", f"{self.gpus} GPUs, /s",
+                                f"of {self.gpus} x one GPU", f"of {self.gpus} x slowest", "planned", "computed",
+                                "MiB of a rank", "NVML differs by", "weights, gradients, states, MiB"])
 
         def cells(tokens, rows, steps, stage):
-            one = self.train(key, tokens, rows, steps, 1)
-            many = self.train(key, tokens, rows, steps, self.gpus, f"--zero_stage {stage}")
+            # The ranks agree on algorithms for matmuls and keep them, so that each GPU alone finds the same ones.
+            many = self.train(key, tokens, rows, steps, f"--zero_stage {stage}")
+            one = self.train_alone(key, tokens, rows, steps)
             computed = share(stage, self.gpus, NVLINK, of_step(rows / one["rate"], one["parameters"]), key, one["parameters"])
-            return [f"{one['rate']:.1f}", f"{many['rate']:.1f}", known(many["rate"] / self.gpus / one["rate"], ".1%"),
+            return [f"{one['rate']:.1f}", f"{one['slowest']:.1f}", f"{many['rate']:.1f}",
+                    known(many["rate"] / self.gpus / one["rate"], ".1%"),
+                    known(many["rate"] / self.gpus / one["slowest"], ".1%"),
                     known(many["planned"] / self.gpus / one["planned"], ".1%"), known(computed, ".1%"), *memory_cells(many),
                     f"{many['states']:.0f}"]
 
@@ -215,8 +232,8 @@ class Bench:
 
         def cells(words, steps):
             words = f"--zero_stage 3{words}"
-            resident = self.train("bert", tokens, rows, steps, self.gpus, words)
-            host = self.train("bert", tokens, rows, steps, self.gpus, f"{words} --offload optimizer")
+            resident = self.train("bert", tokens, rows, steps, words)
+            host = self.train("bert", tokens, rows, steps, f"{words} --offload optimizer")
             return [f"{resident['rate']:.1f}", f"{host['rate']:.1f}", f"{host['rate'] / resident['rate']:.2f}",
                     known(host["planned"] / resident["planned"], ".2f"), *memory_cells(host)]
 
@@ -229,7 +246,7 @@ class Bench:
 
         def cells(case, how, stage):
             theirs = self.peer(how, case[1])
-            ours = self.train("bert", *case, self.gpus, f"--zero_stage {stage}")
+            ours = self.train("bert", *case, f"--zero_stage {stage}")
             return [f"{theirs['rate']:.1f}", f"{ours['rate']:.1f}", f"{ours['rate'] / theirs['rate']:.2f}",
                     f"{theirs['mib']}", memory_cells(ours)[0]]
 

@@ -99,9 +99,10 @@ SECTIONS = {
         "MiniLM-L6, three epochs.",
         "tools/compare_sst2.py --snug build-gpu/dist/snug --seeds 1,2,3,4,5 -- --device cuda --bf16"),
 }
-RANKS = ("bf16, AdamW with clipping, the last three quarters of a run's steps, in samples/s. Planned: the share by the seconds that "
-         "the runs expected before step 1; computed: that of [scaling.md](scaling.md#what-is-sent), from the step of one GPU. NVML "
-         "differs by: its figure from the plan's, of the rank where this is most.")
+RANKS = ("bf16, AdamW with clipping, the last three quarters of a run's steps, in samples/s. One GPU, slowest: the mean of the GPUs "
+         "and the slowest of them, each alone, all at the same time. Planned: the share of one GPU's rate by the seconds that the runs "
+         "expected before step 1; computed: that of [scaling.md](scaling.md#what-is-sent), from the step of one GPU. NVML differs by: "
+         "its figure from the plan's, of the rank where this is most.")
 # Each number of GPUs has its own sections. Two commands, since one would take ten minutes on two GPUs.
 for count in (2, 4, 8):
     SECTIONS |= {
