@@ -38,6 +38,9 @@ static inline double assert_gone(const struct fixture *f, const pid_t *processes
     return now() - begin;
 }
 
+/* Failures: a rank's own end with "snug: ", and its watch's end of it with "error: ". */
+static inline int messages_in(const char *text) { return count_of(text, "snug: ") + count_of(text, "error: "); }
+
 static inline int end_of(pid_t launcher) {
     int status;
     while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);
@@ -106,7 +109,7 @@ static inline bool kill_at(struct fixture *f, struct kills *k, uint32_t attempt,
     status = end_of(launcher);
     char *text = output_of(f, "stderr");
     /* A rank that dies before the ranks are connected is reported by the launcher. */
-    if (count_of(text, "snug: ") > 1)
+    if (messages_in(text) > 1)
         fail_msg("rank %d was killed after %.3f s, and this is not one message: %s", rank, after, text);
     free(text);
     return status == 0;

@@ -226,29 +226,60 @@ static void find_ranks(const struct fixture *f, pid_t launcher, int count, pid_t
     }
 }
 
-/* A rank that is killed is named once, and all are gone in time. */
+/* A rank that is killed is named, in one message of all ranks, and all are gone in time: while they wait for each
+   other's GPUs, in the call of another library, and while they read data. If rank 0 is killed, all others notice it. */
 static void test_killed_rank(void **state) {
+    static const char in_steps[] = "'epoch': 1.", at_start[] = "write to each other's memory";
+    static const struct {
+        int ranks, killed;
+        const char *after;
+    } cases[] = {{2, 0, in_steps}, {2, 1, in_steps}, {4, 0, in_steps},
+                 {4, 2, in_steps}, {4, 0, at_start}, {4, 3, at_start}};
     struct fixture *f = *state;
-    if (gpus < 2) return;
     write_inputs(f);
-    for (int rank = 0; rank < 2; rank++) {
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const int count = cases[i].ranks;
         char command[512], name[32];
-        pid_t ranks[2] = {0};
-        snprintf(command, sizeof command, LONG "--gpus 2 --zero_stage %d --output_dir out%d", rank, rank);
+        pid_t ranks[4] = {0};
+        if (gpus < count) continue;
+        snprintf(command, sizeof command, LONG "--gpus %d --zero_stage %d --output_dir out%d", count, i % 4, i);
         const pid_t launcher = start(f, command);
-        wait_for_text(f, "stderr", "'epoch': 1.");
-        find_ranks(f, launcher, 2, ranks);
+        wait_for_text(f, "stderr", cases[i].after);
+        find_ranks(f, launcher, count, ranks);
         const double begin = now();
-        assert_int_equal(kill(ranks[rank], SIGKILL), 0);
+        assert_int_equal(kill(ranks[cases[i].killed], SIGKILL), 0);
         assert_int_equal(wait_for(launcher), 1);
         assert_true(now() - begin < LIMIT);
-        for (int r = 0; r < 2; r++) assert_int_equal(kill(ranks[r], 0), -1);
-        char *text = output_of(f, "stderr"), *again;
-        snprintf(name, sizeof name, "rank %d of 2 on ", rank);
+        for (int r = 0; r < count; r++) assert_int_equal(kill(ranks[r], 0), -1);
+        char *text = output_of(f, "stderr");
+        snprintf(name, sizeof name, "rank %d of %d on ", cases[i].killed, count);
         assert_contains(text, name);
         assert_contains(text, "has ended without a message");
-        again = strstr(text, "has ended without");
-        assert_null(strstr(again + 1, "has ended without"));
+        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+        free(text);
+    }
+}
+
+/* What all ranks find alike, and what one finds for all, are reported once. */
+static void test_one_message(void **state) {
+    static const struct {
+        const char *words, *says;
+        int code;
+    } cases[] = {
+        {"--train_file nothing.csv", "rank 0 of 3 on ", 1},
+        {"--memory_budget 1MB", "rank 0 of 3 on ", 3},
+        {"--use_cpu", "--gpus and --use_cpu contradict each other", 2},
+    };
+    struct fixture *f = *state;
+    if (gpus < 3) return;
+    write_inputs(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        snprintf(command, sizeof command, TRAIN "--config_name cut --gpus 3 --output_dir out %s", cases[i].words);
+        assert_int_equal(run(f, command), cases[i].code);
+        char *text = output_of(f, "stderr");
+        assert_contains(text, cases[i].says);
+        if (messages_in(text) != 1) fail_msg("%s: not one message: %s", cases[i].words, text);
         free(text);
     }
 }
@@ -320,6 +351,7 @@ static void test_refused_by_ranks(void **state) {
         char *text = output_of(f, "stderr");
         assert_contains(text, cases[i].says);
         assert_contains(text, "rank ");
+        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
         free(text);
         setenv("SNUG_EMULATED_GPUS", many, 1);
         unsetenv("SNUG_EMULATED_NCCL");
@@ -353,7 +385,7 @@ static void test_refused_by_launcher(void **state) {
     }
 }
 
-/* Ranks without MPI on CPUs are refused, and the launcher has their exit code; rank 0's failure is the only message. */
+/* Ranks on CPUs, or where there is no GPU, are refused before any is started. */
 static void test_no_gpu(void **state) {
     static const struct {
         const char *words, *says;
@@ -384,7 +416,7 @@ static void test_no_gpu(void **state) {
     for (int i = 0; i < most; i++) {
         const int code = run(f, cases[i].words);
         char *text = output_of(f, "stderr");
-        if (code != cases[i].code || !strstr(text, cases[i].says))
+        if (code != cases[i].code || !strstr(text, cases[i].says) || messages_in(text) != 1)
             fail_msg("%s: exit code %d: %s", cases[i].words, code, text);
         free(text);
     }
@@ -399,6 +431,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_message, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_by_ranks, set_up, tear_down),

@@ -48,7 +48,7 @@ static pid_t process_of(const struct fixture *f, int rank) {
 
 static void assert_one_message(const struct fixture *f, const char *const *parts) {
     char *text = output_of(f, "stderr");
-    if (count_of(text, "snug: ") + count_of(text, "error: ") != 1) fail_msg("not one message: %s", text);
+    if (messages_in(text) != 1) fail_msg("not one message: %s", text);
     for (; *parts; parts++) assert_contains(text, *parts);
     free(text);
 }

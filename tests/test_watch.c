@@ -73,20 +73,26 @@ static void send_as(struct fixture *f, int rank, struct snug_watch_message m) {
     assert_int_equal(snug_watch_send(f->others[rank], &m), 0);
 }
 
+/* False at the end of the connection. */
+static bool receive(int fd, struct snug_watch_message *m) {
+    size_t received = 0;
+    while (received < sizeof *m) {
+        struct pollfd one = {.fd = fd, .events = POLLIN};
+        assert_true(poll(&one, 1, 10000) > 0);
+        const ssize_t n = recv(fd, (char *)m + received, sizeof *m - received, 0);
+        if (n <= 0) return false;
+        received += (size_t)n;
+    }
+    assert_true(snug_watch_is_valid(m, &current->address));
+    return true;
+}
+
 /* Whether the test receives a message of this kind before the connection ends. */
 static bool gets(int fd, enum snug_watch_kind kind) {
     struct snug_watch_message m;
-    do {
-        size_t received = 0;
-        while (received < sizeof m) {
-            struct pollfd one = {.fd = fd, .events = POLLIN};
-            assert_true(poll(&one, 1, 10000) > 0);
-            const ssize_t n = recv(fd, (char *)&m + received, sizeof m - received, 0);
-            if (n <= 0) return false;
-            received += (size_t)n;
-        }
-        assert_true(snug_watch_is_valid(&m, &current->address));
-    } while (m.kind != (int32_t)kind);
+    do
+        if (!receive(fd, &m)) return false;
+    while (m.kind != (int32_t)kind);
     return true;
 }
 
@@ -217,6 +223,23 @@ static void test_own_failure(void **state) {
     assert_true(gets(f->others[1], SNUG_WATCH_FAILS));
     drop(f, 1);
     assert_quiet(f, 0.5);
+}
+
+/* Two ranks fail alike: the first one reports it, and only the other one is told so. */
+static void test_reported_once(void **state) {
+    struct fixture *f = *state;
+    struct snug_watch_message m;
+    lead(f, 100);
+    send_as(f, 1, message_of(1, SNUG_WATCH_FAILS));
+    assert_true(gets(f->others[2], SNUG_WATCH_REPORTED));
+    assert_true(snug_watch_is_reported(f->watch));
+    send_as(f, 2, message_of(2, SNUG_WATCH_FAILS));
+    assert_quiet(f, 0.3);
+    snug_watch_fail(f->watch);
+    do {
+        assert_true(receive(f->others[1], &m));
+        assert_int_not_equal(m.kind, SNUG_WATCH_REPORTED);
+    } while (m.kind != SNUG_WATCH_FAILS);
 }
 
 /* Others wait for the rank that has not reached the operation and does not wait itself. */
@@ -410,9 +433,9 @@ static snug_status give_address(snug_context *ctx, void *values, int64_t bytes, 
     return SNUG_OK;
 }
 
-static void follow(struct fixture *f, double timeout, bool listens) {
-    const struct snug_collectives c = {.size = RANKS, .rank = 1, .broadcast = give_address, .all_gather = gather};
-    const struct snug_ranks ranks = {.size = RANKS, .rank = 1, .host = "leader"};
+static void follow(struct fixture *f, int rank, double timeout, bool listens) {
+    const struct snug_collectives c = {.size = RANKS, .rank = rank, .broadcast = give_address, .all_gather = gather};
+    const struct snug_ranks ranks = {.size = RANKS, .rank = rank, .host = "leader"};
     pthread_t thread;
     if (listens) {
         f->listener = snug_watch_listen(&f->address, "leader");
@@ -423,9 +446,26 @@ static void follow(struct fixture *f, double timeout, bool listens) {
     if (listens) assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* Another rank's failure is not this one's, but is not reported twice either. */
+static void test_reported_by_another(void **state) {
+    struct fixture *f = *state;
+    char text[SNUG_RANK_MESSAGE];
+    follow(f, 2, 100, true);
+    assert_false(snug_watch_is_reported(f->watch));
+    send_as(f, 0, message_of(0, SNUG_WATCH_REPORTED));
+    for (int i = 0; i < 500 && !snug_watch_is_reported(f->watch); i++) wait_seconds(0.01);
+    assert_true(snug_watch_is_reported(f->watch));
+    assert_quiet(f, 0);
+    send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+    assert_string_equal(text, "rank 0 has failed");
+    /* If rank 0 were lost, rank 1 would report it, and this one later. */
+    assert_true(snug_watch_turn(f->watch) > 0);
+}
+
 static void test_lost_leader(void **state) {
     struct fixture *f = *state;
-    follow(f, 100, true);
+    follow(f, 1, 100, true);
     snug_watch_at(f->watch, 9, "in a step");
     assert_true(gets(f->others[0], SNUG_WATCH_STATE));
     drop(f, 0);
@@ -435,7 +475,7 @@ static void test_lost_leader(void **state) {
 static void test_leader_reports(void **state) {
     struct fixture *f = *state;
     char text[SNUG_RANK_MESSAGE];
-    follow(f, 100, true);
+    follow(f, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_ENDED));
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
     assert_string_equal(text, "the text of rank 0");
@@ -445,7 +485,7 @@ static void test_leader_reports(void **state) {
 static void test_leader_fails(void **state) {
     struct fixture *f = *state;
     char text[SNUG_RANK_MESSAGE];
-    follow(f, 100, true);
+    follow(f, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
     drop(f, 0);
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
@@ -453,7 +493,7 @@ static void test_leader_fails(void **state) {
 
 static void test_leader_ends(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, true);
+    follow(f, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     send_as(f, 0, message_of(0, SNUG_WATCH_BYE));
     drop(f, 0);
@@ -463,7 +503,7 @@ static void test_leader_ends(void **state) {
 /* A leader that sends states decides itself; one that is stopped is reported, and told so. */
 static void test_stopped_leader(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, true);
+    follow(f, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     for (int i = 0; i < 6; i++) {
         send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
@@ -478,7 +518,7 @@ static void test_stopped_leader(void **state) {
 /* Without a connection nothing is found, and nothing fails. */
 static void test_unconnected(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, false);
+    follow(f, 1, 1, false);
     snug_watch_enter(f->watch, "an operation");
     assert_quiet(f, 1.2);
     snug_watch_leave(f->watch);
@@ -494,13 +534,17 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),      TEST(test_lost_at_the_start),    TEST(test_ends_by_intention),
-        TEST(test_failed_rank),    TEST(test_own_failure),          TEST(test_late_rank),
-        TEST(test_late_leader),    TEST(test_stuck_operation),      TEST(test_stopped_rank),
-        TEST(test_stopped_device), TEST(test_operation_that_ends),  TEST(test_strangers),
-        TEST(test_lost_leader),    TEST(test_leader_reports),       TEST(test_leader_fails),
-        TEST(test_stopped_leader), TEST(test_unconnected),          TEST(test_valid_messages),
-        TEST(test_leader_ends),    TEST(test_warning_of_late_rank),
+        TEST(test_lost_rank),           TEST(test_lost_at_the_start),
+        TEST(test_ends_by_intention),   TEST(test_failed_rank),
+        TEST(test_own_failure),         TEST(test_reported_once),
+        TEST(test_reported_by_another), TEST(test_late_rank),
+        TEST(test_late_leader),         TEST(test_stuck_operation),
+        TEST(test_stopped_rank),        TEST(test_stopped_device),
+        TEST(test_operation_that_ends), TEST(test_strangers),
+        TEST(test_lost_leader),         TEST(test_leader_reports),
+        TEST(test_leader_fails),        TEST(test_stopped_leader),
+        TEST(test_unconnected),         TEST(test_valid_messages),
+        TEST(test_leader_ends),         TEST(test_warning_of_late_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,8 @@
 enum {
     MOST = 64,
     SECRET = 16,
-    PATIENCE = 8 /* seconds in which the others end after a failure; at most 5 are needed */
+    PATIENCE = 6, /* seconds after a rank was killed, in which another one reports it; at most 5 are needed */
+    SOON = 1      /* seconds after one has ended with a failure, which it has reported */
 };
 
 struct launch {
@@ -35,7 +36,7 @@ struct launch {
     int code;     /* of the first rank that failed, 0: none yet */
     int signal;   /* that killed the first rank that was killed; 0: none */
     int killed;   /* that rank */
-    double until; /* when the rest is killed; 0: not at all */
+    double until; /* when the others are killed; 0: not at all */
 };
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
@@ -87,11 +88,10 @@ static bool is_alone(void) {
 
 /* With --device auto and no GPU, the ranks would look for MPI, to use CPUs. */
 static bool check_any(struct cli *cli) {
-    char device[16] = "", use_cpu[16] = "";
+    char device[16] = "";
     int count;
     snug_args_get(cli->args, "device", device, sizeof device);
-    snug_args_get(cli->args, "use_cpu", use_cpu, sizeof use_cpu);
-    if (strcmp(device, "auto") != 0 || strcmp(use_cpu, "True") == 0) return true;
+    if (strcmp(device, "auto") != 0) return true;
     if (!count_gpus(cli, &count)) return false; /* untested: no memory */
     /* may be untested: needs a GPU */
     return count > 0 || fail("CUDA finds no GPU here; snug doctor says why");
@@ -202,7 +202,8 @@ static void note_end(struct launch *l, int rank, int status) {
         l->signal = WTERMSIG(status);
         l->killed = rank;
     }
-    if (l->until == 0) l->until = cli_now() + PATIENCE;
+    const double until = cli_now() + (WIFSIGNALED(status) ? PATIENCE : SOON); /* may be untested: as above */
+    if (l->until == 0 || until < l->until) l->until = until;                  /* may be untested: as above */
 }
 
 static void collect(struct launch *l) {
@@ -264,8 +265,16 @@ static int launch(struct cli *cli, int argc, char **argv) {
     return code_of(&l);
 }
 
+/* A job on CPUs refuses --gpus by itself, and each of several ranks would say so. */
+static bool is_on_cpus(struct cli *cli) {
+    char device[16] = "", use_cpu[16] = "";
+    snug_args_get(cli->args, "device", device, sizeof device);
+    snug_args_get(cli->args, "use_cpu", use_cpu, sizeof use_cpu);
+    return strcmp(device, "cpu") == 0 || strcmp(use_cpu, "True") == 0;
+}
+
 bool cli_launch(struct cli *cli, int argc, char **argv, int *code) {
-    if (!snug_args_given(cli->args, "gpus") || cli_is_set(secret_name)) return false;
+    if (!snug_args_given(cli->args, "gpus") || cli_is_set(secret_name) || is_on_cpus(cli)) return false;
     *code = launch(cli, argc, argv);
     return true;
 }

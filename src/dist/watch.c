@@ -18,6 +18,7 @@
 
 #define BEAT 0.5   /* seconds between two states */
 #define GRACE 3.0  /* seconds in which the caller's thread must ask for a verdict */
+#define TURN 4.0   /* seconds in which a launcher ends all ranks after the end of one */
 #define ENDING 2.0 /* seconds in which the process must end */
 #define QUIET 2.0  /* seconds without a state after which a rank may be stopped */
 #define NOTICE                                                                                                         \
@@ -57,6 +58,7 @@ struct snug_watch {
     enum snug_watch_kind farewell, said; /* to be sent, and sent, to those that it is connected with */
     pthread_cond_t sent_it;
     atomic_int verdict;
+    atomic_bool reported; /* by another rank, of its own failure */
     bool taken;
     double verdict_at, end_at;
     int end_code;
@@ -89,14 +91,14 @@ static void name_rank(struct snug_watch *w, const struct snug_watch_message *sta
     snprintf(text, size, "rank %d of %d on %s%s (%s)", (int)state->rank, w->ranks.size, state->host, at, phase);
 }
 
-static void send_all(struct snug_watch *w, enum snug_watch_kind kind);
+static void send_all(struct snug_watch *w, enum snug_watch_kind kind, const struct peer *except);
 
 /* This rank reports it, and tells those that it is connected with; a rank 0 that was stopped reads it when it runs
  * again.
  */
 static void report(struct snug_watch *w, const char *text) {
     set_verdict(w, SNUG_WATCH_REPORT, text);
-    send_all(w, SNUG_WATCH_ENDED);
+    send_all(w, SNUG_WATCH_ENDED, NULL);
 }
 
 /* error: of the connection; 0: the other side closed it. */
@@ -108,7 +110,7 @@ static void lose(struct snug_watch *w, struct peer *peer, int error) {
     if (peer->failed && w->ranks.rank == 0) { /* may be untested: MPI's launcher ends this rank first */
         snprintf(text, sizeof text, "%s has failed", who);
         set_verdict(w, SNUG_WATCH_SILENT, text);
-        send_all(w, SNUG_WATCH_ENDED);
+        send_all(w, SNUG_WATCH_ENDED, NULL);
     }
     if (peer->left) return;
     /* may be untested: needs a network that is cut */
@@ -140,11 +142,11 @@ static struct snug_watch_message own_message(struct snug_watch *w, enum snug_wat
     return m;
 }
 
-static void send_all(struct snug_watch *w, enum snug_watch_kind kind) {
+static void send_all(struct snug_watch *w, enum snug_watch_kind kind, const struct peer *except) {
     const struct snug_watch_message m = own_message(w, kind);
     for (int i = 0; i < w->peer_count; i++) {
         struct peer *peer = &w->peers[i];
-        if (peer->fd < 0) continue;
+        if (peer->fd < 0 || peer == except) continue;
         const int error = snug_watch_send(peer->fd, &m);
         if (error) lose(w, peer, error); /* may be untested: reading finds it first */
     }
@@ -159,7 +161,10 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
     case SNUG_WATCH_FAILS:
         peer->left = peer->failed = true;
         if (w->ranks.rank != 0) set_verdict(w, SNUG_WATCH_SILENT, "rank 0 has failed");
+        /* Often all ranks fail alike: the first one that says so reports it, and rank 0 itself. */
+        if (!atomic_exchange(&w->reported, true) && w->ranks.rank == 0) send_all(w, SNUG_WATCH_REPORTED, peer);
         break;
+    case SNUG_WATCH_REPORTED: atomic_store(&w->reported, true); break;
     case SNUG_WATCH_ENDED:
         peer->left = true;
         set_verdict(w, SNUG_WATCH_SILENT, m->text);
@@ -325,8 +330,11 @@ static void find_stopped_leader(struct snug_watch *w, double now) {
 static void end_process(struct snug_watch *w, double now) {
     pthread_mutex_lock(&w->lock);
     const enum snug_watch_verdict verdict = (enum snug_watch_verdict)atomic_load(&w->verdict);
+    /* A rank that reports nothing ends last: its end may be for the launcher to end the others. */
     /* untested: a process that is ended records nothing */
-    const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + GRACE;
+    const double patience = GRACE + (verdict == SNUG_WATCH_REPORT ? snug_watch_turn(w) : 1);
+    /* untested: a process that is ended records nothing */
+    const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + patience;
     /* untested: a process that is ended records nothing */
     const bool stuck = w->end_at > 0 && now > w->end_at;
     const int code = stuck ? w->end_code : 1; /* untested: as above */
@@ -369,12 +377,12 @@ static void *watch_ranks(void *argument) {
         const enum snug_watch_kind farewell = w->farewell;
         pthread_mutex_unlock(&w->lock);
         if (farewell != said) {
-            send_all(w, said = farewell);
+            send_all(w, said = farewell, NULL);
             note_sent(w, said);
         }
         if (now - w->sent >= BEAT && said == SNUG_WATCH_STATE) {
             w->sent = now;
-            send_all(w, SNUG_WATCH_STATE);
+            send_all(w, SNUG_WATCH_STATE, NULL);
         }
         if (said == SNUG_WATCH_STATE && atomic_load(&w->verdict) == SNUG_WATCH_NONE)
             (w->ranks.rank == 0 ? find_late : find_stopped_leader)(w, now);
@@ -537,6 +545,15 @@ enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_
     pthread_mutex_unlock(&w->lock);
     return verdict;
 }
+
+/* may be untested: a rank that is ended records nothing */
+double snug_watch_turn(const struct snug_watch *w) {
+    enum { TURNS = 2 };
+    const int before = w->ranks.rank - 1; /* ranks that have their turn first */
+    return before <= 0 ? 0 : TURN * (before < TURNS ? before : TURNS);
+}
+
+bool snug_watch_is_reported(struct snug_watch *w) { return w && atomic_load(&w->reported); }
 
 snug_status snug_watch_poll(void *watch, snug_context *ctx) {
     struct snug_watch *w = watch;

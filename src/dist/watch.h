@@ -37,8 +37,14 @@ snug_status snug_watch_poll(void *watch, snug_context *ctx);
 void snug_watch_leave(void *watch);
 
 /* The verdict, and for SNUG_WATCH_REPORT and _SILENT the message: the rank, its host, its step and the cause. If it is
- * not asked for within 3 s after the event, the watch's thread logs the message and ends the process. */
+ * not asked for within 3 s after the event and this rank's turn, the watch's thread ends the process; one that reports
+ * logs the message first. */
 enum snug_watch_verdict snug_watch_verdict(struct snug_watch *watch, char text[SNUG_RANK_MESSAGE]);
+/* Seconds for which this rank leaves a report to others. All ranks but rank 0 find that rank 0 is lost, and they are
+ * not connected with each other: the first one reports it, and its end is for the launcher to end the others. */
+double snug_watch_turn(const struct snug_watch *watch);
+/* Whether another rank is known to have failed and to report it, so that the same failure of this rank is not news. */
+bool snug_watch_is_reported(struct snug_watch *watch);
 /* This rank failed and reports it: the others do not. */
 void snug_watch_fail(struct snug_watch *watch);
 /* The process is about to end with this exit code: if it still exists after 2 s, the watch's thread ends it. */

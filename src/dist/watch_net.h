@@ -21,9 +21,10 @@ struct snug_watch_address {
 enum snug_watch_kind {
     SNUG_WATCH_HELLO, /* the first message, in both directions */
     SNUG_WATCH_STATE,
-    SNUG_WATCH_BYE,   /* the rank ends by intention */
-    SNUG_WATCH_FAILS, /* the rank has failed and reports it */
-    SNUG_WATCH_ENDED, /* the rank reports the text; the other one ends */
+    SNUG_WATCH_BYE,      /* the rank ends by intention */
+    SNUG_WATCH_FAILS,    /* the rank has failed and reports it */
+    SNUG_WATCH_REPORTED, /* of rank 0: another rank has failed and reports it */
+    SNUG_WATCH_ENDED,    /* the rank reports the text; the other one ends */
 };
 
 struct snug_watch_message {

@@ -68,32 +68,33 @@ int snug_args_rank(const snug_args *args) { return snug_group_rank(args->group);
 
 /* ---- failing --------------------------------------------------------------------------------------------------- */
 
-/* Often all ranks fail with the same error. The first rank that reports it ends the others, so they wait in the order
-   of their numbers, and the error is reported once. A launcher ends a rank by SIGTERM and, seconds later, by SIGKILL: a
-   rank that was asked to stop leaves the report to the rank that ended it. */
+enum { REPORTED = 5, ASKED = 10 }; /* seconds in which a launcher ends a rank: another one has ended; SIGTERM came */
+
+/* One rank reports a failure; when it has ended, its launcher ends the others, which wait for that: `seconds`, or
+   longer if they know that another one reports. A launcher may end a rank by SIGTERM and, seconds later, by SIGKILL: a
+   rank that was asked to stop leaves the report to the rank that has ended. Without a launcher each rank reports in
+   turn. */
 /* may be untested: a rank that is ended records nothing */
-static void wait_for_others(int rank, const snug_callbacks *callbacks) {
-    enum { TURN = 5, TURNS = 4, LONGEST = 100, TENTH_OF_A_SECOND = 100000000 };
-    const int own = TURN * (rank < TURNS ? rank : TURNS);
-    for (int waited = 0; rank > 0 && waited < LONGEST; waited++) {
-        const bool asked = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
-        if (waited >= own && !asked) return;
-        nanosleep(&(struct timespec){.tv_nsec = TENTH_OF_A_SECOND}, NULL);
+static void wait_for_others(const struct snug_process_group *group, const snug_callbacks *callbacks, double seconds) {
+    const double begin = snug_seconds();
+    double most = seconds;
+    while (seconds > 0 && snug_seconds() - begin < most) { /* may be untested: as above */
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        if (most < REPORTED && snug_watch_is_reported(group->watch)) most = REPORTED; /* may be untested: as above */
+        /* may be untested: as above */
+        if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user)) most = ASKED;
     }
 }
 
 /* A rank that is lost or late was found by the watch. Normally rank 0 reports it; where rank 0 is lost, the first rank
-   that is left, so the others wait. The launcher ends those that report nothing. */
+   that is left. */
 /* may be untested: a rank that is ended records nothing */
-static snug_status fail_by_watch(const struct snug_args *args, enum snug_watch_verdict verdict, const char *why) {
-    enum { TURN = 4, TURNS = 2, SILENT = 5 }; /* seconds; a launcher ends all ranks within 3 s */
+static snug_status fail_by_watch(const struct snug_args *args, const snug_callbacks *callbacks,
+                                 enum snug_watch_verdict verdict, const char *why) {
     const struct snug_ranks *ranks = &args->group->ranks;
-    /* may be untested: as above */
-    const int before = ranks->rank > TURNS ? TURNS : ranks->rank - 1; /* other ranks that may report it */
-    /* may be untested: as above */
-    const int seconds = verdict == SNUG_WATCH_SILENT ? SILENT : ranks->rank > 0 ? before * TURN : 0;
+    const bool silent = verdict == SNUG_WATCH_SILENT;
     snug_clear_error(args->ctx);
-    nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
+    wait_for_others(args->group, callbacks, silent ? REPORTED : snug_watch_turn(args->group->watch));
     /* may be untested: as above */
     if (verdict == SNUG_WATCH_REPORT) return snug_fail(args->ctx, SNUG_E_IO, "%s", why);
     return snug_fail(args->ctx, SNUG_E_IO, "rank %d of %d on %s ends with the others: %s", ranks->rank, ranks->size,
@@ -102,6 +103,7 @@ static snug_status fail_by_watch(const struct snug_args *args, enum snug_watch_v
 
 /* may be untested: a rank that is ended records nothing */
 snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callbacks, snug_status status, int64_t step) {
+    enum { TURNS = 4 };
     const struct snug_process_group *group = args->group;
     char why[1536], at[48] = "", lost[SNUG_RANK_MESSAGE];
     if (!group) return status; /* may be untested: a rank that is ended records nothing */
@@ -110,9 +112,10 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     const enum snug_watch_verdict verdict =
         status == SNUG_E_INTERRUPTED ? SNUG_WATCH_NONE : snug_watch_verdict(group->watch, lost);
     /* may be untested: as above */
-    if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, verdict, lost);
+    if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, callbacks, verdict, lost);
     snug_watch_fail(group->watch);
-    wait_for_others(group->ranks.rank, callbacks);
+    /* Often all ranks fail alike, and they report in the order of their numbers. */
+    wait_for_others(group, callbacks, 0.5 * (group->ranks.rank < TURNS ? group->ranks.rank : TURNS));
     if (status == SNUG_E_INTERRUPTED) return status; /* agreed by all ranks */
     snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
     if (step >= 0) snprintf(at, sizeof at, ", step %lld", (long long)step);
