@@ -83,7 +83,7 @@ static inline void make_labeller(struct fixture *f, const char *label) {
 }
 
 static inline void wait_for_text(const struct fixture *f, const char *stream, const char *part) {
-    for (int tries = 0; tries < 3000; tries++) {
+    for (int tries = 0; tries < 9000; tries++) {
         if (exists(path_of(f, "%s", stream))) {
             char *text = output_of(f, stream);
             const bool found = strstr(text, part);

@@ -229,7 +229,7 @@ static void find_ranks(const struct fixture *f, pid_t launcher, int count, pid_t
 /* A rank that is killed is named, in one message of all ranks, and all are gone in time: while they wait for each
    other's GPUs, in the call of another library, and while they read data. If rank 0 is killed, all others notice it. */
 static void test_killed_rank(void **state) {
-    static const char in_steps[] = "'epoch': 1.", at_start[] = "write to each other's memory";
+    static const char in_steps[] = "'loss': ", at_start[] = "write to each other's memory";
     static const struct {
         int ranks, killed;
         const char *after;
@@ -258,6 +258,49 @@ static void test_killed_rank(void **state) {
         if (messages_in(text) != 1) fail_msg("not one message: %s", text);
         free(text);
     }
+}
+
+/* A process that is stopped is named, also where others wait for its GPU and not in an operation of their hosts. */
+static void test_stopped_rank(void **state) {
+    struct fixture *f = *state;
+    write_inputs(f);
+    for (int rank = 0; rank < 2 && gpus > 1; rank++) {
+        char command[512], name[32];
+        pid_t ranks[2];
+        snprintf(command, sizeof command, LONG "--gpus 2 --ddp_timeout 2 --output_dir out%d", rank);
+        const pid_t launcher = start(f, command);
+        wait_for_text(f, "stderr", "'loss': ");
+        find_ranks(f, launcher, 2, ranks);
+        const double begin = now();
+        assert_int_equal(kill(ranks[rank], SIGSTOP), 0);
+        assert_int_equal(wait_for(launcher), 1);
+        assert_true(now() - begin < 2 + LIMIT);
+        char *text = output_of(f, "stderr");
+        snprintf(name, sizeof name, "rank %d of 2 on ", rank);
+        assert_contains(text, name);
+        assert_contains(text, "was it stopped, or does its host swap?");
+        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+        free(text);
+    }
+}
+
+/* The ranks then have the kernel's SIGTERM: they save, and end without a launcher. */
+static void test_lost_launcher(void **state) {
+    struct fixture *f = *state;
+    pid_t ranks[2];
+    if (gpus < 2) return;
+    write_inputs(f);
+    const pid_t launcher = start(f, LONG "--gpus 2 --output_dir out");
+    wait_for_text(f, "stderr", "'loss': ");
+    find_ranks(f, launcher, 2, ranks);
+    const double begin = now();
+    assert_int_equal(kill(launcher, SIGKILL), 0);
+    end_of(launcher);
+    assert_gone(f, ranks, 2, begin);
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "interrupted at step ");
+    if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+    free(text);
 }
 
 /* What all ranks find alike, and what one finds for all, are reported once. */
@@ -315,7 +358,7 @@ static void test_interrupted(void **state) {
     free(run_well(f, command));
     snprintf(command, sizeof command, "%s two --gpus 2 --zero_stage 3", words);
     const pid_t launcher = start(f, command);
-    wait_for_text(f, "stderr", "'epoch': 1.");
+    wait_for_text(f, "stderr", "'loss': ");
     assert_int_equal(kill(launcher, SIGTERM), 0);
     assert_int_equal(wait_for(launcher), 130);
     char *text = output_of(f, "stderr");
@@ -431,6 +474,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stopped_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_launcher, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_message, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),

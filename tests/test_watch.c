@@ -337,6 +337,20 @@ static void stop_rank(struct fixture *f, bool counts) {
 static void test_stopped_rank(void **state) { stop_rank(*state, true); }
 static void test_stopped_device(void **state) { stop_rank(*state, false); }
 
+/* No rank waits in an operation, as in a call of another library. */
+static void test_silent_rank(void **state) {
+    struct fixture *f = *state;
+    lead(f, 1);
+    send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
+    for (int i = 0; i < 8; i++) {
+        send_as(f, 1, message_of(1, SNUG_WATCH_STATE));
+        assert_quiet(f, 0.3);
+    }
+    assert_reported(f, (const char *const[]){"rank 2 of 3 on host2, step 7 (in a test): its process has not run for 3 "
+                                             "s, more than --ddp_timeout 1: was it stopped",
+                                             NULL});
+}
+
 static void test_operation_that_ends(void **state) {
     struct fixture *f = *state;
     lead(f, 1);
@@ -515,6 +529,14 @@ static void test_stopped_leader(void **state) {
     assert_true(gets(f->others[0], SNUG_WATCH_ENDED));
 }
 
+static void test_silent_leader(void **state) {
+    struct fixture *f = *state;
+    follow(f, 1, 1, true);
+    send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
+    assert_quiet(f, 2.5);
+    assert_reported(f, (const char *const[]){"rank 0 of 3 on host0", "its process has not run for 3 s", NULL});
+}
+
 /* Without a connection nothing is found, and nothing fails. */
 static void test_unconnected(void **state) {
     struct fixture *f = *state;
@@ -534,17 +556,14 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),           TEST(test_lost_at_the_start),
-        TEST(test_ends_by_intention),   TEST(test_failed_rank),
-        TEST(test_own_failure),         TEST(test_reported_once),
-        TEST(test_reported_by_another), TEST(test_late_rank),
-        TEST(test_late_leader),         TEST(test_stuck_operation),
-        TEST(test_stopped_rank),        TEST(test_stopped_device),
-        TEST(test_operation_that_ends), TEST(test_strangers),
-        TEST(test_lost_leader),         TEST(test_leader_reports),
-        TEST(test_leader_fails),        TEST(test_stopped_leader),
-        TEST(test_unconnected),         TEST(test_valid_messages),
-        TEST(test_leader_ends),         TEST(test_warning_of_late_rank),
+        TEST(test_lost_rank),      TEST(test_lost_at_the_start), TEST(test_ends_by_intention),
+        TEST(test_failed_rank),    TEST(test_own_failure),       TEST(test_silent_rank),
+        TEST(test_silent_leader),  TEST(test_reported_once),     TEST(test_reported_by_another),
+        TEST(test_late_rank),      TEST(test_late_leader),       TEST(test_stuck_operation),
+        TEST(test_stopped_rank),   TEST(test_stopped_device),    TEST(test_operation_that_ends),
+        TEST(test_strangers),      TEST(test_lost_leader),       TEST(test_leader_reports),
+        TEST(test_leader_fails),   TEST(test_stopped_leader),    TEST(test_unconnected),
+        TEST(test_valid_messages), TEST(test_leader_ends),       TEST(test_warning_of_late_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,8 @@ int cli_finish(struct cli *cli, snug_status status) {
         fprintf(stderr, "snug: writing to stdout: %s\n", strerror(cli->write_error));
         return EXIT_FAILED;
     }
+    /* All ranks agree to stop, and rank 0 says so. */
+    if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli->args) > 0) return EXIT_INTERRUPTED;
     if (status != SNUG_OK) {
         const char *message =
             snug_error_message(cli->ctx); /* without a context, out of memory is the only possible failure */

@@ -292,11 +292,28 @@ static void warn_of_late(struct snug_watch *w, double now) {
     snug_log(w->ctx, SNUG_LOG_WARNING, "%s", text);
 }
 
+/* A process that sends no states does not run, whatever the others do meanwhile: they may be in a long computation, or
+ * in a library's call that does not return. */
+static bool report_silent(struct snug_watch *w, const struct peer *peer, double now) {
+    char text[SNUG_RANK_MESSAGE], who[256];
+    const double silent = now - peer->heard;
+    if (peer->left || peer->fd < 0 || silent <= w->timeout + QUIET) return false;
+    name_rank(w, &peer->state, who, sizeof who);
+    snprintf(text, sizeof text,
+             "%s: its process has not run for %.0f s, more than --ddp_timeout %g: was it stopped, or does its host "
+             "swap?",
+             who, silent, w->timeout);
+    report(w, text);
+    return true;
+}
+
 static void find_late(struct snug_watch *w, double now) {
     char text[SNUG_RANK_MESSAGE], who[256];
     w->peers[0] = (struct peer){.fd = -1, .state = own_message(w, SNUG_WATCH_STATE), .heard = now};
     const struct snug_watch_message *waits = find_waiting(w, now, w->timeout);
     if (!waits) {
+        for (int r = 1; r < w->peer_count; r++)
+            if (report_silent(w, &w->peers[r], now)) return;
         warn_of_late(w, now);
         return;
     }
@@ -319,6 +336,7 @@ static void find_stopped_leader(struct snug_watch *w, double now) {
     char text[SNUG_RANK_MESSAGE];
     const struct snug_watch_message own = own_message(w, SNUG_WATCH_STATE);
     const struct peer *leader = &w->peers[0];
+    if (report_silent(w, leader, now)) return;
     if (leader->left || own.waited <= w->timeout || now - leader->heard <= QUIET) return;
     describe_late(w, leader, &own, now, false, text, sizeof text);
     report(w, text);

@@ -114,9 +114,13 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     /* may be untested: as above */
     if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, callbacks, verdict, lost);
     snug_watch_fail(group->watch);
+    const double turn = 0.5 * (group->ranks.rank < TURNS ? group->ranks.rank : TURNS);
+    if (status == SNUG_E_INTERRUPTED) { /* agreed by all ranks: rank 0 reports it, and ends first */
+        nanosleep(&(struct timespec){(time_t)turn, (long)(1e9 * (turn - (double)(time_t)turn))}, NULL);
+        return status;
+    }
     /* Often all ranks fail alike, and they report in the order of their numbers. */
-    wait_for_others(group, callbacks, 0.5 * (group->ranks.rank < TURNS ? group->ranks.rank : TURNS));
-    if (status == SNUG_E_INTERRUPTED) return status; /* agreed by all ranks */
+    wait_for_others(group, callbacks, turn);
     snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
     if (step >= 0) snprintf(at, sizeof at, ", step %lld", (long long)step);
     snug_clear_error(args->ctx);
