@@ -12,6 +12,9 @@ TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin libmpich-d
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
 
+# OFF in CI, where no debugger runs: the build of `make test` has no information for debuggers, which takes a quarter of compiling.
+DEBUG_INFO ?= ON
+
 # Compute capabilities that `make test` compiles the CUDA plug-in for, and nvcc's flags. CI, which does not run it, takes one
 # capability and no optimization: a quarter of the time.
 CUDA ?=
@@ -59,7 +62,7 @@ demo:
 
 test:
 	@tools/install-packages $(TEST_PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) $(if $(CUDA),-DSNUG_CUDA_ARCHITECTURES=$(CUDA)) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) -DSNUG_DEBUG_INFO=$(DEBUG_INFO) $(if $(CUDA),-DSNUG_CUDA_ARCHITECTURES=$(CUDA)) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 

@@ -27,7 +27,8 @@ target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/em
 target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER SNUG_CUDA_PIECE=98304)
 # C's designated initialisers and casts to unions are GNU extensions in C++, which nvcc accepts: no warnings for them.
 # -g1: information about variables takes a quarter of the time.
-target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g1 -fPIC -w -ffp-contract=off>)
+target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -fPIC -w -ffp-contract=off>
+                                         $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SNUG_DEBUG_INFO}>>:-g1>)
 target_link_libraries(snug_cuda PRIVATE Threads::Threads m)
 target_link_options(snug_cuda PRIVATE LINKER:--gc-sections)
 add_library(snug_driver SHARED ${emulation}/driver.c)
