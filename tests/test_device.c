@@ -54,7 +54,8 @@ static void test_offloaded_is_resident(void **state) {
     set_world(ONE_GPU);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         train(f, "resident", kinds[i]);
-        for (size_t k = 0; k < 2 * sizeof classes / sizeof *classes; k++) {
+        /* Sanitized, a training has one of the classes in memory or on disk, and another the other way. */
+        for (size_t k = SANITIZED ? i % 3 : 0; k < 2 * sizeof classes / sizeof *classes; k += SANITIZED ? 3 : 1) {
             char words[512];
             snprintf(words, sizeof words, "%s offload=%s%s", kinds[i], classes[k / 2],
                      k % 2 ? " offload_dir=@disk" : "");

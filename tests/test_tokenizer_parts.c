@@ -143,7 +143,7 @@ static void test_parts(void **state) {
         hash_texts(&h, json_object_get(more, "more"));
         expect_hash(what, 99, h.hash, json_object_get(part, "texts"));
         static const uint32_t planes[] = {0, 1, 2, 14};
-        for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) {
+        for (size_t k = 0; k < (SANITIZED ? 1 : sizeof planes / sizeof *planes); k++) {
             XXH3_64bits_reset(h.hash);
             hash_plane(&h, planes[k]);
             expect_hash(what, planes[k], h.hash, json_array_get(json_object_get(part, "codes"), k));
@@ -460,7 +460,7 @@ static void test_failing_allocations(void **state) {
 static void test_long_words(void **state) {
     static const char *const names[] = {"roberta", "bpe_characters", "unigram", "xlm_roberta", "mpnet"};
     struct fixture *fixture = *state;
-    enum { LETTERS = 1000000 };
+    enum { LETTERS = SANITIZED ? 100000 : 1000000 };
     char *text = malloc(LETTERS);
     assert_non_null(text);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

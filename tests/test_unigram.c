@@ -14,6 +14,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "sanitized.h"
 #include "text/grapheme.h"
 #include "text/precompiled.h"
 #include "text/sentencepiece.h"
@@ -201,7 +202,9 @@ static void test_code_points(void **state) {
         XXH3_state_t *hash = new_hash();
         open_golden(&pipeline, name);
         assert_int_equal(json_array_size(blocks), 0x110000 / BLOCK);
-        for (uint32_t block = 0; block < 0x110000 / BLOCK; block++) {
+        /* Sanitized, of the planes above the first, which have few characters or Chinese ones alone, every 16th block.
+         */
+        for (uint32_t block = 0; block < 0x110000 / BLOCK; block += SANITIZED && block >= 0x20000 / BLOCK ? 16 : 1) {
             for (uint32_t code = block * BLOCK; code < (block + 1) * BLOCK; code++)
                 if (code < 0xd800 || code >= 0xe000) update_code(hash, &pipeline, code);
             if (!is_digest(hash, json_array_get(blocks, block)))
