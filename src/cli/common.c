@@ -104,6 +104,7 @@ int cli_finish(struct cli *cli, snug_status status) {
         return EXIT_FAILED;
     }
     /* All ranks agree to stop, and rank 0 says so. */
+    /* may be untested: a rank that is ended records nothing */
     if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli->args) > 0) return EXIT_INTERRUPTED;
     if (status != SNUG_OK) {
         const char *message =

@@ -297,6 +297,7 @@ static void warn_of_late(struct snug_watch *w, double now) {
 static bool report_silent(struct snug_watch *w, const struct peer *peer, double now) {
     char text[SNUG_RANK_MESSAGE], who[256];
     const double silent = now - peer->heard;
+    /* may be untested: a firewall between the hosts */
     if (peer->left || peer->fd < 0 || silent <= w->timeout + QUIET) return false;
     name_rank(w, &peer->state, who, sizeof who);
     snprintf(text, sizeof text,
@@ -349,7 +350,6 @@ static void end_process(struct snug_watch *w, double now) {
     pthread_mutex_lock(&w->lock);
     const enum snug_watch_verdict verdict = (enum snug_watch_verdict)atomic_load(&w->verdict);
     /* A rank that reports nothing ends last: its end may be for the launcher to end the others. */
-    /* untested: a process that is ended records nothing */
     const double patience = GRACE + (verdict == SNUG_WATCH_REPORT ? snug_watch_turn(w) : 1);
     /* untested: a process that is ended records nothing */
     const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + patience;
@@ -568,6 +568,7 @@ enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_
 double snug_watch_turn(const struct snug_watch *w) {
     enum { TURNS = 2 };
     const int before = w->ranks.rank - 1; /* ranks that have their turn first */
+    /* may be untested: four ranks, of which the last one reports */
     return before <= 0 ? 0 : TURN * (before < TURNS ? before : TURNS);
 }
 

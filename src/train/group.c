@@ -94,6 +94,7 @@ static snug_status fail_by_watch(const struct snug_args *args, const snug_callba
     const struct snug_ranks *ranks = &args->group->ranks;
     const bool silent = verdict == SNUG_WATCH_SILENT;
     snug_clear_error(args->ctx);
+    /* may be untested: as above */
     wait_for_others(args->group, callbacks, silent ? REPORTED : snug_watch_turn(args->group->watch));
     /* may be untested: as above */
     if (verdict == SNUG_WATCH_REPORT) return snug_fail(args->ctx, SNUG_E_IO, "%s", why);
@@ -114,6 +115,7 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     /* may be untested: as above */
     if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, callbacks, verdict, lost);
     snug_watch_fail(group->watch);
+    /* may be untested: as above */
     const double turn = 0.5 * (group->ranks.rank < TURNS ? group->ranks.rank : TURNS);
     if (status == SNUG_E_INTERRUPTED) { /* agreed by all ranks: rank 0 reports it, and ends first */
         nanosleep(&(struct timespec){(time_t)turn, (long)(1e9 * (turn - (double)(time_t)turn))}, NULL);
