@@ -18,7 +18,7 @@
 
 #define BEAT 0.5   /* seconds between two states */
 #define GRACE 3.0  /* seconds in which the caller's thread must ask for a verdict */
-#define TURN 4.0   /* seconds in which a launcher ends all ranks after the end of one */
+#define TURN 3.0   /* seconds in which a launcher ends all ranks after the end of one */
 #define ENDING 2.0 /* seconds in which the process must end */
 #define QUIET 2.0  /* seconds without a state after which a rank may be stopped */
 #define NOTICE                                                                                                         \

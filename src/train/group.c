@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- joining --------------------------------------------------------------------------------------------------- */
 
@@ -68,22 +69,27 @@ int snug_args_rank(const snug_args *args) { return snug_group_rank(args->group);
 
 /* ---- failing --------------------------------------------------------------------------------------------------- */
 
-enum { REPORTED = 5, ASKED = 10 }; /* seconds in which a launcher ends a rank: another one has ended; SIGTERM came */
+/* Seconds in which a launcher ends a rank: after the end of another one; after SIGTERM. */
+enum { REPORTED = 5, ASKED = 10 };
 
 /* One rank reports a failure; when it has ended, its launcher ends the others, which wait for that: `seconds`, or
    longer if they know that another one reports. A launcher may end a rank by SIGTERM and, seconds later, by SIGKILL: a
-   rank that was asked to stop leaves the report to the rank that has ended. Without a launcher each rank reports in
-   turn. */
+   rank that was asked to stop leaves the report to the rank that has ended, and waits for asked_seconds. Without a
+   launcher each rank reports in turn. Whether it was asked to stop. */
 /* may be untested: a rank that is ended records nothing */
-static void wait_for_others(const struct snug_process_group *group, const snug_callbacks *callbacks, double seconds) {
+static bool wait_for_others(const struct snug_process_group *group, const snug_callbacks *callbacks, double seconds,
+                            double asked_seconds) {
     const double begin = snug_seconds();
     double most = seconds;
+    bool asked = false;
     while (seconds > 0 && snug_seconds() - begin < most) { /* may be untested: as above */
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         if (most < REPORTED && snug_watch_is_reported(group->watch)) most = REPORTED; /* may be untested: as above */
         /* may be untested: as above */
-        if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user)) most = ASKED;
+        asked = asked || (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user));
+        if (asked) most = asked_seconds; /* may be untested: as above */
     }
+    return asked;
 }
 
 /* A rank that is lost or late was found by the watch. Normally rank 0 reports it; where rank 0 is lost, the first rank
@@ -92,10 +98,14 @@ static void wait_for_others(const struct snug_process_group *group, const snug_c
 static snug_status fail_by_watch(const struct snug_args *args, const snug_callbacks *callbacks,
                                  enum snug_watch_verdict verdict, const char *why) {
     const struct snug_ranks *ranks = &args->group->ranks;
-    const bool silent = verdict == SNUG_WATCH_SILENT;
     snug_clear_error(args->ctx);
     /* may be untested: as above */
-    wait_for_others(args->group, callbacks, silent ? REPORTED : snug_watch_turn(args->group->watch));
+    if (verdict == SNUG_WATCH_SILENT) {
+        /* A launcher ends this rank, and another one has said why. torchrun waits for 30 s before it sends SIGKILL. */
+        if (wait_for_others(args->group, callbacks, REPORTED, 1)) _exit(1); /* may be untested: as above */
+    } else {
+        wait_for_others(args->group, callbacks, snug_watch_turn(args->group->watch), ASKED);
+    }
     /* may be untested: as above */
     if (verdict == SNUG_WATCH_REPORT) return snug_fail(args->ctx, SNUG_E_IO, "%s", why);
     return snug_fail(args->ctx, SNUG_E_IO, "rank %d of %d on %s ends with the others: %s", ranks->rank, ranks->size,
@@ -122,7 +132,7 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
         return status;
     }
     /* Often all ranks fail alike, and they report in the order of their numbers. */
-    wait_for_others(group, callbacks, turn);
+    wait_for_others(group, callbacks, turn, ASKED);
     snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
     if (step >= 0) snprintf(at, sizeof at, ", step %lld", (long long)step);
     snug_clear_error(args->ctx);
