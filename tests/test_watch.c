@@ -447,9 +447,9 @@ static snug_status give_address(snug_context *ctx, void *values, int64_t bytes, 
     return SNUG_OK;
 }
 
-static void follow(struct fixture *f, int rank, double timeout, bool listens) {
+static void follow(struct fixture *f, int rank, int local_rank, double timeout, bool listens) {
     const struct snug_collectives c = {.size = RANKS, .rank = rank, .broadcast = give_address, .all_gather = gather};
-    const struct snug_ranks ranks = {.size = RANKS, .rank = rank, .host = "leader"};
+    const struct snug_ranks ranks = {.size = RANKS, .rank = rank, .local_rank = local_rank, .host = "leader"};
     pthread_t thread;
     if (listens) {
         f->listener = snug_watch_listen(&f->address, "leader");
@@ -464,7 +464,7 @@ static void follow(struct fixture *f, int rank, double timeout, bool listens) {
 static void test_reported_by_another(void **state) {
     struct fixture *f = *state;
     char text[SNUG_RANK_MESSAGE];
-    follow(f, 2, 100, true);
+    follow(f, 2, 2, 100, true);
     assert_false(snug_watch_is_reported(f->watch));
     send_as(f, 0, message_of(0, SNUG_WATCH_REPORTED));
     for (int i = 0; i < 500 && !snug_watch_is_reported(f->watch); i++) wait_seconds(0.01);
@@ -473,13 +473,27 @@ static void test_reported_by_another(void **state) {
     send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
     assert_string_equal(text, "rank 0 has failed");
-    /* If rank 0 were lost, rank 1 would report it, and this one later. */
-    assert_true(snug_watch_turn(f->watch) > 0);
+}
+
+/* All ranks find that rank 0 is lost. Rank 1 reports it; later, if they still run, the first ranks of other hosts do.
+ */
+static void test_lost_leader_of_three(void **state) {
+    for (int local_rank = 0; local_rank <= 2; local_rank += 2) {
+        struct fixture *f = *state;
+        char text[SNUG_RANK_MESSAGE];
+        follow(f, 2, local_rank, 100, true);
+        drop(f, 0);
+        assert_int_equal(verdict_of(f, text), local_rank == 0 ? SNUG_WATCH_REPORT : SNUG_WATCH_SILENT);
+        assert_non_null(strstr(text, "rank 0 of 3 on "));
+        assert_true(snug_watch_turn(f->watch) > 0);
+        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(set_up(state), 0);
+    }
 }
 
 static void test_lost_leader(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, 100, true);
+    follow(f, 1, 1, 100, true);
     snug_watch_at(f->watch, 9, "in a step");
     assert_true(gets(f->others[0], SNUG_WATCH_STATE));
     drop(f, 0);
@@ -489,7 +503,7 @@ static void test_lost_leader(void **state) {
 static void test_leader_reports(void **state) {
     struct fixture *f = *state;
     char text[SNUG_RANK_MESSAGE];
-    follow(f, 1, 100, true);
+    follow(f, 1, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_ENDED));
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
     assert_string_equal(text, "the text of rank 0");
@@ -499,7 +513,7 @@ static void test_leader_reports(void **state) {
 static void test_leader_fails(void **state) {
     struct fixture *f = *state;
     char text[SNUG_RANK_MESSAGE];
-    follow(f, 1, 100, true);
+    follow(f, 1, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
     drop(f, 0);
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
@@ -507,7 +521,7 @@ static void test_leader_fails(void **state) {
 
 static void test_leader_ends(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, 1, true);
+    follow(f, 1, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     send_as(f, 0, message_of(0, SNUG_WATCH_BYE));
     drop(f, 0);
@@ -517,7 +531,7 @@ static void test_leader_ends(void **state) {
 /* A leader that sends states decides itself; one that is stopped is reported, and told so. */
 static void test_stopped_leader(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, 1, true);
+    follow(f, 1, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     for (int i = 0; i < 6; i++) {
         send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
@@ -531,7 +545,7 @@ static void test_stopped_leader(void **state) {
 
 static void test_silent_leader(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, 1, true);
+    follow(f, 1, 1, 1, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
     assert_quiet(f, 2.5);
     assert_reported(f, (const char *const[]){"rank 0 of 3 on host0", "its process has not run for 3 s", NULL});
@@ -540,7 +554,7 @@ static void test_silent_leader(void **state) {
 /* Without a connection nothing is found, and nothing fails. */
 static void test_unconnected(void **state) {
     struct fixture *f = *state;
-    follow(f, 1, 1, false);
+    follow(f, 1, 1, 1, false);
     snug_watch_enter(f->watch, "an operation");
     assert_quiet(f, 1.2);
     snug_watch_leave(f->watch);
@@ -556,14 +570,31 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),      TEST(test_lost_at_the_start), TEST(test_ends_by_intention),
-        TEST(test_failed_rank),    TEST(test_own_failure),       TEST(test_silent_rank),
-        TEST(test_silent_leader),  TEST(test_reported_once),     TEST(test_reported_by_another),
-        TEST(test_late_rank),      TEST(test_late_leader),       TEST(test_stuck_operation),
-        TEST(test_stopped_rank),   TEST(test_stopped_device),    TEST(test_operation_that_ends),
-        TEST(test_strangers),      TEST(test_lost_leader),       TEST(test_leader_reports),
-        TEST(test_leader_fails),   TEST(test_stopped_leader),    TEST(test_unconnected),
-        TEST(test_valid_messages), TEST(test_leader_ends),       TEST(test_warning_of_late_rank),
+        TEST(test_lost_rank),
+        TEST(test_lost_at_the_start),
+        TEST(test_ends_by_intention),
+        TEST(test_failed_rank),
+        TEST(test_own_failure),
+        TEST(test_lost_leader_of_three),
+        TEST(test_silent_rank),
+        TEST(test_silent_leader),
+        TEST(test_reported_once),
+        TEST(test_reported_by_another),
+        TEST(test_late_rank),
+        TEST(test_late_leader),
+        TEST(test_stuck_operation),
+        TEST(test_stopped_rank),
+        TEST(test_stopped_device),
+        TEST(test_operation_that_ends),
+        TEST(test_strangers),
+        TEST(test_lost_leader),
+        TEST(test_leader_reports),
+        TEST(test_leader_fails),
+        TEST(test_stopped_leader),
+        TEST(test_unconnected),
+        TEST(test_valid_messages),
+        TEST(test_leader_ends),
+        TEST(test_warning_of_late_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,8 @@ struct launch {
     int code;     /* of the first rank that failed, 0: none yet */
     int signal;   /* that killed the first rank that was killed; 0: none */
     int killed;   /* that rank */
+    int lost;     /* ranks that were killed, but not by this process */
+    bool ended;   /* this process has killed those that were left */
     double until; /* when the others are killed; 0: not at all */
 };
 
@@ -197,6 +199,7 @@ static void note_end(struct launch *l, int rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE) return;
     /* may be untested: as above */
     if (WIFEXITED(status) && !l->code) l->code = WEXITSTATUS(status);
+    l->lost += WIFSIGNALED(status) && !l->ended; /* may be untested: as above */
     /* may be untested: as above */
     if (WIFSIGNALED(status) && !l->signal) {
         l->signal = WTERMSIG(status);
@@ -221,22 +224,22 @@ static void take_signal(struct launch *l, int fd) {
 }
 
 static void wait_for_all(struct launch *l, int fd) {
-    bool ended = false;
     while (l->left > 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         if (poll(&ready, 1, 200) > 0) take_signal(l, fd); /* may be untested: depends on timing */
         collect(l);
         /* may be untested: a rank that does not end by itself */
-        if (l->until > 0 && cli_now() > l->until && !ended) {
-            ended = true;
+        if (l->until > 0 && cli_now() > l->until && !l->ended) {
+            l->ended = true;
             signal_all(l, SIGKILL);
         }
     }
 }
 
-/* A rank reports the death of another one; if there was none left that could, this process does. */
+/* A rank reports the death of another one; if there was none left that could, this process does: it may be the second
+   one that was killed. */
 static int code_of(const struct launch *l) {
-    if (l->code || !l->signal) return l->code; /* may be untested: all ranks are killed */
+    if ((l->code && l->lost < 2) || !l->signal) return l->code; /* may be untested: all ranks are killed */
     fprintf(stderr, "snug: --gpus: rank %d was killed by signal %d (%s)\n", l->killed, l->signal, strsignal(l->signal));
     return EXIT_FAILED;
 }

@@ -91,14 +91,17 @@ static void name_rank(struct snug_watch *w, const struct snug_watch_message *sta
     snprintf(text, size, "rank %d of %d on %s%s (%s)", (int)state->rank, w->ranks.size, state->host, at, phase);
 }
 
-static void send_all(struct snug_watch *w, enum snug_watch_kind kind, const struct peer *except);
+/* except: the number of a peer, or -1. */
+static void send_all(struct snug_watch *w, enum snug_watch_kind kind, int except);
 
-/* This rank reports it, and tells those that it is connected with; a rank 0 that was stopped reads it when it runs
- * again.
- */
+/* Rank 0 reports what it finds. If it is lost itself, all others find it: rank 1 and the first ranks of other hosts
+ * report it. */
+static bool reports(const struct snug_watch *w) { return w->ranks.rank <= 1 || w->ranks.local_rank == 0; }
+
+/* Tells those that it is connected with, too; a rank 0 that was stopped reads it when it runs again. */
 static void report(struct snug_watch *w, const char *text) {
-    set_verdict(w, SNUG_WATCH_REPORT, text);
-    send_all(w, SNUG_WATCH_ENDED, NULL);
+    set_verdict(w, reports(w) ? SNUG_WATCH_REPORT : SNUG_WATCH_SILENT, text);
+    send_all(w, SNUG_WATCH_ENDED, -1);
 }
 
 /* error: of the connection; 0: the other side closed it. */
@@ -110,7 +113,7 @@ static void lose(struct snug_watch *w, struct peer *peer, int error) {
     if (peer->failed && w->ranks.rank == 0) { /* may be untested: MPI's launcher ends this rank first */
         snprintf(text, sizeof text, "%s has failed", who);
         set_verdict(w, SNUG_WATCH_SILENT, text);
-        send_all(w, SNUG_WATCH_ENDED, NULL);
+        send_all(w, SNUG_WATCH_ENDED, -1);
     }
     if (peer->left) return;
     /* may be untested: needs a network that is cut */
@@ -142,11 +145,11 @@ static struct snug_watch_message own_message(struct snug_watch *w, enum snug_wat
     return m;
 }
 
-static void send_all(struct snug_watch *w, enum snug_watch_kind kind, const struct peer *except) {
+static void send_all(struct snug_watch *w, enum snug_watch_kind kind, int except) {
     const struct snug_watch_message m = own_message(w, kind);
     for (int i = 0; i < w->peer_count; i++) {
         struct peer *peer = &w->peers[i];
-        if (peer->fd < 0 || peer == except) continue;
+        if (peer->fd < 0 || i == except) continue;
         const int error = snug_watch_send(peer->fd, &m);
         if (error) lose(w, peer, error); /* may be untested: reading finds it first */
     }
@@ -162,7 +165,8 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
         peer->left = peer->failed = true;
         if (w->ranks.rank != 0) set_verdict(w, SNUG_WATCH_SILENT, "rank 0 has failed");
         /* Often all ranks fail alike: the first one that says so reports it, and rank 0 itself. */
-        if (!atomic_exchange(&w->reported, true) && w->ranks.rank == 0) send_all(w, SNUG_WATCH_REPORTED, peer);
+        if (!atomic_exchange(&w->reported, true) && w->ranks.rank == 0)
+            send_all(w, SNUG_WATCH_REPORTED, (int)(peer - w->peers));
         break;
     case SNUG_WATCH_REPORTED: atomic_store(&w->reported, true); break;
     case SNUG_WATCH_ENDED:
@@ -395,12 +399,12 @@ static void *watch_ranks(void *argument) {
         const enum snug_watch_kind farewell = w->farewell;
         pthread_mutex_unlock(&w->lock);
         if (farewell != said) {
-            send_all(w, said = farewell, NULL);
+            send_all(w, said = farewell, -1);
             note_sent(w, said);
         }
         if (now - w->sent >= BEAT && said == SNUG_WATCH_STATE) {
             w->sent = now;
-            send_all(w, SNUG_WATCH_STATE, NULL);
+            send_all(w, SNUG_WATCH_STATE, -1);
         }
         if (said == SNUG_WATCH_STATE && atomic_load(&w->verdict) == SNUG_WATCH_NONE)
             (w->ranks.rank == 0 ? find_late : find_stopped_leader)(w, now);
