@@ -101,8 +101,9 @@ static snug_status fail_by_watch(const struct snug_args *args, const snug_callba
     snug_clear_error(args->ctx);
     /* may be untested: as above */
     if (verdict == SNUG_WATCH_SILENT) {
-        /* A launcher ends this rank, and another one has said why. torchrun waits for 30 s before it sends SIGKILL. */
-        if (wait_for_others(args->group, callbacks, REPORTED, 1)) _exit(1); /* may be untested: as above */
+        /* A launcher ends this rank, and another one says why: not sooner, since mpirun would end that one, too.
+           torchrun waits for 30 s before it sends SIGKILL. */
+        if (wait_for_others(args->group, callbacks, REPORTED, REPORTED)) _exit(1); /* may be untested: as above */
     } else {
         wait_for_others(args->group, callbacks, snug_watch_turn(args->group->watch), ASKED);
     }
