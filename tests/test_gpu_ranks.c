@@ -428,7 +428,7 @@ static void test_refused_by_launcher(void **state) {
     }
 }
 
-/* Ranks on CPUs, or where there is no GPU, are refused before any is started. */
+/* Ranks on CPUs, or where there is no GPU, are refused before any is started, or by one message of all ranks. */
 static void test_no_gpu(void **state) {
     static const struct {
         const char *words, *says;
@@ -448,6 +448,11 @@ static void test_no_gpu(void **state) {
         {"bench anatomy --config_name model --train_file dummy:8x16 --gpus 2", "--gpus: CUDA finds no GPU here", 2},
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus all",
          "--gpus: CUDA finds no GPU here", 2},
+        {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2 --device "
+         "cuda",
+         "rank 0 of 2 on ", 1},
+        {"eval --model_name_or_path model --validation_file train.csv --gpus 2 --device cuda", "rank 0 of 2 on ", 1},
+        {"predict --model_name_or_path model --test_file train.csv --gpus 2 --device cuda", "rank 0 of 2 on ", 1},
     };
     struct fixture *f = *state;
     snug_args *args = training_args(f, "gpus=2");
@@ -455,7 +460,8 @@ static void test_no_gpu(void **state) {
     assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--gpus is for the program snug");
     snug_args_destroy(args);
-    const int most = gpus < 2 ? 8 : 4; /* the last ones on a machine without a GPU alone */
+    const int count = sizeof cases / sizeof *cases;
+    const int most = gpus < 2 ? count : 4; /* the last ones on a machine without a GPU alone */
     for (int i = 0; i < most; i++) {
         const int code = run(f, cases[i].words);
         char *text = output_of(f, "stderr");

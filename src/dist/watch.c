@@ -576,7 +576,7 @@ double snug_watch_turn(const struct snug_watch *w) {
     return before <= 0 ? 0 : TURN * (before < TURNS ? before : TURNS);
 }
 
-bool snug_watch_is_reported(struct snug_watch *w) { return w && atomic_load(&w->reported); }
+bool snug_watch_is_reported(struct snug_watch *w) { return atomic_load(&w->reported); }
 
 snug_status snug_watch_poll(void *watch, snug_context *ctx) {
     struct snug_watch *w = watch;

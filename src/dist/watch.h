@@ -41,7 +41,8 @@ void snug_watch_leave(void *watch);
  * logs the message first. */
 enum snug_watch_verdict snug_watch_verdict(struct snug_watch *watch, char text[SNUG_RANK_MESSAGE]);
 /* Seconds for which this rank leaves a report to others. If rank 0 is lost, ranks of several hosts report it, and they
- * are not connected with each other: the end of the first one is for the launcher to end the others. */
+ * are not connected with each other: the end of the first one is for the launcher to end the others. The watch of this
+ * function and of the next one is not NULL. */
 double snug_watch_turn(const struct snug_watch *watch);
 /* Whether another rank is known to have failed and to report it, so that the same failure of this rank is not news. */
 bool snug_watch_is_reported(struct snug_watch *watch);
