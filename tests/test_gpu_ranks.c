@@ -260,28 +260,28 @@ static void test_killed_rank(void **state) {
     }
 }
 
-/* A process that is stopped is named, also where others wait for its GPU and not in an operation of their hosts. */
+/* A process that is stopped is named, also where another one waits for its GPU and not in an operation of their hosts.
+ */
 static void test_stopped_rank(void **state) {
+    enum { TIMEOUT = 10 }; /* on a busy machine ranks wait for each other for some seconds when they start */
     struct fixture *f = *state;
+    pid_t ranks[2];
+    char command[512];
+    if (gpus < 2) return;
     write_inputs(f);
-    for (int rank = 0; rank < 2 && gpus > 1; rank++) {
-        char command[512], name[32];
-        pid_t ranks[2];
-        snprintf(command, sizeof command, LONG "--gpus 2 --ddp_timeout 2 --output_dir out%d", rank);
-        const pid_t launcher = start(f, command);
-        wait_for_text(f, "stderr", "'loss': ");
-        find_ranks(f, launcher, 2, ranks);
-        const double begin = now();
-        assert_int_equal(kill(ranks[rank], SIGSTOP), 0);
-        assert_int_equal(wait_for(launcher), 1);
-        assert_true(now() - begin < 2 + LIMIT);
-        char *text = output_of(f, "stderr");
-        snprintf(name, sizeof name, "rank %d of 2 on ", rank);
-        assert_contains(text, name);
-        assert_contains(text, "was it stopped, or does its host swap?");
-        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
-        free(text);
-    }
+    snprintf(command, sizeof command, LONG "--gpus 2 --ddp_timeout %d --output_dir out", TIMEOUT);
+    const pid_t launcher = start(f, command);
+    wait_for_text(f, "stderr", "'loss': ");
+    find_ranks(f, launcher, 2, ranks);
+    const double begin = now();
+    assert_int_equal(kill(ranks[0], SIGSTOP), 0);
+    assert_int_equal(wait_for(launcher), 1);
+    assert_true(now() - begin < TIMEOUT + LIMIT);
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "rank 0 of 2 on ");
+    assert_contains(text, "was it stopped, or does its host swap?");
+    if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+    free(text);
 }
 
 /* The ranks then have the kernel's SIGTERM: they save, and end without a launcher. */
