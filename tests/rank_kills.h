@@ -41,6 +41,14 @@ static inline double assert_gone(const struct fixture *f, const pid_t *processes
 /* Failures: a rank's own end with "snug: ", and its watch's end of it with "error: ". */
 static inline int messages_in(const char *text) { return count_of(text, "snug: ") + count_of(text, "error: "); }
 
+/* words: of the command. The end of the text is shown, since messages are there. */
+static inline void assert_one_message(const char *words, const char *text) {
+    enum { SHOWN = 800 };
+    const size_t length = strlen(text);
+    if (messages_in(text) != 1)
+        fail_msg("%s: not one message: … %s", words, text + (length > SHOWN ? length - SHOWN : 0));
+}
+
 static inline int end_of(pid_t launcher) {
     int status;
     while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);

@@ -255,7 +255,7 @@ static void test_killed_rank(void **state) {
         snprintf(name, sizeof name, "rank %d of %d on ", cases[i].killed, count);
         assert_contains(text, name);
         assert_contains(text, "has ended without a message");
-        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+        assert_one_message("train", text);
         free(text);
     }
 }
@@ -280,7 +280,7 @@ static void test_stopped_rank(void **state) {
     char *text = output_of(f, "stderr");
     assert_contains(text, "rank 0 of 2 on ");
     assert_contains(text, "was it stopped, or does its host swap?");
-    if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+    assert_one_message("train", text);
     free(text);
 }
 
@@ -299,11 +299,11 @@ static void test_lost_launcher(void **state) {
     assert_gone(f, ranks, 2, begin);
     char *text = output_of(f, "stderr");
     assert_contains(text, "interrupted at step ");
-    if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+    assert_one_message("train", text);
     free(text);
 }
 
-/* What all ranks find alike, and what one finds for all, are reported once. */
+/* An error that all ranks find, and one that a rank finds for all, are reported once. */
 static void test_one_message(void **state) {
     static const struct {
         const char *words, *says;
@@ -322,7 +322,7 @@ static void test_one_message(void **state) {
         assert_int_equal(run(f, command), cases[i].code);
         char *text = output_of(f, "stderr");
         assert_contains(text, cases[i].says);
-        if (messages_in(text) != 1) fail_msg("%s: not one message: %s", cases[i].words, text);
+        assert_one_message(cases[i].words, text);
         free(text);
     }
 }
@@ -394,7 +394,7 @@ static void test_refused_by_ranks(void **state) {
         char *text = output_of(f, "stderr");
         assert_contains(text, cases[i].says);
         assert_contains(text, "rank ");
-        if (messages_in(text) != 1) fail_msg("not one message: %s", text);
+        assert_one_message("train", text);
         free(text);
         setenv("SNUG_EMULATED_GPUS", many, 1);
         unsetenv("SNUG_EMULATED_NCCL");

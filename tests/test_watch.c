@@ -225,7 +225,7 @@ static void test_own_failure(void **state) {
     assert_quiet(f, 0.5);
 }
 
-/* Two ranks fail alike: the first one reports it, and only the other one is told so. */
+/* Two ranks fail with the same error. The first one reports it; rank 0 tells the second one, and not the first. */
 static void test_reported_once(void **state) {
     struct fixture *f = *state;
     struct snug_watch_message m;

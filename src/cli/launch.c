@@ -236,8 +236,8 @@ static void wait_for_all(struct launch *l, int fd) {
     }
 }
 
-/* A rank reports the death of another one; if there was none left that could, this process does: it may be the second
-   one that was killed. */
+/* A rank reports the death of another one. This process does if several were killed, since one of these may be the rank
+   that would have reported it, or if none is left. */
 static int code_of(const struct launch *l) {
     if ((l->code && l->lost < 2) || !l->signal) return l->code; /* may be untested: all ranks are killed */
     fprintf(stderr, "snug: --gpus: rank %d was killed by signal %d (%s)\n", l->killed, l->signal, strsignal(l->signal));

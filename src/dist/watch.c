@@ -164,7 +164,7 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
     case SNUG_WATCH_FAILS:
         peer->left = peer->failed = true;
         if (w->ranks.rank != 0) set_verdict(w, SNUG_WATCH_SILENT, "rank 0 has failed");
-        /* Often all ranks fail alike: the first one that says so reports it, and rank 0 itself. */
+        /* Often several ranks fail with the same error. The first one reports it, and rank 0 tells the others. */
         if (!atomic_exchange(&w->reported, true) && w->ranks.rank == 0)
             send_all(w, SNUG_WATCH_REPORTED, (int)(peer - w->peers));
         break;
@@ -353,7 +353,8 @@ static void find_stopped_leader(struct snug_watch *w, double now) {
 static void end_process(struct snug_watch *w, double now) {
     pthread_mutex_lock(&w->lock);
     const enum snug_watch_verdict verdict = (enum snug_watch_verdict)atomic_load(&w->verdict);
-    /* A rank that reports nothing ends last: its end may be for the launcher to end the others. */
+    /* A rank that reports nothing ends after the one that does: a launcher may end all ranks when the first one ends.
+     */
     const double patience = GRACE + (verdict == SNUG_WATCH_REPORT ? snug_watch_turn(w) : 1);
     /* untested: a process that is ended records nothing */
     const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + patience;

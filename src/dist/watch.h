@@ -41,10 +41,10 @@ void snug_watch_leave(void *watch);
  * logs the message first. */
 enum snug_watch_verdict snug_watch_verdict(struct snug_watch *watch, char text[SNUG_RANK_MESSAGE]);
 /* Seconds for which this rank leaves a report to others. If rank 0 is lost, ranks of several hosts report it, and they
- * are not connected with each other: the end of the first one is for the launcher to end the others. The watch of this
- * function and of the next one is not NULL. */
+ * are not connected with each other: the first one reports it at once, and then the launcher ends the others. The watch
+ * of this function and of the next one is not NULL. */
 double snug_watch_turn(const struct snug_watch *watch);
-/* Whether another rank is known to have failed and to report it, so that the same failure of this rank is not news. */
+/* Whether another rank has failed and reports it, so that this one need not report the same error. */
 bool snug_watch_is_reported(struct snug_watch *watch);
 /* This rank failed and reports it: the others do not. */
 void snug_watch_fail(struct snug_watch *watch);

@@ -132,7 +132,7 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
         nanosleep(&(struct timespec){(time_t)turn, (long)(1e9 * (turn - (double)(time_t)turn))}, NULL);
         return status;
     }
-    /* Often all ranks fail alike, and they report in the order of their numbers. */
+    /* Often all ranks fail with the same error, and they report it in the order of their numbers. */
     wait_for_others(group, callbacks, turn, ASKED);
     snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
     if (step >= 0) snprintf(at, sizeof at, ", step %lld", (long long)step);
