@@ -18,7 +18,8 @@ import sys
 Record = collections.namedtuple("Record", "kind start end stream size name")
 FORWARD, LOSS, CLIP = "embed_kernel", "loss_kernel", "clip_kernel"
 # Kernels that may run after backward's last one, and before CLIP's
-SUMS = {"add_shards", "add_chunks", "mark_blocks", "add_sparse", "square_blocks", "square_all", "add_blocks", "add_all", "set_step"}
+SUMS = {"add_shards", "add_chunks", "fill", "mark_blocks", "add_sparse", "square_blocks", "square_all", "add_blocks", "add_all",
+        "set_step"}
 PHASES = ["FORWARD", "BACKWARD", "sums, norm", "UPDATE"]
 
 

@@ -189,18 +189,33 @@ static int exchange(const struct snug_run *run) {
     return result == SNUG_NCCL_OK ? ended : result;
 }
 
+/* Most vectors are a few KiB, and each copy has a fixed cost. */
+static bool is_short(const struct snug_cuda_slice *s) { return s->bytes < 1 << 16; }
+
+/* Whether a kernel writes the slice's values and sums to other ranks, not copy engines. */
+static bool is_written(const struct snug_cuda_ranks *ranks, const struct snug_cuda_slice *s) {
+    return ranks->peers && is_short(s) && !s->chunks;
+}
+
 /* Those with chunks, or those without. */
 static void add_some(const struct snug_run *run, bool chunks) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
-    struct snug_cuda_shard_sums sums;
+    struct snug_cuda_shard_sums sums = {.other_count = 0};
     int count = 0;
+    for (int r = 0; r < d->size && ranks->peers; r++)
+        if (r != d->rank) sums.others[sums.other_count++] = ranks->arenas[r] - run->arena;
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const int64_t own = count_of(s, d->rank);
         if (own && (s->chunks != NULL) == chunks)
-            sums.items[count++] =
-                (struct snug_cuda_shard_sum){s->to, part_of(s, d->rank), s->received, s->chunks, own, s->accumulate};
+            sums.items[count++] = (struct snug_cuda_shard_sum){.to = s->to,
+                                                               .own = part_of(s, d->rank),
+                                                               .received = s->received,
+                                                               .chunks = s->chunks,
+                                                               .count = own,
+                                                               .accumulate = s->accumulate,
+                                                               .to_all = s->for_all && is_written(ranks, s)};
         if (count < SNUG_CUDA_SUMS && i + 1 < ranks->slice_count) continue;
         (chunks ? snug_cuda_add_chunks : snug_cuda_add_shards)(&sums, count, d->rank, run->contributors, ranks->stream);
         count = 0;
@@ -253,20 +268,34 @@ static snug_status end_exchange(const struct snug_run *run, cudaError_t error) {
     return barrier(run);
 }
 
+/* This rank's values of another one's part, to that rank. */
+static struct snug_cuda_fill sent_to(const struct snug_run *run, const struct snug_cuda_slice *s, int peer) {
+    const int64_t theirs = count_of(s, peer);
+    float *received = s->received + slot_of(devices_of(run)->rank, peer) * theirs;
+    return (struct snug_cuda_fill){at_buffer(run, received, peer), part_of(s, peer), theirs, SNUG_F32};
+}
+
 static snug_status send_shards(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
+    struct snug_cuda_fills written;
+    int count = 0;
     cudaError_t error = cudaSuccess;
     RETURN_IF_ERROR(begin_exchange(run));
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         for (int k = 1; k < d->size && error == cudaSuccess; k++) {
-            const int r = (d->rank + k) % d->size;
-            const int64_t theirs = count_of(s, r);
-            error = copy(at_buffer(run, s->received + slot_of(d->rank, r) * theirs, r), part_of(s, r),
-                         theirs * (int64_t)sizeof(float), ranks->exchange);
+            const struct snug_cuda_fill sent = sent_to(run, s, (d->rank + k) % d->size);
+            if (!is_written(ranks, s))
+                error = copy(sent.to, sent.from, sent.count * (int64_t)sizeof(float), ranks->exchange);
+            else if (sent.count)
+                written.items[count++] = sent;
+            if (count < SNUG_CUDA_FILLS) continue;
+            snug_cuda_fill_shards(&written, count, ranks->exchange);
+            count = 0;
         }
     }
+    snug_cuda_fill_shards(&written, count, ranks->exchange);
     return end_exchange(run, error);
 }
 
@@ -279,20 +308,19 @@ static snug_status sum_by_copies(const struct snug_run *run) {
     for (size_t i = 0; i < ranks->slice_count && error == cudaSuccess; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         ranks->expected |= s->for_all;
-        if (s->for_all) error = copy_to_all(run, s->to, count_of(s, devices_of(run)->rank) * (int64_t)sizeof(float));
+        if (s->for_all && !is_written(ranks, s))
+            error = copy_to_all(run, s->to, count_of(s, devices_of(run)->rank) * (int64_t)sizeof(float));
     }
     return snug_cuda_check(run->ctx, error, "copying sums of gradients to other ranks");
 }
 
-/* Most vectors are a few KiB, and each copy has a fixed cost. So short slices stay queued until they have grown, or
-   until the last group. Moves the short slices to the end of the queue, and returns how many slices come before them;
-   if all are short, returns the number of all. */
+/* Short slices stay queued until they have grown, or until the last group. Moves the short slices to the end of the
+   queue, and returns how many slices come before them; if all are short, returns the number of all. */
 static size_t move_short(struct snug_cuda_ranks *ranks) {
-    enum { SHORT = 1 << 16 };
     size_t count = 0;
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice slice = ranks->slices[i];
-        if (slice.bytes < SHORT) continue;
+        if (is_short(&slice)) continue;
         ranks->slices[i] = ranks->slices[count];
         ranks->slices[count++] = slice;
     }
@@ -499,14 +527,24 @@ static snug_status sum_sparse_for_all(struct snug_run *run, const float *values,
 /* ---- gathering ----------------------------------------------------------------------------------------------------
  */
 
-/* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */
-static void fill_own(const struct snug_run *run, const struct snug_cuda_gathered *g) {
-    const struct snug_gather_ranks *gather = &g->op->gather_ranks;
+/* Copies this rank's shards to their places, rounded to nearest even where the tensor has a smaller type. */
+static void fill_own(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
     const int rank = devices_of(run)->rank;
-    const int64_t own = snug_shard_size(&gather->shards, rank), begins = snug_shard_begin(&g->parts, rank);
-    if (!gather->shard || !own) return;
-    snug_cuda_fill_shard(g->values + begins, snug_run_dtype(run, gather->x),
-                         (const float *)snug_run_data(run, gather->shard), own, ranks_of(run)->stream);
+    struct snug_cuda_fills fills;
+    int count = 0;
+    for (size_t i = 0; i < ranks->gathered_count; i++) {
+        const struct snug_cuda_gathered *g = &ranks->gathered[i];
+        const struct snug_gather_ranks *gather = &g->op->gather_ranks;
+        const int64_t own = snug_shard_size(&gather->shards, rank);
+        if (gather->shard && own)
+            fills.items[count++] = (struct snug_cuda_fill){g->values + snug_shard_begin(&g->parts, rank),
+                                                           (const float *)snug_run_data(run, gather->shard), own,
+                                                           snug_run_dtype(run, gather->x)};
+        if (count < SNUG_CUDA_FILLS && i + 1 < ranks->gathered_count) continue;
+        snug_cuda_fill_shards(&fills, count, ranks->stream);
+        count = 0;
+    }
 }
 
 static snug_status gather_by_nccl(const struct snug_run *run) {
@@ -545,7 +583,7 @@ static snug_status gather_queued(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
     if (!ranks->gathered_count) return SNUG_OK;
     RETURN_IF_ERROR(begin(run));
-    for (size_t i = 0; i < ranks->gathered_count; i++) fill_own(run, &ranks->gathered[i]);
+    fill_own(run);
     RETURN_IF_ERROR(ranks->peers && is_long(ranks) ? gather_by_copies(run) : gather_by_nccl(run));
     ranks->gathered_count = 0;
     return end(run);

@@ -105,17 +105,20 @@ struct snug_cuda_shard_sum {
     double *chunks; /* the sums of squares of each chunk of the sums, or NULL */
     int64_t count;
     bool accumulate;
+    bool to_all; /* the sums are written to the other ranks, too */
 };
 enum { SNUG_CUDA_SUMS = 64 }; /* of a launch: its table is an argument, of at most 4 KiB */
 struct snug_cuda_shard_sums {
     struct snug_cuda_shard_sum items[SNUG_CUDA_SUMS];
+    ptrdiff_t others[SNUG_CUDA_PEERS]; /* bytes from this rank's arena to those of the others */
+    int other_count;
 };
 
 /* to = ((shard 0 + shard 1) + …), or += the shards one by one, in the order of the first `contributors` ranks. */
 void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
 
-/* The same, with their chunks: all items have them, and some elements. */
+/* The same, with their chunks: all items have them, and some elements, and none is to_all. */
 void snug_cuda_add_chunks(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
 
@@ -136,6 +139,16 @@ void snug_cuda_mark_blocks(uint8_t *marks, const float *g, int64_t count, cudaSt
 void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cudaStream_t stream);
 
 /* to[i] = from[i], rounded to nearest even in bf16 or fp16. */
-void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const float *from, int64_t count, cudaStream_t stream);
+struct snug_cuda_fill {
+    void *to;
+    const float *from;
+    int64_t count;
+    enum snug_dtype dtype; /* of to */
+};
+enum { SNUG_CUDA_FILLS = 120 }; /* of a launch */
+struct snug_cuda_fills {
+    struct snug_cuda_fill items[SNUG_CUDA_FILLS];
+};
+void snug_cuda_fill_shards(const struct snug_cuda_fills *fills, int count, cudaStream_t stream);
 
 #endif

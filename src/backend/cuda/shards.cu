@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of the operations over ranks. */
+#include <algorithm>
+
 #include "backend/cuda/squares.cuh"
 
 extern "C" {
@@ -8,15 +10,22 @@ extern "C" {
 
 /* Sums take all multiprocessors for a short time: matmuls take all of them, too, so with fewer sums last longer, and
    the last blocks of every matmul beside them run alone. */
-enum { THREADS = 512, AT_ONCE = 4, EACH = 4, FILL_BLOCKS = 256, SUM_BLOCKS = 512 };
+enum { THREADS = 512, AT_ONCE = 4, MOST_BLOCKS = 512 };
+
+/* Blocks for each of the items of a launch: of blockIdx.y. */
+static dim3 blocks_of(int64_t largest, int64_t each, int items) {
+    return dim3((unsigned)std::min<int64_t>((largest + each - 1) / each, MOST_BLOCKS), (unsigned)items);
+}
 
 static __device__ float plus(float a, float b) { return a + b; }
 static __device__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
 /* The sums of AT_ONCE elements, stride apart, from element i on; those from count on are left out. */
 template <typename T>
-static __device__ void add_some(T *to, const T *own, const T *received, int64_t i, int64_t count, int64_t stride,
-                                bool accumulate, int rank, int contributors) {
+static __device__ void add_some(const struct snug_cuda_shard_sums &table, const struct snug_cuda_shard_sum &s,
+                                int64_t i, int64_t count, int64_t stride, int rank, int contributors) {
+    T *const to = (T *)s.to;
+    const T *const own = (const T *)s.own, *const received = (const T *)s.received;
     T sums[AT_ONCE], values[AT_ONCE];
     for (int r = 0; r < contributors; r++) {
         const T *part = r == rank ? own : received + (r - (r > rank)) * count;
@@ -29,20 +38,24 @@ static __device__ void add_some(T *to, const T *own, const T *received, int64_t 
             if (r > 0)
                 sums[k] = plus(sums[k], values[k]);
             else
-                sums[k] = accumulate ? plus(to[i + k * stride], values[k]) : values[k];
+                sums[k] = s.accumulate ? plus(to[i + k * stride], values[k]) : values[k];
         }
     }
 #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++)
-        if (i + k * stride < count) to[i + k * stride] = sums[k];
+    for (int k = 0; k < AT_ONCE; k++) {
+        if (i + k * stride >= count) continue;
+        to[i + k * stride] = sums[k];
+        for (int o = 0; o < table.other_count && s.to_all; o++)
+            *(T *)((uint8_t *)&to[i + k * stride] + table.others[o]) = sums[k];
+    }
 }
 
 template <typename T>
-static __device__ void add_item(T *to, const T *own, const T *received, int64_t count, bool accumulate, int rank,
-                                int contributors) {
-    const int64_t stride = (int64_t)gridDim.x * THREADS;
+static __device__ void add_item(const struct snug_cuda_shard_sums &table, const struct snug_cuda_shard_sum &s,
+                                int rank, int contributors) {
+    const int64_t stride = (int64_t)gridDim.x * THREADS, count = s.count * (int64_t)sizeof(float) / (int64_t)sizeof(T);
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += AT_ONCE * stride)
-        add_some(to, own, received, i, count, stride, accumulate, rank, contributors);
+        add_some<T>(table, s, i, count, stride, rank, contributors);
 }
 
 static __device__ bool is_aligned(const void *a, const void *b, const void *c) {
@@ -50,27 +63,20 @@ static __device__ bool is_aligned(const void *a, const void *b, const void *c) {
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    add_shards(const struct snug_cuda_shard_sums sums, int items, int rank, int contributors) {
-    for (int n = 0; n < items; n++) {
-        const struct snug_cuda_shard_sum s = sums.items[n];
-        if (s.count % 4 == 0 && is_aligned(s.to, s.own, s.received))
-            add_item((float4 *)s.to, (const float4 *)s.own, (const float4 *)s.received, s.count / 4, s.accumulate, rank,
-                     contributors);
-        else
-            add_item(s.to, s.own, s.received, s.count, s.accumulate, rank, contributors);
-    }
+    add_shards(const __grid_constant__ struct snug_cuda_shard_sums sums, int rank, int contributors) {
+    const struct snug_cuda_shard_sum &s = sums.items[blockIdx.y];
+    if (s.count % 4 == 0 && is_aligned(s.to, s.own, s.received))
+        add_item<float4>(sums, s, rank, contributors);
+    else
+        add_item<float>(sums, s, rank, contributors);
 }
 
 extern "C" void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                                      cudaStream_t stream) {
-    const int64_t each = (int64_t)THREADS * AT_ONCE * sizeof(float4) / sizeof(float);
     int64_t largest = 0;
-    for (int i = 0; i < count; i++)
-        if (sums->items[i].count > largest) largest = sums->items[i].count;
-    const int64_t blocks = (largest + each - 1) / each;
-    if (count)
-        add_shards<<<(unsigned)(blocks < SUM_BLOCKS ? blocks : SUM_BLOCKS), THREADS, 0, stream>>>(*sums, count, rank,
-                                                                                                  contributors);
+    for (int i = 0; i < count; i++) largest = std::max(largest, sums->items[i].count);
+    const dim3 blocks = blocks_of(largest, (int64_t)THREADS * AT_ONCE * sizeof(float4) / sizeof(float), count);
+    if (count) add_shards<<<blocks, THREADS, 0, stream>>>(*sums, rank, contributors);
 }
 
 /* ---- sums and their squares: a thread block has a chunk ---- */
@@ -178,17 +184,27 @@ extern "C" void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cud
     if (sum->count) add_sparse<<<warps_for(sum->count), THREADS, 0, stream>>>(*sum);
 }
 
-template <typename T> static __global__ void __launch_bounds__(THREADS) fill(T *to, const float *from, int64_t count) {
+/* ---- gathering ---- */
+
+template <typename T> static __device__ void fill_item(const struct snug_cuda_fill &f) {
     const int64_t stride = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += stride)
-        to[i] = from_float<T>(from[i]);
+    T *const to = (T *)f.to;
+#pragma unroll AT_ONCE
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < f.count; i += stride)
+        to[i] = from_float<T>(f.from[i]);
 }
 
-extern "C" void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const float *from, int64_t count,
-                                     cudaStream_t stream) {
-    const int64_t blocks = (count + THREADS * EACH - 1) / (THREADS * EACH);
-    if (count == 0) return;
-    with_type(dtype, [&](auto type) {
-        fill<<<(unsigned)(blocks < FILL_BLOCKS ? blocks : FILL_BLOCKS), THREADS, 0, stream>>>((decltype(type) *)to, from, count);
-    });
+static __global__ void __launch_bounds__(THREADS) fill(const __grid_constant__ struct snug_cuda_fills fills) {
+    const struct snug_cuda_fill &f = fills.items[blockIdx.y];
+    switch (f.dtype) {
+    case SNUG_BF16: fill_item<bf16>(f); break;
+    case SNUG_F16: fill_item<f16>(f); break;
+    default: fill_item<float>(f); break;
+    }
+}
+
+extern "C" void snug_cuda_fill_shards(const struct snug_cuda_fills *fills, int count, cudaStream_t stream) {
+    int64_t largest = 0;
+    for (int i = 0; i < count; i++) largest = std::max(largest, fills->items[i].count);
+    if (count) fill<<<blocks_of(largest, THREADS * AT_ONCE, count), THREADS, 0, stream>>>(*fills);
 }
