@@ -43,7 +43,7 @@ PEERS = [("DDP", "ddp", 0), ("ZeroRedundancyOptimizer", "zero1", 1), ("FSDP2", "
 
 # ---- the shares that docs/scaling.md computes -----------------------------------------------------------------------
 
-NVLINK, NETWORK, ONE_ADAPTER = 315e9, 45e9, 5.6e9  # bytes/s of a rank
+NVLINK, NETWORK, ONE_ADAPTER = 203e9, 45e9, 5.6e9  # bytes/s of a rank
 LARGE = 335e6  # parameters of BERT-large
 # Seconds on one H100 of BERT-large's step, backward and forward, by rows.
 BERT_SECONDS = {32: (71.3e-3, 44.8e-3, 22.5e-3), 4: (14.5e-3, 7.5e-3, 3.3e-3)}

@@ -272,7 +272,7 @@ static void test_seconds_of_ranks(void **state) {
         snprintf(words, sizeof words, BERT "gpu=H100 bf16=true gpus=8 zero_stage=%d", stage);
         json_t *ranks = ranks_of(f, words);
         assert_int_equal(number_of(ranks, "count"), 8);
-        assert_float_equal(number_of(ranks, "link_gb_per_second"), 360, 1e-6);
+        assert_float_equal(number_of(ranks, "link_gb_per_second"), 202.5, 1e-6);
         json_decref(ranks);
     }
     static const char *const slower[] = {"gpu=H100 gpus=8", "gpu=H100 gpus=16", "gpu=H100 gpus=16 link_bandwidth=5.6"};
@@ -289,7 +289,7 @@ static void test_seconds_of_ranks(void **state) {
     json_decref(ranks);
     snug_plan *plan = plan_of(f, BERT "gpu=H100 gpus=8", SNUG_OK);
     assert_says(plan, "\nof which it waits ");
-    assert_says(plan, "(360 GB/s from a rank to the others: 80 % of NVLink's, assumed)");
+    assert_says(plan, "(202.5 GB/s from a rank to the others: 45 % of NVLink's, as on H100)");
     assert_says(plan, "  --zero_stage 3"); /* the price of each stage */
     snug_plan_destroy(plan);
     plan = plan_of(f, SMALL "gpus=2 gpu=" GPU_RATES, SNUG_OK); /* a GPU without a model */

@@ -111,9 +111,11 @@ int64_t snug_device_available(const struct snug_device *device) {
 
 /* ---- several ranks ---------------------------------------------------------------------------------------------- */
 
-/* Share of a link's peak rate that NCCL reaches, the seconds until the first byte of a call is sent, and those of the
-   message to each other rank: docs/scaling.md. GB/s of a GPU's own network adapter of 400 Gb/s: 90 % of its peak. */
-#define LINK_SHARE 0.8
+/* Shares of a link's peak rate: of NVLink's, which copies of a few MiB beside matmuls reached on H100, and of PCI
+   Express's, assumed. The seconds until the first byte of a call is sent, and those of the message to each other rank:
+   docs/scaling.md. GB/s of a GPU's own network adapter of 400 Gb/s: 90 % of its peak. */
+#define NVLINK_SHARE 0.45
+#define PCIE_SHARE 0.8
 #define LINK_CALL 10e-6
 #define LINK_MESSAGE 1e-6
 #define NETWORK 45.0
@@ -128,8 +130,8 @@ double snug_device_link(const struct snug_device *device, int ranks, const char 
     *what = "of a network adapter of 400 Gb/s for each GPU, assumed";
     if (ranks > GPUS_OF_HOST) return NETWORK;
     if (!model) return 0;
-    *what = model->nvlink > 0 ? "80 % of NVLink's, assumed" : "80 % of PCI Express's, assumed";
-    return LINK_SHARE * (model->nvlink > 0 ? model->nvlink : model->link);
+    *what = model->nvlink > 0 ? "45 % of NVLink's, as on H100" : "80 % of PCI Express's, assumed";
+    return model->nvlink > 0 ? NVLINK_SHARE * model->nvlink : PCIE_SHARE * model->link;
 }
 
 void snug_device_set_link(const struct snug_device *device, int ranks, struct snug_rates *rates) {
