@@ -54,6 +54,14 @@ SECTIONS = {
         "CPU: a data set of 1 GB",
         "A BERT of two layers of 64 channels, batch 32. Own pages: without the pages of files and libraries.",
         "tools/large-data --gb 1 --folder build"),
+    "cpu-latency": (
+        "CPU: a loaded classifier",
+        "MiniLM-L6 (87 MiB of fp32 weights, in the page cache), a sentence of 21 tokens, one core.",
+        "bench/latency.py"),
+    "cpu-checkpoints": (
+        "CPU: a checkpoint of two ranks",
+        "BERT-base with AdamW in fp32, in memory: what the ranks and their checksums need, without a disk.",
+        "bench/checkpoint.py --stages 0,1,3 --folder /dev/shm"),
     "cpu-accuracy": (
         "CPU: accuracy on SST-2",
         "MiniLM-L6, three epochs.",
@@ -94,6 +102,10 @@ SECTIONS = {
         'GPU: "Model training anatomy"',
         "The experiment of that page of transformers' documentation, in fp32.",
         "build-gpu/dist/snug bench anatomy"),
+    "gpu-latency": (
+        "GPU: a loaded classifier",
+        "MiniLM-L6, a sentence of 21 tokens. Opening takes most of the first answer: CUDA starts, and loads kernels.",
+        "tools/cuda-check latency ../models/minilm"),
     "gpu-accuracy": (
         "GPU: accuracy on SST-2",
         "MiniLM-L6, three epochs.",
