@@ -12,6 +12,7 @@
  * Where all ranks are on one host, the GPUs' copy engines do what NCCL would do (peers.c). The shards of a group are
  * exchanged while the group before it is added and its sums are copied to all, so the buffer has two halves, and ranks
  * wait for each other once for each group: when its shards have arrived, the sums of the group before have, too.
+ * Kernels write what is short, since one copy engine does the copies to all GPUs, one after the other.
  *
  * Where the program says so (op->beside), later operations run beside a gathering, or beside sums of gradients that do
  * not persist, until WAIT: as for a copy (copies.c). Otherwise they wait.
