@@ -203,23 +203,23 @@ static void add_some(const struct snug_run *run, bool chunks) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
     struct snug_cuda_shard_sums sums = {.other_count = 0};
-    int count = 0;
+    int items = 0;
     for (int r = 0; r < d->size && ranks->peers; r++)
         if (r != d->rank) sums.others[sums.other_count++] = ranks->arenas[r] - run->arena;
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         const int64_t own = count_of(s, d->rank);
         if (own && (s->chunks != NULL) == chunks)
-            sums.items[count++] = (struct snug_cuda_shard_sum){.to = s->to,
+            sums.items[items++] = (struct snug_cuda_shard_sum){.to = s->to,
                                                                .own = part_of(s, d->rank),
                                                                .received = s->received,
                                                                .chunks = s->chunks,
                                                                .count = own,
                                                                .accumulate = s->accumulate,
                                                                .to_all = s->for_all && is_written(ranks, s)};
-        if (count < SNUG_CUDA_SUMS && i + 1 < ranks->slice_count) continue;
-        (chunks ? snug_cuda_add_chunks : snug_cuda_add_shards)(&sums, count, d->rank, run->contributors, ranks->stream);
-        count = 0;
+        if (items < SNUG_CUDA_SUMS && i + 1 < ranks->slice_count) continue;
+        (chunks ? snug_cuda_add_chunks : snug_cuda_add_shards)(&sums, items, d->rank, run->contributors, ranks->stream);
+        items = 0;
     }
 }
 
