@@ -229,9 +229,9 @@ static size_t character_length(char first) {
 /* Outputs the pending unknown characters: as one piece if their text is one, else as bytes, or as one unknown token. */
 static snug_status flush_unknown(struct encoding *encoding) {
     const struct snug_unigram *model = encoding->model;
-    const char *text = encoding->word + encoding->unknown;
     const size_t length = encoding->unknown_length;
-    if (!length) return SNUG_OK;
+    if (!length) return SNUG_OK; /* the word may be empty, and NULL */
+    const char *text = encoding->word + encoding->unknown;
     encoding->unknown_length = 0;
     const int32_t id = snug_unigram_find(model, text, length);
     if (id >= 0) return snug_ids_append(encoding->ctx, encoding->out, id);
