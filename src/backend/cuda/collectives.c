@@ -279,24 +279,20 @@ static struct snug_cuda_fill sent_to(const struct snug_run *run, const struct sn
 static snug_status send_shards(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const struct snug_cuda_devices *d = devices_of(run);
-    struct snug_cuda_fills written;
-    int count = 0;
+    struct snug_cuda_fills written = {.count = 0};
     cudaError_t error = cudaSuccess;
     RETURN_IF_ERROR(begin_exchange(run));
     for (size_t i = 0; i < ranks->slice_count; i++) {
         const struct snug_cuda_slice *s = &ranks->slices[i];
         for (int k = 1; k < d->size && error == cudaSuccess; k++) {
             const struct snug_cuda_fill sent = sent_to(run, s, (d->rank + k) % d->size);
-            if (!is_written(ranks, s))
+            if (is_written(ranks, s))
+                snug_cuda_add_fill(&written, sent, ranks->exchange);
+            else
                 error = copy(sent.to, sent.from, sent.count * (int64_t)sizeof(float), ranks->exchange);
-            else if (sent.count)
-                written.items[count++] = sent;
-            if (count < SNUG_CUDA_FILLS) continue;
-            snug_cuda_fill_shards(&written, count, ranks->exchange);
-            count = 0;
         }
     }
-    snug_cuda_fill_shards(&written, count, ranks->exchange);
+    snug_cuda_launch_fills(&written, ranks->exchange);
     return end_exchange(run, error);
 }
 
@@ -532,20 +528,19 @@ static snug_status sum_sparse_for_all(struct snug_run *run, const float *values,
 static void fill_own(const struct snug_run *run) {
     const struct snug_cuda_ranks *ranks = ranks_of(run);
     const int rank = devices_of(run)->rank;
-    struct snug_cuda_fills fills;
-    int count = 0;
+    struct snug_cuda_fills fills = {.count = 0};
     for (size_t i = 0; i < ranks->gathered_count; i++) {
         const struct snug_cuda_gathered *g = &ranks->gathered[i];
         const struct snug_gather_ranks *gather = &g->op->gather_ranks;
-        const int64_t own = snug_shard_size(&gather->shards, rank);
-        if (gather->shard && own)
-            fills.items[count++] = (struct snug_cuda_fill){g->values + snug_shard_begin(&g->parts, rank),
-                                                           (const float *)snug_run_data(run, gather->shard), own,
-                                                           snug_run_dtype(run, gather->x)};
-        if (count < SNUG_CUDA_FILLS && i + 1 < ranks->gathered_count) continue;
-        snug_cuda_fill_shards(&fills, count, ranks->stream);
-        count = 0;
+        if (gather->shard)
+            snug_cuda_add_fill(&fills,
+                               (struct snug_cuda_fill){g->values + snug_shard_begin(&g->parts, rank),
+                                                       (const float *)snug_run_data(run, gather->shard),
+                                                       snug_shard_size(&gather->shards, rank),
+                                                       snug_run_dtype(run, gather->x)},
+                               ranks->stream);
     }
+    snug_cuda_launch_fills(&fills, ranks->stream);
 }
 
 static snug_status gather_by_nccl(const struct snug_run *run) {

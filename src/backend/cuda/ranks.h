@@ -138,7 +138,7 @@ void snug_cuda_mark_blocks(uint8_t *marks, const float *g, int64_t count, cudaSt
 /* The sums of snug_cuda_add_shards(). */
 void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cudaStream_t stream);
 
-/* to[i] = from[i], rounded to nearest even in bf16 or fp16. */
+/* to[i] = from[i], rounded to nearest even in bf16 or fp16; to may be another rank's. */
 struct snug_cuda_fill {
     void *to;
     const float *from;
@@ -148,7 +148,11 @@ struct snug_cuda_fill {
 enum { SNUG_CUDA_FILLS = 120 }; /* of a launch */
 struct snug_cuda_fills {
     struct snug_cuda_fill items[SNUG_CUDA_FILLS];
+    int count;
 };
-void snug_cuda_fill_shards(const struct snug_cuda_fills *fills, int count, cudaStream_t stream);
+/* Adds a copy to those of the next launch; the stream does them when there are SNUG_CUDA_FILLS. */
+void snug_cuda_add_fill(struct snug_cuda_fills *fills, struct snug_cuda_fill fill, cudaStream_t stream);
+/* Does those that were added. */
+void snug_cuda_launch_fills(struct snug_cuda_fills *fills, cudaStream_t stream);
 
 #endif

@@ -184,7 +184,7 @@ extern "C" void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cud
     if (sum->count) add_sparse<<<warps_for(sum->count), THREADS, 0, stream>>>(*sum);
 }
 
-/* ---- gathering ---- */
+/* ---- copies, also to other ranks ---- */
 
 template <typename T> static __device__ void fill_item(const struct snug_cuda_fill &f) {
     const int64_t stride = (int64_t)gridDim.x * THREADS;
@@ -203,8 +203,15 @@ static __global__ void __launch_bounds__(THREADS) fill(const __grid_constant__ s
     }
 }
 
-extern "C" void snug_cuda_fill_shards(const struct snug_cuda_fills *fills, int count, cudaStream_t stream) {
+extern "C" void snug_cuda_launch_fills(struct snug_cuda_fills *fills, cudaStream_t stream) {
     int64_t largest = 0;
-    for (int i = 0; i < count; i++) largest = std::max(largest, fills->items[i].count);
-    if (count) fill<<<blocks_of(largest, THREADS * AT_ONCE, count), THREADS, 0, stream>>>(*fills);
+    for (int i = 0; i < fills->count; i++) largest = std::max(largest, fills->items[i].count);
+    const dim3 blocks = blocks_of(largest, THREADS * AT_ONCE, fills->count);
+    if (fills->count) fill<<<blocks, THREADS, 0, stream>>>(*fills);
+    fills->count = 0;
+}
+
+extern "C" void snug_cuda_add_fill(struct snug_cuda_fills *fills, struct snug_cuda_fill fill, cudaStream_t stream) {
+    if (fill.count) fills->items[fills->count++] = fill;
+    if (fills->count == SNUG_CUDA_FILLS) snug_cuda_launch_fills(fills, stream);
 }
