@@ -9,7 +9,6 @@
 
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
-#include "io/json.h"
 #include "text/reader_impl.h"
 #include "text/rows.h"
 
@@ -25,9 +24,7 @@ static int64_t count_lines(const char *text, size_t length) {
     return lines;
 }
 
-/* Reads more; false at the end of the file, or with an error in input_status. Call it only when the buffer is used up.
- */
-static bool refill(struct snug_reader *reader) {
+bool snug_reader_refill(struct snug_reader *reader) {
     if (reader->input_status != SNUG_OK) return false;
     reader->at = 0;
     reader->input_status = snug_data_file_read(reader->file, reader->buffer, sizeof reader->buffer, &reader->filled);
@@ -42,7 +39,7 @@ static bool refill(struct snug_reader *reader) {
     return reader->filled > 0;
 }
 
-static snug_status append(struct snug_reader *reader, const char *data, size_t size) {
+snug_status snug_reader_append(struct snug_reader *reader, const char *data, size_t size) {
     if (size > RECORD_MAX - reader->record_size)
         return snug_reader_fail_at(reader, reader->record_line,
                                    "a row of over 256 MiB begins here: is a quote never closed?");
@@ -55,8 +52,7 @@ static snug_status append(struct snug_reader *reader, const char *data, size_t s
     return SNUG_OK;
 }
 
-/* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
-static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
+snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
     size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
     if (invalid == length) return SNUG_OK;
     line += count_lines(reader->record + start, invalid);
@@ -69,17 +65,16 @@ static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t 
     char *repaired;
     RETURN_IF_ERROR(snug_utf8_repair(reader->ctx, reader->record + start, length, &repaired, &length));
     reader->record_size = start;
-    snug_status status = append(reader, repaired, length);
+    snug_status status = snug_reader_append(reader, repaired, length);
     free(repaired);
     return status;
 }
 
-/* Appends the next line, with its end, to the record; SNUG_END if there is none. */
 snug_status snug_reader_line(struct snug_reader *reader) {
     size_t start = reader->record_size;
     int64_t line = reader->line;
     for (const char *newline = NULL; !newline;) {
-        if (reader->at == reader->filled && !refill(reader)) {
+        if (reader->at == reader->filled && !snug_reader_refill(reader)) {
             RETURN_IF_ERROR(reader->input_status);
             if (reader->record_size == start) return SNUG_END;
             break; /* the last line has no end */
@@ -87,11 +82,11 @@ snug_status snug_reader_line(struct snug_reader *reader) {
         const char *from = reader->buffer + reader->at;
         newline = memchr(from, '\n', reader->filled - reader->at);
         size_t size = newline ? (size_t)(newline - from) + 1 : reader->filled - reader->at;
-        RETURN_IF_ERROR(append(reader, from, size));
+        RETURN_IF_ERROR(snug_reader_append(reader, from, size));
         reader->at += size;
         reader->line += newline != NULL;
     }
-    return check_utf8(reader, start, line);
+    return snug_reader_check_utf8(reader, start, line);
 }
 
 /* Starts a new record with the next line. */
@@ -101,7 +96,6 @@ static snug_status read_first_line(struct snug_reader *reader) {
     return snug_reader_line(reader);
 }
 
-/* The same with the next line that is not blank; only in text files is a blank line a row. */
 snug_status snug_reader_filled_line(struct snug_reader *reader) {
     const char *blanks = reader->form == SNUG_DATA_JSON_LINES ? " \t\r\n" : "\r\n";
     do RETURN_IF_ERROR(read_first_line(reader));
@@ -109,10 +103,9 @@ snug_status snug_reader_filled_line(struct snug_reader *reader) {
     return SNUG_OK;
 }
 
-/* The next byte that is not a blank, without consuming it; -1 at the end or on failure. */
-static int peek_filled_byte(struct snug_reader *reader) {
+int snug_reader_peek(struct snug_reader *reader) {
     for (;; reader->at++) {
-        if (reader->at == reader->filled && !refill(reader)) return -1;
+        if (reader->at == reader->filled && !snug_reader_refill(reader)) return -1;
         char byte = reader->buffer[reader->at];
         if (byte == '\n')
             reader->line++;
@@ -126,227 +119,6 @@ void snug_reader_trim(struct snug_reader *reader) {
     if (reader->record[size - 1] == '\n') size--; /* a line is not empty */
     if (size && reader->record[size - 1] == '\r') size--;
     reader->record[reader->record_size = size] = '\0';
-}
-
-/* ---- JSON ---- */
-
-static snug_status parse_record(struct snug_reader *reader) {
-    json_error_t error;
-    reader->object =
-        snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (json_is_object(reader->object)) return SNUG_OK;
-    if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY) /* may be untested: an allocation that fails */
-        return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s:%" PRId64 ": out of memory while reading the row",
-                         reader->path, reader->record_line);
-    int64_t line = reader->record_line + (reader->object ? 0 : error.line - 1);
-    return snug_fail(reader->ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64 ": %s; a JSON file must have one object per line, or one list of objects",
-                     reader->path, line, reader->object ? "found a list instead of an object" : error.text);
-}
-
-/* Appends one object to the record, from its brace to the matching one. */
-static snug_status read_object(struct snug_reader *reader) {
-    bool in_string = false, escaped = false;
-    int64_t depth = 0;
-    reader->record_size = 0;
-    reader->record_line = reader->line;
-    do {
-        if (reader->at == reader->filled && !refill(reader)) {
-            RETURN_IF_ERROR(reader->input_status);
-            return snug_reader_fail_at(reader, reader->record_line, "the file ends within the object that begins here");
-        }
-        size_t start = reader->at;
-        do {
-            char byte = reader->buffer[reader->at++];
-            reader->line += byte == '\n';
-            if (escaped) {
-                escaped = false;
-            } else if (in_string) {
-                escaped = byte == '\\';
-                in_string = byte != '"';
-            } else {
-                in_string = byte == '"';
-                depth += (byte == '{' || byte == '[') - (byte == '}' || byte == ']');
-            }
-        } while (reader->at < reader->filled && depth > 0);
-        RETURN_IF_ERROR(append(reader, reader->buffer + start, reader->at - start));
-    } while (depth > 0);
-    return check_utf8(reader, 0, reader->record_line);
-}
-
-/* The next element of an array whose bracket was read; SNUG_END after its last. */
-static snug_status read_element(struct snug_reader *reader, bool first) {
-    int byte = peek_filled_byte(reader);
-    bool comma = byte == ',' && !first;
-    if (comma) {
-        reader->at++;
-        byte = peek_filled_byte(reader);
-    }
-    if (byte == '{' && (comma || first)) {
-        RETURN_IF_ERROR(read_object(reader));
-        return parse_record(reader);
-    }
-    RETURN_IF_ERROR(reader->input_status);
-    if (byte < 0)
-        return snug_reader_fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
-    if (byte != ']' || comma)
-        return snug_reader_fail_at(reader, reader->line, "a list must hold objects, separated by commas");
-    reader->at++;
-    if (peek_filled_byte(reader) >= 0) return snug_reader_fail_at(reader, reader->line, "there is text after the list");
-    return reader->input_status == SNUG_OK ? SNUG_END : reader->input_status;
-}
-
-/* Text of a number, or of a list's item; NULL if the value is neither number nor string. */
-static snug_status scalar_text(struct snug_reader *reader, const json_t *value, char **out) {
-    *out = NULL;
-    if (json_is_string(value) && json_string_length(value) != strlen(json_string_value(value)))
-        return snug_reader_fail_at(reader, reader->record_line, "\\u0000 in a list: only a text may contain it");
-    if (json_is_string(value)) return snug_strdup(reader->ctx, json_string_value(value), out);
-    if (json_is_number(value)) return snug_json_text(reader->ctx, value, JSON_ENCODE_ANY, out);
-    return SNUG_OK;
-}
-
-static struct snug_field other(const char *text) { return (struct snug_field){SNUG_FIELD_OTHER, text, strlen(text)}; }
-
-/* Joins a list's items by '|'. *out is NULL if they could not be split again, or are not scalars: field says so. */
-static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
-    size_t index, length = 0, capacity = 0;
-    json_t *item;
-    void *joined = NULL;
-    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
-    json_array_foreach(list, index, item) {
-        char *text;
-        snug_status status = scalar_text(reader, item, &text);
-        bool usable = text && *text && !strchr(text, '|');
-        size_t size = usable ? strlen(text) : 0;
-        if (usable) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 2, 1);
-        if (usable && status == SNUG_OK) {
-            if (index) ((char *)joined)[length++] = '|';
-            memcpy((char *)joined + length, text, size);
-            length += size;
-        }
-        if (!usable && text)
-            *field = other(*text ? "a list with an item that holds '|', by which snug separates labels: rename it"
-                                 : "a list with an empty item");
-        free(text);
-        if (!usable || status != SNUG_OK) {
-            free(joined);
-            return status;
-        }
-    }
-    ((char *)joined)[length] = '\0';
-    *out = joined;
-    field->kind = SNUG_FIELD_LIST;
-    return SNUG_OK;
-}
-
-/* A list of words or tags: its items, NUL-terminated. *out is NULL if they are neither all strings nor all integers. */
-static snug_status words_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
-    size_t index, length = 0, capacity = 0, strings = 0, integers = 0;
-    json_t *item;
-    void *joined = NULL;
-    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
-    json_array_foreach(list, index, item) {
-        char *text = NULL;
-        strings += json_is_string(item);
-        integers += json_is_integer(item);
-        if (strings != index + 1 && integers != index + 1) break;
-        snug_status status = scalar_text(reader, item, &text);
-        const size_t size = text ? strlen(text) + 1 : 0; /* untested: a list item of null */
-        if (status == SNUG_OK) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 1, 1);
-        if (status == SNUG_OK && text) memcpy((char *)joined + length, text, size); /* untested: a list item of null */
-        free(text);
-        if (status != SNUG_OK) {
-            free(joined);
-            return status;
-        }
-        length += size;
-    }
-    if (index < json_array_size(list)) {
-        free(joined);
-        return SNUG_OK;
-    }
-    ((char *)joined)[length] = '\0';
-    *out = joined;
-    *field = (struct snug_field){integers ? SNUG_FIELD_NUMBERS : SNUG_FIELD_WORDS, joined, length};
-    return SNUG_OK;
-}
-
-static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
-    *field = other("an object");
-    switch (json_typeof(value)) {
-    case JSON_NULL: field->kind = SNUG_FIELD_MISSING; return SNUG_OK;
-    case JSON_STRING:
-        *field = (struct snug_field){SNUG_FIELD_TEXT, json_string_value(value), json_string_length(value)};
-        return SNUG_OK;
-    case JSON_INTEGER:
-    case JSON_REAL:
-        RETURN_IF_ERROR(scalar_text(reader, value, made));
-        field->kind = json_is_integer(value) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL;
-        break;
-    case JSON_ARRAY:
-        *field = other("a list of other values");
-        if (reader->words) return words_text(reader, value, made, field);
-        RETURN_IF_ERROR(list_text(reader, value, made, field));
-        break;
-    case JSON_TRUE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "True", 4}; return SNUG_OK;
-    case JSON_FALSE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "False", 5}; return SNUG_OK;
-    default: break;
-    }
-    if (*made) {
-        field->text = *made;
-        field->length = strlen(*made);
-    }
-    return SNUG_OK;
-}
-
-/* Remembers a key that the first row does not have. */
-static snug_status note_added_key(struct snug_reader *reader, const char *key) {
-    if (reader->added_key) return SNUG_OK;
-    reader->added.line = reader->record_line;
-    return snug_strdup(reader->ctx, key, &reader->added_key);
-}
-
-static void forget_row(struct snug_reader *reader) {
-    json_decref(reader->object);
-    reader->object = NULL;
-    for (size_t i = 0; i < reader->set_count; i++) {
-        const size_t column = reader->set[i];
-        free(reader->made[column]);
-        reader->made[column] = NULL;
-        reader->fields[column] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
-    }
-    reader->set_count = 0;
-}
-
-static snug_status read_json(struct snug_reader *reader, bool first) {
-    if (reader->form == SNUG_DATA_JSON_ARRAY) return read_element(reader, first);
-    RETURN_IF_ERROR(snug_reader_filled_line(reader));
-    snug_reader_trim(reader);
-    return parse_record(reader);
-}
-
-static snug_status read_json_row(struct snug_reader *reader) {
-    if (!reader->peeked) {
-        forget_row(reader);
-        RETURN_IF_ERROR(read_json(reader, false));
-    }
-    reader->peeked = false;
-    bool added = false;
-    const char *key;
-    json_t *value;
-    json_object_foreach(reader->object, key, value) {
-        const json_t *place = json_object_get(reader->column_of, key);
-        if (place) {
-            const size_t column = reader->set[reader->set_count++] = (size_t)json_integer_value(place);
-            RETURN_IF_ERROR(field_of(reader, value, &reader->made[column], &reader->fields[column]));
-        } else {
-            added = true;
-            RETURN_IF_ERROR(note_added_key(reader, key));
-        }
-    }
-    reader->added.count += added;
-    return SNUG_OK;
 }
 
 /* ---- CoNLL ---- */
@@ -448,7 +220,7 @@ static snug_status read_names(struct snug_reader *reader) {
             status = add_name(reader, reader->record + reader->spans[i].start);
         break;
     default:
-        status = read_json(reader, true);
+        status = snug_reader_json(reader, true);
         json_object_foreach(reader->object, key, value) RETURN_IF_ERROR(add_name(reader, key));
         if (status == SNUG_OK && !reader->columns)
             return snug_reader_fail_at(reader, reader->record_line, "the first object has no keys");
@@ -478,12 +250,12 @@ static snug_status choose_form(struct snug_reader *reader, const char *format) {
 }
 
 static snug_status open_input(struct snug_reader *reader) {
-    if (!refill(reader)) {
+    if (!snug_reader_refill(reader)) {
         RETURN_IF_ERROR(reader->input_status);
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
     }
     if (reader->filled >= 3 && !memcmp(reader->buffer, "\xEF\xBB\xBF", 3)) reader->at = 3; /* byte order mark */
-    if (reader->form == SNUG_DATA_JSON_LINES && peek_filled_byte(reader) == '[') {
+    if (reader->form == SNUG_DATA_JSON_LINES && snug_reader_peek(reader) == '[') {
         reader->form = SNUG_DATA_JSON_ARRAY;
         reader->at++;
     }
@@ -563,7 +335,7 @@ void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, 
 void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);
-    forget_row(reader);
+    snug_reader_forget_row(reader);
     snug_data_file_free(reader->file);
     if (reader->owns_fd) close(reader->fd);
     for (size_t i = 0; i < reader->columns; i++) free(reader->names[i]);
@@ -609,7 +381,7 @@ snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
     case SNUG_DATA_CONLL: status = read_sentence(reader); break;
-    default: status = read_json_row(reader);
+    default: status = snug_reader_json_row(reader);
     }
     if (status == SNUG_END) {
         reader->ended = true;

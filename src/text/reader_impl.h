@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a reader: reader.c reads lines, JSON, CoNLL and plain text, reader_table.c CSV and TSV. */
+/* The contents of a reader: reader.c reads lines, CoNLL and plain text, reader_json.c JSON, reader_table.c CSV and TSV.
+ */
 #ifndef SNUG_TEXT_READER_IMPL_H
 #define SNUG_TEXT_READER_IMPL_H
 
@@ -66,6 +67,15 @@ struct snug_reader {
 
 /* Fails with file and line. */
 snug_status snug_reader_fail_at(struct snug_reader *reader, int64_t line, const char *what);
+/* Reads more; false at the end of the file, or with an error in input_status. Call it only when the buffer is used up.
+ */
+bool snug_reader_refill(struct snug_reader *reader);
+/* Appends to the record. */
+snug_status snug_reader_append(struct snug_reader *reader, const char *data, size_t size);
+/* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
+snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line);
+/* The next byte that is not a blank, without consuming it; -1 at the end or on failure. */
+int snug_reader_peek(struct snug_reader *reader);
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */
 snug_status snug_reader_line(struct snug_reader *reader);
 /* Starts a new record with the next line that is not blank; only in text files is a blank line a row. */
@@ -74,5 +84,11 @@ snug_status snug_reader_filled_line(struct snug_reader *reader);
 void snug_reader_trim(struct snug_reader *reader);
 /* One row of CSV or TSV; the header when columns is still 0. */
 snug_status snug_reader_table_row(struct snug_reader *reader);
+/* The next object of JSON; SNUG_END after the last. */
+snug_status snug_reader_json(struct snug_reader *reader, bool first);
+/* Its fields. */
+snug_status snug_reader_json_row(struct snug_reader *reader);
+/* Frees the object and its fields. */
+void snug_reader_forget_row(struct snug_reader *reader);
 
 #endif
