@@ -89,8 +89,7 @@ snug_status snug_reader_line(struct snug_reader *reader) {
     return snug_reader_check_utf8(reader, start, line);
 }
 
-/* Starts a new record with the next line. */
-static snug_status read_first_line(struct snug_reader *reader) {
+snug_status snug_reader_first_line(struct snug_reader *reader) {
     reader->record_size = 0;
     reader->record_line = reader->line;
     return snug_reader_line(reader);
@@ -98,7 +97,7 @@ static snug_status read_first_line(struct snug_reader *reader) {
 
 snug_status snug_reader_filled_line(struct snug_reader *reader) {
     const char *blanks = reader->form == SNUG_DATA_JSON_LINES ? " \t\r\n" : "\r\n";
-    do RETURN_IF_ERROR(read_first_line(reader));
+    do RETURN_IF_ERROR(snug_reader_first_line(reader));
     while (reader->record[strspn(reader->record, blanks)] == '\0');
     return SNUG_OK;
 }
@@ -119,58 +118,6 @@ void snug_reader_trim(struct snug_reader *reader) {
     if (reader->record[size - 1] == '\n') size--; /* a line is not empty */
     if (size && reader->record[size - 1] == '\r') size--;
     reader->record[reader->record_size = size] = '\0';
-}
-
-/* ---- CoNLL ---- */
-
-static snug_status append_to_sentence(struct snug_reader *reader, int column, const char *text, size_t length) {
-    const size_t size = reader->sentence_size[column];
-    if (length >= RECORD_MAX - size) /* untested: a record of over 256 MiB */
-        return snug_reader_fail_at(reader, reader->record_line,
-                                   "a sentence of over 256 MiB begins here: are there no blank lines?");
-    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&reader->sentence[column], &reader->sentence_capacity[column],
-                              size + length + 2, 1));
-    memcpy(reader->sentence[column] + size, text, length);
-    memset(reader->sentence[column] + size + length, 0, 2);
-    reader->sentence_size[column] += length + 1;
-    return SNUG_OK;
-}
-
-/* The word and the tag of the line in the record, which begins with a word. */
-static snug_status take_word(struct snug_reader *reader, int64_t line) {
-    static const char blanks[] = " \t\r\n";
-    const char *word = reader->record + strspn(reader->record, blanks), *tag = NULL;
-    const size_t length = strcspn(word, blanks);
-    for (const char *at = word + length; *(at += strspn(at, blanks)); at += strcspn(at, blanks)) tag = at;
-    if (reader->sentence_size[WORD] && !tag != !reader->sentence_size[TAG])
-        return snug_reader_fail_at(reader, line,
-                                   tag ? "a word with a tag follows words without one" : "the word has no tag");
-    RETURN_IF_ERROR(append_to_sentence(reader, WORD, word, length));
-    return tag ? append_to_sentence(reader, TAG, tag, strcspn(tag, blanks)) : SNUG_OK;
-}
-
-/* The next sentence into the fields; SNUG_END if there is none. */
-static snug_status read_sentence(struct snug_reader *reader) {
-    static const char boundary[] = "-DOCSTART-";
-    int64_t first = 0;
-    reader->sentence_size[WORD] = reader->sentence_size[TAG] = 0;
-    for (;;) {
-        const snug_status status = read_first_line(reader);
-        if (status == SNUG_END && first) break;
-        RETURN_IF_ERROR(status);
-        const bool blank = !reader->record[strspn(reader->record, " \t\r\n")];
-        if (blank || strncmp(reader->record, boundary, sizeof boundary - 1) == 0) {
-            if (first) break;
-            continue;
-        }
-        if (!first) first = reader->record_line;
-        RETURN_IF_ERROR(take_word(reader, reader->record_line));
-    }
-    reader->record_line = first;
-    reader->fields[WORD] = (struct snug_field){SNUG_FIELD_WORDS, reader->sentence[WORD], reader->sentence_size[WORD]};
-    reader->fields[TAG] = (struct snug_field){SNUG_FIELD_WORDS, reader->sentence[TAG], reader->sentence_size[TAG]};
-    if (!reader->sentence_size[TAG]) reader->fields[TAG] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
-    return SNUG_OK;
 }
 
 /* ---- columns ---- */
@@ -376,11 +323,11 @@ snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
     case SNUG_DATA_CSV:
     case SNUG_DATA_TSV: status = snug_reader_table_row(reader); break;
     case SNUG_DATA_TEXT:
-        status = read_first_line(reader);
+        status = snug_reader_first_line(reader);
         if (status == SNUG_OK) snug_reader_trim(reader);
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
-    case SNUG_DATA_CONLL: status = read_sentence(reader); break;
+    case SNUG_DATA_CONLL: status = snug_reader_sentence(reader); break;
     default: status = snug_reader_json_row(reader);
     }
     if (status == SNUG_END) {

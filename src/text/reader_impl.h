@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a reader: reader.c reads lines, CoNLL and plain text, reader_json.c JSON, reader_table.c CSV and TSV.
- */
+/* The contents of a reader: reader.c reads lines and plain text, reader_json.c JSON, reader_conll.c words with tags,
+   reader_table.c CSV and TSV. */
 #ifndef SNUG_TEXT_READER_IMPL_H
 #define SNUG_TEXT_READER_IMPL_H
 
@@ -78,7 +78,9 @@ snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int
 int snug_reader_peek(struct snug_reader *reader);
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */
 snug_status snug_reader_line(struct snug_reader *reader);
-/* Starts a new record with the next line that is not blank; only in text files is a blank line a row. */
+/* Starts a new record with the next line. */
+snug_status snug_reader_first_line(struct snug_reader *reader);
+/* The same with the next line that is not blank; only in text files is a blank line a row. */
 snug_status snug_reader_filled_line(struct snug_reader *reader);
 /* Removes the line's end from the record. */
 void snug_reader_trim(struct snug_reader *reader);
@@ -90,5 +92,7 @@ snug_status snug_reader_json(struct snug_reader *reader, bool first);
 snug_status snug_reader_json_row(struct snug_reader *reader);
 /* Frees the object and its fields. */
 void snug_reader_forget_row(struct snug_reader *reader);
+/* The next sentence of a CoNLL file into the fields; SNUG_END if there is none. */
+snug_status snug_reader_sentence(struct snug_reader *reader);
 
 #endif
