@@ -90,9 +90,10 @@ static inline void bert_fill(const struct bert_step *s, struct snug_batch *b, ui
         b->tokens += lengths[i];
         if (lengths[i] > b->longest) b->longest = lengths[i];
     }
-    int32_t **arrays[] = {&b->ids, &b->types, &b->positions, &b->sample, &b->by_id, &b->loss_positions, &b->labels};
+    int32_t **arrays[] = {&b->ids,    &b->types, &b->positions,      &b->position_ids,
+                          &b->sample, &b->by_id, &b->loss_positions, &b->labels};
     b->offsets = bert_array(memory, &at, sequences + 1);
-    for (size_t i = 0; i < 7; i++) *arrays[i] = bert_array(memory, &at, b->tokens + 1);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) *arrays[i] = bert_array(memory, &at, b->tokens + 1);
     int32_t *count = calloc((size_t)s->config.vocab_size + 1, sizeof *count);
     for (int32_t i = 0, t = 0; i < sequences; i++) {
         b->offsets[i] = b->loss_positions[i] = t;
@@ -100,11 +101,12 @@ static inline void bert_fill(const struct bert_step *s, struct snug_batch *b, ui
         for (int32_t k = 0; k < lengths[i]; k++, t++) {
             b->ids[t] = (int32_t)(snug_philox((uint32_t)t, 0, 9, 0, 1, 2).word[0] % (uint64_t)s->config.vocab_size);
             b->types[t] = s->config.type_vocab_size > 1 && k > lengths[i] / 2;
-            b->positions[t] = (int32_t)s->config.first_position + k;
+            b->positions[t] = k;
             b->sample[t] = i;
             count[b->ids[t] + 1]++;
         }
         b->offsets[i + 1] = t;
+        snug_batch_number_positions(b, b->offsets[i], t, (int32_t)s->config.first_position);
     }
     for (int64_t id = 0; id < s->config.vocab_size; id++) count[id + 1] += count[id];
     for (int32_t t = 0; t < b->tokens; t++) b->by_id[count[b->ids[t]]++] = t;

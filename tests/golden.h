@@ -94,6 +94,7 @@ static void golden_batch(struct golden *g) {
     b->types = golden_read_ints(g, "token_type_ids", &b->tokens);
     b->offsets = golden_read_ints(g, "lengths", &b->sequences);
     b->positions = calloc((size_t)b->tokens, sizeof *b->positions);
+    b->position_ids = calloc((size_t)b->tokens, sizeof *b->position_ids);
     b->sample = calloc((size_t)b->tokens, sizeof *b->sample);
     b->by_id = calloc((size_t)b->tokens, sizeof *b->by_id);
     b->loss_positions = calloc((size_t)b->tokens, sizeof *b->loss_positions);
@@ -103,9 +104,10 @@ static void golden_batch(struct golden *g) {
         b->offsets[i] = at;
         if (length > b->longest) b->longest = length;
         for (int32_t k = 0; k < length; k++, at++) {
-            b->positions[at] = (int32_t)g->config.first_position + k;
+            b->positions[at] = k;
             b->sample[at] = (int32_t)i;
         }
+        snug_batch_number_positions(b, at - length, at, (int32_t)g->config.first_position);
     }
     b->offsets[b->sequences] = at;
     golden_sort(b);
@@ -141,6 +143,7 @@ static void golden_part(const struct golden *g, int64_t first, int64_t end, stru
     part->ids += begin;
     part->types += begin;
     part->positions += begin;
+    part->position_ids += begin;
     part->sample += begin;
     part->labels += row * per_row;
     part->targets += row * per_row;
@@ -299,6 +302,7 @@ static void golden_close(struct golden *g) {
     free(g->batch.types);
     free(g->batch.offsets);
     free(g->batch.positions);
+    free(g->batch.position_ids);
     free(g->batch.sample);
     free(g->batch.by_id);
     free(g->batch.loss_positions);

@@ -97,6 +97,7 @@ static inline void assert_consistent(const struct snug_batch *batch) {
         if (longest < end - first) longest = end - first;
         for (int64_t i = first; i < end; i++) {
             assert_int_equal(batch->positions[i], i - first);
+            assert_int_equal(batch->position_ids[i], i - first);
             assert_int_equal(batch->sample[i], batch->sample[first]);
             assert_true(s == 0 ? batch->sample[i] == batch->first_sample : batch->sample[i] > batch->sample[first - 1]);
             assert_int_equal(batch->types[i], 0);

@@ -85,6 +85,7 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
     b->ids = ops_array(tokens, sizeof(int32_t));
     b->types = ops_array(tokens, sizeof(int32_t));
     b->positions = ops_array(tokens, sizeof(int32_t));
+    b->position_ids = ops_array(tokens, sizeof(int32_t));
     b->sample = ops_array(tokens, sizeof(int32_t));
     b->by_id = ops_array(tokens, sizeof(int32_t));
     b->loss_positions = ops_array(rows, sizeof(int32_t));
@@ -100,6 +101,7 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
             b->sample[t] = first_sample + s;
         }
         b->offsets[s + 1] = t;
+        snug_batch_number_positions(b, b->offsets[s], t, 0);
     }
     int32_t *place = ops_array((size_t)shape->vocabulary + 1, sizeof *place); /* of the next token of an id */
     for (int64_t t = 0; t < b->tokens; t++) place[b->ids[t] + 1]++;
@@ -172,11 +174,17 @@ static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum s
 
 static inline void ops_close(struct ops *f) {
     struct snug_batch *b = &f->batch;
-    void *arrays[] = {b->offsets,        b->ids,
-                      b->types,          b->positions,
-                      b->sample,         b->by_id,
-                      b->loss_positions, b->labels,
-                      b->targets,        (void *)b->class_weights};
+    void *arrays[] = {b->offsets,
+                      b->ids,
+                      b->types,
+                      b->positions,
+                      b->position_ids,
+                      b->sample,
+                      b->by_id,
+                      b->loss_positions,
+                      b->labels,
+                      b->targets,
+                      (void *)b->class_weights};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     if (f->room == OPS_ARENA && !ops_spare)
         ops_spare = f->arena;

@@ -33,16 +33,20 @@ static inline int32_t ops_index(struct ops *f, int64_t capacity) {
 }
 
 /* 0: no dropout. 1: dropout. 2: tables in bf16. 3: no types, and an id without a gradient. 4: no types, no beta. 5:
-   word embeddings alone. 6: the table of words and gamma are frozen. 7: the word table's gradient holds only the rows
-   that have one. */
-enum { EMBED_VARIANTS = 8, EMBED_ROWS = 7 };
+   word embeddings alone. 6: the table of words and gamma are frozen. 7: positions do not count the tokens of an id, the
+   padding token's. 8: the word table's gradient holds only the rows that have one. */
+enum { EMBED_VARIANTS = 9, EMBED_PADDED = 7, EMBED_ROWS = 8 };
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
     const enum snug_dtype tables = variant == 2 ? ops_copy_type(f) : SNUG_F32, x = f->program.compute;
-    const int64_t positions = f->batch.longest + 3, room = ops_distinct(f) + 1;
+    const int32_t first = variant == EMBED_PADDED && f->batch.tokens ? f->batch.ids[0] + 1 : 0;
+    const int64_t positions = first + f->batch.longest + 3, room = ops_distinct(f) + 1;
     const bool types = variant < 3 || variant > 5, beta = variant != 4 && variant != 5;
     const bool frozen = variant == 6, rows = variant == EMBED_ROWS;
-    struct snug_embed e = {.eps = 1e-12f, .padding = variant == 3 && f->batch.tokens ? f->batch.ids[0] : -1};
+    struct snug_embed e = {
+        .eps = 1e-12f, .padding = variant == 3 && f->batch.tokens ? f->batch.ids[0] : -1, .first_position = first};
+    for (int64_t i = 0; i < f->batch.sequences; i++)
+        snug_batch_number_positions(&f->batch, f->batch.offsets[i], f->batch.offsets[i + 1], first);
     e.word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
     if (variant != 5) e.position = ops_source(f, tables, FIXED, positions, s->h);
     if (types) e.type = ops_source(f, tables, FIXED, s->types, s->h);
@@ -50,7 +54,8 @@ static inline void build_embed(struct ops *f, int variant) {
     if (beta) e.beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
     e.s = ops_tensor(f, x, T, 0, s->h);
     e.y = ops_tensor(f, x, T, 0, s->h);
-    struct snug_embed_backward d = {.s = e.s, .gamma = e.gamma, .eps = e.eps, .padding = e.padding};
+    struct snug_embed_backward d = {
+        .s = e.s, .gamma = e.gamma, .eps = e.eps, .padding = e.padding, .first_position = first};
     d.dy = ops_source(f, x, T, 0, s->h);
     if (!frozen) d.dword = ops_source(f, SNUG_F32, FIXED, rows ? room : s->vocabulary, s->h);
     if (e.position) d.dposition = ops_source(f, SNUG_F32, FIXED, positions, s->h);
@@ -66,7 +71,7 @@ static inline void build_embed(struct ops *f, int variant) {
     f->dy = d.dy;
     if (tables == SNUG_F32) { /* finite differences are finer than bf16, and have no padding */
         if (e.padding < 0) ops_pair(f, e.word, d.dword);
-        ops_pair(f, e.position, d.dposition);
+        if (!first) ops_pair(f, e.position, d.dposition);
         ops_pair(f, e.type, d.dtype);
     }
     ops_pair(f, e.gamma, d.dgamma);

@@ -279,8 +279,8 @@ static inline void random_model_print(const struct random_model *m) {
 static inline void random_batch(struct random_model *m, int number, int32_t first_sample) {
     struct snug_batch *b = &m->batches[number];
     const uint64_t stream = 10 + (uint64_t)number;
-    int32_t *numbers = ops_array(8 * RANDOM_TOKENS, sizeof *numbers);
-    int32_t **columns[] = {&b->ids,   &b->types,          &b->positions, &b->sample,
+    int32_t *numbers = ops_array(9 * RANDOM_TOKENS, sizeof *numbers);
+    int32_t **columns[] = {&b->ids,   &b->types,          &b->positions, &b->position_ids, &b->sample,
                            &b->by_id, &b->loss_positions, &b->labels,    &b->offsets};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) *columns[i] = numbers + i * RANDOM_TOKENS;
     b->sequences = 1 + random_word(m, stream, 0) % 3;
@@ -292,7 +292,7 @@ static inline void random_batch(struct random_model *m, int number, int32_t firs
             const uint64_t t = (uint64_t)b->tokens;
             b->ids[t] = (int32_t)(random_word(m, stream, 100 + t) % (uint32_t)m->config.vocab_size);
             b->types[t] = (int32_t)(random_word(m, stream, 200 + t) % 2);
-            b->positions[t] = i;
+            b->positions[t] = b->position_ids[t] = i;
             b->sample[t] = first_sample + s;
         }
         b->offsets[s + 1] = (int32_t)b->tokens;

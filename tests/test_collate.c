@@ -230,8 +230,62 @@ static void test_types_and_positions_follow_the_model(void **state) {
     batch = next(f, &run);
     for (int64_t i = 0; i < batch->tokens; i++) {
         assert_int_equal(batch->types[i], 0);
-        assert_int_equal(batch->positions[i], 2 + positions[i]);
+        assert_int_equal(batch->positions[i], positions[i]);
+        assert_int_equal(batch->position_ids[i], 2 + positions[i]);
     }
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+/* Tokens of the id before the first position are not counted: as in transformers' create_position_ids_from_input_ids.
+   The places, which are dropout's key, are counted without regard to ids. */
+static void test_padding_tokens_are_not_counted(void **state) {
+    static const struct {
+        const char *texts;
+        int32_t first, count, ids[8];
+    } cases[] = {{"w1 [PAD] w2", 1, 5, {1, 2, 0, 3, 4}},
+                 {"[PAD] w1 [PAD] [PAD]", 1, 6, {1, 0, 2, 0, 0, 3}},
+                 {"w1 w2", CLS + 1, 4, {CLS, CLS + 1, CLS + 2, CLS + 3}}, /* the padding token is [CLS] */
+                 {"w5 w4 w5", W0 + 6, 5, {W0 + 6, W0 + 5, W0 + 7, W0 + 5, W0 + 8}},
+                 {"w1 [PAD] w2", 0, 5, {0, 1, 2, 3, 4}}};
+    struct fixture *f = *state;
+    struct snug_loader_options options = loader_options(f, 1, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char text[80];
+        snprintf(text, sizeof text, "text,label\n%s,0\n", cases[c].texts);
+        struct snug_dataset *dataset = open_with(f, options_for(write_file(f, "pad.csv", text)));
+        options.first_position = cases[c].first;
+        struct run run = start(f, dataset, options, 1);
+        assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+        const struct snug_batch *batch = next(f, &run);
+        assert_int_equal(batch->tokens, cases[c].count);
+        assert_memory_equal(batch->position_ids, cases[c].ids, (size_t)cases[c].count * 4);
+        for (int64_t i = 0; i < batch->tokens; i++) assert_int_equal(batch->positions[i], i);
+        stop(&run);
+        snug_dataset_close(dataset);
+    }
+}
+
+/* Positions are those of the ids after masking: here [MASK] and w1 are not counted. */
+static void test_positions_follow_masked_ids(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset = open_rows(f, true);
+    struct snug_loader_options options = loader_options(f, 16, 2);
+    int64_t uncounted = 0;
+    options.task = SNUG_TASK_MLM;
+    options.mlm_probability = 0.5;
+    options.first_position = MASK + 1;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    for (const struct snug_batch *batch; (batch = next(f, &run));)
+        for (int64_t s = 0; s < batch->sequences; s++)
+            for (int32_t t = batch->offsets[s], position = MASK + 1; t < batch->offsets[s + 1]; t++) {
+                const bool masked = batch->ids[t] == MASK;
+                assert_int_equal(batch->position_ids[t], masked ? MASK : position++);
+                uncounted += masked;
+            }
+    assert_true(uncounted > 100);
     stop(&run);
     snug_dataset_close(dataset);
 }
@@ -278,6 +332,8 @@ int main(void) {
         TEST(test_targets),
         TEST(test_many_numbers),
         TEST(test_types_and_positions_follow_the_model),
+        TEST(test_padding_tokens_are_not_counted),
+        TEST(test_positions_follow_masked_ids),
         TEST(test_mask_of_a_small_vocabulary),
         TEST(test_tokenizer_without_mask),
     };

@@ -241,8 +241,6 @@ static void wrong_configs(void **state) {
         {"{\"model_type\": \"distilbert\", \"activation\": \"mish\"}", SNUG_E_UNSUPPORTED, "activation mish is not"},
         {"{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true}", SNUG_E_UNSUPPORTED,
          "sinusoidal_pos_embds is not supported"},
-        {"{\"model_type\": \"mpnet\", \"pad_token_id\": 0}", SNUG_E_UNSUPPORTED,
-         "position ids of an MPNet start at 1 + 1"},
         {"{\"model_type\": \"mpnet\", \"relative_attention_num_buckets\": 64}", SNUG_E_UNSUPPORTED,
          "relative_attention_num_buckets 64 is not supported"},
         {"{\"model_type\": \"mpnet\", \"max_position_embeddings\": 2}", SNUG_E_INPUT,

@@ -76,6 +76,7 @@ static void fill_batch(struct training *t, int64_t step, int micro_batch) {
                              .ids = t->ids,
                              .types = t->types,
                              .positions = t->positions,
+                             .position_ids = t->positions,
                              .sample = t->sample,
                              .by_id = t->by_id,
                              .loss_positions = t->loss_positions,

@@ -7,7 +7,8 @@
 cases.json and the expected files have the format of tools/golden_model.py: expected values are computed in
 float64 from the stored weights, with dropout off. Weights are drawn wide and stored as BF16, so that a folder stays small;
 a case without gradients has logits and loss alone (its own configurations, but those to "keep"). Every family has a case for
-each of the tasks, TASKS.
+each of the tasks, TASKS. Families whose position ids come from the ids have padded.safetensors, too: rows with padding tokens
+inside, at the ends and alone.
 """
 import argparse
 import json
@@ -35,7 +36,8 @@ LENGTHS = (2, 5, 9, 17, 24)  # the longest fills all positions of a table of 26 
 FAMILIES = {
     "bert": {"config": {}, "own": {}, "tasks": ["tokens"]},  # the others are golden_model.py's
     "roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5},
-                "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},
+                "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False}),
+                        "pad9": ("single", {"pad_token_id": 9, "max_position_embeddings": 36})}, "tasks": None},
     "camembert": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
     "xlm-roberta": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
     "roberta-prelayernorm": {"config": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}, "own": {}, "tasks": None},
@@ -44,7 +46,8 @@ FAMILIES = {
                         "mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},
     "distilbert": {"config": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0},
                    "own": {"mlm_relu": ("mlm", {"activation": "relu", "tie_word_embeddings": False})}, "tasks": None},
-    "mpnet": {"config": {"layer_norm_eps": 1e-5}, "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False})}, "tasks": None},
+    "mpnet": {"config": {"layer_norm_eps": 1e-5}, "own": {"mlm_untied": ("mlm", {"tie_word_embeddings": False}),
+                                                          "pad9": ("tokens", {"pad_token_id": 9})}, "tasks": None},
     # Layers 0 and 3 are global; a local one sees 3 places to each side.
     "modernbert": {"config": {"num_hidden_layers": 4, "local_attention": 6, "pad_token_id": 1},
                    "own": {"means": ("single", {"classifier_pooling": "mean"}),
@@ -55,6 +58,9 @@ FAMILIES = {
                    "tasks": None, "keep": ["means", "biases"],
                    "attention": "sdpa"},  # its eager attention computes softmax in float32, where float64's mask value is infinite
 }
+# Cases with padded rows, and those with their gradients. MPNet's padding token is 1, whatever its configuration says.
+PADDED = {"roberta": (["single", "tokens", "mlm", "pad9"], ["tokens"]), "mpnet": (["single", "mlm", "pad9"], ["single"]),
+          **{family: (["single", "tokens", "mlm"], []) for family in ("camembert", "xlm-roberta", "roberta-prelayernorm")}}
 # A family's names of these.
 NAMES = {"distilbert": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
                         "intermediate_size": "hidden_dim", "hidden_dropout_prob": None, "attention_probs_dropout_prob": None}}
@@ -82,6 +88,17 @@ def draw_rows(config, generator):
     types = getattr(config, "type_vocab_size", 1)
     return [(torch.randint(5, config.vocab_size, (n,), generator=generator).tolist(),
              torch.randint(types, (n,), generator=generator).tolist()) for n in LENGTHS]
+
+
+def draw_padded_rows(config, generator):
+    """The padding token is in the middle, first, last, several in a row, and all that a row has."""
+    padding = 1 if config.model_type == "mpnet" else config.pad_token_id
+    rows = [row[0] for row in draw_rows(config, generator)] + [[5, 6, 7]]
+    rows[0][1] = rows[1][2] = rows[2][0] = rows[3][3] = rows[3][4] = rows[3][-1] = padding
+    for at in range(1, 24, 3):
+        rows[4][at] = padding
+    rows[5] = [padding] * 3
+    return [(ids, [0] * len(ids)) for ids in rows]
 
 
 def draw_labels(rows, task, problem, labels, generator):
@@ -142,6 +159,14 @@ def write_family(model_type, output):
         cases.append({"name": f"{model_type}/{name}", "folder": name, "expected": "expected.safetensors", "task": task,
                       "problem_type": problem, "num_labels": labels, "label_smoothing_factor": 0.0, "gradients": gradients,
                       "seed": seed})
+        padded, kept = PADDED.get(model_type, ([], []))
+        if name not in padded:
+            continue
+        rows = draw_padded_rows(config, generator)
+        targets = draw_labels(rows, task, problem, labels, generator)
+        write_expected(output / name / "padded.safetensors", output / name, task, rows, targets, config, name in kept)
+        cases.append({**cases[-1], "name": f"{model_type}/{name}_padded", "expected": "padded.safetensors",
+                      "gradients": name in kept})
     write_json(output / "cases.json", {"options": OPTIONS, "cases": cases})
 
 

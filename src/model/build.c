@@ -187,7 +187,8 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
                                          .s = s,
                                          .y = y,
                                          .eps = (float)b->config->layer_norm_eps,
-                                         .padding = (int32_t)b->config->pad_token_id}});
+                                         .padding = (int32_t)b->config->pad_token_id,
+                                         .first_position = (int32_t)b->config->first_position}});
     return y;
 }
 

@@ -20,16 +20,12 @@ static void read(struct snug_reading *r) {
     snug_read_size(r, "relative_attention_num_buckets", buckets, SNUG_DIMENSION_MOST, &buckets);
     c->type_vocab_size = 0;
     c->classifier_dropout = c->hidden_dropout_prob;
+    c->pad_token_id = PADDING;
     snug_read_first_position(r);
-    if (r->status != SNUG_OK) return;
-    if (buckets != BUCKETS)
+    if (r->status == SNUG_OK && buckets != BUCKETS)
         r->status =
             snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: relative_attention_num_buckets %lld is not supported (%d is)",
                       r->path, (long long)buckets, BUCKETS);
-    else if (c->pad_token_id != PADDING)
-        r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
-                              "%s: pad_token_id %lld is not supported: position ids of an MPNet start at %d + 1",
-                              r->path, (long long)c->pad_token_id, PADDING);
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {

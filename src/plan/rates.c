@@ -266,11 +266,12 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
 /* Each token has a different id, as long as there are enough ids. */
 static snug_status make_batch(struct bench *bench, const struct shape *shape, struct trial *t) {
     const int64_t tokens = shape->sequences * shape->length, rows = rows_of(shape);
-    RETURN_IF_ERROR(snug_alloc(bench->ctx, (size_t)(5 * tokens + shape->sequences + 1 + 2 * rows), sizeof(int32_t),
+    RETURN_IF_ERROR(snug_alloc(bench->ctx, (size_t)(6 * tokens + shape->sequences + 1 + 2 * rows), sizeof(int32_t),
                                (void **)&t->numbers));
     int32_t *at = t->numbers;
     struct snug_batch *batch = &t->batch;
-    int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
+    int32_t **columns[] = {&batch->ids,          &batch->types,  &batch->positions,
+                           &batch->position_ids, &batch->sample, &batch->by_id};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++, at += tokens) *columns[i] = at;
     batch->offsets = at;
     batch->loss_positions = at + shape->sequences + 1;
@@ -282,7 +283,7 @@ static snug_status make_batch(struct bench *bench, const struct shape *shape, st
     batch->longest = shape->length;
     for (int64_t i = 0; i < tokens; i++) {
         batch->ids[i] = (int32_t)(i % bench->vocabulary);
-        batch->positions[i] = (int32_t)(i % shape->length);
+        batch->positions[i] = batch->position_ids[i] = (int32_t)(i % shape->length);
         batch->sample[i] = (int32_t)(i / shape->length);
         batch->by_id[i] = (int32_t)i;
     }

@@ -124,7 +124,8 @@ struct snug_embed {
     int32_t gamma, beta;          /* [h]; beta or none */
     int32_t s, y;                 /* [T,h] */
     float eps;
-    int32_t padding; /* id whose row gets no gradient (nn.Embedding's padding_idx), or -1 */
+    int32_t padding;        /* id whose row gets no gradient (nn.Embedding's padding_idx), or -1 */
+    int32_t first_position; /* rows of the position table below it get no gradient */
 };
 /* dy becomes ds; dword, dposition, dtype, dgamma, dbeta, each or none, +=. Tokens of id padding contribute nothing to
  * dword.
@@ -134,7 +135,7 @@ struct snug_embed_backward {
     int32_t dword, dposition, dtype, dgamma, dbeta;
     int32_t index; /* or none: see "Lazy rows" */
     float eps;
-    int32_t padding;
+    int32_t padding, first_position;
 };
 /* y = x w^T + b; y may be F32 where x is not */
 struct snug_linear {

@@ -27,17 +27,28 @@ struct snug_batch {
     int64_t truncated;     /* sequences whose text was truncated */
     bool last_in_step;
 
-    int32_t *offsets;   /* [sequences + 1] */
-    int32_t *ids;       /* [tokens] vocabulary index; for masked LM after masking */
-    int32_t *types;     /* [tokens] token type */
-    int32_t *positions; /* [tokens] row of the position table: consecutive, from the same first one in each sequence */
-    int32_t *sample;    /* [tokens] index in the step of the token's sequence */
-    int32_t *by_id;     /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
+    int32_t *offsets;           /* [sequences + 1] */
+    int32_t *ids;               /* [tokens] vocabulary index; for masked LM after masking */
+    int32_t *types;             /* [tokens] token type */
+    int32_t *positions;         /* [tokens] place in the sequence, from 0: the key of dropout */
+    int32_t *position_ids;      /* [tokens] row of the position table: snug_batch_number_positions() */
+    int32_t *sample;            /* [tokens] index in the step of the token's sequence */
+    int32_t *by_id;             /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
     int32_t *loss_positions;    /* [rows] token number of each loss position */
     int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
     float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
     const float *class_weights; /* [labels] the options' (text/loader_options.h), or NULL */
 };
+
+/* Sets position_ids of tokens first … end - 1, one text with its final ids: consecutive numbers from first_position on.
+   As in transformers' RoBERTa, the tokens of the padding token, whose id is first_position - 1, are not counted, and
+   their position is that id. first_position 0: all are counted. */
+static inline void snug_batch_number_positions(struct snug_batch *batch, int64_t first, int64_t end,
+                                               int32_t first_position) {
+    const int32_t padding = first_position - 1;
+    int32_t position = first_position;
+    for (int64_t t = first; t < end; t++) batch->position_ids[t] = batch->ids[t] == padding ? padding : position++;
+}
 
 /* The sequence that a token belongs to. */
 static inline int64_t snug_batch_sequence(const struct snug_batch *batch, int32_t token) {

@@ -58,7 +58,7 @@ static void add_tokens(const struct snug_collator *collator, const struct snug_d
     memcpy(batch->ids + first, text->ids, (size_t)text->count * sizeof *batch->ids);
     for (int64_t i = 0; i < text->count; i++) {
         batch->types[first + i] = !options->one_type && i >= text->first_count;
-        batch->positions[first + i] = options->first_position + (int32_t)i;
+        batch->positions[first + i] = (int32_t)i;
         batch->sample[first + i] = (int32_t)sample;
     }
     batch->tokens += text->count;
@@ -79,6 +79,7 @@ static snug_status add_row(snug_context *ctx, struct snug_collator *collator, in
                          snug_dataset_path(collator->dataset));
     add_tokens(collator, &text, sample, batch);
     snug_task_info(collator->options->task)->collate(collator, epoch, row, &text, first, batch);
+    snug_batch_number_positions(batch, first, batch->tokens, collator->options->first_position);
     return SNUG_OK;
 }
 

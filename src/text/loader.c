@@ -78,6 +78,7 @@ static void place_batch_arrays(char *base, int64_t *offset, const struct snug_lo
     batch->ids = place_array(base, offset, limits->tokens, 4);
     batch->types = place_array(base, offset, limits->tokens, 4);
     batch->positions = place_array(base, offset, limits->tokens, 4);
+    batch->position_ids = place_array(base, offset, limits->tokens, 4);
     batch->sample = place_array(base, offset, limits->tokens, 4);
     batch->by_id = place_array(base, offset, limits->tokens, 4);
     batch->loss_positions = place_array(base, offset, limits->rows, 4);

@@ -33,7 +33,7 @@ struct snug_loader_options {
     bool label_all_tokens; /* token classification: all tokens of a word have its tag, not the first one only */
     const struct snug_tokenizer *tokenizer; /* masked LM: special tokens; vocabulary size */
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
-    int32_t first_position;                 /* of each sequence's first token */
+    int32_t first_position;                 /* snug_batch_number_positions()'s */
     bool one_type;                          /* tokens of a second text have type 0, too */
 };
 

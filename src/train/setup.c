@@ -114,6 +114,21 @@ static const char *first_text_file(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_MODEL ? "a text" : NULL;
 }
 
+/* transformers takes pad_token_id of config.json, not the tokenizer's. */
+static void compare_padding(const struct snug_setup *setup) {
+    const int64_t id = setup->config.pad_token_id;
+    const int32_t pad = snug_tokenizer_special(setup->tokenizer).pad;
+    const bool counts = setup->config.first_position > 0;
+    char own[96] = "none";
+    if (id < 0 || id == pad || (pad < 0 && !counts)) return;
+    if (pad >= 0) snprintf(own, sizeof own, "\"%.40s\" (%d)", snug_tokenizer_token(setup->tokenizer, pad), (int)pad);
+    snug_log(setup->ctx, SNUG_LOG_WARNING,
+             "the model's pad_token_id is %lld (\"%.40s\"), the tokenizer's padding token is %s: as in transformers, "
+             "%sthe embedding of %lld is not trained",
+             (long long)id, snug_tokenizer_token(setup->tokenizer, (int32_t)id), own,
+             counts ? "tokens of that id in a text are not counted by position ids, and " : "", (long long)id);
+}
+
 static snug_status open_tokenizer(struct snug_setup *setup) {
     const struct snug_hub_place place = snug_args_place(setup->args);
     const char *file = first_text_file(setup);
@@ -131,6 +146,7 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
         return snug_fail(setup->ctx, SNUG_E_INPUT,
                          "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together",
                          setup->tokenizer_folder, (long long)vocabulary, (long long)setup->config.vocab_size);
+    compare_padding(setup);
     return SNUG_OK;
 }
 

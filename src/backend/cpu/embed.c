@@ -16,7 +16,7 @@ snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
         float *sum = scratch_rows(run, 2, h);
         const void *from_word = matrix_at(word, batch->ids[t], 0);
         const void *from_type = type.data ? matrix_at(type, batch->types[t], 0) : NULL;
-        const void *from_position = position.data ? matrix_at(position, batch->positions[t], 0) : NULL;
+        const void *from_position = position.data ? matrix_at(position, batch->position_ids[t], 0) : NULL;
         for (int64_t c = 0; c < h; c += VEC_LANES) {
             vec x = vec_load(from_word, word.dtype, c, h);
             if (from_type) x += vec_load(from_type, type.dtype, c, h);
@@ -70,6 +70,14 @@ static void add_to_sum(const struct row_sum *sum, struct snug_matrix ds, int64_t
 
 static void end_sum(const struct row_sum *sum) {
     if (sum->own.data) add_row(sum->table, sum->index, sum->own, 0);
+}
+
+/* The token of a sequence at this position, or -1: token k, or a later one if padding tokens come before it. */
+static int64_t token_at(const struct snug_batch *batch, int64_t sequence, int64_t k, int32_t position) {
+    const int64_t end = batch->offsets[sequence + 1];
+    for (int64_t t = batch->offsets[sequence] + k; t < end; t++)
+        if (batch->position_ids[t] == position) return t;
+    return -1;
 }
 
 /* The type table has few rows, each a sum over many tokens: threads divide the columns, not the rows. */
@@ -157,12 +165,12 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
             end_sum(&sum);
         }
 #pragma omp for schedule(static) nowait
-        for (int64_t k = 0; k < (dposition.data ? batch->longest : 0);
-             k++) { /* token k of each sequence has the same position */
-            const struct row_sum sum = begin_sum(run, dposition, batch->positions[0] + k, adds);
+        for (int64_t k = 0; k < (dposition.data ? batch->longest : 0); k++) {
+            const int32_t position = op->embed_backward.first_position + (int32_t)k;
+            const struct row_sum sum = begin_sum(run, dposition, position, adds);
             for (int64_t i = 0; i < batch->sequences; i++) {
-                const int64_t t = batch->offsets[i] + k;
-                if (t < batch->offsets[i + 1]) add_to_sum(&sum, ds, t);
+                const int64_t t = token_at(batch, i, k, position);
+                if (t >= 0) add_to_sum(&sum, ds, t);
             }
             end_sum(&sum);
         }

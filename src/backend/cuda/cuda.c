@@ -127,6 +127,7 @@ static snug_status load(struct snug_run *run) {
     put(h->ids, b->ids, 4 * b->tokens);
     put(h->types, b->types, 4 * b->tokens);
     put(h->positions, b->positions, 4 * b->tokens);
+    put(h->position_ids, b->position_ids, 4 * b->tokens);
     put(h->sample, b->sample, 4 * b->tokens);
     put(h->by_id, b->by_id, 4 * b->tokens);
     put(h->loss_positions, b->loss_positions, 4 * b->rows);

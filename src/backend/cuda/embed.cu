@@ -2,8 +2,8 @@
 /*
  * s = word[id] + type[type] + position[position];  y = dropout(norm(s)).  type and position may be absent.
  * Backward, ds overwrites dy; then each row of a table has one owner that adds the rows of ds in a fixed order: the
- * tokens of an id are adjacent in by_id, those of a position are one per sequence, those of a type are summed in blocks
- * of tokens first, because there are few types.
+ * tokens of an id are adjacent in by_id, those of a position are at most one per sequence, those of a type are summed
+ * in blocks of tokens first, because there are few types.
  */
 #include "backend/cuda/rows.cuh"
 
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct 
             clear_row(type);
             clear_row(position);
             if (a.type) load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
-            if (a.position) load_table_row(position, a.position, a.position_type, mask.position, h);
+            if (a.position) load_table_row(position, a.position, a.position_type, a.batch.position_ids[t], h);
 #pragma unroll
             for (int i = 0; i < V; i++)
 #pragma unroll
@@ -145,17 +145,21 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS)
-    scatter_positions(float *table, const T *ds, struct snug_cuda_batch batch, int h, bool overwrite) {
+    scatter_positions(float *table, const T *ds, struct snug_cuda_batch batch, int h, int32_t first_position,
+                      bool overwrite) {
     const int32_t sequences = batch.step->sequences, number = blockIdx.x;
-    const int32_t position = number - (sequences ? batch.positions[0] : 0); /* within each sequence */
+    const int32_t place = number - first_position; /* in a sequence without padding tokens before it */
     for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
         float sum[W] = {};
 #pragma unroll 8
         for (int32_t s = 0; s < sequences; s++) {
-            const int32_t first = batch.offsets[s];
-            if (position < 0 || batch.offsets[s + 1] - first <= position) continue;
+            const int32_t end = batch.offsets[s + 1];
+            int32_t token = batch.offsets[s] + place;
+            if (first_position) /* only then are there tokens that are not counted */
+                while (token < end && place >= 0 && batch.position_ids[token] != number) token++;
+            if (place < 0 || token >= end) continue;
             float row[W];
-            load<W>(row, ds + (int64_t)(first + position) * h + column);
+            load<W>(row, ds + (int64_t)token * h + column);
 #pragma unroll
             for (int i = 0; i < W; i++) sum[i] += row[i];
         }
@@ -206,7 +210,7 @@ template <typename T, int W> static void scatter_as(struct snug_run *run, const 
     }
     if (e.dposition)
         scatter_positions<T, W><<<(unsigned)tensors[e.dposition].rows, threads, 0, cuda->stream>>>(
-            (float *)snug_run_data(run, e.dposition), ds, cuda->batch, h, overwrite);
+            (float *)snug_run_data(run, e.dposition), ds, cuda->batch, h, e.first_position, overwrite);
     if (e.dtype) {
         const int64_t types = tensors[e.dtype].rows;
         float *partial = (float *)run->workspace;

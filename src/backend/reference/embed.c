@@ -13,7 +13,7 @@ snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op)
         for (int64_t c = 0; c < s.cols; c++)
             store(s, t, c,
                   load(word, batch->ids[t], c) + (type.data ? load(type, batch->types[t], c) : 0) +
-                      (position.data ? load(position, batch->positions[t], c) : 0));
+                      (position.data ? load(position, batch->position_ids[t], c) : 0));
         struct statistics stat = snug_reference_statistics(s, t, op->embed.eps);
         for (int64_t c = 0; c < s.cols; c++) {
             double norm = (load(s, t, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load_or_0(beta, c);
@@ -89,7 +89,8 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
         scatter(run, op, snug_matrix_of(run, op->embed_backward.dword), dy, run->batch->ids, op->embed_backward.padding,
                 run->workspace);
     }
-    scatter(run, op, snug_matrix_of(run, op->embed_backward.dposition), dy, run->batch->positions, -1, run->workspace);
+    scatter(run, op, snug_matrix_of(run, op->embed_backward.dposition), dy, run->batch->position_ids,
+            op->embed_backward.first_position - 1, run->workspace);
     scatter(run, op, snug_matrix_of(run, op->embed_backward.dtype), dy, run->batch->types, -1, run->workspace);
     return SNUG_OK;
 }

@@ -8,11 +8,15 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (snug_tape_take(t, e->s)) snug_tape_refuse(t, e->s, "other operations read the sum");
     if (!dy) return;
     if (!snug_tape_is_free(t, dy)) snug_tape_refuse(t, e->y, "its gradient is also another tensor's");
-    struct snug_op backward = {
-        .kind = SNUG_OP_EMBED_BACKWARD,
-        .p = op->p,
-        .site = op->site,
-        .embed_backward = {.dy = dy, .s = e->s, .gamma = e->gamma, .eps = e->eps, .padding = e->padding}};
+    struct snug_op backward = {.kind = SNUG_OP_EMBED_BACKWARD,
+                               .p = op->p,
+                               .site = op->site,
+                               .embed_backward = {.dy = dy,
+                                                  .s = e->s,
+                                                  .gamma = e->gamma,
+                                                  .eps = e->eps,
+                                                  .padding = e->padding,
+                                                  .first_position = e->first_position}};
     struct snug_embed_backward *b = &backward.embed_backward;
     const struct snug_tape_weight weights[] = {{e->word, &b->dword},
                                                {e->position, &b->dposition},

@@ -33,8 +33,8 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     int64_t size = 0;
     out->step = place(base, &size, sizeof *out->step);
     out->offsets = place(base, &size, 4 * (sequences + 1));
-    int32_t **arrays[] = {&out->ids, &out->types, &out->positions, &out->sample, &out->by_id};
-    for (size_t i = 0; i < 5; i++) *arrays[i] = place(base, &size, 4 * tokens);
+    int32_t **arrays[] = {&out->ids, &out->types, &out->positions, &out->position_ids, &out->sample, &out->by_id};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) *arrays[i] = place(base, &size, 4 * tokens);
     out->loss_positions = place(base, &size, 4 * rows);
     out->labels = place(base, &size, 4 * rows);
     out->targets = place(base, &size, 4 * rows * snug_cuda_target_width(program));

@@ -25,7 +25,7 @@ struct snug_cuda_step {
 /* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and bias.c. */
 struct snug_cuda_batch {
     struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for deferred updates */
-    int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
+    int32_t *offsets, *ids, *types, *positions, *position_ids, *sample, *by_id, *loss_positions, *labels;
     float *targets, *class_weights;
     struct snug_cuda_entry *norms, *updates, *updates_8bit;
     struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
