@@ -168,6 +168,72 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "a row holds a set"):
             self.train(train=[{"text": {1}, "label": 1}])
 
+    def test_strings_that_c_would_cut(self):
+        """A NUL is refused by the name of what holds it, wherever a string goes to the library, and so is half a character."""
+        out = self.train(max_steps=1).output_dir
+        for call, what in (
+            (lambda text: self.train(output_dir=text), "output_dir"),
+            (lambda text: self.train(output_dir=text.encode("utf-8", "surrogatepass")), "output_dir"),
+            (lambda text: self.train(output_dir=pathlib.Path(text)), "output_dir"),
+            (lambda text: self.train(train=text), "train_file"),
+            (lambda text: self.train(label_column_name=text), "label_column_name"),
+            (lambda text: self.train(freeze=["embeddings", text]), "freeze"),
+            (lambda text: self.train(optim="sgd", optim_args={"momentum": text}), "optim_args"),
+            (lambda text: self.train(**{text: 1}), "an argument's name"),
+            (lambda text: snug.plan(text), "model_name_or_path"),
+            (lambda text: snug.pull(text), "model_name_or_path"),
+            (lambda text: snug.evaluate(out, text), "validation_file"),
+            (lambda text: snug.load(text), "model_name_or_path"),
+            (lambda text: snug.load(out, task=text), "task"),
+        ):
+            with self.assertRaisesRegex(ValueError, rf"^{what} holds the character U\+0000"):
+                call("a\0b")
+        self.assertFalse((self.folder / "a").exists() or pathlib.Path("a").exists())
+        with self.assertRaisesRegex(ValueError, r"^label_column_name holds the lone surrogate U\+D83D"):
+            self.train(label_column_name="a\ud83d")
+        with snug.load(out) as model:
+            for texts, pairs, what in ((["a", "b\0"], None, "text 1"), (["a"], ["\0"], "second text 0")):
+                with self.assertRaisesRegex(ValueError, rf"^{what} holds the character U\+0000"):
+                    model.predict(texts, pairs)
+            halves = model.predict(["good \ud83d film", "good \ufffd film"]).logits
+            np.testing.assert_array_equal(halves[0], halves[1])
+
+    def test_paths(self):
+        """A path is any bytes: as bytes, as a str that os.fsdecode() gives, and as an os.PathLike of either."""
+        folder = os.fsencode(self.folder) + b"/caf\xe9 \xf0\x9f\x98\x80"
+        os.mkdir(folder)
+
+        class Path:
+            def __init__(self, path):
+                self.path = path
+
+            def __fspath__(self):
+                return self.path
+
+        kinds = (bytes, os.fsdecode, Path, lambda path: Path(os.fsdecode(path)), lambda path: pathlib.Path(os.fsdecode(path)))
+        for number, kind in enumerate(kinds):
+            data, out = folder + b"/\xff%d.csv" % number, folder + b"/\xfe%d" % number
+            with open(data, "w") as file:
+                file.writelines(["text,label\n"] + [f"{text},{label}\n" for text, label in ROWS])
+            events = []
+            result = self.train(
+                train=kind(data),
+                validation=kind(data),
+                output_dir=kind(out),
+                eval_strategy="epoch",
+                save_strategy="epoch",
+                load_best_model_at_end=True,
+                on_event=events.append,
+            )
+            self.assertEqual(result.output_dir, os.fsdecode(out))
+            self.assertEqual(result.best_checkpoint, os.fsdecode(out + b"/checkpoint-1"))
+            self.assertIn(result.best_checkpoint, [event.path for event in events])
+            self.assertEqual(snug.evaluate(kind(out), kind(data))["eval_loss"], result.metrics["eval_loss"])
+            with snug.load(kind(out)) as model:
+                self.assertEqual(len(model.predict("a good film").labels), 1)
+            with self.assertRaisesRegex(snug.IoError, r"none\\xff\.csv"):
+                self.train(train=kind(folder + b"/none\xff.csv"))
+
     def test_exception_of_a_callback(self):
         def on_event(event):
             if event.kind == "step" and event.step == 2:

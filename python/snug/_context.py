@@ -14,17 +14,20 @@ from ._library import (
     OK,
     ON_EVENT,
     ON_LOG,
+    PATHS,
     SHOULD_STOP,
     Callbacks,
     E_INTERRUPTED,
     Event,
+    c_string,
     lib,
 )
 from ._progress import Progress
 from ._signals import Deferred
 from .errors import error_of
 
-ArgumentValue = Union[None, bool, int, float, str, "os.PathLike[str]", "list[Any]", "tuple[Any, ...]", "Mapping[str, Any]"]
+PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+ArgumentValue = Union[None, bool, int, float, PathLike, "list[Any]", "tuple[Any, ...]", "Mapping[str, Any]"]
 
 logger = logging.getLogger("snug")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
@@ -38,7 +41,7 @@ def to_text(name: str, value: ArgumentValue) -> str:
         if name == "optim_args":
             return ",".join(f"{key}={to_text(name, item)}" for key, item in value.items())
         return json.dumps(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
 class Context:
@@ -69,12 +72,13 @@ class Context:
         """Sets arguments by Hugging Face's names; None leaves the default."""
         for name, value in arguments.items():
             if value is not None:
-                self.check(lib.snug_args_set(self.args, name.encode(), to_text(name, value).encode()))
+                text = c_string(to_text(name, value), name, is_path=name in PATHS)
+                self.check(lib.snug_args_set(self.args, c_string(name, "an argument's name"), text))
 
     def get(self, name: str) -> str:
         text = ctypes.create_string_buffer(4096)
         self.check(lib.snug_args_get(self.args, name.encode(), text, len(text)))
-        return text.value.decode()
+        return os.fsdecode(text.value) if name in PATHS else text.value.decode()
 
     def check(self, status: int) -> None:
         if status != OK:

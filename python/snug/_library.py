@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -200,6 +201,40 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def _paths() -> frozenset[str]:
+    """The arguments, with their older names, that name files and folders, whose names may be any bytes."""
+    found: set[str] = set()
+    index = 0
+    while info := lib.snug_args_info(index):
+        if {b"DIR", b"FILE"} & set(info.contents.value_name.split(b"|")):
+            found.update((info.contents.name + b" " + info.contents.aliases).decode().split())
+        index += 1
+    return frozenset(found)
+
+
+PATHS = _paths()
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def c_string(text: str, what: str, *, is_path: bool = False, replace: bool = False) -> bytes:
+    """text for the library, in UTF-8, or the bytes of a path; what names it in messages. replace: surrogates without their
+    other half become U+FFFD, as in a file of data."""
+    if "\0" in text:
+        raise ValueError(f"{what} holds the character U+0000, at which the library would end it")
+    try:
+        return os.fsencode(text) if is_path else text.encode()
+    except UnicodeEncodeError as error:
+        if replace:
+            return _HALVES.sub("\ufffd", text).encode()
+        raise ValueError(f"{what} holds the lone surrogate U+{ord(text[error.start]):04X}, which UTF-8 does not have") from error
+
+
+def path_of(value: Optional[bytes]) -> str:
+    """A path, whose bytes need not be UTF-8: as os.listdir() gives it."""
+    return os.fsdecode(value) if value else ""
 
 
 def text_of(value: Optional[bytes]) -> str:

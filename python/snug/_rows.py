@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Row = Union[Mapping[str, Any], Sequence[Any]]
 #: A file's path, "dummy:ROWSxTOKENS", or rows: dicts by column, or (text, label) or (text, second text, label).
-Data = Union[str, "os.PathLike[str]", Iterable[Row]]
+Data = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", Iterable[Row]]
 
 _COLUMNS = {1: ("text",), 2: ("text", "label"), 3: ("sentence1", "sentence2", "label")}
 
@@ -45,7 +45,7 @@ def given(context: Context, **files: Optional[Data]) -> Iterator[None]:
     handles: list[ctypes.c_void_p] = []
     try:
         for name, data in files.items():
-            if data is None or isinstance(data, (str, os.PathLike)):
+            if data is None or isinstance(data, (str, bytes, os.PathLike)):
                 context.set({name: data})
                 continue
             handle = ctypes.c_void_p()

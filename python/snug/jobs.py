@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 from . import _library
-from ._context import ArgumentValue, Context
-from ._library import E_DOES_NOT_FIT, lib, take_text, text_of
+from ._context import ArgumentValue, Context, PathLike
+from ._library import E_DOES_NOT_FIT, lib, path_of, take_text, text_of
 from ._progress import make_progress
 from ._rows import Data, given
 from ._signals import Deferred
 from .errors import DoesNotFitError, error_of
-
-PathLike = Union[str, "os.PathLike[str]"]
 
 _KINDS = ("begin", "step", "log", "evaluate", "save", "progress", "download", "end", "run")
 
@@ -71,7 +68,7 @@ def _event(raw: _library.Event) -> Event:
         **{name: getattr(raw, name) for name in ("step", "max_steps", "epoch", "loss", "grad_norm", "learning_rate")},
         **{name: getattr(raw, name) for name in ("samples_per_second", "seconds", "seconds_left")},
         metrics=raw.metrics.contents.to_dict() if raw.metrics else {},
-        path=text_of(raw.path) if raw.path else None,
+        path=path_of(raw.path) or None,
         run=json.loads(raw.run) if raw.run else None,
     )
 
@@ -127,7 +124,7 @@ def _train_result(context: Context, raw: Any) -> TrainResult:
         **{name: getattr(result, name) for name in names},
         skipped_steps=result.skipped_steps,
         metrics=result.metrics.contents.to_dict() if result.metrics else {},
-        best_checkpoint=text_of(result.best_checkpoint) or None,
+        best_checkpoint=path_of(result.best_checkpoint) or None,
         memory={lib.snug_memory_class_name(i).decode(): _memory(result.memory[i]) for i in range(result.memory_count)},
         total_memory=_memory(result.total),
         device=text_of(result.device) or None,
@@ -238,7 +235,7 @@ def pull(model: str, *, progress: Optional[bool] = None, **arguments: ArgumentVa
     context.set({"model_name_or_path": model, **arguments})
     try:
         context.run(lambda callbacks: lib.snug_pull(context.args, callbacks, ctypes.byref(raw)))
-        return text_of(raw.contents.folder)
+        return path_of(raw.contents.folder)
     finally:
         lib.snug_pull_result_destroy(raw)
 

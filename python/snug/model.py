@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union, 
 import numpy as np
 import numpy.typing as npt
 
-from ._context import ArgumentValue, Context
-from ._library import E_INTERRUPTED, OK, ON_ROW, lib, text_of
+from ._context import ArgumentValue, Context, PathLike
+from ._library import E_INTERRUPTED, OK, ON_ROW, c_string, lib, text_of
 from ._signals import Deferred
 from .errors import UsageError
 
@@ -136,9 +135,7 @@ def _encode(texts: Sequence[str], what: str) -> Any:
         if not isinstance(text, str):
             pair = "; the second texts of pairs are given by pairs=" if isinstance(text, (tuple, list)) else ""
             raise TypeError(f"{what} {number} is a {type(text).__name__}, not a str{pair}")
-        if "\0" in text:
-            raise ValueError(f"{what} {number} holds the character U+0000, at which the library would end it")
-        encoded.append(text.encode(errors="replace"))
+        encoded.append(c_string(text, f"{what} {number}", replace=True))
     return (ctypes.c_char_p * len(encoded))(*encoded)
 
 
@@ -146,7 +143,7 @@ class Model(Generic[Result]):
     """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
     one after the other. close(), or leaving a with block, frees it."""
 
-    def __init__(self, folder: Union[str, os.PathLike[str]], arguments: dict[str, ArgumentValue]) -> None:
+    def __init__(self, folder: PathLike, arguments: dict[str, ArgumentValue]) -> None:
         self._handle = ctypes.c_void_p()
         self._local = threading.local()
         try:
@@ -206,21 +203,18 @@ class Model(Generic[Result]):
             self.close()
 
 
-_Folder = Union[str, "os.PathLike[str]"]
-
-
 # The literal tasks are among the arguments of the last one, which mypy reports.
 @overload
 def load(  # type: ignore[overload-overlap]
-    folder: _Folder, *, task: Literal["token_classification", "ner"], **arguments: ArgumentValue
+    folder: PathLike, *, task: Literal["token_classification", "ner"], **arguments: ArgumentValue
 ) -> Model[list[TaggedWords]]: ...
 @overload
 def load(  # type: ignore[overload-overlap]
-    folder: _Folder, *, task: Literal["mlm"], **arguments: ArgumentValue
+    folder: PathLike, *, task: Literal["mlm"], **arguments: ArgumentValue
 ) -> Model[list[FilledMask]]: ...
 @overload
-def load(folder: _Folder, **arguments: ArgumentValue) -> Model[Predictions]: ...
-def load(folder: _Folder, **arguments: ArgumentValue) -> Model[Any]:
+def load(folder: PathLike, **arguments: ArgumentValue) -> Model[Predictions]: ...
+def load(folder: PathLike, **arguments: ArgumentValue) -> Model[Any]:
     """Opens a model folder, or a model's name in the local Hugging Face cache, for predictions. It predicts as the model was
     trained (columns, max_seq_length), unless arguments say otherwise: per_device_eval_batch_size, max_seq_length, device,
     bf16_full_eval, fp16_full_eval, top_k, threshold, threads. The task is the model's; type checkers take it for a
