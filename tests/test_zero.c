@@ -331,7 +331,32 @@ static void test_deepspeed(void **state) {
         {"{\"zero_optimization\": {\"stage\": 4}}", "(zero_optimization.stage in --deepspeed ", SNUG_E_USAGE},
         {"{\"zero_optimization\": {\"stage\": [2]}}", "(zero_optimization.stage in --deepspeed ", SNUG_E_USAGE},
         {"{\"seed\": 1}", "ds.json: seed: not supported by snug", SNUG_E_UNSUPPORTED},
-        {"{\"optimizer\": {\"type\": \"AdamW\"}}", "ds.json: optimizer.type: not supported", SNUG_E_UNSUPPORTED},
+        {"{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
+         "ds.json: optimizer.type is OneBitAdam: snug takes AdamW and Adam", SNUG_E_UNSUPPORTED},
+        {"{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}",
+         "optimizer.params.adam_w_mode is False: snug has True", SNUG_E_UNSUPPORTED},
+        {"{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}", "optimizer.params.lr is 0.001: but --learning_rate is 0.5",
+         SNUG_E_USAGE},
+        {"{\"optimizer\": {\"params\": {\"betas\": [0.9, 0.95]}}}",
+         "optimizer.params.betas is 0.95: but --adam_beta2 is 0.5: give one of them, or \"auto\"", SNUG_E_USAGE},
+        {"{\"optimizer\": {\"params\": {\"betas\": [0.9]}}}", "optimizer.params.betas: must be a list of two numbers",
+         SNUG_E_USAGE},
+        {"{\"optimizer\": {\"params\": {\"betas\": [[], 1]}}}", "optimizer.params.betas: must be a list of two numbers",
+         SNUG_E_USAGE},
+        {"{\"optimizer\": {\"params\": {\"amsgrad\": true}}}", "optimizer.params.amsgrad is True: snug has False",
+         SNUG_E_UNSUPPORTED},
+        {"{\"scheduler\": {\"type\": \"OneCycle\"}}",
+         "scheduler.type is OneCycle: snug takes WarmupLR and WarmupDecayLR", SNUG_E_UNSUPPORTED},
+        {"{\"gradient_clipping\": 0.333333333333333315}", "gradient_clipping is 0.33333333333333331: but",
+         SNUG_E_USAGE},
+        {"{\"scheduler\": {\"params\": {\"warmup_max_lr\": 0.1}}}",
+         "scheduler.params.warmup_max_lr is 0.1: but --learning_rate is 0.5", SNUG_E_USAGE},
+        {"{\"scheduler\": {\"params\": {\"warmup_min_lr\": 1e-6}}}", "warmup_min_lr is ", SNUG_E_UNSUPPORTED},
+        {"{\"scheduler\": {\"params\": {\"warmup_type\": \"cubic\"}}}", "warmup_type is cubic: snug has linear|log",
+         SNUG_E_UNSUPPORTED},
+        {"{\"scheduler\": {\"params\": {\"total_num_steps\": 500}}}",
+         "scheduler.params.total_num_steps is 500: but --max_steps is 400: use \"auto\"", SNUG_E_USAGE},
+        {"{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled: not supported by snug", SNUG_E_UNSUPPORTED},
         {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"}}}",
          "zero_optimization.offload_param.device is cpu: several ranks do not offload weights yet", SNUG_E_UNSUPPORTED},
         {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\"}}}",
@@ -373,6 +398,9 @@ static void test_deepspeed(void **state) {
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
         assert_int_equal(snug_args_set(args, "max_grad_norm", "2"), SNUG_OK);
         assert_int_equal(snug_args_set(args, "offload", "activations"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "learning_rate", "0.5"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "adam_beta2", "0.5"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "max_steps", "400"), SNUG_OK);
         const snug_status status = read_deepspeed(f, args, refused[i].text);
         if (status != refused[i].status || !strstr(snug_error_message(f->ctx), refused[i].says))
             fail_msg("%s: status %d: %s", refused[i].text, (int)status, snug_error_message(f->ctx));
@@ -492,6 +520,112 @@ static void test_fsdp_config_refused(void **state) {
 }
 
 /* --device auto without a GPU: nothing is offloaded to a disk. The flag that the user gave is kept. */
+#define ADAMW                                                                                                          \
+    "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", \"eps\": \"auto\","      \
+    " \"weight_decay\": \"auto\"}}"
+
+/* Files as the documentation of transformers has them: "auto" says what the arguments say. */
+static void test_deepspeed_auto(void **state) {
+    static const struct {
+        const char *text, *set, *says, *keeps; /* says: in the log; NULL: nothing of DeepSpeed is. keeps: NAME VALUE */
+    } cases[] = {
+        {"{" ADAMW "}", "", NULL, "learning_rate 5e-05"},
+        {"{" ADAMW "}", "optim=adamw_torch learning_rate=1e-3", NULL, "learning_rate 0.001"},
+        {"{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": true, \"torch_adam\": true, \"lr\": 3e-5,"
+         " \"betas\": [0.8, 0.99], \"eps\": 1e-7, \"weight_decay\": 0.1}}}",
+         "", "without effect in snug: optimizer.params.torch_adam\n", "adam_beta2 0.99"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": \"auto\", \"warmup_max_lr\": "
+         "\"auto\","
+         " \"warmup_num_steps\": \"auto\"}}}",
+         "", "WarmupLR stays constant after the warm-up; this run's schedule is --lr_scheduler_type linear",
+         "lr_scheduler_type linear"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "lr_scheduler_type=constant", NULL, "warmup_steps 0"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "lr_scheduler_type=constant_with_warmup warmup_steps=5",
+         "the warm-up of WarmupLR is logarithmic, unless warmup_type is \"linear\"", "warmup_steps 5"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"linear\"}}}",
+         "lr_scheduler_type=constant_with_warmup warmup_steps=5", NULL, "warmup_steps 5"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "lr_scheduler_type=constant warmup_steps=5",
+         "WarmupLR stays constant", "warmup_steps 5"},
+        {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_type\": \"linear\", \"warmup_min_lr\": 0,"
+         " \"warmup_max_lr\": 1e-4, \"warmup_num_steps\": 10, \"total_num_steps\": 400, \"last_batch_iteration\": "
+         "-1}}}",
+         "max_steps=400", NULL, "learning_rate 0.0001"},
+        {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\"}}}",
+         "lr_scheduler_type=cosine", "WarmupDecayLR decreases linearly to 0 after the warm-up", "max_steps -1"},
+        {"{\"zero_optimization\": {\"stage\": 1, \"offload_param\": {\"device\": \"none\", \"pin_memory\": true},"
+         " \"offload_optimizer\": {\"device\": \"none\", \"ratio\": 1.0, \"buffer_count\": 4}}}",
+         "", "zero_optimization.offload_param.pin_memory, zero_optimization.offload_optimizer.buffer_count\n",
+         "zero_stage 1"},
+        {"{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": \"auto\"}, \"gradient_clipping\": "
+         "\"auto\","
+         " \"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 0, \"hysteresis\": 2}, \"bf16\": {\"enabled\": \"auto\"}}",
+         "max_grad_norm=2 bf16=True", NULL, "max_grad_norm 2"},
+        {"{\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 0, \"hysteresis\": 2}}", "fp16=True",
+         "without effect in snug: fp16.hysteresis\n", "fp16 True"},
+        {"{\"tensorboard\": {\"enabled\": false, \"job_name\": \"x\"}, \"gradient_clipping\": null, \"aio\": "
+         "{\"threads\": 1},"
+         " \"prescale_gradients\": false}",
+         "", "without effect in snug: aio.threads\n", "max_grad_norm 1"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args;
+        char name[64], value[64], here[64];
+        *f->log = '\0';
+        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+        set_args(f, args, cases[i].set);
+        for (int again = 0; again < 2;
+             again++) /* arguments are checked more than once, and what is said is said once */
+            if (read_deepspeed(f, args, cases[i].text) != SNUG_OK)
+                fail_msg("%s: %s", cases[i].text, snug_error_message(f->ctx));
+        const char *said = strstr(f->log, "--deepspeed");
+        if (!cases[i].says && said) fail_msg("%s: %s", cases[i].text, f->log);
+        if (cases[i].says) {
+            assert_contains(f->log, cases[i].says);
+            assert_null(strstr(strstr(f->log, cases[i].says) + 1, cases[i].says));
+        }
+        assert_int_equal(sscanf(cases[i].keeps, "%63s %63s", name, value), 2);
+        assert_int_equal(snug_args_get(args, name, here, sizeof here), SNUG_OK);
+        if (strcmp(here, value) != 0) fail_msg("%s: --%s is %s", cases[i].text, name, here);
+        snug_args_destroy(args);
+    }
+}
+
+/* The object itself, as a dump of TrainingArguments has it; --optim and --max_steps that are missing or differ. */
+static void test_deepspeed_object(void **state) {
+    static const struct {
+        const char *set, *text, *says;
+        snug_status status;
+    } cases[] = {
+        {"", " {\"gradient_clipping\": 0.5}", "", SNUG_OK},
+        {"", "{\"seed\": 1}", "--deepspeed: seed: not supported by snug", SNUG_E_UNSUPPORTED},
+        {"", "{\"zero_optimization\": {\"stage\": 4}}", "(zero_optimization.stage in --deepspeed)", SNUG_E_USAGE},
+        {"", "{\"seed\"", "--deepspeed", SNUG_E_INPUT},
+        {"optim=sgd", "{\"optimizer\": {\"type\": \"AdamW\"}}",
+         "--deepspeed: optimizer.type is AdamW: but --optim is sgd: leave one of them out", SNUG_E_USAGE},
+        {"optim=adamw_8bit", "{\"optimizer\": {\"type\": \"Adam\"}}", "but --optim is adamw_8bit", SNUG_E_USAGE},
+        {"", "{\"scheduler\": {\"params\": {\"total_num_steps\": 500}}}", "use \"auto\", or give --max_steps",
+         SNUG_E_USAGE},
+        {"", "{\"zero_optimization\": {\"stage\": 2}}", "", SNUG_OK},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args;
+        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+        set_args(f, args, "config_name=bert-base-uncased train_file=dummy:8x8");
+        set_args(f, args, cases[i].set);
+        assert_int_equal(snug_args_set(args, "deepspeed", cases[i].text), SNUG_OK);
+        *f->log = '\0';
+        const snug_status status = snug_args_check(args, "train");
+        if (status != cases[i].status || !strstr(snug_error_message(f->ctx), cases[i].says))
+            fail_msg("%s: status %d: %s", cases[i].text, (int)status, snug_error_message(f->ctx));
+        if (i + 1 == sizeof cases / sizeof *cases)
+            assert_contains(f->log,
+                            "--deepspeed: without effect in snug: zero_optimization.stage (this run has one rank)\n");
+        snug_args_destroy(args);
+    }
+}
+
 static void test_deepspeed_without_gpu(void **state) {
     static const char *const words[] = {"", "--offload optimizer"};
     struct fixture *f = *state;
@@ -545,6 +679,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed_auto, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed_object, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fsdp_config, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fsdp_config_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),

@@ -11,6 +11,14 @@
 #include "plan/stages.h"
 #include "text/classes.h"
 
+/* Other names that set another argument's value. */
+enum snug_conversion {
+    SNUG_CONVERT_GROUP_BY_LENGTH,
+    SNUG_CONVERT_WARMUP_RATIO,
+    SNUG_CONVERT_FSDP,
+    SNUG_CONVERSION_COUNT
+};
+
 enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
 
 /* Strings are owned, NULL where unset. Names are Hugging Face's; see the table for meaning and default. */
@@ -56,7 +64,7 @@ struct snug_args {
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio, offload_update;
-    char *deepspeed;   /* a file */
+    char *deepspeed;   /* a file or a JSON object */
     char *fsdp_config; /* a file or a JSON object */
     char *gpus;
     int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
@@ -77,11 +85,18 @@ struct snug_args {
     char *metric_for_best_model, *greater_is_better; /* NULL: the default of Trainer */
     int64_t early_stopping_patience;                 /* 0: off */
     double early_stopping_threshold;
-    const char *command; /* while its words are parsed, or NULL */
+    const char *command;       /* while its words are parsed, or NULL */
+    const char *file;          /* while its arguments are set, or NULL */
+    char *without_effect;      /* names in that file of what snug does not have, and whose value changes nothing */
+    struct snug_pair {         /* two names of one value, as warmup_ratio and warmup_steps: args_table.h */
+        bool of_file;          /* what follows is what a file has, not the command line */
+        bool given[2], off[2]; /* the value's own name, the other one; off: by that name it has its default */
+    } pairs[SNUG_CONVERSION_COUNT];
     /* Names of the arguments that were set, separated by spaces; some checks depend on it. */
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
     struct snug_process_group *group;
+    bool deepspeed_told; /* what of --deepspeed has no effect was logged */
     bool to_host; /* --deepspeed has set offload, which then has no effect where the arena is in the host's memory */
     bool alone;   /* trains on one rank, although the launcher started several, which wait. Not copied */
     /* The caller's: see snug_args_rows(). */
@@ -98,6 +113,8 @@ const char *snug_args_format(const struct snug_args *args, const char *path);
 snug_status snug_args_check_rows(const struct snug_args *args, const char *path);
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
+/* Whether the user set it to another value than the default, which a dump of all arguments sets too. */
+bool snug_args_is_chosen(const struct snug_args *args, const char *name);
 /* Checks conflicts between arguments (eval_strategy without data, save against load_best_model_at_end, …). Call it
  * before a job. command: "train", "eval", "predict", "plan", "verify" or "tokenize". */
 snug_status snug_args_check(struct snug_args *args, const char *command);

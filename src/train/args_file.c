@@ -56,12 +56,18 @@ json_t *snug_args_given_json(const struct snug_args *args) {
 
 /* ---- from JSON --------------------------------------------------------------------------------------------------- */
 
-/* A value as on the command line: lists joined by commas, objects as JSON. */
+/* A value as on the command line: lists joined by commas, objects as JSON, whole numbers without a point. */
 static snug_status text_of(snug_context *ctx, const json_t *value, char **out) {
     json_t *item;
     size_t i;
     if (json_is_string(value)) return snug_strdup(ctx, json_string_value(value), out);
     if (json_is_boolean(value)) return snug_strdup(ctx, json_is_true(value) ? "True" : "False", out);
+    if (json_is_real(value)) {
+        json_t *number = snug_json_number(json_real_value(value));
+        const snug_status status = snug_json_text(ctx, number, JSON_ENCODE_ANY, out);
+        json_decref(number);
+        return status;
+    }
     if (!json_is_array(value)) return snug_json_text(ctx, value, JSON_ENCODE_ANY | JSON_COMPACT, out);
     RETURN_IF_ERROR(snug_strdup(ctx, "", out));
     json_array_foreach(value, i, item) {
@@ -95,18 +101,44 @@ static bool is_left_out(const struct snug_args *args, const char *name) {
 }
 
 /* given NULL: all were. Other values are those of a run, which may have been defaults. */
+static snug_status read_argument(struct snug_args *args, const char *name, const json_t *value, const json_t *given) {
+    char *text = NULL;
+    snug_status status = text_of(args->ctx, value, &text);
+    if (status == SNUG_OK)
+        status =
+            !given || is_listed(given, name) ? snug_args_set(args, name, text) : snug_args_restore(args, name, text);
+    free(text);
+    return status;
+}
+
+/* Dumps have an argument under its old and its new name, and one of them was edited: the other one, with its default,
+   does not count. */
+static snug_status compare_names(struct snug_args *args, json_t *arguments, const char *name, const json_t *value) {
+    const bool asks = !snug_args_has_default(args, name);
+    const char *other;
+    json_t *its;
+    json_object_foreach(arguments, other, its) {
+        if (json_is_null(its) || json_equal(its, value) || !snug_args_is_alias(name, other)) continue;
+        RETURN_IF_ERROR(read_argument(args, other, its, NULL));
+        if (snug_args_has_default(args, other))
+            RETURN_IF_ERROR(read_argument(args, name, value, NULL));
+        else if (asks)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s and --%s are both given: leave one out", name, other);
+    }
+    return SNUG_OK;
+}
+
 static snug_status read_arguments(struct snug_args *args, json_t *arguments, const json_t *given) {
     const char *name;
     json_t *value;
     json_object_foreach(arguments, name, value) {
-        char *text = NULL;
-        if (json_is_null(value) || is_left_out(args, name)) continue;
-        snug_status status = text_of(args->ctx, value, &text);
-        if (status == SNUG_OK)
-            status = !given || is_listed(given, name) ? snug_args_set(args, name, text)
-                                                      : snug_args_restore(args, name, text);
-        free(text);
-        RETURN_IF_ERROR(status);
+        if (is_left_out(args, name)) continue;
+        if (json_is_null(value)) {
+            RETURN_IF_ERROR(snug_args_check_name(args, name));
+            continue;
+        }
+        RETURN_IF_ERROR(read_argument(args, name, value, given));
+        RETURN_IF_ERROR(compare_names(args, arguments, name, value));
     }
     return SNUG_OK;
 }
@@ -143,14 +175,25 @@ snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out)
     return folder ? snug_path_join(ctx, out, path, SNUG_TRAINING_ARGS) : snug_strdup(ctx, path, out);
 }
 
+static snug_status read_file(struct snug_args *args, json_t *json) {
+    json_t *arguments = json_object_get(json, "arguments"), *given = json_object_get(json, "given");
+    const bool of_run = json_is_object(arguments) && json_is_array(given);
+    RETURN_IF_ERROR(read_arguments(args, of_run ? arguments : json, of_run ? given : NULL));
+    if (of_run) RETURN_IF_ERROR(mark_given(args, given));
+    return find_data(args, json_object_get(json, "files"));
+}
+
 snug_status snug_args_read(struct snug_args *args, const char *path) {
     json_t *json;
     RETURN_IF_ERROR(snug_json_read(args->ctx, NULL, path, &json));
-    json_t *arguments = json_object_get(json, "arguments"), *given = json_object_get(json, "given");
-    snug_status status = json_is_object(arguments) && json_is_array(given) ? read_arguments(args, arguments, given)
-                                                                           : read_arguments(args, json, NULL);
-    if (status == SNUG_OK && json_is_object(arguments)) status = mark_given(args, given);
-    if (status == SNUG_OK) status = find_data(args, json_object_get(json, "files"));
+    args->file = path;
+    const snug_status status = read_file(args, json);
+    args->file = NULL;
     json_decref(json);
+    if (status == SNUG_OK && args->without_effect)
+        snug_log(args->ctx, SNUG_LOG_INFO, "%s: Hugging Face arguments without effect in snug: %s", path,
+                 args->without_effect);
+    free(args->without_effect);
+    args->without_effect = NULL;
     return status == SNUG_OK ? SNUG_OK : snug_add_to_error(args->ctx, status, " (in %s)", path);
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of transformers, its scripts, Accelerate and PEFT that snug does not have: accepted where they change
    nothing, else refused with what to use instead. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "io/json.h"
 #include "train/args_table.h"
 
 const struct snug_foreign snug_foreign_arguments[] = {
@@ -59,7 +64,8 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "neftune_noise_alpha", "snug adds no noise to embeddings: leave it out"},
     {SNUG_FOREIGN_VALUE, "optim_target_modules", "it is for GaLore and APOLLO, which snug does not have: leave it out"},
     {SNUG_FOREIGN_VALUE,
-     "accelerator_config parallelism_config config_file num_machines machine_rank main_process_ip main_process_port",
+     "accelerator_config parallelism_config dispatch_batches config_file num_machines machine_rank main_process_ip "
+     "main_process_port",
      "snug does not use Accelerate: leave it out; --gpus N or mpirun starts several ranks"},
     {SNUG_FOREIGN_FLAG_OFF, "multi_gpu",
      "snug does not use Accelerate: leave it out; --gpus N starts ranks on N GPUs, mpirun on CPUs"},
@@ -74,6 +80,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "half_precision_backend fp16_backend fp16_opt_level", "give --bf16 or --fp16 alone"},
     {SNUG_FOREIGN_VALUE, "mp_parameters", "it is for SageMaker: leave it out"},
     {SNUG_FOREIGN_VALUE, "tpu_num_cores", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "tpu_metrics_debug", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
     {SNUG_FOREIGN_VALUE, "ray_scope", "snug searches no hyper-parameters: leave it out"},
     {SNUG_FOREIGN_VALUE, "task_name",
      "snug reads files: give --train_file, --validation_file or --test_file; tags of words, such as ner and pos, are "
@@ -113,6 +120,67 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
 };
 const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;
+
+/* Values that TrainingArguments.to_dict() of transformers 4 and 5 has by default, separated by '|', or as one object;
+   besides false, null and empty ones. */
+static const struct {
+    const char *names, *values;
+} defaults[] = {
+    {"accelerator_config",
+     "{\"split_batches\": false, \"even_batches\": true, \"use_seedable_sampler\": true, \"non_blocking\": false, "
+     "\"use_configured_state\": false}"},
+    {"include_num_input_tokens_seen", "no"},
+    {"half_precision_backend fp16_backend", "auto"},
+    {"fp16_opt_level", "O1"},
+    {"past_index", "-1"},
+    {"ray_scope", "last"},
+    {"fsdp_min_num_params", "0"},
+    {"push_to_hub_token", "<PUSH_TO_HUB_TOKEN>"},
+};
+
+/* Whether each member of value is null, or as in expected. */
+static snug_status compare_members(const struct snug_args *args, const struct snug_foreign *foreign, const char *name,
+                                   const json_t *value, const json_t *expected) {
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        char *text;
+        if (json_is_null(member) || json_equal(member, json_object_get(expected, key))) continue;
+        RETURN_IF_ERROR(snug_json_text(args->ctx, member, JSON_ENCODE_ANY | JSON_COMPACT, &text));
+        const snug_status status =
+            snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s: %s is %s: %s", name, key, text, foreign->advice);
+        free(text);
+        return status;
+    }
+    return SNUG_OK;
+}
+
+static snug_status compare_object(const struct snug_args *args, const struct snug_foreign *foreign, const char *name,
+                                  const char *text, const char *values, bool *out) {
+    json_t *value, *expected;
+    if (*text != '{') return SNUG_OK; /* a file */
+    RETURN_IF_ERROR(snug_json_read_text(args->ctx, name, text, strlen(text), &value));
+    snug_status status = snug_json_read_text(args->ctx, name, values, strlen(values), &expected);
+    if (status == SNUG_OK) {
+        status = compare_members(args, foreign, name, value, expected);
+        json_decref(expected);
+    }
+    json_decref(value);
+    *out = status == SNUG_OK;
+    return status;
+}
+
+snug_status snug_foreign_is_default(const struct snug_args *args, const struct snug_foreign *foreign, const char *name,
+                                    const char *text, bool *out) {
+    *out = !*text || strcasecmp(text, "none") == 0;
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults && !*out; i++) {
+        const char *values = defaults[i].values;
+        if (!snug_list_has(defaults[i].names, ' ', name, strlen(name))) continue;
+        if (*values == '{') return compare_object(args, foreign, name, text, values, out);
+        *out = snug_list_has(values, '|', text, strlen(text));
+    }
+    return SNUG_OK;
+}
 
 const struct snug_foreign_value snug_foreign_values[] = {
     {"save_steps", "-", "give --save_strategy no"},

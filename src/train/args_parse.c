@@ -13,7 +13,10 @@
 #include "core/edit_distance.h"
 #include "train/args_table.h"
 
-enum { name_size = SNUG_EDIT_SIZE }; /* longer than every known name, its NUL included */
+enum {
+    name_size = SNUG_EDIT_SIZE, /* longer than every known name, its NUL included */
+    PRINTED = 64                /* room for a number as text */
+};
 
 bool snug_list_has(const char *list, char separator, const char *word, size_t length) {
     while (list) {
@@ -48,6 +51,13 @@ static const struct snug_argument *find_argument(const char *name) {
 static const struct snug_converted *find_converted(const char *name) {
     for (size_t i = 0; i < snug_converted_count; i++)
         if (strcmp(snug_converted_arguments[i].name, name) == 0) return &snug_converted_arguments[i];
+    return NULL;
+}
+
+/* The other name of an argument's value. */
+static const struct snug_converted *find_pair(const char *target) {
+    for (size_t i = 0; i < snug_converted_count; i++)
+        if (strcmp(snug_converted_arguments[i].target, target) == 0) return &snug_converted_arguments[i];
     return NULL;
 }
 
@@ -303,6 +313,16 @@ static void print_value(const struct snug_args *args, const struct snug_argument
     }
 }
 
+/* Whether it has its default. */
+static bool has_default(const struct snug_args *args, const struct snug_argument *argument) {
+    const char *text = argument->info.default_value, *value;
+    char number[PRINTED];
+    double real;
+    print_value(args, argument, number, sizeof number, &value);
+    if (argument->type == SNUG_ARG_REAL) return parse_real(text, &real) && real == strtod(value, NULL);
+    return strcmp(value, text) == 0;
+}
+
 /* ---- setting ------------------------------------------------------------------------------------------------- */
 
 static snug_status note_set(struct snug_args *args, const char *name) {
@@ -313,14 +333,6 @@ static snug_status note_set(struct snug_args *args, const char *name) {
     free(args->set_names);
     args->set_names = names;
     return SNUG_OK;
-}
-
-/* warmup_ratio and warmup_steps are one field: if both were given, the last one would win silently. */
-static snug_status check_warmup(struct snug_args *args, const char *name) {
-    bool ratio = strcmp(name, "warmup_ratio") == 0;
-    if (!ratio && strcmp(name, "warmup_steps") != 0) return SNUG_OK;
-    if (!lists(args->set_names, ratio ? "warmup_steps" : "warmup_ratio")) return SNUG_OK;
-    return snug_fail(args->ctx, SNUG_E_USAGE, "--warmup_ratio and --warmup_steps are both given: leave one out");
 }
 
 /* The ZeRO stage of a list of FSDP's options. snug gathers weights one by one, so it needs no list of what to wrap. */
@@ -345,26 +357,50 @@ static snug_status find_fsdp_stage(snug_context *ctx, const char *text, const ch
     return SNUG_OK;
 }
 
-static snug_status set_converted(struct snug_args *args, const struct snug_converted *converted, const char *text) {
-    const struct snug_argument *target = find_argument(converted->target);
+/* The value that the target gets. */
+static snug_status convert(struct snug_args *args, const struct snug_converted *converted, const char *text,
+                           const char **value) {
     bool on;
     double ratio;
-    const char *stage;
+    *value = text;
     switch (converted->conversion) {
-    case SNUG_CONVERT_FSDP:
-        RETURN_IF_ERROR(find_fsdp_stage(args->ctx, text, &stage));
-        return store(args, target, converted->name, stage);
+    case SNUG_CONVERT_FSDP: return find_fsdp_stage(args->ctx, text, value);
     case SNUG_CONVERT_GROUP_BY_LENGTH:
         if (!parse_bool(text, &on))
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", converted->name, text);
-        return store(args, target, converted->name, on ? "group_by_length" : "random");
+        *value = on ? "group_by_length" : "random";
+        return SNUG_OK;
     case SNUG_CONVERT_WARMUP_RATIO:
         if (!parse_real(text, &ratio) || ratio < 0 || ratio >= 1)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be a number of at least 0 and below 1",
                              converted->name, text);
-        return store(args, target, converted->name, text);
+        return SNUG_OK;
+    case SNUG_CONVERSION_COUNT: break;
     }
     return snug_fail(args->ctx, SNUG_E_INTERNAL, "--%s has no conversion", converted->name);
+}
+
+/* Two names set one value. If both are given, that which asks for nothing does not count, and others must agree: the
+   last one would win silently. What a file says does not count beside the command line. */
+static snug_status set_one_of_pair(struct snug_args *args, const struct snug_converted *converted, bool by_other_name,
+                                   const char *text) {
+    const struct snug_argument *target = find_argument(converted->target);
+    struct snug_pair *pair = &args->pairs[converted->conversion];
+    const char *name = by_other_name ? converted->name : converted->target, *value = text;
+    char before[PRINTED], number[PRINTED];
+    const char *printed;
+    if (pair->of_file != (args->file != NULL)) *pair = (struct snug_pair){.of_file = args->file};
+    if (by_other_name) RETURN_IF_ERROR(convert(args, converted, text, &value));
+    print_value(args, target, number, sizeof number, &printed);
+    snprintf(before, sizeof before, "%s", printed);
+    RETURN_IF_ERROR(store(args, target, name, value));
+    print_value(args, target, number, sizeof number, &printed);
+    pair->given[by_other_name] = true;
+    pair->off[by_other_name] = has_default(args, target);
+    if (!pair->given[!by_other_name] || pair->off[!by_other_name] || strcmp(before, printed) == 0) return SNUG_OK;
+    if (pair->off[by_other_name]) return store(args, target, name, before);
+    return snug_fail(args->ctx, SNUG_E_USAGE, "--%s and --%s are both given: leave one out", converted->name,
+                     converted->target);
 }
 
 /* torch.distributed.launch passes the rank also as an argument, which cannot start other ranks. */
@@ -383,19 +419,34 @@ static snug_status check_local_rank(const struct snug_args *args, const char *te
         text, ranks.rank, ranks.size, ranks.local_rank);
 }
 
+/* Of a file those that change nothing by any value are named together, others have their default there. */
+static snug_status note_without_effect(struct snug_args *args, const struct snug_foreign *foreign, const char *name) {
+    char *longer;
+    const char *names = args->without_effect;
+    if (!args->file) {
+        snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
+        return SNUG_OK;
+    }
+    if (foreign->advice || foreign->kind == SNUG_FOREIGN_COMMAND) return SNUG_OK;
+    RETURN_IF_ERROR(snug_format(args->ctx, &longer, "%s%s%s", names ? names : "", names ? ", " : "", name));
+    free(args->without_effect);
+    args->without_effect = longer;
+    return SNUG_OK;
+}
+
 static snug_status set_foreign(struct snug_args *args, const struct snug_foreign *foreign, const char *name,
                                const char *text) {
     const enum snug_foreign_kind kind = foreign->kind;
     bool on = false, flag = is_foreign_flag(kind);
-    bool unset = !*text || strcasecmp(text, "none") == 0;
-    if (flag && !unset && !parse_bool(text, &on))
+    bool unset;
+    RETURN_IF_ERROR(snug_foreign_is_default(args, foreign, name, text, &unset));
+    const bool is_bool = !flag || unset || parse_bool(text, &on);
+    if (!is_bool && !foreign->advice)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
     if (strcmp(name, "local_rank") == 0 && !unset) RETURN_IF_ERROR(check_local_rank(args, text));
     if (kind == SNUG_FOREIGN_COMMAND && on) return note_set(args, name); /* snug_args_check() compares it */
-    if (!foreign->advice || unset || (flag && on == (kind == SNUG_FOREIGN_FLAG_ON))) {
-        snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
-        return SNUG_OK;
-    }
+    if (!foreign->advice || unset || (flag && is_bool && on == (kind == SNUG_FOREIGN_FLAG_ON)))
+        return note_without_effect(args, foreign, name);
     return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s %s: %s", name, text, foreign->advice);
 }
 
@@ -416,8 +467,8 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
     if (argument && argument->offset == offsetof(struct snug_args, args_from) && *text)
         return set_from_file(args, argument, text);
     if (argument || converted) {
-        RETURN_IF_ERROR(check_warmup(args, name));
-        RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
+        const struct snug_converted *pair = converted ? converted : find_pair(argument->info.name);
+        RETURN_IF_ERROR(pair ? set_one_of_pair(args, pair, converted, text) : store(args, argument, name, text));
         return note_set(args, argument ? argument->info.name : name);
     }
     return foreign ? set_foreign(args, foreign, name, text) : fail_unknown(args->ctx, name);
@@ -426,6 +477,22 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
 snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text) {
     const struct snug_argument *argument = find_argument(name);
     return argument ? store(args, argument, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_check_name(struct snug_args *args, const char *name) {
+    char plain[name_size];
+    plain_name(plain, name, strlen(name));
+    return is_known(plain) ? SNUG_OK : fail_unknown(args->ctx, plain);
+}
+
+bool snug_args_is_alias(const char *name, const char *other) {
+    const struct snug_argument *argument = find_argument(name);
+    return argument && strcmp(name, other) != 0 && find_argument(other) == argument;
+}
+
+bool snug_args_has_default(const struct snug_args *args, const char *name) {
+    const struct snug_argument *argument = find_argument(name);
+    return argument && has_default(args, argument);
 }
 
 snug_status snug_args_mark(struct snug_args *args, const char *name) {
@@ -564,6 +631,7 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
     *out = NULL;
     RETURN_IF_ERROR(snug_args_create(ctx, &copy));
     copy->to_host = args->to_host;
+    copy->deepspeed_told = args->deepspeed_told;
     snug_status status = args->set_names ? snug_strdup(ctx, args->set_names, &copy->set_names) : SNUG_OK;
     for (size_t i = 0; i < snug_argument_count && status == SNUG_OK; i++) {
         const struct snug_argument *argument = &snug_arguments[i];
@@ -605,6 +673,10 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
             lists(args->set_names, snug_converted_arguments[i].name))
             return true;
     return false;
+}
+
+bool snug_args_is_chosen(const struct snug_args *args, const char *name) {
+    return snug_args_is_set(args, name) && !snug_args_has_default(args, name);
 }
 
 enum snug_regression snug_args_regression(const struct snug_args *args) {

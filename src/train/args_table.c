@@ -180,8 +180,10 @@ const struct snug_argument snug_arguments[] = {
     COUNT(
         zero_stage, "", MEMORY, "0", "[0,3]",
         "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
-    TEXT(deepspeed, "", MEMORY, "FILE",
-         "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16 and fp16"),
+    TEXT(
+        deepspeed, "", MEMORY, "FILE|JSON",
+        "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16, fp16, AdamW "
+        "and warm-up schedules"),
     TEXT(
         fsdp_config, "", MEMORY, "FILE|JSON",
         "FSDP's configuration of transformers, with --fsdp True or full_shard: snug understands reshard_after_forward, "

@@ -29,8 +29,6 @@ struct snug_argument {
 extern const struct snug_argument snug_arguments[];
 extern const size_t snug_argument_count;
 
-/* Other spellings that set another argument's value. */
-enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO, SNUG_CONVERT_FSDP };
 struct snug_converted {
     const char *name, *target;
     enum snug_conversion conversion;
@@ -54,6 +52,10 @@ struct snug_foreign {
 };
 extern const struct snug_foreign snug_foreign_arguments[];
 extern const size_t snug_foreign_count;
+/* Whether the value is one that transformers writes by default, and asks for nothing. Of an object with another member
+   than that, the error names the member. */
+snug_status snug_foreign_is_default(const struct snug_args *args, const struct snug_foreign *foreign, const char *name,
+                                    const char *text, bool *out);
 
 /* Values that an argument does not take, by their first letters, and what to do instead. */
 struct snug_foreign_value {
@@ -71,6 +73,12 @@ extern const size_t snug_short_count;
 
 /* Sets an argument's value as a default: it does not count as set. */
 snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text);
+/* Whether there is an argument of this name, here or in transformers; else the error has the nearest. */
+snug_status snug_args_check_name(struct snug_args *args, const char *name);
+/* Whether these are two names of one argument. */
+bool snug_args_is_alias(const char *name, const char *other);
+/* Whether the argument has its default now. */
+bool snug_args_has_default(const struct snug_args *args, const char *name);
 /* Counts an argument as set, with the value that it has. */
 snug_status snug_args_mark(struct snug_args *args, const char *name);
 /* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of

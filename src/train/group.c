@@ -21,7 +21,7 @@ static snug_status check_methods(const struct snug_args *args, const struct snug
 static void report_unused(const struct snug_args *args) {
     static const char *const names[] = {"ddp_timeout", "zero_stage"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (snug_args_is_set(args, names[i]))
+        if (snug_args_is_chosen(args, names[i]))
             snug_log(args->ctx, SNUG_LOG_INFO, "--%s has no effect: this run has one rank", names[i]);
 }
 
