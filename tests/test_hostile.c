@@ -46,7 +46,7 @@ static void absurd_sizes(void **state) {
         {"{\"vocab_size\": 9223372036854775807}", "vocab_size is 9223372036854775807"},
         {"{\"pad_token_id\": 30522}", "pad_token_id is 30522, expected one of the vocabulary's 30522 ids"},
         {"{\"pad_token_id\": 4611686018427387904}", "pad_token_id is 4611686018427387904"},
-        {"{\"pad_token_id\": -2}", "pad_token_id is -2"},
+        {"{\"pad_token_id\": -30523}", "pad_token_id is -30523"},
         {"{\"num_labels\": 2000000}", "num_labels is 2000000"},
         /* each is possible by itself */
         {"{\"hidden_size\": 1048576, \"num_attention_heads\": 1, \"num_hidden_layers\": 512}", "no machine holds that"},

@@ -103,14 +103,25 @@ void snug_read_function(struct snug_reading *r, const char *key, enum snug_activ
 }
 
 void snug_read_padding(struct snug_reading *r, int64_t otherwise) {
-    struct snug_config *config = r->config;
-    if (json_object_get(r->json, "pad_token_id")) otherwise = -1;
-    if (r->status == SNUG_OK)
-        r->status = snug_json_int(r->ctx, r->path, r->json, "pad_token_id", otherwise, &config->pad_token_id);
-    if (r->status != SNUG_OK || (config->pad_token_id >= -1 && config->pad_token_id < config->vocab_size)) return;
-    r->status =
-        snug_fail(r->ctx, SNUG_E_INPUT, "%s: pad_token_id is %lld, expected one of the vocabulary's %lld ids, or null",
-                  r->path, (long long)config->pad_token_id, (long long)config->vocab_size);
+    struct snug_config *c = r->config;
+    const json_t *given = json_object_get(r->json, "pad_token_id");
+    c->pad_token_id = -1;
+    if (r->status != SNUG_OK || json_is_null(given)) return;
+    r->status = snug_json_int(r->ctx, r->path, r->json, "pad_token_id", otherwise, &c->pad_token_id);
+    if (r->status == SNUG_OK && (c->pad_token_id < -c->vocab_size || c->pad_token_id >= c->vocab_size))
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT,
+                              "%s: pad_token_id is %lld, expected one of the vocabulary's %lld ids, or null", r->path,
+                              (long long)c->pad_token_id, (long long)c->vocab_size);
+    if (r->status == SNUG_OK && c->pad_token_id < 0) c->pad_token_id += c->vocab_size; /* as nn.Embedding */
+}
+
+const char *snug_read_key(struct snug_reading *r, const char *key, const char *alias) {
+    const json_t *own = json_object_get(r->json, key), *other = json_object_get(r->json, alias);
+    if (!other || json_is_null(other)) return key;
+    if (r->status == SNUG_OK && own && !json_equal(own, other))
+        snug_log(r->ctx, SNUG_LOG_WARNING, "%s: %s and %s contradict each other: as transformers, using %s", r->path,
+                 key, alias, alias);
+    return alias;
 }
 
 void snug_read_check_heads(struct snug_reading *r, const char *size, const char *heads) {
@@ -144,10 +155,11 @@ void snug_read_first_position(struct snug_reading *r) {
     struct snug_config *c = r->config;
     if (r->status != SNUG_OK) return;
     c->first_position = c->pad_token_id + 1;
-    if (c->pad_token_id < 0)
-        r->status = snug_fail(r->ctx, SNUG_E_INPUT,
-                              "%s: pad_token_id is null, but position ids of a %s start at pad_token_id + 1: set it",
-                              r->path, c->family->name);
+    if (c->pad_token_id < 0 || json_integer_value(json_object_get(r->json, "pad_token_id")) < 0)
+        r->status = snug_fail(
+            r->ctx, SNUG_E_INPUT,
+            "%s: pad_token_id is %s, but position ids of a %s start at pad_token_id + 1: set it to a token's id",
+            r->path, c->pad_token_id < 0 ? "null" : "below 0", c->family->name);
     else if (c->first_position >= c->max_position_embeddings)
         r->status =
             snug_fail(r->ctx, SNUG_E_INPUT,
@@ -170,6 +182,26 @@ static snug_status check_sum(const struct snug_reading *r) {
                      (long long)c->num_hidden_layers, (long long)c->vocab_size, parameters);
 }
 
+/* Keys that change a model of any family in transformers. */
+static snug_status refuse_keys(const struct snug_reading *r) {
+    static const struct {
+        const char *key, *why;
+    } keys[] = {
+        {"per_layer_config", "layers of different sizes are not supported"},
+        {"quantization_config", "quantized weights are not supported: give the model as it was before"},
+        {"transformers_weights", "name the file model.safetensors, and remove the key"},
+        {"configuration_files", "give the file that fits as config.json"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *value = json_object_get(r->json, keys[i].key);
+        if (!value || json_is_null(value) ||
+            (!json_is_string(value) && !json_object_size(value) && !json_array_size(value)))
+            continue;
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: %s: %s", r->path, keys[i].key, keys[i].why);
+    }
+    return SNUG_OK;
+}
+
 /* The family of model_type. Settings that no family supports are refused. */
 static snug_status read_family(struct snug_reading *r) {
     const char *type, *positions;
@@ -190,7 +222,8 @@ static snug_status read_family(struct snug_reading *r) {
                          r->path, positions);
     if (snug_read_bool(r, "is_decoder", false))
         return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: is_decoder is not supported", r->path);
-    return r->status;
+    RETURN_IF_ERROR(r->status);
+    return refuse_keys(r);
 }
 
 /* A label in a file selects its class by name. */
@@ -222,36 +255,61 @@ static void compare_label2id(const struct snug_reading *r, const struct snug_lab
     }
 }
 
-/* num_labels is not stored if id2label is: the number is its length. */
-static snug_status read_labels(struct snug_reading *r) {
-    struct snug_config *config = r->config;
+/* A class's name in id2label: numbers and booleans as Python prints them. */
+static snug_status read_name(const struct snug_reading *r, const json_t *names, int64_t class, char **out) {
+    char key[24], *text;
+    snprintf(key, sizeof key, "%lld", (long long)class);
+    const json_t *name = json_object_get(names, key);
+    if (json_is_string(name)) return snug_strdup(r->ctx, json_string_value(name), out);
+    if (json_is_boolean(name)) return snug_strdup(r->ctx, json_is_true(name) ? "True" : "False", out);
+    if (!json_is_number(name))
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label has no name for class %s", r->path, key);
+    RETURN_IF_ERROR(snug_json_text(r->ctx, name, JSON_ENCODE_ANY, &text));
+    *out = text;
+    return SNUG_OK;
+}
+
+/* num_labels is not stored if id2label is: the number is its length. As in transformers 5, a num_labels that
+   contradicts id2label wins, and its classes have no names. */
+static snug_status read_classes(struct snug_reading *r) {
+    struct snug_labels *labels = &r->config->labels;
     const json_t *names = json_object_get(r->json, "id2label");
     if (names && !json_is_object(names) && !json_is_null(names))
         return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label is not an object", r->path);
-    struct snug_labels *labels = &config->labels;
     const int64_t named = (int64_t)json_object_size(names);
     if (named > SNUG_CLASSES_MOST)
         return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: id2label names %lld classes, and a model has at most %d",
                          r->path, (long long)named, (int)SNUG_CLASSES_MOST);
     snug_read_size(r, "num_labels", named ? named : 2, SNUG_CLASSES_MOST, &labels->count);
     RETURN_IF_ERROR(r->status);
-    if (named) labels->count = named;
+    const bool uses_names = named == labels->count;
+    if (named && !uses_names)
+        snug_log(r->ctx, SNUG_LOG_WARNING,
+                 "%s: num_labels is %lld, but id2label names %lld classes: as transformers, using num_labels and no "
+                 "names",
+                 r->path, (long long)labels->count, (long long)named);
     RETURN_IF_ERROR(snug_alloc(r->ctx, (size_t)labels->count, sizeof *labels->names, (void **)&labels->names));
     for (int64_t i = 0; i < labels->count; i++) {
-        char key[24], otherwise[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
+        char otherwise[32];
         snprintf(otherwise, sizeof otherwise, "LABEL_%lld", (long long)i);
-        const json_t *name = json_object_get(names, key);
-        if (named && !json_is_string(name))
-            return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label has no name for class %s", r->path, key);
-        const char *text = name ? json_string_value(name) : otherwise;
-        if (strcmp(text, otherwise) != 0) config->has_label_names = true;
-        RETURN_IF_ERROR(snug_strdup(r->ctx, text, &labels->names[i]));
+        RETURN_IF_ERROR(uses_names ? read_name(r, names, i, &labels->names[i])
+                                   : snug_strdup(r->ctx, otherwise, &labels->names[i]));
+        if (strcmp(labels->names[i], otherwise) != 0) r->config->has_label_names = true;
     }
     RETURN_IF_ERROR(check_names(r, labels));
-    if (named) compare_label2id(r, labels);
+    if (uses_names) compare_label2id(r, labels);
+    return SNUG_OK;
+}
+
+static snug_status read_labels(struct snug_reading *r) {
+    struct snug_config *config = r->config;
+    struct snug_labels *labels = &config->labels;
     const char *problem;
+    RETURN_IF_ERROR(read_classes(r));
     RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "problem_type", NULL, &problem));
+    if (labels->count == 1 && problem && strcmp(problem, "single_label_classification") == 0)
+        return snug_fail(r->ctx, SNUG_E_INPUT,
+                         "%s: problem_type is single_label_classification, but there is only one class", r->path);
     const struct snug_task_info *task = snug_task_info(config->task);
     const bool only_single = task->labelled && !task->problems;
     if (only_single || (problem && strcmp(problem, "single_label_classification") == 0))

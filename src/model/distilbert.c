@@ -5,13 +5,16 @@
 static void read(struct snug_reading *r) {
     struct snug_config *c = r->config;
     const int64_t most = SNUG_DIMENSION_MOST;
-    snug_read_size(r, "dim", 768, most, &c->hidden_size);
-    snug_read_size(r, "n_layers", 6, SNUG_LAYERS_MOST, &c->num_hidden_layers);
-    snug_read_size(r, "n_heads", 12, SNUG_HEADS_MOST, &c->num_attention_heads);
+    const char *size = snug_read_key(r, "dim", "hidden_size"),
+               *layers = snug_read_key(r, "n_layers", "num_hidden_layers"),
+               *heads = snug_read_key(r, "n_heads", "num_attention_heads");
+    snug_read_size(r, size, 768, most, &c->hidden_size);
+    snug_read_size(r, layers, 6, SNUG_LAYERS_MOST, &c->num_hidden_layers);
+    snug_read_size(r, heads, 12, SNUG_HEADS_MOST, &c->num_attention_heads);
     snug_read_size(r, "hidden_dim", 3072, most, &c->intermediate_size);
     snug_read_size(r, "vocab_size", 30522, SNUG_VOCABULARY_MOST, &c->vocab_size);
     snug_read_size(r, "max_position_embeddings", 512, most, &c->max_position_embeddings);
-    snug_read_check_heads(r, "dim", "n_heads");
+    snug_read_check_heads(r, size, heads);
     snug_read_real(r, "initializer_range", 0.02, 0, 1e6, &c->initializer_range);
     snug_read_padding(r, 0);
     snug_read_dropout(r, "dropout", 0.1, &c->hidden_dropout_prob);

@@ -32,8 +32,11 @@ bool snug_read_bool(struct snug_reading *r, const char *key, bool otherwise);
 void snug_read_activation(struct snug_reading *r, const char *key);
 /* The activation that the member key names, and, unless known is NULL, that name. */
 void snug_read_function(struct snug_reading *r, const char *key, enum snug_activation *out, const char **known);
-/* config->pad_token_id, an id of the vocabulary or -1: otherwise if it is absent, -1 if it is null */
+/* config->pad_token_id, an id of the vocabulary or -1: otherwise if it is absent, -1 if it is null. Below 0 in the file
+   it counts from the vocabulary's end. */
 void snug_read_padding(struct snug_reading *r, int64_t otherwise);
+/* The key to read: alias (of transformers' attribute_map) if it is given, which wins there, too. */
+const char *snug_read_key(struct snug_reading *r, const char *key, const char *alias);
 /* hidden_size must be a multiple of num_attention_heads, under these keys. */
 void snug_read_check_heads(struct snug_reading *r, const char *size, const char *heads);
 /* The sizes, norm, dropouts, activation and padding under BERT's names; config holds the defaults. */

@@ -28,24 +28,48 @@ static void refuse(struct snug_reading *r, const char *key, const char *why) {
     if (r->status == SNUG_OK) r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: %s %s", r->path, key, why);
 }
 
-/* The rotary base of the layers of a type: from "rope_parameters", as transformers 5 writes it, or from the older
-   key. */
-static void read_theta(struct snug_reading *r, const char *type, const char *key, double otherwise, float *out) {
-    const json_t *form = json_object_get(json_object_get(r->json, "rope_parameters"), type);
+static const char *const attentions[] = {"full_attention", "sliding_attention"};
+
+/* *theta, if rope (of name) has one. "type" is "rope_type" of older versions. */
+static void read_rope(struct snug_reading *r, const json_t *rope, const char *name, double *theta) {
     struct snug_reading own = *r;
     const char *kind = "default";
-    double theta = 0;
-    own.json = form;
-    snug_read_real(r, key, otherwise, 1, 1e12, &theta);
-    if (form && r->status == SNUG_OK) {
-        own.status = snug_json_string(r->ctx, r->path, form, "rope_type", kind, &kind);
-        snug_read_real(&own, "rope_theta", theta, 1, 1e12, &theta);
-        r->status = own.status;
-        if (r->status == SNUG_OK && strcmp(kind, "default") != 0)
-            r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: rope_type %s of %s is not supported (default is)",
-                                  r->path, kind, type);
+    own.json = rope;
+    if (r->status != SNUG_OK || !rope || json_is_null(rope)) return;
+    if (!json_is_object(rope)) {
+        refuse(r, name, "must be an object");
+        return;
     }
+    own.status =
+        snug_json_string(r->ctx, r->path, rope, json_object_get(rope, "rope_type") ? "rope_type" : "type", kind, &kind);
+    snug_read_real(&own, "rope_theta", *theta, 1, 1e12, theta);
+    r->status = own.status;
+    if (r->status == SNUG_OK && strcmp(kind, "default") != 0)
+        r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: rope_type %s of %s is not supported (default is)",
+                              r->path, kind, name);
+}
+
+/* The rotary base of the layers of a type, as in transformers 5: from "rope_scaling", "rope_parameters" or the older
+   key, in this order. */
+static void read_theta(struct snug_reading *r, const char *type, const char *key, double otherwise, float *out) {
+    double theta = 0;
+    snug_read_real(r, key, otherwise, 1, 1e12, &theta);
+    read_rope(r, json_object_get(json_object_get(r->json, "rope_parameters"), type), type, &theta);
+    read_rope(r, json_object_get(r->json, "rope_scaling"), "rope_scaling", &theta);
     *out = (float)theta;
+}
+
+/* Flat parameters, the same for all layers, are other families'. */
+static void check_rope_parameters(struct snug_reading *r) {
+    const json_t *parameters = json_object_get(r->json, "rope_parameters");
+    const char *key;
+    json_t *value;
+    if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
+        refuse(r, "rope_parameters", "must be an object");
+    json_object_foreach((json_t *)(uintptr_t)parameters, key, value) {
+        if (strcmp(key, attentions[0]) != 0 && strcmp(key, attentions[1]) != 0)
+            refuse(r, "rope_parameters", "may only hold full_attention and sliding_attention");
+    }
 }
 
 static void set_local(struct settings *m, int64_t layer) { m->local[layer / 64] |= (uint64_t)1 << layer % 64; }
@@ -64,12 +88,10 @@ static void read_layer_types(struct snug_reading *r) {
         return;
     }
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
-        const char *type = listed      ? json_string_value(json_array_get(types, (size_t)i))
-                           : i % every ? "sliding_attention"
-                                       : "full_attention";
-        if (type && strcmp(type, "sliding_attention") == 0)
+        const char *type = listed ? json_string_value(json_array_get(types, (size_t)i)) : attentions[i % every != 0];
+        if (type && strcmp(type, attentions[1]) == 0)
             set_local(c->settings, i);
-        else if (!type || strcmp(type, "full_attention") != 0)
+        else if (!type || (strcmp(type, attentions[0]) != 0 && strcmp(type, "attention") != 0)) /* an older name */
             refuse(r, "layer_types", "may only hold full_attention and sliding_attention");
     }
 }
@@ -89,16 +111,24 @@ static void read_pooling(struct snug_reading *r) {
 static void read_attention(struct snug_reading *r) {
     struct snug_config *c = r->config;
     struct settings *m = c->settings;
-    int64_t local = 128;
+    int64_t local = 128, side = 0;
     snug_read_size(r, "local_attention", local, SNUG_DIMENSION_MOST, &local);
-    m->window = (int32_t)(local / 2);
     if (local < 2) refuse(r, "local_attention", "must be at least 2");
+    snug_read_size(r, "sliding_window", local / 2, SNUG_DIMENSION_MOST, &side); /* to each side */
+    if (r->status == SNUG_OK && side != local / 2 && json_object_get(r->json, "local_attention"))
+        snug_log(r->ctx, SNUG_LOG_WARNING,
+                 "%s: local_attention is %lld, but sliding_window %lld: as transformers, using sliding_window", r->path,
+                 (long long)local, (long long)side);
+    m->window = (int32_t)side;
+    check_rope_parameters(r);
     read_theta(r, "full_attention", "global_rope_theta", 160000, &m->global_theta);
     read_theta(r, "sliding_attention", "local_rope_theta", 10000, &m->local_theta);
     read_layer_types(r);
-    const json_t *scaling = json_object_get(r->json, "rope_scaling");
-    if (scaling && !json_is_null(scaling)) refuse(r, "rope_scaling", "is not supported");
-    if (r->status == SNUG_OK && c->hidden_size / c->num_attention_heads % 2)
+    if (r->status != SNUG_OK) return;
+    int64_t size = c->hidden_size / c->num_attention_heads, rotated;
+    snug_read_size(r, "head_dim", size, SNUG_DIMENSION_MOST, &rotated);
+    if (rotated != size) refuse(r, "head_dim", "must be hidden_size / num_attention_heads");
+    if (r->status == SNUG_OK && size % 2)
         refuse(r, "num_attention_heads", "gives heads of an odd size, which rotary embeddings do not support");
 }
 
