@@ -454,7 +454,9 @@ static void test_check(void **state) {
         {"train",
          EVALUATED "--load_best_model_at_end --save_strategy best --metric_for_best_model f1 --eval_strategy epoch",
          NULL},
-        {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy steps", "--early_stopping_patience needs"},
+        {"train", EVALUATED "--early_stopping_patience 2", "--early_stopping_patience needs --eval_strategy"},
+        {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy steps", NULL},
+        {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy epoch --save_strategy no", NULL},
         {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy steps --load_best_model_at_end", NULL},
         {"train", TRAIN "--dataloader_prefetch_factor 4", "--dataloader_num_workers"},
         {"train", TRAIN "--dataloader_prefetch_factor 4 --dataloader_num_workers 1", NULL},
@@ -511,6 +513,11 @@ static void test_check_derives_what_trainer_derives(void **state) {
                      SNUG_OK);
     assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
     expect_text(fixture, "eval_steps", "50");
+    expect_text(fixture, "metric_for_best_model", "loss");
+    expect_text(fixture, "greater_is_better", "False");
+    renew(fixture);
+    assert_int_equal(parse(fixture, EVALUATED "--eval_strategy epoch --early_stopping_patience 2"), SNUG_OK);
+    assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
     expect_text(fixture, "metric_for_best_model", "loss");
     expect_text(fixture, "greater_is_better", "False");
     renew(fixture);

@@ -424,20 +424,36 @@ static void test_gradients_of_many_tokens(void **state) {
 
 /* ---- disk space ----------------------------------------------------------------------------------------------- */
 
+static bool is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
+    return (strategy == SNUG_INTERVAL_STEPS && step % every == 0) || (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
+}
+
+static bool is_evaluated(const struct snug_trainer *t, int64_t step) {
+    const struct snug_session *s = t->session;
+    const bool by_steps = t->args->eval_strategy == SNUG_INTERVAL_STEPS;
+    const bool epoch_ends = step == s->max_steps || step % s->steps_per_epoch == 0;
+    const double reached = by_steps ? (double)step : (double)step / (double)s->steps_per_epoch;
+    return is_due(t->args->eval_strategy, (int64_t)t->args->eval_steps, step, epoch_ends) &&
+           reached >= t->args->eval_delay;
+}
+
+static bool is_saved(const struct snug_trainer *t, int64_t step) {
+    const struct snug_session *s = t->session;
+    const enum snug_interval saves = t->args->save_strategy;
+    const bool ends = step == s->max_steps, epoch_ends = ends || step % s->steps_per_epoch == 0;
+    if (saves == SNUG_INTERVAL_BEST) return is_evaluated(t, step);
+    return is_due(saves, (int64_t)t->args->save_steps, step, epoch_ends) || (saves == SNUG_INTERVAL_STEPS && ends);
+}
+
 /* The same, step by step. */
 static struct snug_prospect walk(const struct snug_trainer *t, int64_t last, const int64_t *there, size_t count) {
     const struct snug_session *s = t->session;
-    const enum snug_interval saves = t->args->save_strategy;
     struct snug_prospect p = {.evaluations = 2};
     for (int64_t step = t->session->step + 1; step <= last; step++) {
-        const bool ends = step == s->max_steps, epoch_ends = ends || step % s->steps_per_epoch == 0;
-        const bool evaluated = snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
-        p.logs += snug_trainer_is_due(t->args->logging_strategy, t->logging_steps, step, epoch_ends);
-        p.evaluations += evaluated;
-        if (saves == SNUG_INTERVAL_BEST ? !evaluated
-                                        : !snug_trainer_is_due(saves, t->save_steps, step, epoch_ends) &&
-                                              !(saves == SNUG_INTERVAL_STEPS && ends))
-            continue;
+        const bool epoch_ends = step == s->max_steps || step % s->steps_per_epoch == 0;
+        p.logs += is_due(t->args->logging_strategy, (int64_t)t->args->logging_steps, step, epoch_ends);
+        p.evaluations += is_evaluated(t, step);
+        if (!is_saved(t, step)) continue;
         bool replaced = false;
         for (size_t i = 0; i < count; i++) replaced |= there[i] == step;
         *(replaced ? &p.replaced : &p.made) += 1;
@@ -447,17 +463,16 @@ static struct snug_prospect walk(const struct snug_trainer *t, int64_t last, con
 
 /* The first step at which early stopping is possible, evaluation by evaluation, as after_step() counts them. */
 static int64_t first_stop(const struct snug_trainer *t) {
-    const struct snug_session *s = t->session;
     int64_t evaluations = 0;
-    for (int64_t step = t->session->step + 1; step < s->max_steps; step++) {
-        const bool by_steps = t->args->eval_strategy == SNUG_INTERVAL_STEPS;
-        const double reached = by_steps ? (double)step : (double)step / (double)s->steps_per_epoch;
-        if (!snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, step % s->steps_per_epoch == 0) ||
-            reached < t->args->eval_delay)
-            continue;
-        if (++evaluations > t->args->early_stopping_patience) return step;
-    }
-    return s->max_steps;
+    for (int64_t step = t->session->step + 1; step < t->session->max_steps; step++)
+        if (is_evaluated(t, step) && ++evaluations > t->args->early_stopping_patience) return step;
+    return t->session->max_steps;
+}
+
+static int64_t first_candidate(const struct snug_trainer *t) {
+    for (int64_t step = t->session->step + 1; step <= t->session->max_steps; step++)
+        if (is_evaluated(t, step) && is_saved(t, step)) return step;
+    return 0;
 }
 
 static void test_prediction_of_the_schedule_matches_the_loop(void **state) {
@@ -474,17 +489,22 @@ static void test_prediction_of_the_schedule_matches_the_loop(void **state) {
                                        .logging_strategy = strategies[words[1][0] % 3],
                                        .save_strategy = (enum snug_interval)(words[1][1] % 4),
                                        .early_stopping_patience = words[1][2] % 5,
-                                       .eval_delay = words[1][3] % 3 ? 0 : words[1][3] % 97 / 4.0};
-        const struct snug_trainer t = {.session = &session,
-                                       .args = &args,
+                                       .eval_delay = words[1][3] % 3 ? 0 : words[1][3] % 97 / 4.0,
                                        .logging_steps = words[2][0] % 9 ? 1 + words[2][0] % 20 : SNUG_NEVER,
                                        .eval_steps = words[2][1] % 9 ? 1 + words[2][1] % 20 : SNUG_NEVER,
                                        .save_steps = words[2][2] % 9 ? 1 + words[2][2] % 20 : SNUG_NEVER};
+        const struct snug_trainer t = {.session = &session,
+                                       .args = &args,
+                                       .calendar = snug_calendar_of(&args, session.max_steps, session.steps_per_epoch)};
         int64_t there[5], at = 0;
         size_t count = words[3][0] % 6;
         for (size_t i = 0; i < count; i++) there[i] = at += 1 + (words[3][1] >> 4 * i) % 40;
         const int64_t stop = snug_trainer_first_stop(&t);
         if (args.early_stopping_patience) assert_int_equal(stop, first_stop(&t));
+        /* Others than these are refused with --load_best_model_at_end. */
+        if (args.save_strategy == args.eval_strategy || args.save_strategy == SNUG_INTERVAL_BEST ||
+            args.save_strategy == SNUG_INTERVAL_NO)
+            assert_int_equal(snug_calendar_candidate(&t.calendar, session.step), first_candidate(&t));
         for (int whole = 0; whole < 2; whole++) {
             const int64_t last = whole ? session.max_steps : stop;
             const struct snug_prospect p = snug_trainer_look_ahead(&t, last, there, count);

@@ -183,9 +183,8 @@ static snug_status check_best(const struct snug_args *args) {
                              "--load_best_model_at_end needs --save_steps (%g) to be a multiple of --eval_steps (%g)",
                              args->save_steps, args->eval_steps);
     }
-    if (args->early_stopping_patience == 0) return SNUG_OK;
-    if (!args->load_best_model_at_end) /* which brings a metric */
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--early_stopping_patience needs --load_best_model_at_end");
+    if (args->early_stopping_patience > 0 && eval == SNUG_INTERVAL_NO)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--early_stopping_patience needs --eval_strategy steps or epoch");
     return SNUG_OK;
 }
 
@@ -282,7 +281,8 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
 static snug_status check_training(struct snug_args *args) {
     struct snug_schedule schedule;
     if (args->eval_strategy == SNUG_INTERVAL_STEPS && args->eval_steps == 0) args->eval_steps = args->logging_steps;
-    if (args->load_best_model_at_end && !args->metric_for_best_model)
+    const bool selects = args->load_best_model_at_end || args->early_stopping_patience > 0;
+    if (selects && !args->metric_for_best_model)
         RETURN_IF_ERROR(snug_strdup(args->ctx, "loss", &args->metric_for_best_model));
     const char *metric = args->metric_for_best_model;
     if (metric && !args->greater_is_better) {

@@ -23,16 +23,20 @@
 /* State that only snug reads, in the place where transformers stores the state of callbacks. A sum that is not finite
  * is written as null, and read back as NaN. */
 static json_t *own_state_of(const struct snug_trainer *t) {
-    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "loss_sum",
+    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "loss_sum",
                      snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
                      (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
                      (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
-                     "unjudged", t->unjudged, "nan_inf_losses", (json_int_t)t->infinite_losses, "nan_inf_gradients",
-                     (json_int_t)t->infinite_gradients, "best_checkpoint_step", (json_int_t)t->best_saved_step,
-                     "identity", snug_identity(&t->session->job));
+                     "best_evaluation_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(),
+                     "best_evaluation_step", (json_int_t)t->best_step, "unjudged", t->unjudged, "nan_inf_losses",
+                     (json_int_t)t->infinite_losses, "nan_inf_gradients", (json_int_t)t->infinite_gradients,
+                     "best_checkpoint_step", (json_int_t)t->best_saved_step, "identity",
+                     snug_identity(&t->session->job));
 }
 
-/* The path as transformers writes it. Only its step is read back; the checkpoint is opened in the output folder. */
+/* best_metric, best_global_step and best_model_checkpoint are of one step: the best saved one, else the best
+   evaluation. The path is as transformers writes it. Only its step is read back; the checkpoint is opened in the output
+   folder. */
 static json_t *best_path(const struct snug_trainer *t) {
     char path[SNUG_CHECKPOINT_PATH];
     if (t->best_saved_step < 0) return json_null();
@@ -42,16 +46,22 @@ static json_t *best_path(const struct snug_trainer *t) {
 
 static json_t *state_of(const struct snug_trainer *t) {
     const struct snug_session *session = t->session;
+    const bool saved = t->best_saved_step >= 0;
     return json_pack(
         "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:n, s:n}",
-        "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
-        best_path(t), "best_global_step", (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)),
-        "eval_steps", (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search",
-        0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
-        (json_int_t)t->logging_steps, "max_steps", (json_int_t)session->max_steps, "num_input_tokens_seen",
-        (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
-        (json_int_t)t->save_steps, "stateful_callbacks", own_state_of(t), "total_flos",
-        snug_json_number(snug_trainer_flops(t)), "train_batch_size",
+        "best_metric",
+        saved         ? snug_json_number(t->best_saved_metric)
+        : t->has_best ? snug_json_number(t->best_metric)
+                      : json_null(),
+        "best_model_checkpoint", best_path(t), "best_global_step",
+        (json_int_t)(saved ? t->best_saved_step : t->best_step), "epoch", snug_json_number(snug_trainer_epoch(t)),
+        "eval_steps", (json_int_t)t->calendar.evaluating.every, "global_step", (json_int_t)t->session->step,
+        "is_hyper_param_search", 0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history",
+        t->log_history, "logging_steps", (json_int_t)t->calendar.logging.every, "max_steps",
+        (json_int_t)session->max_steps, "num_input_tokens_seen", (json_int_t)t->tokens, "num_train_epochs",
+        snug_json_number(t->args->num_train_epochs), "save_steps",
+        (json_int_t)snug_args_steps(t->args->save_steps, session->max_steps), "stateful_callbacks", own_state_of(t),
+        "total_flos", snug_json_number(snug_trainer_flops(t)), "train_batch_size",
         (json_int_t)session->training->pipeline.options.batch_size, "trial_name", "trial_params");
 }
 
@@ -84,6 +94,7 @@ static snug_status check_state(const struct snug_trainer *t, const char *path, c
     } counts[] = {{state, "global_step", most_steps},
                   {state, "best_global_step", step},
                   {own, "best_checkpoint_step", step},
+                  {own, "best_evaluation_step", step},
                   {own, "logged_step", step},
                   {own, "evaluated_step", step},
                   {own, "nan_inf_losses", step},
@@ -117,10 +128,11 @@ static snug_status take_state(struct snug_trainer *t, const char *path, const js
     t->unjudged = json_is_true(json_object_get(own, "unjudged"));
     if (!other_best) { /* otherwise later metrics cannot be compared with it */
         t->impatience = int_of(own, "impatience");
-        t->has_best = json_is_number(json_object_get(state, "best_metric"));
-        t->best_metric = real_of(state, "best_metric");
-        t->best_step = int_of(state, "best_global_step");
+        t->has_best = json_is_number(json_object_get(own, "best_evaluation_metric"));
+        t->best_metric = real_of(own, "best_evaluation_metric");
+        t->best_step = int_of(own, "best_evaluation_step");
         t->best_saved_step = int_of(own, "best_checkpoint_step");
+        t->best_saved_metric = real_of(state, "best_metric");
     }
     json_array_clear(t->log_history);
     /* may be untested: an allocation that fails */

@@ -21,45 +21,15 @@ enum {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* The number of multiples of `every` in the steps after `step` up to last; *ends: last is not a multiple. */
-static int64_t count_multiples(int64_t every, int64_t step, int64_t last, bool *ends) {
-    *ends = last % every != 0;
-    return last / every - step / every;
-}
-
-/* The number of steps after `step` up to last in which an action is due; last ends the run's last epoch if it is the
-   last step. */
-static int64_t count_due(const struct snug_trainer *t, enum snug_interval strategy, int64_t every, int64_t last) {
-    const struct snug_session *s = t->session;
-    const int64_t step = t->session->step;
-    bool ends;
-    /* untested: no test saves by `best` on a small disk */
-    if (last <= step || strategy == SNUG_INTERVAL_NO || strategy == SNUG_INTERVAL_BEST) return 0;
-    if (strategy == SNUG_INTERVAL_STEPS) return count_multiples(every, step, last, &ends);
-    const int64_t count = count_multiples(s->steps_per_epoch, step, last, &ends);
-    return count + (ends && last == s->max_steps);
-}
-
-static bool is_saved(const struct snug_trainer *t, int64_t step) {
-    const struct snug_session *s = t->session;
-    const bool last = step == s->max_steps, epoch_ends = last || step % s->steps_per_epoch == 0;
-    const enum snug_interval strategy = t->args->save_strategy;
-    if (strategy == SNUG_INTERVAL_BEST) /* each evaluation may be the best */
-        return snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
-    return snug_trainer_is_due(strategy, t->save_steps, step, epoch_ends) || (strategy == SNUG_INTERVAL_STEPS && last);
-}
-
 struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64_t last, const int64_t *there,
                                              size_t count) {
-    const struct snug_args *args = t->args;
-    const int64_t step = t->session->step, max_steps = t->session->max_steps;
-    struct snug_prospect p = {.logs = count_due(t, args->logging_strategy, t->logging_steps, last),
-                              .evaluations = count_due(t, args->eval_strategy, t->eval_steps, last)};
-    p.made = args->save_strategy == SNUG_INTERVAL_BEST ? p.evaluations
-                                                       : count_due(t, args->save_strategy, t->save_steps, last);
-    if (args->save_strategy == SNUG_INTERVAL_STEPS && last > step && last == max_steps && last % t->save_steps)
-        p.made++;
-    for (size_t i = 0; i < count; i++) p.replaced += there[i] > step && there[i] <= last && is_saved(t, there[i]);
+    const struct snug_calendar *c = &t->calendar;
+    const int64_t step = t->session->step;
+    struct snug_prospect p = {.logs = snug_calendar_count(c, &c->logging, step, last),
+                              .evaluations = snug_calendar_count(c, &c->evaluating, step, last),
+                              .made = snug_calendar_count(c, &c->saving, step, last)};
+    for (size_t i = 0; i < count; i++)
+        p.replaced += there[i] > step && there[i] <= last && snug_calendar_is_due(c, &c->saving, there[i]);
     p.made -= p.replaced;
     p.evaluations += 2; /* before the first step, after the last */
     return p;
@@ -67,16 +37,11 @@ struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64
 
 /* The first step in which early stopping may end the run: that of evaluation patience + 1, the first being the best. */
 int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
-    const struct snug_args *args = t->args;
-    const struct snug_session *s = t->session;
-    const bool by_steps = args->eval_strategy == SNUG_INTERVAL_STEPS;
-    if (args->early_stopping_patience <= 0 || args->eval_strategy == SNUG_INTERVAL_NO) return s->max_steps;
-    const int64_t unit = by_steps ? t->eval_steps : s->steps_per_epoch;
-    const double delayed = ceil(by_steps ? args->eval_delay / (double)unit : args->eval_delay);
-    const int64_t next = t->session->step / unit + 1;
-    const double first = fmax((double)next, delayed);
-    const double stop = (first + (double)args->early_stopping_patience) * (double)unit;
-    return stop < (double)s->max_steps ? (int64_t)stop : s->max_steps;
+    const int64_t patience = t->args->early_stopping_patience;
+    const int64_t stop = patience > 0 && patience < SNUG_NEVER
+                             ? snug_calendar_nth(&t->calendar, &t->calendar.evaluating, t->session->step, patience + 1)
+                             : 0;
+    return stop ? stop : t->session->max_steps;
 }
 
 static int64_t weight_bytes(const struct snug_program *program) {

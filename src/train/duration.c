@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/duration.h"
 
-#include <math.h>
-
 #include "plan/gpu_rates.h"
+#include "train/calendar.h"
 #include "train/group.h"
 
 #define SHORT                                                                                                          \
@@ -11,21 +10,10 @@
 
 /* The evaluations within and after the training; early stopping is not foreseen. */
 static int64_t count_evaluations(const struct snug_args *args, const struct snug_data_pipeline *training) {
-    const int64_t steps = training->max_steps, per_epoch = training->steps_per_epoch;
-    int64_t every = steps + 1, count = args->eval_on_start; /* every: steps from one to the next */
-    double least = args->eval_delay;                        /* the first step that may be evaluated */
-    if (args->eval_strategy == SNUG_INTERVAL_EPOCH) {
-        every = per_epoch;
-        least *= (double)per_epoch;
-    } else if (args->eval_strategy == SNUG_INTERVAL_STEPS) {
-        every = snug_args_steps(args->eval_steps, steps);
-    }
-    bool last = steps % every == 0 || args->eval_strategy == SNUG_INTERVAL_EPOCH;
-    last = last && (double)steps >= least;
-    const int64_t whole = steps / every;
-    count += whole + (last && steps % every != 0);
-    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)whole);
-    return count + (!last || args->load_best_model_at_end);
+    const struct snug_calendar c = snug_calendar_of(args, training->max_steps, training->steps_per_epoch);
+    const bool last = snug_calendar_is_due(&c, &c.evaluating, c.steps);
+    return args->eval_on_start + snug_calendar_count(&c, &c.evaluating, 0, c.steps) +
+           (!last || args->load_best_model_at_end);
 }
 
 /* What an estimate is for. */

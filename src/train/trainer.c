@@ -19,6 +19,7 @@
 #include "train/group.h"
 #include "train/memory.h"
 #include "train/model_card.h"
+#include "train/no_effect.h"
 #include "train/results.h"
 #include "train/training_args.h"
 
@@ -164,26 +165,6 @@ static snug_status save(struct snug_trainer *t) {
     return SNUG_OK;
 }
 
-static bool greater_is_better(const struct snug_args *args) {
-    return strcasecmp(args->greater_is_better, "true") == 0; /* set with the metric: snug_args_check() */
-}
-
-/* Keeps the best metric; *improved: this one is the best. Patience counts only gains above the threshold. */
-static void judge(struct snug_trainer *t, const struct snug_metric_list *metrics, bool *improved) {
-    *improved = false;
-    if (!t->args->metric_for_best_model) return;
-    const double value = metrics->items[t->session->job.setup.best_metric].value, gain = value - t->best_metric;
-    const bool better = isfinite(value) && (!t->has_best || (greater_is_better(t->args) ? gain > 0 : gain < 0));
-    const bool clearly = better && (!t->has_best || fabs(gain) > t->args->early_stopping_threshold);
-    t->impatience = clearly ? 0 : t->impatience + 1;
-    if (better) {
-        t->has_best = true;
-        t->best_metric = value;
-        t->best_step = t->session->step;
-        *improved = true;
-    }
-}
-
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
@@ -197,7 +178,7 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     t->evaluated_step = t->session->step;
     t->outcome->metrics = snug_metrics_shown(metrics);
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = &t->outcome->metrics});
-    if (improved) judge(t, metrics, improved);
+    if (improved) snug_best_judge(t, metrics, improved);
     return SNUG_OK;
 }
 
@@ -227,24 +208,20 @@ static snug_status interrupted(struct snug_trainer *t) {
 static snug_status after_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
     const struct snug_args *args = t->args;
     const int64_t step = t->session->step;
-    const bool ends = step == t->session->max_steps;
-    const bool epoch_ends = ends || step % t->session->steps_per_epoch == 0;
+    const struct snug_calendar *calendar = &t->calendar;
     bool improved = false, evaluated = false;
-    if (snug_trainer_is_due(args->logging_strategy, t->logging_steps, step, epoch_ends) ||
-        (args->logging_first_step && step == 1))
+    if (snug_calendar_is_due(calendar, &calendar->logging, step) || (args->logging_first_step && step == 1))
         RETURN_IF_ERROR(log_step(t, grad_norm, learning_rate));
-    if (snug_trainer_is_due(args->eval_strategy, t->eval_steps, step, epoch_ends) &&
-        (args->eval_strategy == SNUG_INTERVAL_STEPS ? (double)step : snug_trainer_epoch(t)) >= args->eval_delay) {
+    if (snug_calendar_is_due(calendar, &calendar->evaluating, step)) {
         const snug_status status = evaluate(t, &improved);
         t->unjudged = status == SNUG_E_INTERRUPTED;
         if (t->unjudged) return interrupted(t);
         RETURN_IF_ERROR(status);
         evaluated = true;
     }
-    const bool save_best = args->save_strategy == SNUG_INTERVAL_BEST && improved;
-    if (save_best || snug_trainer_is_due(args->save_strategy, t->save_steps, step, epoch_ends) ||
-        (ends && args->save_strategy == SNUG_INTERVAL_STEPS)) {
-        if (improved && !t->streak) t->best_saved_step = step; /* untested: the best step after an infinite loss */
+    if (args->save_strategy == SNUG_INTERVAL_BEST ? improved
+                                                  : snug_calendar_is_due(calendar, &calendar->saving, step)) {
+        snug_best_save(t);
         RETURN_IF_ERROR(save(t));
     }
     if (evaluated && args->early_stopping_patience > 0 && t->impatience >= args->early_stopping_patience) {
@@ -391,15 +368,26 @@ static snug_status open_reports(struct snug_trainer *t) {
     return SNUG_OK;
 }
 
+static void tell_no_effect(const struct snug_trainer *t) {
+    const struct snug_session *s = t->session;
+    const struct snug_effects effects = {.args = t->args,
+                                         .calendar = &t->calendar,
+                                         .schedule = &s->schedule,
+                                         .optimizer = &s->job.plan.optimizer,
+                                         .evaluates = s->evaluation,
+                                         .step = s->step,
+                                         .impatience = t->impatience,
+                                         .has_best = t->has_best,
+                                         .has_saved = t->best_saved_step >= 0};
+    snug_no_effect_tell(t->ctx, &effects);
+}
+
 static snug_status begin(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    const int64_t steps = t->session->max_steps;
-    t->logging_steps = snug_args_steps(args->logging_steps, steps);
-    t->eval_steps = args->eval_steps > 0 ? snug_args_steps(args->eval_steps, steps) : t->logging_steps;
-    t->save_steps = snug_args_steps(args->save_steps, steps);
+    t->calendar = snug_calendar_of(args, t->session->max_steps, t->session->steps_per_epoch);
     t->save_total_limit = args->save_total_limit < SNUG_NEVER ? args->save_total_limit : SNUG_NEVER;
     t->from = new_training();
-    t->best_saved_step = -1;
+    t->best_saved_step = t->judged_step = -1;
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(open_reports(t));
@@ -416,6 +404,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
     RETURN_IF_ERROR(open_events(t));
     if (t->events) RETURN_IF_ERROR(record_arguments(t));
+    tell_no_effect(t);
     if (snug_trainer_starts_over(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
     return snug_output_start(&t->output, &t->from);
 }
@@ -550,46 +539,6 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     return results;
 }
 
-/* Whether all ranks have the same status. */
-static snug_status have_loaded(const struct snug_trainer *t, snug_status status, bool *all) {
-    const struct snug_process_group *group = t->args->group;
-    int64_t *statuses;
-    *all = true;
-    if (!group) return SNUG_OK;
-    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *statuses, (void **)&statuses));
-    statuses[group->ranks.rank] = status;
-    const snug_status gathered = snug_group_all_gather(t->ctx, group, statuses, sizeof *statuses);
-    for (int rank = 0; rank < group->ranks.size; rank++) *all &= statuses[rank] == (int64_t)status;
-    free(statuses);
-    return gathered;
-}
-
-/* If the best checkpoint is damaged, the last weights must not be lost. */
-static snug_status load_best(struct snug_trainer *t) {
-    char path[SNUG_CHECKPOINT_PATH];
-    snug_checkpoint_path(t, t->best_saved_step, path);
-    snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", path, t->args->metric_for_best_model,
-             t->best_metric);
-    /* Rank 0 may still be writing it, and may have made the folder. */
-    RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group));
-    if (!t->output.folder.path) RETURN_IF_ERROR(snug_output_look(t->ctx, t->args->output_dir, &t->output));
-    const snug_status status = snug_checkpoint_load_best(t);
-    bool all;
-    RETURN_IF_ERROR(have_loaded(t, status, &all));
-    /* may be untested: a rank that is ended records nothing */
-    if (status == SNUG_OK || status == SNUG_E_MEMORY || !all) return status;
-    char why[1024];
-    int64_t last = -1;
-    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
-    snug_clear_error(t->ctx);
-    /* may be untested: a checkpoint that another program damages while several ranks train */
-    if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
-    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &last, sizeof last));
-    if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
-    snug_checkpoint_path(t, t->session->step, path);
-    return snug_fail(t->ctx, status, "%s; the last model is in %s", why, path);
-}
-
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
 static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
@@ -601,7 +550,7 @@ static snug_status finish(struct snug_trainer *t) {
                          (long long)t->streak);
     RETURN_IF_ERROR(snug_session_flush(t->session));
     RETURN_IF_ERROR(summarise(t));
-    if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
+    if (args->load_best_model_at_end) RETURN_IF_ERROR(snug_best_load(t));
     RETURN_IF_ERROR(record_totals(t));
     t->logged_evaluation =
         !t->outcome->list.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;

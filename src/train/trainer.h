@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "io/events.h"
+#include "train/calendar.h"
 #include "train/output.h"
 #include "train/parallel.h"
 #include "train/session.h"
@@ -40,9 +41,9 @@ struct snug_trainer {
     const struct snug_args *args;
     const snug_callbacks *callbacks;
     struct snug_outcome *outcome;
-    snug_train_result *result;                     /* the outcome's */
-    const char *room;                              /* advice for a full disk, or NULL for the flags for saving */
-    int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
+    snug_train_result *result; /* the outcome's */
+    const char *room;          /* advice for a full disk, or NULL for the flags for saving */
+    struct snug_calendar calendar;
     int64_t save_total_limit;
     struct snug_events *events;  /* TensorBoard, or NULL */
     double started, idle;        /* clock at the first step; seconds spent outside training since */
@@ -62,13 +63,16 @@ struct snug_trainer {
     int64_t finished; /* steps before the current one, whose update may have begun */
     int64_t samples, tokens;
     int64_t infinite_losses, infinite_gradients; /* steps in which they were NaN or infinite */
-    bool has_best;
+    bool has_best;                               /* of all evaluations in steps; train/best.c */
     double best_metric;
     int64_t best_step, impatience; /* evaluations without improvement */
-    bool logged_evaluation;        /* the next evaluation is already in log_history */
-    bool unjudged;                 /* the last step's evaluation was interrupted: a resumed run begins with it */
-    int64_t best_saved_step;       /* of the best checkpoint; -1: none */
-    int64_t left_step;             /* up to this step, checkpoint names that are not this run's were logged */
+    int64_t judged_step;           /* of the last of them; -1: none in this process */
+    double judged_metric;
+    int64_t best_saved_step; /* of the best of those whose step was saved; -1: none */
+    double best_saved_metric;
+    bool logged_evaluation; /* the next evaluation is already in log_history */
+    bool unjudged;          /* the last step's evaluation was interrupted: a resumed run begins with it */
+    int64_t left_step;      /* up to this step, checkpoint names that are not this run's were logged */
 };
 
 /* A folder named checkpoint-<step> in output_dir. */
@@ -122,10 +126,13 @@ snug_status snug_trainer_state_read(struct snug_trainer *trainer, const struct s
 /* Writes run_report.json into output_dir after training: the memory of a step by operation, and where the time went. */
 snug_status snug_run_report_write(struct snug_trainer *trainer);
 
-/* When an action with a strategy and a number of steps is due. */
-static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
-    return (strategy == SNUG_INTERVAL_STEPS && step % every == 0) || (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
-}
+/* Compares an evaluation in a step with the earlier ones; *improved: it is the best. */
+void snug_best_judge(struct snug_trainer *trainer, const struct snug_metric_list *metrics, bool *improved);
+/* Call it before the step's checkpoint, which knows whether it is the best one. */
+void snug_best_save(struct snug_trainer *trainer);
+/* At the end, with --load_best_model_at_end: loads the best checkpoint, and names a better evaluation that was not
+   saved. Without a checkpoint the last weights stay. */
+snug_status snug_best_load(struct snug_trainer *trainer);
 
 static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
     const char *from = trainer->args->resume_from_checkpoint;
