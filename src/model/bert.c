@@ -31,13 +31,14 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
+static const struct snug_masked_lm_names predictions = {.dense = "cls.predictions.transform.dense",
+                                                        .norm = "cls.predictions.transform.LayerNorm",
+                                                        .decoder = "cls.predictions.decoder",
+                                                        .bias = "cls.predictions.bias",
+                                                        .decoder_bias = "cls.predictions.decoder.bias"};
+
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
-    static const struct snug_masked_lm_names predictions = {.dense = "cls.predictions.transform.dense",
-                                                            .norm = "cls.predictions.transform.LayerNorm",
-                                                            .decoder = "cls.predictions.decoder",
-                                                            .bias = "cls.predictions.bias",
-                                                            .untied_bias = "cls.predictions.decoder.bias"};
-    snug_build_masked_lm(b, hidden, word, &predictions, b->config->hidden_act);
+    snug_build_masked_lm(b, hidden, word, b->config->hidden_act);
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
@@ -49,18 +50,11 @@ static const struct snug_architecture further_classes[] = {{"BertForPreTraining"
 
 static const char *const prefixes[] = {"cls.", "classifier.", NULL};
 
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_TIED, "cls.predictions.decoder.weight", NULL},
-    {SNUG_TIED, "cls.predictions.decoder.bias", "cls.predictions.bias"},
-    {SNUG_UNTIED, "cls.predictions.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
-
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .stored_names = stored_names};
+                                        .masked_lm = &predictions};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"BertForMaskedLM\"], \"model_type\": \"bert\", \"hidden_size\": " #hidden                   \

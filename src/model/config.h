@@ -26,7 +26,8 @@ struct snug_config {
     int64_t pad_token_id;                                                         /* -1: none */
     enum snug_activation hidden_act;
     const char *hidden_act_name;
-    bool tie_word_embeddings;
+    bool tie_word_embeddings;  /* of the file that was read */
+    bool own_decoder;          /* masked LM's decoder is not the word table */
     void *settings;            /* those that the family alone has (its settings_size); NULL: none */
     enum snug_task task;       /* from architectures; the default if they name no head */
     bool has_head;             /* architectures name the head of task */
@@ -52,6 +53,8 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
 /* Whether config.json can be read back once it is written; path: the data that the classes come from, for the message.
  */
 snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path);
+/* Gives masked LM a decoder of its own, and updates json accordingly. */
+snug_status snug_config_untie(snug_context *ctx, struct snug_config *config);
 /* Sets json's dtype: the type of the saved matrices. */
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype);
 void snug_config_free(struct snug_config *config);

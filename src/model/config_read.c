@@ -361,6 +361,7 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
         RETURN_IF_ERROR(snug_alloc(ctx, 1, config->family->settings_size, &config->settings));
     config->family->read(&r);
     config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", true);
+    config->own_decoder = !config->tie_word_embeddings;
     RETURN_IF_ERROR(r.status);
     if (!config->embedding_size) config->embedding_size = config->hidden_size;
     config->positions = config->max_position_embeddings - config->first_position;
@@ -480,6 +481,12 @@ snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *
                          "%s: its %lld classes make a config.json of %lld values, and at most %d can be read back",
                          path, (long long)config->labels.count, (long long)values, (int)SNUG_JSON_VALUES_MOST);
     return SNUG_OK;
+}
+
+snug_status snug_config_untie(snug_context *ctx, struct snug_config *config) {
+    config->own_decoder = true;
+    if (json_object_set_new(config->json, "tie_word_embeddings", json_false()) == 0) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
 }
 
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype) {

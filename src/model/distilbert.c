@@ -47,12 +47,13 @@ static void token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_token_classifier(b, hidden, b->config->hidden_dropout_prob);
 }
 
+static const struct snug_masked_lm_names vocab = {.dense = "vocab_transform",
+                                                  .norm = "vocab_layer_norm",
+                                                  .decoder = "vocab_projector",
+                                                  .bias = "vocab_projector.bias"};
+
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
-    static const struct snug_masked_lm_names vocab = {.dense = "vocab_transform",
-                                                      .norm = "vocab_layer_norm",
-                                                      .decoder = "vocab_projector",
-                                                      .bias = "vocab_projector.bias"};
-    snug_build_masked_lm(b, hidden, word, &vocab, b->config->hidden_act);
+    snug_build_masked_lm(b, hidden, word, b->config->hidden_act);
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
@@ -72,16 +73,11 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
 
 static const char *const prefixes[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
 
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_TIED, "vocab_projector.weight", NULL},
-    {0},
-};
-
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .stored_names = stored_names};
+                                        .masked_lm = &vocab};
 
 const struct snug_family snug_family_distilbert = {.model_type = "distilbert",
                                                    .name = "DistilBERT",

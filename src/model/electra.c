@@ -23,12 +23,13 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     snug_build_two_layer_classifier(b, hidden, SNUG_GELU);
 }
 
+static const struct snug_masked_lm_names generator = {.dense = "generator_predictions.dense",
+                                                      .norm = "generator_predictions.LayerNorm",
+                                                      .decoder = "generator_lm_head",
+                                                      .bias = "generator_lm_head.bias"};
+
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
-    static const struct snug_masked_lm_names generator = {.dense = "generator_predictions.dense",
-                                                          .norm = "generator_predictions.LayerNorm",
-                                                          .decoder = "generator_lm_head",
-                                                          .bias = "generator_lm_head.bias"};
-    snug_build_masked_lm(b, hidden, word, &generator, SNUG_GELU);
+    snug_build_masked_lm(b, hidden, word, SNUG_GELU);
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
@@ -45,16 +46,11 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
 static const char *const prefixes[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
                                        "classifier.", NULL};
 
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_TIED, "generator_lm_head.weight", NULL},
-    {0},
-};
-
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .stored_names = stored_names};
+                                        .masked_lm = &generator};
 
 const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .name = "ELECTRA",

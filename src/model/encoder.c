@@ -117,18 +117,18 @@ void snug_build_token_classifier(struct snug_builder *b, int32_t hidden, double 
     snug_build_loss(b, snug_linear(b, x, classifier, "logits"));
 }
 
-void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word,
-                          const struct snug_masked_lm_names *names, enum snug_activation activation) {
+void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, enum snug_activation activation) {
     const struct snug_config *c = b->config;
-    const bool tied = c->tie_word_embeddings, renamed = !tied && names->untied_bias;
+    const struct snug_masked_lm_names *names = c->family->heads->masked_lm;
+    const bool renamed = c->own_decoder && names->decoder_bias;
     const int64_t size = b->status == SNUG_OK ? b->program->tensors[word].cols : 0;
     const size_t first = b->program->parameter_count;
     struct snug_affine dense = snug_build_dense(b, size, c->hidden_size, names->dense);
     struct snug_affine norm = snug_build_norm(b, size, names->norm);
     struct snug_affine decoder = {
-        .weight = word, .bias = snug_build_bias(b, c->vocab_size, renamed ? names->untied_bias : names->bias)};
+        .weight = word, .bias = snug_build_bias(b, c->vocab_size, renamed ? names->decoder_bias : names->bias)};
     if (renamed) snug_build_save_also(b, names->bias);
-    if (!tied) decoder.weight = snug_build_table(b, c->vocab_size, size, -1, names->decoder);
+    if (c->own_decoder) decoder.weight = snug_build_table(b, c->vocab_size, size, -1, names->decoder);
     snug_build_mark_head(b, first);
 
     int32_t a = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "masked_tokens"), dense,
@@ -147,26 +147,20 @@ static void roberta_classifier(struct snug_builder *b, int32_t hidden, int32_t w
     snug_build_two_layer_classifier(b, hidden, SNUG_TANH);
 }
 
+static const struct snug_masked_lm_names lm_head = {.dense = "lm_head.dense",
+                                                    .norm = "lm_head.layer_norm",
+                                                    .decoder = "lm_head.decoder",
+                                                    .bias = "lm_head.bias",
+                                                    .decoder_bias = "lm_head.decoder.bias"};
+
 static void roberta_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
-    static const struct snug_masked_lm_names lm_head = {.dense = "lm_head.dense",
-                                                        .norm = "lm_head.layer_norm",
-                                                        .decoder = "lm_head.decoder",
-                                                        .bias = "lm_head.bias",
-                                                        .untied_bias = "lm_head.decoder.bias"};
-    snug_build_masked_lm(b, hidden, word, &lm_head, SNUG_GELU);
+    snug_build_masked_lm(b, hidden, word, SNUG_GELU);
 }
 
 static const char *const roberta_prefixes[] = {"lm_head.", "classifier.", NULL};
-
-static const struct snug_stored_name roberta_stored_names[] = {
-    {SNUG_TIED, "lm_head.decoder.weight", NULL},
-    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
-    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
-    {0},
-};
 
 const struct snug_heads snug_roberta_heads = {.build = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
                                                         [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                         [SNUG_HEAD_VOCABULARY] = roberta_masked_lm},
                                               .prefixes = roberta_prefixes,
-                                              .stored_names = roberta_stored_names};
+                                              .masked_lm = &lm_head};

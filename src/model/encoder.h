@@ -35,14 +35,9 @@ void snug_build_two_layer_classifier(struct snug_builder *b, int32_t hidden, enu
 /* linear(dropout(token)), called classifier, over the tokens that have a label */
 void snug_build_token_classifier(struct snug_builder *b, int32_t hidden, double dropout);
 
-struct snug_masked_lm_names {
-    const char *dense, *norm, *decoder;
-    const char *bias;        /* the decoder's */
-    const char *untied_bias; /* its name if the decoder is not the word table; bias is then saved as well */
-};
-/* decoder(norm(activation(dense(token)))) over the masked tokens; the decoder is the word table unless tying is off. */
-void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word,
-                          const struct snug_masked_lm_names *names, enum snug_activation activation);
+/* decoder(norm(activation(dense(token)))) over the masked tokens, with the family's names; the decoder is the word
+   table unless it has an own one, whose bias is saved under both of its names. */
+void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, enum snug_activation activation);
 /* The token classifier with classifier_dropout, which most families have. */
 void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The heads of RoBERTa and MPNet: a two-layer classifier with tanh, a token classifier, lm_head. */

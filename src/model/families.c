@@ -30,23 +30,41 @@ static void replace_end(char *text, size_t size, const char *end, const char *by
     snprintf(text + length - cut, size - (length - cut), "%s", by);
 }
 
-bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size) {
+void snug_family_word_name(const struct snug_config *config, char *name, size_t size) {
+    const struct snug_family *family = config->family;
+    snprintf(name, size, "%s%s.weight", family->prefix, family->word ? family->word : "embeddings.word_embeddings");
+}
+
+void snug_family_decoder_name(const struct snug_config *config, char *name, size_t size) {
+    snprintf(name, size, "%s.weight", config->family->heads->masked_lm->decoder);
+}
+
+/* As in transformers, where tying has one condition, tie_word_embeddings, but each pair of names is tied by itself. */
+static enum snug_stored_use masked_lm_parameter(const struct snug_config *config, char *name, size_t size) {
+    const struct snug_masked_lm_names *names = config->family->heads->masked_lm;
+    char decoder[96];
+    snug_family_decoder_name(config, decoder, sizeof decoder);
+    if (!config->own_decoder && strcmp(name, decoder) == 0) snug_family_word_name(config, name, size);
+    if (!names->decoder_bias) return SNUG_STORED_PARAMETER;
+    const char *bias = config->own_decoder ? names->decoder_bias : names->bias;
+    const bool spare = strcmp(name, names->bias) == 0;
+    if (spare || strcmp(name, names->decoder_bias) == 0) snprintf(name, size, "%s", bias);
+    return spare ? SNUG_STORED_SPARE : SNUG_STORED_PARAMETER;
+}
+
+enum snug_stored_use snug_family_parameter(const struct snug_config *config, const char *stored, char *name,
+                                           size_t size) {
     const struct snug_family *family = config->family;
     bool whole = starts_with(stored, family->prefix); /* saved from a model with a head, not from the bare encoder */
     for (const char *const *head = family->heads->prefixes; *head; head++) whole |= starts_with(stored, *head);
     snprintf(name, size, "%s%s", whole ? "" : family->prefix, stored);
     /* A buffer that earlier versions of transformers saved: 0, 1, 2 … */
     const char *rest = name + strlen(family->prefix);
-    if (starts_with(name, family->prefix) && strcmp(rest, "embeddings.position_ids") == 0) return false;
+    if (starts_with(name, family->prefix) && strcmp(rest, "embeddings.position_ids") == 0) return SNUG_STORED_CONSTANT;
     replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight"); /* of the first checkpoints, from TensorFlow */
     replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
-    for (const struct snug_stored_name *s = family->heads->stored_names; s->stored; s++) {
-        if ((s->when == SNUG_TIED) != config->tie_word_embeddings) continue;
-        if (strcmp(s->stored, name) != 0) continue;
-        if (!s->parameter) return false;
-        snprintf(name, size, "%s", s->parameter);
-    }
-    return true;
+    return snug_head_of(config) == SNUG_HEAD_VOCABULARY ? masked_lm_parameter(config, name, size)
+                                                        : SNUG_STORED_PARAMETER;
 }
 
 enum snug_head snug_head_of(const struct snug_config *config) { return snug_task_info(config->task)->head; }

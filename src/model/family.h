@@ -52,11 +52,12 @@ struct snug_architecture {
     enum snug_task task;
 };
 
-/* A tensor of a head whose name in a file differs from the program's parameter, or which is not needed. */
-struct snug_stored_name {
-    enum { SNUG_TIED, SNUG_UNTIED } when; /* by tie_word_embeddings */
-    const char *stored;
-    const char *parameter; /* NULL: a copy of another tensor, not needed */
+/* The names of masked LM's head, below none. */
+struct snug_masked_lm_names {
+    const char *dense, *norm;
+    const char *decoder; /* its weight is the word table, or a table of its own */
+    const char *bias;    /* the decoder's; a second name of it, or NULL, which the model reads in transformers: */
+    const char *decoder_bias;
 };
 
 /* A built-in shape for --config_name, which needs no file. */
@@ -69,14 +70,15 @@ typedef void snug_head_builder(struct snug_builder *b, int32_t hidden, int32_t w
 
 struct snug_heads {
     snug_head_builder *build[SNUG_HEAD_COUNT];
-    const char *const *prefixes;                 /* of their parameters' names; ends with NULL */
-    const struct snug_stored_name *stored_names; /* the last entry's stored is NULL */
+    const char *const *prefixes; /* of their parameters' names; ends with NULL */
+    const struct snug_masked_lm_names *masked_lm;
 };
 
 struct snug_family {
     const char *model_type; /* of config.json */
     const char *name;       /* for messages and reports */
     const char *prefix;     /* of the encoder's parameters in a model with a head */
+    const char *word;       /* the word table, below prefix; NULL: embeddings.word_embeddings */
     const char *class_name; /* of transformers' classes, before a task's: "Bert" of BertForMaskedLM */
     const struct snug_architecture *further_classes; /* that are read, too; the last has no name; NULL: none */
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
@@ -122,7 +124,18 @@ extern const struct snug_family *const snug_families[]; /* all of them, then NUL
 const struct snug_family *snug_family_find(const char *model_type);
 /* Its tokenizer_class, for snug_tokenizer_load(); NULL if there is none. */
 const char *snug_family_tokenizer_class(const char *model_type);
-/* The name of the parameter for a file's tensor named stored; false if the tensor is not needed. */
-bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size);
+/* What a file's tensor is. */
+enum snug_stored_use {
+    SNUG_STORED_CONSTANT,  /* not needed: it has the same values in all models */
+    SNUG_STORED_PARAMETER, /* of the parameter `name`, if the program has one */
+    SNUG_STORED_SPARE,     /* the same, but where the parameter's tensor is stored, too, transformers reads only that */
+};
+/* The name of the parameter for a file's tensor named stored. Tied, the word table and the decoder's weight are one
+   parameter, and so are both names of the decoder's bias. */
+enum snug_stored_use snug_family_parameter(const struct snug_config *config, const char *stored, char *name,
+                                           size_t size);
+/* The full names of the word table's weight and, of masked LM, the decoder's. */
+void snug_family_word_name(const struct snug_config *config, char *name, size_t size);
+void snug_family_decoder_name(const struct snug_config *config, char *name, size_t size);
 
 #endif

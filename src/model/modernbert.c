@@ -272,13 +272,16 @@ static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     return snug_norm(b, a, norm, "head.output");
 }
 
+static const struct snug_masked_lm_names names = {
+    .dense = "head.dense", .norm = "head.norm", .decoder = "decoder", .bias = "decoder.bias"};
+
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
     struct snug_affine decoder = {.weight = word};
-    if (!c->tie_word_embeddings) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, "decoder");
-    if (settings_of(c)->decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, "decoder.bias");
+    if (c->own_decoder) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, names.decoder);
+    if (settings_of(c)->decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, names.bias);
     snug_build_mark_head(b, first);
     snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
 }
@@ -297,16 +300,11 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
 
 static const char *const prefixes[] = {"head.", "decoder.", "classifier.", NULL};
 
-static const struct snug_stored_name stored_names[] = {
-    {SNUG_TIED, "decoder.weight", NULL},
-    {0},
-};
-
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = classification_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .stored_names = stored_names};
+                                        .masked_lm = &names};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"ModernBertForMaskedLM\"], \"model_type\": \"modernbert\", \"hidden_size\": " #hidden       \
@@ -325,6 +323,7 @@ static const struct snug_shape shapes[] = {
 const struct snug_family snug_family_modernbert = {.model_type = "modernbert",
                                                    .name = "ModernBERT",
                                                    .prefix = "model.",
+                                                   .word = "embeddings.tok_embeddings",
                                                    .class_name = "ModernBert",
                                                    .shapes = shapes,
                                                    .one_type = true,

@@ -210,9 +210,10 @@ struct loading {
     const struct snug_program *program;
     const struct snug_config *config;
     const struct snug_memory *memory;
+    const struct snug_safetensors *files;
     bool ignore_mismatched_sizes;
-    bool *loaded;               /* by parameter */
-    struct snug_hash_map names; /* the parameters' */
+    const struct snug_stored_tensor **loaded; /* by parameter: where its values are from, or NULL */
+    struct snug_hash_map names;               /* the parameters' */
 };
 
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
@@ -231,7 +232,6 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
 /* A stored tensor that is being loaded into a parameter of type dtype. */
 struct reading {
     const struct loading *l;
-    const struct snug_safetensors *files;
     const struct snug_stored_tensor *stored;
     enum snug_dtype dtype;
 };
@@ -247,7 +247,7 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
     const float *values = out, limit = limit_of(r->dtype);
     int32_t unfit = 0; /* of the width of a float, for vectors; NaN is unfit, too */
     int64_t bad = 0;
-    RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->files, r->stored, first, count, out));
+    RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->l->files, r->stored, first, count, out));
 #pragma omp parallel for simd num_threads(threads_of(r->l->memory)) schedule(static) reduction(+ : unfit) \
     if (parallel : count > PIECE)
     for (int64_t i = 0; i < count; i++) unfit += !(fabsf(values[i]) < limit);
@@ -263,8 +263,7 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
                      r->dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
 }
 
-static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
-                            const struct snug_stored_tensor *stored, size_t index) {
+static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
     if (!same_shape(stored, parameter)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
@@ -280,10 +279,52 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const struct reading reading = {l, files, stored, type_of(l->program, parameter)};
+    const struct reading reading = {l, stored, type_of(l->program, parameter)};
     RETURN_IF_ERROR(
         fill_parameter(l->program, l->memory, parameter, 0, snug_parameter_count(parameter), read_values, &reading));
-    l->loaded[index] = true;
+    l->loaded[index] = stored;
+    return SNUG_OK;
+}
+
+/* *at: the first element in which two tensors of a file differ; -1 if they have the same shape and values. */
+static snug_status compare(snug_context *ctx, const struct snug_safetensors *files, const struct snug_stored_tensor *a,
+                           const struct snug_stored_tensor *b, int64_t *at) {
+    struct snug_block room;
+    *at = 0;
+    if (a->dims != b->dims || memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) != 0) return SNUG_OK;
+    const int64_t most = smaller(PART, a->count);
+    RETURN_IF_ERROR(snug_block_host(ctx, 2 * most * (int64_t)sizeof(float), &room));
+    float *x = (float *)room.base, *y = x + most;
+    snug_status status = SNUG_OK;
+    bool same = true;
+    for (int64_t i = 0; i < a->count && same && status == SNUG_OK; i += PART) {
+        const int64_t n = smaller(PART, a->count - i);
+        status = snug_safetensors_read(ctx, files, a, i, n, x);
+        if (status == SNUG_OK) status = snug_safetensors_read(ctx, files, b, i, n, y);
+        for (int64_t k = 0; k < n && same && status == SNUG_OK; k++)
+            if (!(x[k] == y[k])) same = false, *at = i + k;
+    }
+    if (same) *at = -1;
+    snug_block_release(&room);
+    return status;
+}
+
+/* A second tensor of a parameter. */
+static snug_status check_again(const struct loading *l, const struct snug_stored_tensor *stored, size_t index,
+                               bool spare) {
+    const struct snug_stored_tensor *first = l->loaded[index];
+    int64_t at;
+    RETURN_IF_ERROR(compare(l->ctx, l->files, first, stored, &at));
+    if (at < 0) return SNUG_OK;
+    if (!spare)
+        return snug_fail(l->ctx, SNUG_E_INPUT,
+                         "%s: tensors %s and %s are the same weight of a %s model, but differ at element %lld: remove "
+                         "the wrong one",
+                         l->path, first->name, stored->name, l->config->family->name, (long long)at);
+    snug_log(l->ctx, SNUG_LOG_WARNING,
+             "%s: %s has other values than %s: as transformers, only the latter is used, and both names are saved with "
+             "its values",
+             l->path, stored->name, first->name);
     return SNUG_OK;
 }
 
@@ -301,23 +342,33 @@ static void add_name(struct names *names, const char *name) {
         snprintf(names->text + length, sizeof names->text - length, ", ...");
 }
 
-static snug_status load_all(const struct loading *l, const struct snug_safetensors *files) {
+/* Loads the file's tensors of this use, or names them as unused. Of a spare one without the other name only tied models
+   make use. */
+static snug_status load_those(const struct loading *l, enum snug_stored_use use, struct names *unused, size_t *used) {
+    for (size_t i = 0; i < l->files->count; i++) {
+        const struct snug_stored_tensor *stored = &l->files->tensors[i];
+        char name[256];
+        if (snug_family_parameter(l->config, stored->name, name, sizeof name) != use) continue;
+        const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+        const bool spare = use == SNUG_STORED_SPARE, first = p >= 0 && !l->loaded[p];
+        if (p < 0 || (first && spare && !l->config->tie_word_embeddings)) {
+            add_name(unused, stored->name);
+            continue;
+        }
+        RETURN_IF_ERROR(first ? load_one(l, stored, (size_t)p) : check_again(l, stored, (size_t)p, spare));
+        ++*used;
+    }
+    return SNUG_OK;
+}
+
+static snug_status load_all(const struct loading *l) {
     struct names unused = {0};
     size_t used = 0;
-    for (size_t i = 0; i < files->count; i++) {
-        char name[256];
-        if (!snug_family_parameter(l->config, files->tensors[i].name, name, sizeof name)) continue;
-        const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
-        if (p >= 0) {
-            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], (size_t)p));
-            used++;
-        } else {
-            add_name(&unused, files->tensors[i].name);
-        }
-    }
+    RETURN_IF_ERROR(load_those(l, SNUG_STORED_PARAMETER, &unused, &used));
+    RETURN_IF_ERROR(load_those(l, SNUG_STORED_SPARE, &unused, &used));
     if (!used)
         return snug_fail(l->ctx, SNUG_E_INPUT, "%s: none of its %zu tensors belongs to a %s model", l->path,
-                         files->count, l->config->family->name);
+                         l->files->count, l->config->family->name);
     if (unused.count)
         snug_log(l->ctx, SNUG_LOG_INFO, "%s: %d tensors are not used: %s", l->path, unused.count, unused.text);
     return SNUG_OK;
@@ -366,15 +417,47 @@ snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folde
     return check_whole(ctx, folder);
 }
 
+snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config) {
+    struct snug_safetensors files;
+    struct snug_config own = *config; /* in which each of the two has a name */
+    const struct snug_stored_tensor *word = NULL, *decoder = NULL;
+    const char *file;
+    char names[2][256], name[256];
+    int64_t at = -1;
+    if (config->own_decoder || snug_head_of(config) != SNUG_HEAD_VOCABULARY) return SNUG_OK;
+    RETURN_IF_ERROR(find_file(ctx, folder, &file));
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, file, &files));
+    own.own_decoder = true;
+    snug_family_word_name(config, names[0], sizeof names[0]);
+    snug_family_decoder_name(config, names[1], sizeof names[1]);
+    for (size_t i = 0; i < files.count; i++) {
+        snug_family_parameter(&own, files.tensors[i].name, name, sizeof name);
+        if (strcmp(name, names[0]) == 0) word = &files.tensors[i];
+        if (strcmp(name, names[1]) == 0) decoder = &files.tensors[i];
+    }
+    snug_status status = word && decoder ? compare(ctx, &files, word, decoder, &at) : SNUG_OK;
+    if (status == SNUG_OK && at >= 0) {
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 SNUG_PATH
+                 ": %s has other values than %s, though the model's configuration ties them: as transformers, "
+                 "the decoder has its own weights (\"tie_word_embeddings\": false)",
+                 SNUG_PATH_IN(folder, file), decoder->name, word->name);
+        status = snug_config_untie(ctx, config);
+    }
+    snug_safetensors_close(&files);
+    return status;
+}
+
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes) {
+    struct snug_safetensors files = {0};
     struct loading l = {.ctx = ctx,
+                        .files = &files,
                         .program = program,
                         .config = config,
                         .memory = memory,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
-    struct snug_safetensors files = {0};
     const char *name;
     char *path;
     RETURN_IF_ERROR(find_file(ctx, folder, &name));
@@ -386,7 +469,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
         status = snug_hash_map_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
     }
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &files);
-    if (status == SNUG_OK) status = load_all(&l, &files);
+    if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
         struct names fresh = {0};
         for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {

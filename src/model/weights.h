@@ -23,9 +23,13 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
 
 /* Whether folder has weights that snug_weights_load() can open; if not, the message says what to do. */
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder);
+/* If the folder has a decoder of masked LM that differs from the word table, although config ties them: gives config
+   one (snug_config_untie()), with a warning. Before the model is built for that task. */
+snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config);
 /* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from any
    class of the config's family, with or without its prefix and under old names, see model/family.h. Missing parameters
-   are initialised and named in the log, as are tensors that the model does not use. A wrong shape is SNUG_E_INPUT
+   are initialised and named in the log, as are tensors that the model does not use. Two tensors of a parameter with
+   different values are SNUG_E_INPUT, naming both; of the decoder's bias, a warning. A wrong shape is SNUG_E_INPUT
    naming tensor, found and expected, unless it is the head's and ignore_mismatched_sizes. A NaN or infinity, also one
    that results from rounding to BF16 or F16, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,

@@ -36,7 +36,7 @@ static void add_model(json_t **to, const struct snug_config *c) {
     snug_json_add(to, "classifier_dropout", snug_json_number(c->classifier_dropout));
     snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
     snug_json_add(to, "hidden_act", json_string(c->hidden_act_name));
-    snug_json_add(to, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
+    snug_json_add(to, "tie_word_embeddings", json_boolean(!c->own_decoder));
     if (c->family->identify) c->family->identify(to, c);
 }
 

@@ -79,6 +79,46 @@ static snug_status find_model(struct snug_setup *setup) {
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
 
+/* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
+static snug_status choose_task(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    if (args->task) {
+        setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
+    } else if (setup->trains) {
+        /* A base model has the head of another task; words with tags need a model that was trained on tags. */
+        if (!setup->config.has_head || !snug_setup_task(setup)->words)
+            setup->config.task = (enum snug_task)SNUG_TASK_DEFAULT;
+    } else if (!setup->config.has_head) {
+        return snug_fail(
+            setup->ctx, SNUG_E_INPUT,
+            "%s: its config names none of the heads that snug supports, such as %s%s: train it first, or give --task",
+            setup->model.path, setup->config.family->class_name,
+            snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
+    }
+    return snug_args_check_task(args, setup->config.task);
+}
+
+/* Whether masked LM has a decoder of its own, which depends on the weights. A plan may be made without them. */
+static snug_status look_at_decoder(struct snug_setup *setup) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
+    const char *name = setup->args->model_name_or_path;
+    char *folder = NULL;
+    struct snug_folder model;
+    if (setup->model.path) return snug_weights_untie(setup->ctx, &setup->model, &setup->config);
+    if (!name) return SNUG_OK;
+    snug_status status = snug_model_locate(setup->ctx, &place, name, &folder);
+    if (status == SNUG_OK) status = snug_folder_open(setup->ctx, NULL, folder, &model);
+    free(folder);
+    if (status == SNUG_OK) {
+        status = snug_weights_look(setup->ctx, &model);
+        const snug_status untied = status == SNUG_OK ? snug_weights_untie(setup->ctx, &model, &setup->config) : SNUG_OK;
+        snug_folder_close(&model);
+        RETURN_IF_ERROR(untied);
+    }
+    if (status != SNUG_OK) snug_clear_error(setup->ctx);
+    return SNUG_OK;
+}
+
 static const char *prediction_file(const struct snug_args *args) { return args->text ? "--text" : args->test_file; }
 
 enum { DATA_FILES = 2 };
@@ -86,8 +126,7 @@ enum { DATA_FILES = 2 };
 /* The files that the command reads; NULL: none. */
 static void list_files(const struct snug_setup *setup, const char *files[DATA_FILES]) {
     const struct snug_args *args = setup->args;
-    const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
-    files[0] = training ? args->train_file : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL;
+    files[0] = setup->trains ? args->train_file : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL;
     files[1] = snug_setup_predicts(setup) ? NULL : args->validation_file;
 }
 
@@ -287,25 +326,6 @@ static snug_status choose_labels(struct snug_setup *setup) {
     return snug_dataset_bind_labels(setup->ctx, setup->train.dataset, &setup->config.labels);
 }
 
-/* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
-static snug_status choose_task(struct snug_setup *setup, bool trains) {
-    const struct snug_args *args = setup->args;
-    if (args->task) {
-        setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
-    } else if (trains) {
-        /* A base model has the head of another task; words with tags need a model that was trained on tags. */
-        if (!setup->config.has_head || !snug_setup_task(setup)->words)
-            setup->config.task = (enum snug_task)SNUG_TASK_DEFAULT;
-    } else if (!setup->config.has_head) {
-        return snug_fail(
-            setup->ctx, SNUG_E_INPUT,
-            "%s: its config names none of the heads that snug supports, such as %s%s: train it first, or give --task",
-            setup->model.path, setup->config.family->class_name,
-            snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
-    }
-    return snug_args_check_task(args, setup->config.task);
-}
-
 /* Until the problem type is known, metrics of all problem types are accepted. */
 static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
     const struct snug_args *args = setup->args;
@@ -389,9 +409,7 @@ static snug_status split(struct snug_setup *setup) {
 
 static snug_status open_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
-    const bool trains = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
-    const bool splits = trains && args->train_file && args->validation_split_percentage;
-    RETURN_IF_ERROR(choose_task(setup, trains));
+    const bool trains = setup->trains, splits = trains && args->train_file && args->validation_split_percentage;
     RETURN_IF_ERROR(find_best_metric(setup, false));
     const bool labelled = snug_setup_task(setup)->labelled;
     if (trains && args->train_file)
@@ -416,7 +434,6 @@ static snug_status open_data(struct snug_setup *setup) {
         const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
         RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
     }
-    setup->trains = trains;
     setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
 }
@@ -459,10 +476,17 @@ snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int6
 
 snug_status snug_setup_open(struct snug_args *args, enum snug_command command, const struct snug_backend *backend,
                             int threads, struct snug_setup *setup) {
-    *setup = (struct snug_setup){
-        .ctx = args->ctx, .args = args, .command = command, .backend = backend, .threads = threads, .mode = 0666};
+    *setup = (struct snug_setup){.ctx = args->ctx,
+                                 .args = args,
+                                 .command = command,
+                                 .backend = backend,
+                                 .threads = threads,
+                                 .mode = 0666,
+                                 .trains = command == SNUG_COMMAND_TRAIN || command == SNUG_COMMAND_PLAN};
     RETURN_IF_ERROR(look_for_files(setup));
     RETURN_IF_ERROR(find_model(setup));
+    RETURN_IF_ERROR(choose_task(setup));
+    RETURN_IF_ERROR(look_at_decoder(setup));
     if (snug_setup_is_inference(setup)) RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
