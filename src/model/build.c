@@ -118,6 +118,10 @@ void snug_build_mark_head(struct snug_builder *b, size_t first) {
     for (size_t i = first; i < b->program->parameter_count; i++) b->program->parameters[i].head = true;
 }
 
+void snug_build_mark_vocabulary(struct snug_builder *b) {
+    if (b->status == SNUG_OK) b->program->parameters[b->program->parameter_count - 1].by_vocabulary = true;
+}
+
 void snug_build_save_also(struct snug_builder *b, const char *name) {
     if (b->status == SNUG_OK) b->program->parameters[b->program->parameter_count - 1].also = name;
 }

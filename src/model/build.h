@@ -41,6 +41,8 @@ struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, in
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
 /* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
+/* Marks the last parameter: its rows are the vocabulary's tokens. */
+void snug_build_mark_vocabulary(struct snug_builder *b);
 /* Saves the last parameter under this name, too; the name must outlive the program. */
 void snug_build_save_also(struct snug_builder *b, const char *name);
 

@@ -17,6 +17,7 @@ struct snug_config {
     const struct snug_family *family;
     int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, max_position_embeddings,
         type_vocab_size;    /* the last: 0 where the family has no types */
+    int64_t new_tokens;     /* of vocab_size: the last ones, of which the model's files have no rows */
     int64_t embedding_size; /* columns of the embeddings' tables: hidden_size in most families */
     int64_t first_position; /* position id of a text's first token */
     int64_t positions;      /* maximum tokens of a text: the position table's rows from there on */
@@ -55,6 +56,8 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
 snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path);
 /* Gives masked LM a decoder of its own, and updates json accordingly. */
 snug_status snug_config_untie(snug_context *ctx, struct snug_config *config);
+/* Gives the vocabulary's tables rows for as many tokens as vocab_size says, and updates json accordingly. */
+snug_status snug_config_grow(snug_context *ctx, struct snug_config *config, int64_t vocab_size);
 /* Sets json's dtype: the type of the saved matrices. */
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype);
 void snug_config_free(struct snug_config *config);

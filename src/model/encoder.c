@@ -42,6 +42,7 @@ int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *wor
                            types = snug_encoder_name(b, "embeddings.token_type_embeddings"),
                            norm = snug_encoder_name(b, "embeddings.LayerNorm");
     *word = snug_build_table(b, c->vocab_size, size, c->pad_token_id, words.text);
+    snug_build_mark_vocabulary(b);
     const int32_t position =
         snug_build_table(b, c->max_position_embeddings, size, c->first_position - 1, positions.text);
     const int32_t type = c->type_vocab_size ? snug_build_table(b, c->type_vocab_size, size, -1, types.text) : 0;
@@ -127,8 +128,12 @@ void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, 
     struct snug_affine norm = snug_build_norm(b, size, names->norm);
     struct snug_affine decoder = {
         .weight = word, .bias = snug_build_bias(b, c->vocab_size, renamed ? names->decoder_bias : names->bias)};
+    snug_build_mark_vocabulary(b);
     if (renamed) snug_build_save_also(b, names->bias);
-    if (c->own_decoder) decoder.weight = snug_build_table(b, c->vocab_size, size, -1, names->decoder);
+    if (c->own_decoder) {
+        decoder.weight = snug_build_table(b, c->vocab_size, size, -1, names->decoder);
+        snug_build_mark_vocabulary(b);
+    }
     snug_build_mark_head(b, first);
 
     int32_t a = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "masked_tokens"), dense,

@@ -248,6 +248,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     const bool pools = snug_head_of(c) == SNUG_HEAD_SEQUENCE, means = settings_of(c)->pools_means;
     const struct snug_name table = snug_encoder_name(b, "embeddings.tok_embeddings");
     *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, table.text);
+    snug_build_mark_vocabulary(b);
     const int32_t first = snug_embed(b, *word, 0, 0, norm_of(b, "embeddings.norm"));
     struct stream x = {first, first};
     for (int32_t i = 0; i < c->num_hidden_layers; i++)
@@ -280,8 +281,14 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
     struct snug_affine decoder = {.weight = word};
-    if (c->own_decoder) decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, names.decoder);
-    if (settings_of(c)->decoder_bias) decoder.bias = snug_build_bias(b, c->vocab_size, names.bias);
+    if (c->own_decoder) {
+        decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, names.decoder);
+        snug_build_mark_vocabulary(b);
+    }
+    if (settings_of(c)->decoder_bias) {
+        decoder.bias = snug_build_bias(b, c->vocab_size, names.bias);
+        snug_build_mark_vocabulary(b);
+    }
     snug_build_mark_head(b, first);
     snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
 }

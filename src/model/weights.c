@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "core/block.h"
-#include "core/normal.h"
-#include "core/philox.h"
 #include "io/file.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "model/draw.h"
 #include "model/family.h"
 #include "optim/optimizer.h"
 #include "text/hash_map.h"
 
 enum {
-    PIECE = 4096,      /* values that a thread processes at a time */
-    PART = 64 * PIECE, /* values of one copy into the arena: on a device every copy has a fixed cost */
+    PIECE = SNUG_DRAW_MOST, /* values that a thread processes at a time */
+    PART = 64 * PIECE,      /* values of one copy into the arena: on a device every copy has a fixed cost */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -62,11 +61,8 @@ struct place {
 
 static int threads_of(const struct snug_memory *memory) { return memory->threads > 0 ? memory->threads : 1; }
 
-/* Writes elements first … first + count - 1 of the range's contents to values. */
-typedef snug_status make_fn(const void *user, int64_t first, int64_t count, void *values);
-
 /* Makes all elements where they are stored, a part at a time, which the processor's cache holds. */
-static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, make_fn *make, const void *user) {
+static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, snug_make_fn *make, const void *user) {
     for (int64_t i = 0; i < count; i += PART)
         RETURN_IF_ERROR(make(user, i, smaller(PART, count - i), values + i * size));
     return SNUG_OK;
@@ -79,7 +75,7 @@ struct filling {
     const struct place *to;
     int64_t count;
     enum snug_dtype made;
-    make_fn *make;
+    snug_make_fn *make;
     const void *user;
 };
 
@@ -114,15 +110,16 @@ static snug_status fill_here(void *argument) {
 }
 
 /* Parallel regions are opened in the compute thread, unless the arena is on a device, which belongs to the caller's. */
-static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
+static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, snug_make_fn *make,
+                        const void *user) {
     struct filling filling = {to, count, made, make, user};
     return to->memory->copy || count <= PIECE ? fill_here(&filling)
                                               : snug_compute(to->program->ctx, fill_here, &filling);
 }
 
 static snug_status fill_parameter(const struct snug_program *program, const struct snug_memory *memory,
-                                  const struct snug_parameter *parameter, int64_t first, int64_t count, make_fn *make,
-                                  const void *user) {
+                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                  snug_make_fn *make, const void *user) {
     const struct place to = {program, memory, parameter->tensor, element_of(program, parameter, first)};
     return fill(&to, count, SNUG_F32, make, user);
 }
@@ -144,26 +141,6 @@ int64_t snug_parameter_count(const struct snug_parameter *parameter) {
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
 
-/* FNV-1a; it gives each name its own stream of random numbers. */
-static uint32_t name_hash(const char *name) {
-    uint32_t hash = 2166136261u;
-    for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
-    return hash;
-}
-
-/* Elements first … first + count - 1 of a parameter, no more than PIECE; first is a multiple of 4. */
-static void draw_normal(float *values, int64_t first, int64_t count, double deviation, uint32_t name, uint64_t seed) {
-    uint32_t words[PIECE];
-    for (int64_t i = 0; i < count; i += 4) {
-        const int64_t number = (first + i) / 4;
-        const struct snug_philox_block block =
-            snug_philox((uint32_t)number, (uint32_t)(number >> 32), name, (uint32_t)SNUG_PHILOX_INIT << 29,
-                        (uint32_t)seed, (uint32_t)(seed >> 32));
-        memcpy(words + i, block.word, sizeof block);
-    }
-    snug_normal(values, words, count, deviation);
-}
-
 /* Elements first … first + count - 1 of a table of which one row is zero. */
 static void clear_zero_row(const struct snug_parameter *parameter, float *values, int64_t first, int64_t count) {
     const int64_t size = parameter->shape[1], begin = parameter->zero_row * size;
@@ -175,8 +152,7 @@ static void clear_zero_row(const struct snug_parameter *parameter, float *values
 struct initialisation {
     const struct snug_config *config;
     const struct snug_parameter *parameter;
-    uint32_t name;
-    uint64_t seed;
+    struct snug_draw draw;
     int threads;
 };
 
@@ -187,7 +163,7 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
         float *piece = (float *)values + i;
         const int64_t n = smaller(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
-            draw_normal(piece, first + i, n, init->config->initializer_range, init->name, init->seed);
+            snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range, piece);
             clear_zero_row(init->parameter, piece, first + i, n);
         } else {
             for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;
@@ -196,10 +172,57 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
     return SNUG_OK;
 }
 
+/* A parameter to be filled. */
+struct target {
+    const struct snug_program *program;
+    const struct snug_config *config;
+    const struct snug_memory *memory;
+    const struct snug_parameter *parameter;
+    uint64_t seed;
+};
+
+static snug_status make_zeros(const void *user, int64_t first, int64_t count, void *values) {
+    (void)user, (void)first;
+    memset(values, 0, (size_t)count * sizeof(float));
+    return SNUG_OK;
+}
+
+/* The rows of new tokens, if the parameter has any; old makes its other rows. */
+static snug_status add_new_rows(const struct target *to, snug_make_fn *old, const void *user) {
+    const struct snug_parameter *p = to->parameter;
+    const int64_t added = p->by_vocabulary ? to->config->new_tokens : 0, cols = p->shape[1] ? p->shape[1] : 1;
+    const int64_t rows = p->shape[0] - added, part = snug_new_rows_part(cols);
+    char name[sizeof p->name + 8];
+    if (!added) return SNUG_OK;
+    /* transformers pads the bias of a tied decoder with zeros. */
+    if (!p->shape[1] && !to->config->own_decoder)
+        return fill_parameter(to->program, to->memory, p, rows, added, make_zeros, NULL);
+    struct snug_block room;
+    RETURN_IF_ERROR(
+        snug_block_host(to->program->ctx, cols * (int64_t)sizeof(double) + part * (int64_t)sizeof(float), &room));
+    snprintf(name, sizeof name, "%s new", p->name);
+    struct snug_new_rows drawn = {.old = old,
+                                  .user = user,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .deviation = (p->shape[1] ? sqrt(1e-9) : 1e-9) / sqrt((double)rows),
+                                  .draw = snug_draw_of(name, to->seed),
+                                  .threads = threads_of(to->memory),
+                                  .mean = (double *)room.base};
+    drawn.part = (float *)(drawn.mean + cols);
+    snug_status status = snug_new_rows_begin(&drawn);
+    if (status == SNUG_OK)
+        status = fill_parameter(to->program, to->memory, p, rows * cols, added * cols, snug_new_rows_make, &drawn);
+    snug_block_release(&room);
+    return status;
+}
+
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
-    const struct initialisation init = {config, parameter, name_hash(parameter->name), seed, threads_of(memory)};
-    return fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init);
+    const struct initialisation init = {config, parameter, snug_draw_of(parameter->name, seed), threads_of(memory)};
+    const struct target to = {program, config, memory, parameter, seed};
+    RETURN_IF_ERROR(fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init));
+    return add_new_rows(&to, init_values, &init);
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
@@ -211,6 +234,7 @@ struct loading {
     const struct snug_config *config;
     const struct snug_memory *memory;
     const struct snug_safetensors *files;
+    uint64_t seed;
     bool ignore_mismatched_sizes;
     const struct snug_stored_tensor **loaded; /* by parameter: where its values are from, or NULL */
     struct snug_hash_map names;               /* the parameters' */
@@ -223,10 +247,9 @@ static void shape_text(const int64_t *shape, int dims, char *text, size_t size) 
         at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
 }
 
-static bool same_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter) {
+static bool has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter, int64_t rows) {
     const int dims = parameter->shape[1] ? 2 : 1;
-    return stored->dims == dims && stored->shape[0] == parameter->shape[0] &&
-           (dims == 1 || stored->shape[1] == parameter->shape[1]);
+    return stored->dims == dims && stored->shape[0] == rows && (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
 /* A stored tensor that is being loaded into a parameter of type dtype. */
@@ -265,7 +288,9 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
 
 static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
-    if (!same_shape(stored, parameter)) {
+    const int64_t rows = parameter->shape[0], added = parameter->by_vocabulary ? l->config->new_tokens : 0;
+    const bool grows = added && has_shape(stored, parameter, rows - added);
+    if (!grows && !has_shape(stored, parameter, rows)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
         shape_text(stored->shape, stored->dims, found, sizeof found);
         shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
@@ -280,8 +305,9 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
     const struct reading reading = {l, stored, type_of(l->program, parameter)};
-    RETURN_IF_ERROR(
-        fill_parameter(l->program, l->memory, parameter, 0, snug_parameter_count(parameter), read_values, &reading));
+    RETURN_IF_ERROR(fill_parameter(l->program, l->memory, parameter, 0, stored->count, read_values, &reading));
+    const struct target to = {l->program, l->config, l->memory, parameter, l->seed};
+    if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_values, &reading));
     l->loaded[index] = stored;
     return SNUG_OK;
 }
@@ -457,6 +483,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
                         .program = program,
                         .config = config,
                         .memory = memory,
+                        .seed = seed,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
     const char *name;
     char *path;

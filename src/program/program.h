@@ -63,6 +63,7 @@ struct snug_parameter {
     enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES } init;
     bool decay; /* AdamW decays it: not a bias, not a norm's weight */
     bool head;  /* belongs to the task head */
+    bool by_vocabulary; /* its rows are the vocabulary's tokens */
     bool has_zero_row;
     int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */
     const char *also; /* a second name under which it is also saved, because transformers needs it; or NULL */

@@ -54,6 +54,8 @@ const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t
     return known ? tokenizer->tokens[id] : "";
 }
 
+int64_t snug_tokenizer_model_size(const struct snug_tokenizer *tokenizer) { return tokenizer->vocabulary.size; }
+
 struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer) {
     return tokenizer->special;
 }

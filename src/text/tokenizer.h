@@ -28,6 +28,7 @@ snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *
 const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t index);
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
+int64_t snug_tokenizer_model_size(const struct snug_tokenizer *tokenizer); /* the same without added tokens */
 /* The token's text; "" for an id that has none. */
 const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t id);
 struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer);

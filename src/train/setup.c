@@ -168,6 +168,36 @@ static void compare_padding(const struct snug_setup *setup) {
              counts ? "tokens of that id in a text are not counted by position ids, and " : "", (long long)id);
 }
 
+/* A training gives the model rows for tokens that it lacks, as run_mlm.py does: for masked LM for any, otherwise for
+   those that were added to the tokenizer. run_glue.py and run_ner.py fail at the first text that has one. */
+static snug_status fit_vocabulary(struct snug_setup *setup) {
+    const struct snug_tokenizer *tokenizer = setup->tokenizer;
+    const int64_t tokens = snug_tokenizer_vocab_size(tokenizer), rows = setup->config.vocab_size;
+    const bool any = setup->trains && !snug_setup_task(setup)->labelled;
+    char names[160] = "";
+    if (tokens <= rows) return SNUG_OK;
+    if (!setup->trains || (!any && snug_tokenizer_model_size(tokenizer) > rows))
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together%s",
+                         setup->tokenizer_folder, (long long)tokens, (long long)rows,
+                         setup->trains ? "; --task mlm would give the model rows for them"
+                                       : ", unless tokens were added: a training gives the model rows for these");
+    for (int64_t id = rows; id < tokens; id++) {
+        const size_t used = strlen(names);
+        if (used > sizeof names - 64) {
+            snprintf(names + used, sizeof names - used, ", ...");
+            break;
+        }
+        snprintf(names + used, sizeof names - used, "%s\"%.40s\"", used ? ", " : "",
+                 snug_tokenizer_token(tokenizer, (int32_t)id));
+    }
+    snug_log(setup->ctx, SNUG_LOG_WARNING,
+             "tokenizer %s has %lld tokens, the model's vocab_size was %lld: its tables get %lld rows more, drawn from "
+             "the distribution of the others, for %s",
+             setup->tokenizer_folder, (long long)tokens, (long long)rows, (long long)(tokens - rows), names);
+    return snug_config_grow(setup->ctx, &setup->config, tokens);
+}
+
 static snug_status open_tokenizer(struct snug_setup *setup) {
     const struct snug_hub_place place = snug_args_place(setup->args);
     const char *file = first_text_file(setup);
@@ -180,13 +210,8 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
     RETURN_IF_ERROR(
         snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, snug_family_tokenizer_class, &setup->tokenizer));
     note_folder(setup, setup->tokenizer_folder);
-    const int64_t vocabulary = snug_tokenizer_vocab_size(setup->tokenizer);
-    if (vocabulary > setup->config.vocab_size)
-        return snug_fail(setup->ctx, SNUG_E_INPUT,
-                         "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together",
-                         setup->tokenizer_folder, (long long)vocabulary, (long long)setup->config.vocab_size);
     compare_padding(setup);
-    return SNUG_OK;
+    return fit_vocabulary(setup);
 }
 
 /* ---- data ----------------------------------------------------------------------------------------------------- */

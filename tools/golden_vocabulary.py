@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/tied.json: what transformers predicts with checkpoints that hold tensors which config.json calls
-redundant, or lack one of two tied ones.
+"""Writes tests/golden/vocabulary.json: what transformers predicts with checkpoints that hold tensors which config.json calls
+redundant, or lack one of two tied ones, and with models that were given rows for new tokens.
 
-    python tools/golden_tied.py [--output FILE]        (needs torch and transformers; reads tests/golden/families/*/mlm)
+    python tools/golden_vocabulary.py [--output FILE]        (needs torch and transformers; reads tests/golden/families/*/mlm)
 
 Each case changes the tensors of a family's masked LM: OWN adds a decoder, the word table with its rows in reverse order;
 BIAS adds the decoder's second bias, the first one in reverse order; MOVE stores the word table as the decoder, MOVE_BIAS the bias
-under its second name. "scores" are the probabilities of the first tokens of the vocabulary for the masked token of IDS.
+under its second name; GROW gives the loaded model rows for two tokens, of which the first is in the text. "scores" are the probabilities of the first tokens of the vocabulary for the masked token of IDS.
 """
 import argparse
 import json
@@ -18,12 +18,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, logging
 
-IDS = [2, 5, 4, 7, 3]  # [CLS] t5 [MASK] t7 [SEP]
+IDS = [2, 5, 4, 7, 3]  # [CLS] t5 [MASK] t7 [SEP]; with GROW the first new token is in place of t7
 MASKED = 2
-OWN, BIAS, MOVE, MOVE_BIAS = "own", "bias", "move", "move_bias"
+OWN, BIAS, MOVE, MOVE_BIAS, GROW = "own", "bias", "move", "move_bias", "grow"
 # changes, tie_word_embeddings in config.json (None: absent)
 CASES = [([], True), ([OWN], True), ([OWN], None), ([OWN], False), ([MOVE], True), ([BIAS], True), ([OWN, BIAS], True),
-         ([OWN, BIAS], False), ([MOVE_BIAS], None), ([OWN, MOVE_BIAS], True)]
+         ([OWN, BIAS], False), ([MOVE_BIAS], None), ([OWN, MOVE_BIAS], True), ([GROW], True),
+         ([OWN, GROW], False), ([OWN, BIAS, GROW], False)]
 # word table, decoder, bias, its second name
 BERTS = ("cls.predictions.decoder.weight", "cls.predictions.bias", "cls.predictions.decoder.bias")
 ROBERTAS = ("lm_head.decoder.weight", "lm_head.bias", "lm_head.decoder.bias")
@@ -47,6 +48,10 @@ def change(tensors, names, changes):
         tensors[second] = tensors.pop(bias)
 
 
+def rounded(values):
+    return [float(f"{x:.7g}") for x in values]
+
+
 def scores_of(source, names, changes, tied):
     config = json.loads((source / "config.json").read_text())
     config.pop("tie_word_embeddings", None)
@@ -58,14 +63,20 @@ def scores_of(source, names, changes, tied):
         save_file({name: value.contiguous() for name, value in tensors.items()}, f"{folder}/model.safetensors", metadata={"format": "pt"})
         pathlib.Path(folder, "config.json").write_text(json.dumps(config))
         model = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = list(IDS)
+    if GROW in changes:
+        torch.manual_seed(1)
+        ids[3] = model.config.vocab_size
+        model.resize_token_embeddings(model.config.vocab_size + 2)
     with torch.no_grad():
-        return torch.softmax(model(input_ids=torch.tensor([IDS])).logits[0, MASKED].double(), -1)
+        scores = torch.softmax(model(input_ids=torch.tensor([ids])).logits[0, MASKED].double(), -1).tolist()
+    return {"scores": rounded(scores[:24]), **({"new_scores": rounded(scores[-2:])} if GROW in changes else {})}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
-    parser.add_argument("--output", type=pathlib.Path, default=root / "tied.json")
+    parser.add_argument("--output", type=pathlib.Path, default=root / "vocabulary.json")
     output = parser.parse_args().output
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -76,9 +87,8 @@ def main():
         for changes, tied in CASES:
             if names[3] is None and {BIAS, MOVE_BIAS} & set(changes):
                 continue
-            scores = [float(f"{x:.7g}") for x in scores_of(source, names, changes, tied).tolist()[:24]]
             cases.append({"folder": str(source.relative_to(root)), "names": names, "changes": changes,
-                          "tie_word_embeddings": tied, "scores": scores})
+                          "tie_word_embeddings": tied, **scores_of(source, names, changes, tied)})
     lines = ",\n".join(json.dumps(case) for case in cases)
     output.write_text(f'{{"cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(cases)} cases in {output}")

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that config.json calls redundant: they are used as in transformers (tools/golden_tied.py), or refused, and
-   what is trained from such a folder is saved so that it is read back as it is. */
+/* The tables of the vocabulary. Tensors that config.json calls redundant are used as in transformers
+   (tools/golden_vocabulary.py), or refused, and what is trained from such a folder is saved so that it is read back as
+   it is. New tokens of the tokenizer get rows. */
 #include <math.h>
 
 #include "io/safetensors.h"
+#include "model/draw.h"
 #include "training_fixture.h"
 #include "write_tensors.h"
 
-enum { TENSORS = 64, TOKENS = 200 };
+enum { TENSORS = 64, TOKENS = 240, NEW_TOKENS = 2 };
 
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
@@ -69,18 +71,24 @@ static void copy_tensor(struct tensors *t, const char *from, const char *to, boo
     t->count++;
 }
 
-static void write_folder(const struct fixture *f, const char *folder, const struct tensors *t, const json_t *config) {
+/* A folder whose tokenizer has `more` tokens, t200, t201 …, that its model lacks. */
+static void write_longer_folder(const struct fixture *f, const char *folder, const struct tensors *t,
+                                const json_t *config, int64_t more) {
     char vocab[8 * TOKENS];
     size_t used = (size_t)snprintf(vocab, sizeof vocab, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
     snug_folder_remove(f->ctx, NULL, path_of(f, "%s", folder));
     ok(f, snug_folder_create(f->ctx, path_of(f, "%s", folder)));
     ok(f, write_tensors(f->ctx, path_of(f, "%s/model.safetensors", folder), t->of, t->count));
     assert_int_equal(json_dump_file(config, path_of(f, "%s/config.json", folder), 0), 0);
-    for (int64_t i = 5; i < json_integer_value(json_object_get(config, "vocab_size")); i++)
+    for (int64_t i = 5; i < json_integer_value(json_object_get(config, "vocab_size")) + more; i++)
         used += (size_t)snprintf(vocab + used, sizeof vocab - used, "t%d\n", (int)i);
     write_bytes(path_of(f, "%s/vocab.txt", folder), vocab, used);
     write_text(f, "tokenizer_config.json", "{\"tokenizer_class\": \"BertTokenizer\"}");
     assert_int_equal(rename(path_of(f, "tokenizer_config.json"), path_of(f, "%s/tokenizer_config.json", folder)), 0);
+}
+
+static void write_folder(const struct fixture *f, const char *folder, const struct tensors *t, const json_t *config) {
+    write_longer_folder(f, folder, t, config, 0);
 }
 
 /* ---- predictions ------------------------------------------------------------------------------------------------ */
@@ -97,10 +105,11 @@ static snug_status take(void *user, const snug_prediction *row) {
     return SNUG_OK;
 }
 
-/* The probabilities of all tokens for the masked one of a text. */
-static void predict(struct fixture *f, const char *folder, double scores[TOKENS]) {
-    static const char *const texts[] = {"t5 [MASK] t7"};
-    char words[128];
+/* The probabilities of all tokens for the masked one of "t5 [MASK] tNUMBER". */
+static void predict_before(struct fixture *f, const char *folder, int number, double scores[TOKENS]) {
+    char words[128], text[32];
+    const char *const texts[] = {text};
+    snprintf(text, sizeof text, "t5 [MASK] t%d", number);
     snug_model *model;
     snprintf(words, sizeof words, "task=mlm model_name_or_path=@%s top_k=%d", folder, TOKENS);
     snug_args *args = plain_args(f, words);
@@ -110,14 +119,21 @@ static void predict(struct fixture *f, const char *folder, double scores[TOKENS]
     snug_args_destroy(args);
 }
 
-static void check_scores(const double scores[TOKENS], const json_t *expected) {
+static void predict(struct fixture *f, const char *folder, double scores[TOKENS]) {
+    predict_before(f, folder, 7, scores);
+}
+
+static void check_scores(const double *scores, const json_t *expected, double tolerance) {
+    assert_true(json_array_size(expected) > 0);
     for (size_t i = 0; i < json_array_size(expected); i++) {
         const double wanted = json_number_value(json_array_get(expected, i));
-        if (!(fabs(scores[i] - wanted) <= 2e-5 * wanted)) fail_msg("token %zu: %.8g, not %.8g", i, scores[i], wanted);
+        if (!(fabs(scores[i] - wanted) <= tolerance * wanted))
+            fail_msg("token %zu: %.8g, not %.8g", i, scores[i], wanted);
     }
 }
 
-/* ---- cases of tools/golden_tied.py --------------------------------------------------------------------------------
+/* ---- cases of tools/golden_vocabulary.py
+ * --------------------------------------------------------------------------------
  */
 
 static bool has_change(const json_t *c, const char *name) {
@@ -144,16 +160,42 @@ static void write_case(const struct fixture *f, const json_t *c) {
     assert_non_null(config);
     json_object_del(config, "tie_word_embeddings");
     if (!json_is_null(tied)) json_object_set(config, "tie_word_embeddings", tied);
-    write_folder(f, "case", &t, config);
+    write_longer_folder(f, "case", &t, config, has_change(c, "grow") ? NEW_TOKENS : 0);
     json_decref(config);
     free_tensors(&t);
+}
+
+/* A session of a training on the folder, which gives new tokens rows; its model is saved as "grown". */
+static void grow(struct fixture *f, const char *folder) {
+    char words[512];
+    snug_session *session;
+    snprintf(words, sizeof words,
+             "task=mlm line_by_line=True train_file=@t.txt config_name=@%s tokenizer_name=@%s model_name_or_path=@%s",
+             folder, folder, folder);
+    snug_args *args = training_args(f, words);
+    write_text(f, "t.txt", "t5 t6 t7 t8\nt9 t10 t11\nt12 t13 t14 t15\nt16 t17 t18\n");
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_save_model(session, path_of(f, "grown")));
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
+static void check_grown(struct fixture *f, const json_t *c) {
+    double scores[TOKENS] = {0};
+    grow(f, "case");
+    json_t *config = read_json(f, path_of(f, "grown/config.json"));
+    const int64_t tokens = json_integer_value(json_object_get(config, "vocab_size")) - NEW_TOKENS;
+    json_decref(config);
+    predict_before(f, "grown", (int)tokens, scores);
+    check_scores(scores, json_object_get(c, "scores"), 2e-3); /* new rows are random, within 3e-5 deviations */
+    check_scores(scores + tokens, json_object_get(c, "new_scores"), 2e-3);
 }
 
 /* Read as transformers reads it; what is dropped or untied is said. */
 static void used_as_in_transformers(void **state) {
     struct fixture *f = *state;
     size_t i;
-    json_t *c, *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/tied.json", 0, NULL);
+    json_t *c, *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/vocabulary.json", 0, NULL);
     assert_non_null(golden);
     json_array_foreach(json_object_get(golden, "cases"), i, c) {
         const json_t *tie = json_object_get(c, "tie_word_embeddings");
@@ -165,8 +207,12 @@ static void used_as_in_transformers(void **state) {
         free(text);
         write_case(f, c);
         f->log[0] = '\0';
+        if (has_change(c, "grow")) {
+            check_grown(f, c);
+            continue;
+        }
         predict(f, "case", scores);
-        check_scores(scores, json_object_get(c, "scores"));
+        check_scores(scores, json_object_get(c, "scores"), 2e-5);
         assert_int_equal(strstr(f->log, "though the model's configuration ties them") != NULL, own && tied);
         assert_int_equal(strstr(f->log, "only the latter is used") != NULL, bias);
         assert_int_equal(strstr(f->log, "1 tensors are not used") != NULL, own && !tied && !bias && two_names);
@@ -291,6 +337,187 @@ static void decoder_of_a_classifier(void **state) {
     assert_null(strstr(f->log, "has other values"));
 }
 
+/* ---- new tokens ---------------------------------------------------------------------------------------------------
+ */
+
+enum { COLS = 48 };
+
+/* Old rows of which every second column of three is twice the first, plus 3, and every third is constant. */
+static snug_status make_old(const void *user, int64_t first, int64_t count, void *values) {
+    float *out = values;
+    (void)user;
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t row = (uint32_t)((first + i) / COLS), column = (uint32_t)((first + i) % COLS);
+        const float base = (float)snug_philox(row, column / 3, 1, 2, 3, 4).word[0] * 0x1p-32f;
+        out[i] = column % 3 == 0 ? base : column % 3 == 1 ? 2 * base + 3 : 0.5f;
+    }
+    return SNUG_OK;
+}
+
+/* The mean and covariance of the old rows, scaled; any piece of the new rows has the same bits, with any threads. */
+static void distribution_of_new_rows(void **state) {
+    enum { ROWS = 6001, NEW = 100, COUNT = COLS * NEW }; /* more old rows than are made at a time */
+    struct snug_new_rows rows = {
+        .old = make_old, .rows = ROWS, .cols = COLS, .deviation = 10 / sqrt(ROWS), .threads = 2};
+    static float drawn[COUNT], again[COUNT];
+    const double deviation = 10 / sqrt(12); /* ten times a uniform number's */
+    double mean[COLS], sum = 0, squares = 0;
+    (void)state;
+    rows.draw = snug_draw_of("a table", 5);
+    rows.mean = mean;
+    rows.part = calloc((size_t)snug_new_rows_part(COLS), sizeof(float));
+    assert_int_equal(snug_new_rows_begin(&rows), SNUG_OK);
+    assert_int_equal(snug_new_rows_make(&rows, 0, COUNT, drawn), SNUG_OK);
+    for (int i = 0; i < COUNT; i += 3) {
+        const double own = (double)drawn[i] - mean[i % COLS];
+        assert_float_equal(mean[i % COLS], 0.5, 0.02);
+        sum += own;
+        squares += own * own;
+        assert_float_equal((double)drawn[i + 1] - mean[i % COLS + 1], 2 * own, 1e-3);
+        assert_float_equal(drawn[i + 2], 0.5, 1e-5);
+    }
+    assert_float_equal(sum / (COUNT / 3), 0, 5 * deviation / sqrt(COUNT / 3)); /* five standard errors */
+    assert_float_equal(sqrt(squares / (COUNT / 3)), deviation, 5 * deviation / sqrt(2 * COUNT / 3));
+    rows.threads = 1;
+    for (int64_t first = 0; first < COUNT; first += 77)
+        assert_int_equal(snug_new_rows_make(&rows, first, COUNT - first < 77 ? COUNT - first : 77, again + first),
+                         SNUG_OK);
+    assert_memory_equal(drawn, again, sizeof drawn);
+    free(rows.part);
+}
+
+/* The MLM of tests/golden/model, with t200 … at the end of its vocabulary. */
+static void write_new_words(struct fixture *f, const char *folder, int64_t more) {
+    struct tensors t;
+    read_tensors(f, SNUG_SOURCE_DIR "/tests/golden/model/mlm/model.safetensors", &t);
+    json_t *config = json_load_file(SNUG_SOURCE_DIR "/tests/golden/model/mlm/config.json", 0, NULL);
+    write_longer_folder(f, folder, &t, config, more);
+    json_decref(config);
+    free_tensors(&t);
+}
+
+static void add_token(struct fixture *f, const char *folder, const char *json) {
+    const char *path = path_of(f, "%s/added_tokens.json", folder);
+    write_bytes(path, json, strlen(json));
+}
+
+/* Old rows are unchanged, new ones differ from each other and from threads to threads not at all; also in bf16. */
+static void old_rows_are_kept(void **state) {
+    static const char word[] = "bert.embeddings.word_embeddings.weight", bias[] = "cls.predictions.bias";
+    struct fixture *f = *state;
+    struct tensors before, after;
+    write_new_words(f, "new", 3);
+    f->log[0] = '\0';
+    grow(f, "new");
+    assert_contains(f->log, "has 203 tokens, the model's vocab_size was 200: its tables get 3 rows more");
+    assert_contains(f->log, "for \"t200\", \"t201\", \"t202\"");
+    read_tensors(f, path_of(f, "new/model.safetensors"), &before);
+    read_tensors(f, path_of(f, "grown/model.safetensors"), &after);
+    assert_int_equal(before.count, after.count);
+    for (size_t i = 0; i < before.count; i++) {
+        const struct values_to_write *a = &before.of[i], *b = tensor(&after, a->name);
+        const bool grows = strcmp(a->name, word) == 0 || strcmp(a->name, bias) == 0;
+        const size_t cols = a->dims == 2 ? (size_t)a->shape[1] : 1;
+        assert_int_equal(b->shape[0], a->shape[0] + (grows ? 3 : 0));
+        assert_memory_equal(a->data, b->data, (size_t)a->shape[0] * cols * sizeof(float));
+    }
+    const float *rows = tensor(&after, word)->data, *biases = tensor(&after, bias)->data;
+    for (int i = 200; i < 203; i++) {
+        assert_true(biases[i] == 0);
+        for (int k = 200; k < i; k++) assert_memory_not_equal(rows + 32 * i, rows + 32 * k, 32 * sizeof *rows);
+    }
+    free_tensors(&before);
+    free_tensors(&after);
+}
+
+/* A run, resumed after each step, gives the bits of one that goes through; eval and predict read its folder. */
+static void trained_with_new_tokens(void **state) {
+    struct fixture *f = *state;
+    snug_metrics metrics;
+    const char *words = "task=mlm line_by_line=True train_file=@t.txt config_name=@new tokenizer_name=@new"
+                        " model_name_or_path=@new per_device_train_batch_size=2 max_steps=4 save_strategy=steps"
+                        " save_steps=2";
+    char more[512];
+    write_new_words(f, "new", 2);
+    write_text(f, "t.txt", "t5 t200 t7 t8\nt9 t10 t201\nt12 t13 t14 t15\nt200 t17 t18\n");
+    train(f, "whole", words);
+    snprintf(more, sizeof more, "%s resume_from_checkpoint=@whole/checkpoint-2", words);
+    train(f, "rest", more);
+    assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "rest/model.safetensors"));
+    snug_args *args =
+        plain_args(f, "task=mlm line_by_line=True model_name_or_path=@whole validation_file=@t.txt threads=2");
+    ok(f, evaluate_args(f, args, NULL, &metrics));
+    snug_args_destroy(args);
+    double scores[TOKENS] = {0};
+    predict_before(f, "whole", 201, scores);
+    assert_true(scores[200] > 0 && scores[201] > 0);
+    /* A second training does not grow it again. */
+    f->log[0] = '\0';
+    train(f, "second",
+          "task=mlm line_by_line=True train_file=@t.txt config_name=@whole tokenizer_name=@whole"
+          " model_name_or_path=@whole max_steps=1");
+    assert_null(strstr(f->log, "rows more"));
+}
+
+static int64_t trained_vocabulary(struct fixture *f, const char *words) {
+    train(f, "out", words);
+    json_t *config = read_json(f, path_of(f, "out/config.json"));
+    const int64_t size = json_integer_value(json_object_get(config, "vocab_size"));
+    json_decref(config);
+    return size;
+}
+
+/* From scratch, with marker tokens of a classifier, of tags, and in bf16: the tables have the tokenizer's size. */
+static void every_training_grows(void **state) {
+    struct fixture *f = *state;
+    write_new_words(f, "new", 1);
+    write_new_words(f, "markers", 0);
+    add_token(f, "markers", "{\"[A1]\": 200, \"[/A1]\": 201}");
+    write_text(f, "t.txt", "t5 t200 t7 t8\nt9 t10 t11\n");
+    write_text(f, "m.csv", "text,label\nt5 [A1] t6 [/A1],no\nt7 t8,yes\n");
+    write_text(f, "m.jsonl", "{\"tokens\": [\"t5\", \"[A1]\"], \"ner_tags\": [\"O\", \"B\"]}\n");
+    assert_int_equal(trained_vocabulary(f, "task=mlm line_by_line=True train_file=@t.txt config_name=@new"
+                                           " tokenizer_name=@new max_steps=1"),
+                     201);
+    assert_int_equal(trained_vocabulary(f, "train_file=@m.csv config_name=@markers tokenizer_name=@markers"
+                                           " model_name_or_path=@markers max_steps=1"),
+                     202);
+    assert_int_equal(trained_vocabulary(f, "task=ner train_file=@m.jsonl config_name=@markers tokenizer_name=@markers"
+                                           " model_name_or_path=@markers max_steps=1"),
+                     202);
+    assert_int_equal(trained_vocabulary(f, "task=mlm line_by_line=True train_file=@t.txt config_name=@new"
+                                           " tokenizer_name=@new model_name_or_path=@new max_steps=1 dtype=bfloat16"),
+                     201);
+    const int64_t plain =
+        planned_weights(f, "task=mlm line_by_line=True train_file=@t.txt model_name_or_path=@markers");
+    const int64_t none = planned_weights(f, "task=mlm train_file=dummy:8x16 model_name_or_path=@markers");
+    assert_true(plain >= none + 2 * 32 * (int64_t)sizeof(float));
+}
+
+static void fails(struct fixture *f, snug_status found, const char *says) {
+    assert_int_equal(found, SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), says);
+    snug_clear_error(f->ctx);
+}
+
+/* A tokenizer that is another model's, or a model that was not trained with it. */
+static void tokenizers_of_other_models(void **state) {
+    struct fixture *f = *state;
+    snug_model *model;
+    write_new_words(f, "new", 70); /* of its own vocabulary */
+    write_text(f, "m.csv", "text,label\nt5,no\nt7 t8,yes\n");
+    fails(f,
+          try_train(f, "o", "train_file=@m.csv config_name=@new tokenizer_name=@new model_name_or_path=@new", 0, NULL),
+          "has 270 tokens, the model's vocab_size is 200: they do not belong together; --task mlm would give");
+    snug_args *args = plain_args(f, "task=mlm model_name_or_path=@new");
+    fails(f, snug_model_open(args, &model), "they do not belong together, unless tokens were added: a training gives");
+    snug_args_destroy(args);
+    f->log[0] = '\0';
+    grow(f, "new");
+    assert_contains(f->log, "70 rows more");
+    assert_contains(f->log, "\"t212\", ..."); /* not all of their names */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(used_as_in_transformers, set_up, tear_down),
@@ -298,6 +525,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(planned_with_its_own_decoder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_names_of_a_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(decoder_of_a_classifier, set_up, tear_down),
+        cmocka_unit_test(distribution_of_new_rows),
+        cmocka_unit_test_setup_teardown(old_rows_are_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trained_with_new_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_training_grows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tokenizers_of_other_models, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
