@@ -380,7 +380,7 @@ snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char 
 typedef struct snug_tokenized {
     int64_t index;
     size_t count;
-    const int32_t *input_ids, *token_type_ids;
+    const int32_t *input_ids, *token_type_ids; /* types: 0 where the tokenizer returns none */
     const char *const *tokens;
 } snug_tokenized;
 /* Tokenizes test_file (else validation_file, else train_file) row by row; nothing is cached. */

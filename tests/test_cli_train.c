@@ -205,12 +205,51 @@ static void test_arguments_are_checked_before_data(void **state) {
     assert_true(exists(path_of(f, "cache"))); /* the folder of the token cache */
 }
 
-static void test_positions_limit_the_length(void **state) {
+/* The model's positions and the tokenizer's model_max_length limit the length in all commands, which is said; a
+   tokenizer without a limit has a very large one. */
+static void test_limits_of_the_length(void **state) {
+    static const struct {
+        const char *limit, *words, *says;
+        bool truncates;
+    } cases[] = {
+        {"512", TRAIN "--train_file train.csv --max_seq_length 500",
+         "--max_seq_length 500 is more than the model's 64 positions: using 64", false},
+        {"6", TRAIN "--train_file train.csv --max_seq_length 500",
+         "--max_seq_length 64 is more than the tokenizer's model_max_length 6: using 6", true},
+        {"6.0", "eval --model_name_or_path out --tokenizer_name limited --validation_file dev.csv --max_seq_length 16",
+         "--max_seq_length 16 is more than the tokenizer's model_max_length 6: using 6", true},
+        {"6", "predict --model_name_or_path out --tokenizer_name limited --test_file dev.csv --max_seq_length 16",
+         "--max_seq_length 16 is more than the tokenizer's model_max_length 6: using 6", true},
+        {"6", "tokenize --tokenizer_name limited --test_file dev.csv",
+         "--max_seq_length 128 is more than the tokenizer's model_max_length 6: using 6", false},
+        {"6", "tokenize --tokenizer_name limited --test_file dev.csv --max_seq_length 6", NULL, false},
+        {"1000000000000000019884624838656", "tokenize --tokenizer_name limited --test_file dev.csv", NULL, false},
+        {"1e30", "tokenize --tokenizer_name limited --test_file dev.csv --max_seq_length 100000", NULL, false},
+        {"null", "tokenize --tokenizer_name limited --test_file dev.csv", NULL, false},
+        {"0", "tokenize --tokenizer_name limited --test_file dev.csv", "model_max_length", false},
+        {"\"64\"", "tokenize --tokenizer_name limited --test_file dev.csv", "must be a number of tokens, from 1",
+         false},
+    };
     struct fixture *f = *state;
-    free(run_well(f, TRAIN "--train_file train.csv --max_seq_length 500"));
-    char *errors = output_of(f, "stderr");
-    assert_contains(errors, "--max_seq_length 500 is more than the model's 64 positions: using 64");
-    free(errors);
+    free(run_well(f, TRAIN "--train_file train.csv"));
+    write_model(f, "limited", 0.1, 32, 2, VOCABULARY);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128], words[512];
+        snprintf(text, sizeof text, "{\"%s\": %s}", i % 2 ? "model_max_length" : "max_len", cases[i].limit);
+        write_text(f, "limited/tokenizer_config.json", text);
+        snprintf(words, sizeof words, "%s%s", cases[i].words,
+                 strncmp(cases[i].words, "train", 5) == 0 ? " --tokenizer_name limited --overwrite_output_dir" : "");
+        const int code = run(f, words);
+        char *errors = output_of(f, "stderr");
+        if (cases[i].says)
+            assert_contains(errors, cases[i].says);
+        else if (code)
+            fail_msg("%s", errors);
+        else
+            assert_null(strstr(errors, "model_max_length"));
+        if (cases[i].truncates) assert_contains(errors, "texts are longer than 6 tokens");
+        free(errors);
+    }
 }
 
 /* ---- the main job --------------------------------------------------------------------------------------------- */
@@ -668,7 +707,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_arguments_are_checked_before_data),
         TEST(test_bad_input),
-        TEST(test_positions_limit_the_length),
+        TEST(test_limits_of_the_length),
         TEST(test_from_training_to_predictions),
         TEST(test_tags),
         TEST(test_best_checkpoint_is_reported),

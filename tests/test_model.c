@@ -283,8 +283,105 @@ static void test_threads(void **state) {
     snug_args_destroy(args);
 }
 
+/* ---- token types --------------------------------------------------------------------------------------------------
+ */
+
+/* The folder "tokenizer" with one of the golden tokenizers; vocab.txt is of the class that needs it. */
+static void put_tokenizer(const struct fixture *f, const json_t *golden, const json_t *files) {
+    const char *name;
+    json_t *value;
+    size_t index;
+    snug_folder_remove(f->ctx, NULL, path_of(f, "tokenizer"));
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "tokenizer")), SNUG_OK);
+    FILE *file = fopen(path_of(f, "tokenizer/vocab.txt"), "w");
+    assert_non_null(file);
+    json_array_foreach(json_object_get(golden, "vocab"), index, value) fprintf(file, "%s\n", json_string_value(value));
+    fclose(file);
+    json_object_foreach((json_t *)files, name, value) {
+        char *text = json_dumps(value, JSON_COMPACT);
+        assert_non_null(text);
+        write_bytes(path_of(f, "tokenizer/%s", name), text, strlen(text));
+        free(text);
+    }
+}
+
+/* The file "pairs.csv" of the golden pairs and labels. */
+static void put_pairs(const struct fixture *f, const json_t *golden) {
+    FILE *file = fopen(path_of(f, "pairs.csv"), "w");
+    const json_t *texts_ = json_object_get(golden, "pairs"), *labels = json_object_get(golden, "labels");
+    assert_non_null(file);
+    fprintf(file, "sentence1,sentence2,label\n");
+    for (size_t i = 0; i < json_array_size(texts_); i++)
+        fprintf(file, "%s,%s,%lld\n", json_string_value(json_array_get(json_array_get(texts_, i), 0)),
+                json_string_value(json_array_get(json_array_get(texts_, i), 1)),
+                json_integer_value(json_array_get(labels, i)));
+    fclose(file);
+}
+
+/* Predictions of a model with a tokenizer. */
+static void check_types(struct fixture *f, const json_t *golden, const json_t *one) {
+    char words[512];
+    struct answers answers = {0};
+    snug_args *args;
+    const json_t *right = json_object_get(one, "logits"), *given = json_object_get(golden, "pairs");
+    const char *first[8], *second[8];
+    const size_t count = json_array_size(given);
+    for (size_t i = 0; i < count; i++) {
+        first[i] = json_string_value(json_array_get(json_array_get(given, i), 0));
+        second[i] = json_string_value(json_array_get(json_array_get(given, i), 1));
+    }
+    snprintf(words, sizeof words, "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/%s tokenizer_name=@tokenizer",
+             json_string_value(json_object_get(one, "model")));
+    snug_model *model = open_model(f, words, &args);
+    const snug_status status = snug_model_predict(model, f->ctx, first, second, count, take, &answers);
+    if (json_is_null(right))
+        fails(f, status, SNUG_E_USAGE, "token type 1, which the model does not have");
+    else
+        ok(f, status);
+    for (size_t i = 0; json_is_array(right) && i < count; i++)
+        for (size_t k = 0; k < 3; k++)
+            assert_float_equal(answers.of[i].logits[k], json_real_value(json_array_get(json_array_get(right, i), k)),
+                               1e-5);
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+}
+
+/* The loss of the first step of a training. */
+static void check_training(struct fixture *f, const json_t *one) {
+    char words[512];
+    snprintf(words, sizeof words,
+             "train_file=@pairs.csv max_steps=1 overwrite_output_dir=true config_name= tokenizer_name=@tokenizer "
+             "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/%s",
+             json_string_value(json_object_get(one, "model")));
+    snug_train_result result;
+    const snug_status status = try_train(f, "trained", words, 0, &result);
+    if (json_is_null(json_object_get(one, "loss")))
+        fails(f, status, SNUG_E_INPUT, "pairs.csv contains pairs of texts, and the tokenizer gives");
+    else
+        ok(f, status);
+    if (status == SNUG_OK) assert_float_equal(result.train_loss, json_real_value(json_object_get(one, "loss")), 1e-5);
+}
+
+/* Token types follow model_input_names and the tokenizer's class, before a BERT, an ELECTRA, a DistilBERT, which has
+   none, and a RoBERTa, which has one. */
+static void test_token_types(void **state) {
+    struct fixture *f = *state;
+    json_t *golden = read_json(f, SNUG_SOURCE_DIR "/tests/golden/token_types.json"),
+           *tokenizers = json_object_get(golden, "tokenizers"), *one;
+    size_t index;
+    put_pairs(f, golden);
+    json_array_foreach(json_object_get(golden, "cases"), index, one) {
+        put_tokenizer(f, golden,
+                      json_array_get(tokenizers, (size_t)json_integer_value(json_object_get(one, "tokenizer"))));
+        check_types(f, golden, one);
+        if (index % 3 == 0) check_training(f, one);
+    }
+    json_decref(golden);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_bits), TEST(test_masked), TEST(test_errors), TEST(test_threads)};
+    const struct CMUnitTest tests[] = {TEST(test_bits), TEST(test_masked), TEST(test_errors), TEST(test_token_types),
+                                       TEST(test_threads)};
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 
 #include "text/bert_normalizer.h"
 #include "text/normalize.h"
-#include "text/tokenizer_parts.h"
 
 static const char *const variants[] = {
     "uncased",          "cased",           "cased_stripped", "lowered_accents",  "added",

@@ -27,16 +27,12 @@ static const struct {
     {SMALL, NULL, "{\"cls_token\":7}", SNUG_E_INPUT, "cls_token"},
     {SMALL, NULL, "{", SNUG_E_INPUT, "tokenizer_config.json"},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"x\""},
-    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"Y\"},\"7\":{\"content\":\"y\"}}}", SNUG_E_INPUT,
-     "\"Y\" and \"y\""},
-    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"\\u0301\"}}}", SNUG_E_INPUT,
-     "empty once normalised"},
     {NULL, "[]", NULL, SNUG_E_INPUT, "tokenizer.json"},
     {NULL, "{\"model\":", NULL, SNUG_E_INPUT, "tokenizer.json"},
     {NULL, "{\"model\":null}", NULL, SNUG_E_UNSUPPORTED, "null"},
     {NULL, "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", NULL, SNUG_E_UNSUPPORTED,
      "the model WordLevel is not supported, only WordPiece, BPE, Unigram"},
-    {NULL, "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "{}", SNUG_E_UNSUPPORTED,
+    {NULL, "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "{\"tokenizer_class\":\"BertTokenizer\"}", SNUG_E_UNSUPPORTED,
      "the model BPE is not supported with the tokenizer class BertTokenizer"},
     {NULL, "{" MODEL("{}") "}", NULL, SNUG_E_INPUT, "empty"},
     {NULL, "{" MODEL("[]") "}", NULL, SNUG_E_INPUT, "vocab"},
@@ -53,6 +49,15 @@ static const struct {
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":null}}", SNUG_E_INPUT, "\"6\""},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"6x\""},
     {SMALL, NULL, "{\"tokenizer_class\":\"Bert\"}", SNUG_E_UNSUPPORTED, "the tokenizer class \"Bert\""},
+    {SMALL, NULL, "{\"model_input_names\":\"input_ids\"}", SNUG_E_INPUT,
+     "\"model_input_names\" must be a list of names"},
+    {SMALL, NULL, "{\"model_max_length\":-1}", SNUG_E_INPUT, "\"model_max_length\" must be a number of tokens, from 1"},
+    {SMALL, NULL, "{\"max_len\":\"long\"}", SNUG_E_INPUT, "\"max_len\" must be a number of tokens"},
+    {SMALL, NULL, "{\"truncation_side\":\"top\"}", SNUG_E_INPUT, "must be \"left\" or \"right\", not \"top\""},
+    {SMALL, NULL, "{\"extra_special_tokens\":\"<x>\"}", SNUG_E_INPUT, "\"extra_special_tokens\" must be a list"},
+    {SMALL, NULL, "{\"extra_special_tokens\":[7]}", SNUG_E_INPUT, "\"extra_special_tokens\" must be a token"},
+    {SMALL, NULL, "{\"extra_special_tokens\":{\"k\":7}}", SNUG_E_INPUT, "\"k\" must be a token"},
+    {SMALL, NULL, "{\"additional_special_tokens\":{}}", SNUG_E_INPUT, "\"additional_special_tokens\" must be a list"},
     {NULL, "{" MODEL("{\"a\":3000000000}") "}", NULL, SNUG_E_INPUT, "the id of token \"a\""},
     {NULL, "{\"added_tokens\":[null]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "number 1 of \"added_tokens\""},
 };
@@ -79,7 +84,7 @@ static void test_refused(void **state) {
     snug_clear_error(fixture->ctx);
     fixture->warnings = 0;
     struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
-    assert_int_equal(fixture->warnings, 1);
+    assert_int_equal(fixture->warnings, 2); /* of vocab.txt, and of rows without special tokens */
     assert_int_equal(snug_tokenizer_special(tokenizer).pad, -1);
     struct snug_ids ids = {0};
     assert_int_equal(snug_tokenizer_encode(fixture->ctx, tokenizer, "a\xff", 2, &ids), SNUG_E_INPUT);
@@ -87,6 +92,7 @@ static void test_refused(void **state) {
     snug_tokenizer_free(tokenizer);
 }
 
+#define BERT_CLASS(rest) "{\"tokenizer_class\":\"BertTokenizer\"" rest "}"
 #define CLASS(rest) "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"" rest "}"
 #define AROUND "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",2],\"sep\":[\"[SEP]\",3]}"
 
@@ -107,17 +113,17 @@ static const struct {
     /* Two tokens with the same id: the last one counts. */
     {SMALL,
      "{\"added_tokens\":[{\"id\":6,\"content\":\"<p>\"},{\"id\":6,\"content\":\"<q>\"}]," SPLIT "," FULL_JSON "}",
-     "{}",
+     BERT_CLASS(""),
      NULL,
      "<q>",
      {4},
      5},
     /* Without a pre_tokenizer a text is one word; without a post_processor rows have no special tokens. */
-    {NULL, "{\"model\":{\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"a b\":4}}}", NULL, NULL, "a b", {4}, 0},
+    {NULL, "{\"model\":{\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"a b\":4}}}", NULL, NULL, "a b", {4}, 1},
     {NULL, "{" SPLIT "," SMALL_JSON "}", CLASS(""), NULL, "?", {1}, 5},
-    {NULL, "{\"added_tokens\":[{\"id\":5,\"content\":\"\"}]," SPLIT "," FULL_JSON "}", NULL, NULL, "?", {1}, 0},
+    {NULL, "{\"added_tokens\":[{\"id\":5,\"content\":\"\"}]," SPLIT "," FULL_JSON "}", NULL, NULL, "?", {1}, 1},
     {NULL, "{" AROUND "," SPLIT "," FULL_JSON "}", CLASS(",\"extra_special_tokens\":[\"<n>\"]"), NULL, "<n>", {4}, 4},
-    {NULL, "{" SPLIT ",\"model\":{\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}}}", NULL, NULL, "?", {1}, 0},
+    {NULL, "{" SPLIT ",\"model\":{\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}}}", NULL, NULL, "?", {1}, 1},
     /* No token is as long as the prefix of the pieces of a word. */
     {NULL,
      "{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"c\",2],\"sep\":[\"s\",3]}," SPLIT
@@ -144,14 +150,14 @@ static const struct {
      NULL,
      "a",
      {4},
-     0},
+     1},
     {"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
      "{" SPLIT "," MODEL("{\"[UNK]\":1,\"a\":4,\"[CLS]\":2,\"[SEP]\":3}") "}",
      NULL,
      NULL,
      "a",
      {4},
-     1},
+     2},
     /* An object "vocab" before the model's, which is not the vocabulary. */
     {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n",
      "{\"x\":{\"vocab\":{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}}," SPLIT
@@ -160,12 +166,12 @@ static const struct {
      NULL,
      "a",
      {4},
-     1},
+     2},
     /* The settings of tokenizer.json do not count where there is a configuration, which is reported. */
-    {SMALL, "{\"normalizer\":{\"type\":\"Sequence\"}," SPLIT "," FULL_JSON "}", "{}", NULL, "?", {1}, 2},
+    {SMALL, "{\"normalizer\":{\"type\":\"Sequence\"}," SPLIT "," FULL_JSON "}", BERT_CLASS(""), NULL, "?", {1}, 2},
     {SMALL,
      "{\"normalizer\":{\"type\":\"BertNormalizer\",\"strip_accents\":false}," SPLIT "," FULL_JSON "}",
-     "{\"do_lower_case\":false}",
+     BERT_CLASS(",\"do_lower_case\":false"),
      NULL,
      "?",
      {1},
@@ -176,7 +182,18 @@ static const struct {
      NULL,
      "?",
      {1},
-     0},
+     1},
+    /* add_bos_token has no effect beside a tokenizer.json. */
+    {NULL, "{" AROUND "," SPLIT "," SMALL_JSON "}", CLASS(",\"add_bos_token\":true"), NULL, "?", {1}, 5},
+    /* Of tokens that are the same once normalised the first is found, and one that is empty then never is. */
+    {SMALL,
+     NULL,
+     "{\"added_tokens_decoder\":{\"6\":{\"content\":\"Y\"},\"7\":{\"content\":\"y\"}}}",
+     NULL,
+     "y Y",
+     {6, 6},
+     1},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"\\u0301\"}}}", NULL, "a\u0301a", {1}, 1},
 };
 
 static void test_accepted(void **state) {
@@ -196,6 +213,62 @@ static void test_accepted(void **state) {
             fail_msg("folder %zu: %zu tokens, the first is %d", i, ids.count, ids.count ? ids.ids[0] : -1);
         if (fixture->warnings != accepted[i].warnings) fail_msg("folder %zu: %d warnings", i, fixture->warnings);
         free(ids.ids);
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
+/* Objects in the lists of special_tokens_map.json, as transformers 4 wrote them, which 5.24 does not read: special
+   tokens with their flags, as in 4. */
+static void test_objects_of_the_map(void **state) {
+    static const struct {
+        const char *map, *text;
+        int32_t ids[4];
+    } cases[] = {
+        {"{\"additional_special_tokens\":[{\"content\":\"<X>\",\"lstrip\":true},\"<Y>\"]}", "  <X>a<Y>", {6, 5, 7}},
+        {"{\"extra_special_tokens\":[{\"content\":\"<X>\",\"normalized\":true,\"special\":false}]}", "<x><X>", {6, 6}},
+        {"{\"extra_special_tokens\":{\"k\":{\"content\":\"<X>\",\"single_word\":true},\"cls_token\":\"a\"}}",
+         "<X> b<X>b",
+         {6, 1}},
+        {"{\"pad_token\":null,\"my_token\":{\"content\":\"<X>\"},\"other\":7}", "<X>", {6}},
+    };
+    struct fixture *fixture = *state;
+    put_file(fixture, "vocab.txt", SMALL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_file(fixture, "special_tokens_map.json", cases[i].map);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        struct snug_ids ids = {0};
+        encode(fixture, tokenizer, cases[i].text, strlen(cases[i].text), &ids);
+        for (size_t k = 0; k < 4 && cases[i].ids[k]; k++)
+            if (k >= ids.count || ids.ids[k] != cases[i].ids[k])
+                fail_msg("map %zu: token %zu is %d", i, k, k < ids.count ? ids.ids[k] : -1);
+        free(ids.ids);
+        snug_tokenizer_free(tokenizer);
+    }
+    put_file(fixture, "special_tokens_map.json", "{\"additional_special_tokens\":7}");
+    expect_refusal(fixture, 0, SNUG_E_INPUT, "special_tokens_map.json: \"additional_special_tokens\" must be a list");
+    put_file(fixture, "special_tokens_map.json", "{\"cls_token\":7}");
+    expect_refusal(fixture, 0, SNUG_E_INPUT, "special_tokens_map.json: \"cls_token\" must be a token");
+}
+
+/* The side of tokenizer.json's truncation counts where tokenizer_config.json names none. */
+static void test_truncation_side(void **state) {
+    static const struct {
+        const char *truncation, *config;
+        bool left;
+    } cases[] = {{"null", NULL, false},
+                 {"{\"direction\":\"Right\"}", NULL, false},
+                 {"{\"direction\":\"Left\"}", NULL, true},
+                 {"{\"direction\":\"Left\"}", CLASS(",\"truncation_side\":\"right\""), false},
+                 {"{\"direction\":\"Left\"}", BERT_CLASS(""), true},
+                 {"null", CLASS(",\"truncation_side\":\"left\""), true}};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{\"truncation\":%s," AROUND "," SPLIT "," FULL_JSON "}", cases[i].truncation);
+        put_file(fixture, "tokenizer.json", text);
+        put_file(fixture, "tokenizer_config.json", cases[i].config);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        assert_int_equal(tokenizer->truncate_left, cases[i].left);
         snug_tokenizer_free(tokenizer);
     }
 }
@@ -330,14 +403,96 @@ static void test_class_of_type(void **state) {
     expect_refusal(fixture, 0, SNUG_E_INPUT, "vocab.txt");
 }
 
+/* ---- folders of tools/golden_tokenizer_folders.py ---- */
+
+static void put_json(struct fixture *fixture, const char *name, const json_t *value) {
+    size_t length = 0;
+    char path[128], *text = NULL;
+    if (json_is_string(value) || json_object_get(value, "hex"))
+        text = golden_text(value, &length);
+    else if ((text = json_dumps(value, JSON_COMPACT)))
+        length = strlen(text);
+    assert_non_null(text);
+    snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
+    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, text, length), SNUG_OK);
+    free(text);
+}
+
+/* Writes a golden folder's files; tokenizer.json gets the model of its kind. */
+static void put_folder(struct fixture *fixture, const json_t *golden, json_t *folder) {
+    const char *kind = json_string_value(json_object_get(folder, "kind")), *name;
+    json_t *value, *files = json_object_get(folder, "files"), *whole = json_object_get(files, "tokenizer.json");
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) put_file(fixture, snug_tokenizer_file_names[file], NULL);
+    put_file(fixture, "config.json", NULL);
+    if (whole) json_object_set(whole, "model", json_object_get(json_object_get(golden, "models"), kind));
+    json_object_foreach(files, name, value) put_json(fixture, name, value);
+    if (!json_is_true(json_object_get(folder, "slow"))) return;
+    json_object_foreach(json_object_get(json_object_get(golden, "vocabularies"), kind), name, value)
+        put_json(fixture, name, value);
+}
+
+/* Row number i of a golden folder: that of text i, or after the texts of a pair of neighbours. */
+static void check_row(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const json_t *folder, size_t i) {
+    const json_t *texts = json_object_get(folder, "texts"), *right = json_array_get(json_object_get(folder, "rows"), i);
+    const size_t count = json_array_size(texts), pair = i < count ? 0 : i - count;
+    const char *name = json_string_value(json_object_get(folder, "name"));
+    const json_t *parts[2] = {json_array_get(texts, i < count ? i : 2 * pair),
+                              i < count ? NULL : json_array_get(texts, 2 * pair + 1)};
+    struct snug_ids ids[2] = {0}, row = {0};
+    size_t first_count;
+    bool truncated;
+    for (int part = 0; part < 2 && parts[part]; part++)
+        encode(fixture, tokenizer, json_string_value(parts[part]), json_string_length(parts[part]), &ids[part]);
+    assert_int_equal(snug_tokenizer_assemble(fixture->ctx, tokenizer, &ids[0], parts[1] ? &ids[1] : NULL, 1000, &row,
+                                             &first_count, &truncated),
+                     SNUG_OK);
+    bool same = row.count + 1 == json_array_size(right) &&
+                (json_int_t)first_count == json_integer_value(json_array_get(right, 0));
+    for (size_t k = 0; same && k < row.count; k++)
+        same = row.ids[k] == json_integer_value(json_array_get(right, k + 1));
+    if (!same) {
+        char *text = json_dumps(right, JSON_COMPACT);
+        print_message("found [%zu", first_count);
+        for (size_t k = 0; k < row.count; k++) print_message(",%d", row.ids[k]);
+        print_message("], expected %s\n", text);
+        free(text);
+        fail_msg("%s: row %zu differs", name, i);
+    }
+    for (int part = 0; part < 2; part++) free(ids[part].ids);
+    free(row.ids);
+}
+
+/* Every place in which versions of transformers wrote tokens, with all flags: ids and token types of each class. */
+static void test_layouts(void **state) {
+    struct fixture *fixture = *state;
+    json_t *golden;
+    if (snug_json_read(fixture->ctx, NULL, SNUG_SOURCE_DIR "/tests/golden/tokenizer_folders.json", &golden) != SNUG_OK)
+        fail_msg("%s", snug_error_message(fixture->ctx));
+    json_t *folders = json_object_get(golden, "folders"), *folder;
+    size_t number;
+    assert_true(json_array_size(folders) > 150);
+    json_array_foreach(folders, number, folder) {
+        put_folder(fixture, golden, folder);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        for (size_t i = 0; i < json_array_size(json_object_get(folder, "rows")); i++)
+            check_row(fixture, tokenizer, folder, i);
+        assert_int_equal(snug_tokenizer_vocab_size(tokenizer), json_integer_value(json_object_get(folder, "size")));
+        snug_tokenizer_free(tokenizer);
+    }
+    json_decref(golden);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accepted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_objects_of_the_map, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_truncation_side, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nul_characters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vocabulary_without_parsing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_class_of_type, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layouts, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,8 +258,6 @@ static const struct {
     {ROWS(A("0") "," T("z", "0"), A("0") "," B("0")), NULL, SNUG_E_INPUT, "adds the id 9"},
     {ROWS(A("0") "," T("n", "0"), A("0") "," B("0")), NULL, SNUG_E_INPUT, "must be ids from 0"},
     {ROWS(A("0") "," T("y", "0"), A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED, "its token \"y\" has no \"ids\""},
-    {"{" BPE "}", "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"add_bos_token\":true}", SNUG_E_UNSUPPORTED,
-     "tokenizer_config.json: \"add_bos_token\" is not supported"},
     {"{" BPE "}", "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}", SNUG_E_UNSUPPORTED,
      "the model BPE is not supported with the tokenizer class XLMRobertaTokenizer, only Unigram"},
     {"{" BPE "}", "{\"tokenizer_class\":\"RobertaTokenizer\",\"cls_token\":null}", SNUG_E_INPUT,

@@ -75,6 +75,7 @@ const struct snug_family snug_family_bert = {.model_type = "bert",
                                              .class_name = "Bert",
                                              .further_classes = further_classes,
                                              .shapes = shapes,
+                                             .tokenizer_class = "BertTokenizer",
                                              .read = read,
                                              .encode = encode,
                                              .heads = &heads};

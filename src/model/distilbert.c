@@ -84,6 +84,7 @@ const struct snug_family snug_family_distilbert = {.model_type = "distilbert",
                                                    .prefix = "distilbert.",
                                                    .class_name = "DistilBert",
                                                    .one_type = true,
+                                                   .tokenizer_class = "BertTokenizer",
                                                    .read = read,
                                                    .encode = encode,
                                                    .heads = &heads};

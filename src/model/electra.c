@@ -56,6 +56,7 @@ const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .name = "ELECTRA",
                                                 .prefix = "electra.",
                                                 .class_name = "Electra",
+                                                .tokenizer_class = "BertTokenizer",
                                                 .read = read,
                                                 .encode = encode,
                                                 .heads = &heads};

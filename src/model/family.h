@@ -82,10 +82,10 @@ struct snug_family {
     const char *class_name; /* of transformers' classes, before a task's: "Bert" of BertForMaskedLM */
     const struct snug_architecture *further_classes; /* that are read, too; the last has no name; NULL: none */
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
-    const char *tokenizer_class;          /* of transformers, for a folder that names none; NULL: BertTokenizer */
-    bool one_type;                        /* tokens of a second text have type 0, too */
-    size_t settings_size;                 /* of config->settings, zero before read(); 0: none */
-    void (*read)(struct snug_reading *r); /* fills r->config, except labels, task and tie_word_embeddings */
+    const char *tokenizer_class;                     /* of transformers, for a folder that names none */
+    bool one_type;                                   /* has no token types: those of the tokenizer are not used */
+    size_t settings_size;                            /* of config->settings, zero before read(); 0: none */
+    void (*read)(struct snug_reading *r);            /* fills r->config, except labels, task and tie_word_embeddings */
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);

@@ -86,7 +86,6 @@ const struct snug_family snug_family_roberta_prelayernorm = {.model_type = "robe
                                                              .name = "RoBERTa-PreLayerNorm",
                                                              .prefix = "roberta_prelayernorm.",
                                                              .class_name = "RobertaPreLayerNorm",
-                                                             .one_type = true,
                                                              .tokenizer_class = "RobertaTokenizer",
                                                              .read = read,
                                                              .encode = encode,

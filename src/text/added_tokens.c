@@ -6,6 +6,10 @@
 
 #include "text/unicode.h"
 
+void snug_added_tokens_begin(struct snug_added_tokens *tokens, const struct snug_vocabulary *vocabulary) {
+    tokens->next_id = tokens->end > vocabulary->count ? tokens->end : vocabulary->count;
+}
+
 snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *tokens,
                                   const struct snug_vocabulary *vocabulary, const struct snug_added_token *token) {
     struct snug_added_token added = *token;
@@ -19,20 +23,27 @@ snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *t
         *item = added;
         return SNUG_OK;
     }
-    /* New ids continue from the vocabulary's size, or from the largest added id if that is larger. */
     added.id = snug_vocabulary_find(vocabulary, token->content);
-    if (added.id < 0) added.id = (int32_t)(tokens->next_id > vocabulary->count ? tokens->next_id : vocabulary->count);
+    if (added.id < 0) added.id = (int32_t)tokens->next_id++;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&tokens->items, &tokens->capacity, tokens->count + 1, sizeof added));
     RETURN_IF_ERROR(snug_strdup(ctx, token->content, &added.content));
     index = (int32_t)tokens->count;
     tokens->items[tokens->count++] = added;
-    if (added.id >= tokens->next_id) tokens->next_id = (int64_t)added.id + 1;
+    if (added.id >= tokens->end) tokens->end = (int64_t)added.id + 1;
     return snug_hash_map_add(ctx, &tokens->content, added.content, strlen(added.content), index, &(int32_t){0});
 }
 
-/* Adds item number index to the search. seen: the normalised contents so far. */
+/* Tokens that no text can have, while the searches are built. */
+struct unreachable {
+    struct snug_hash_map seen;                     /* normalised contents */
+    const struct snug_added_token *empty;          /* the first that is empty once normalised */
+    const struct snug_added_token *taken, *hidden; /* the first with the normalised content of another one */
+    size_t empty_count, hidden_count;
+};
+
+/* Adds item number index to the search. */
 static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, size_t index,
-                        const struct snug_normalizer *normalizer, struct snug_hash_map *seen) {
+                        const struct snug_normalizer *normalizer, struct unreachable *u) {
     struct snug_added_token *item = &tokens->items[index];
     if (!item->normalized)
         return snug_matcher_add(ctx, &tokens->raw, item->content, strlen(item->content), (int32_t)index);
@@ -41,24 +52,43 @@ static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, siz
     const snug_status status = snug_normalize(ctx, normalizer, item->content, strlen(item->content), &text);
     item->sought = text.text;
     RETURN_IF_ERROR(status);
-    if (!text.length)
-        return snug_fail(ctx, SNUG_E_INPUT,
-                         "added token \"%s\" is empty once normalised; make it \"normalized\": false", item->content);
-    RETURN_IF_ERROR(snug_hash_map_add(ctx, seen, item->sought, text.length, (int32_t)index, &same));
+    if (!text.length) {
+        if (!u->empty_count++) u->empty = item;
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(snug_hash_map_add(ctx, &u->seen, item->sought, text.length, (int32_t)index, &same));
     if (same < 0) return snug_matcher_add(ctx, &tokens->normalized, item->sought, text.length, (int32_t)index);
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "added tokens \"%s\" and \"%s\" are the same once normalised; make one \"normalized\": false",
-                     tokens->items[same].content, item->content);
+    if (!u->hidden_count++) {
+        u->taken = &tokens->items[same];
+        u->hidden = item;
+    }
+    return SNUG_OK;
+}
+
+/* transformers takes either of two such tokens, at random in each process. */
+static void warn_of_unreachable(snug_context *ctx, const struct unreachable *u) {
+    if (u->empty)
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%zu added tokens are empty once normalised, the first is \"%s\": no text has them; make them "
+                 "\"normalized\": false",
+                 u->empty_count, u->empty->content);
+    if (u->hidden)
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%zu added tokens are the same as an earlier one once normalised, and no text gets them: \"%s\" is "
+                 "taken for \"%s\"; make one \"normalized\": false",
+                 u->hidden_count, u->hidden->content, u->taken->content);
 }
 
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer) {
-    struct snug_hash_map seen = {0};
+    struct unreachable u = {.empty_count = 0};
     snug_status status = SNUG_OK;
-    for (size_t i = 0; i < tokens->count && status == SNUG_OK; i++) status = seek(ctx, tokens, i, normalizer, &seen);
-    snug_hash_map_free(&seen);
+    for (size_t i = 0; i < tokens->count && status == SNUG_OK; i++) status = seek(ctx, tokens, i, normalizer, &u);
+    snug_hash_map_free(&u.seen);
     if (status == SNUG_OK) status = snug_matcher_finish(ctx, &tokens->raw);
-    return status == SNUG_OK ? snug_matcher_finish(ctx, &tokens->normalized) : status;
+    if (status == SNUG_OK) status = snug_matcher_finish(ctx, &tokens->normalized);
+    if (status == SNUG_OK) warn_of_unreachable(ctx, &u);
+    return status;
 }
 
 void snug_added_tokens_free(struct snug_added_tokens *tokens) {
@@ -74,7 +104,7 @@ void snug_added_tokens_free(struct snug_added_tokens *tokens) {
 }
 
 int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_vocabulary *vocabulary) {
-    return tokens->next_id > vocabulary->size ? tokens->next_id : vocabulary->size;
+    return tokens->end > vocabulary->size ? tokens->end : vocabulary->size;
 }
 
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content) {
@@ -115,7 +145,9 @@ static snug_status find_token(snug_context *ctx, struct snug_splitter *splitter,
 }
 
 /* Extends *start and *stop over the white space that the token strips. No character is read twice: lstrip stops at the
-   end of the previous token, and the end of white space stripped by rstrip is remembered. */
+   end of the previous token, and the end of white space stripped by rstrip is remembered. Nothing is left (*start >=
+   *stop) of a token that strips white space before it, and is itself within the white space that the previous token
+   stripped. */
 static void strip(struct snug_splitter *splitter, const struct snug_added_token *token, size_t *start, size_t *stop) {
     const char *text = splitter->search->text;
     const size_t length = splitter->search->length;
@@ -139,15 +171,17 @@ snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter
         splitter->done = splitter->pending_stop;
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(find_token(ctx, splitter, token, start, stop));
-    if (!*token) {
-        *start = splitter->done;
-        *stop = splitter->done = splitter->search->length;
-        return *start < *stop ? SNUG_OK : SNUG_END;
-    }
     /* White space that the previous token stripped is not stripped again. The search continues after the token itself:
        a token that begins with white space may still be found in the text that rstrip stripped. */
-    strip(splitter, *token, start, stop);
+    do {
+        RETURN_IF_ERROR(find_token(ctx, splitter, token, start, stop));
+        if (!*token) {
+            *start = splitter->done;
+            *stop = splitter->done = splitter->search->length;
+            return *start < *stop ? SNUG_OK : SNUG_END;
+        }
+        strip(splitter, *token, start, stop);
+    } while (*start >= *stop);
     if (splitter->done < *start) {
         splitter->pending = *token;
         splitter->pending_stop = *stop;

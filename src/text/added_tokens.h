@@ -22,19 +22,22 @@ struct snug_added_token {
 struct snug_added_tokens {
     struct snug_added_token *items;
     size_t count, capacity;
-    int64_t next_id;                     /* largest id + 1 */
+    int64_t end;                         /* largest id + 1 */
+    int64_t next_id;                     /* of the next token that the vocabulary does not have */
     bool ignore_special;                 /* split_special_tokens: special tokens in a text are ordinary text */
     struct snug_hash_map content;        /* index of the item */
     struct snug_matcher raw, normalized; /* the same for the searched contents; filled by finish */
 };
 
+/* Begins a list of tokens: their new ids are consecutive, from the vocabulary's number of tokens, or after the largest
+   id of the added tokens if that is larger. */
+void snug_added_tokens_begin(struct snug_added_tokens *tokens, const struct snug_vocabulary *vocabulary);
 /* Adds a token, or replaces the one of the same content. A token of the vocabulary has its id there, another token gets
-   the next free one. content is copied. */
+   the next new one. content is copied. */
 snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *tokens,
                                   const struct snug_vocabulary *vocabulary, const struct snug_added_token *token);
-/* Ends the list. Two tokens with the same normalised content, or a token whose normalised content is empty, are
- * SNUG_E_INPUT, as in the library.
- */
+/* Ends the list. Of tokens with the same normalised content only the first is found, and a token whose normalised
+   content is empty never is: both are logged. */
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer);
 void snug_added_tokens_free(struct snug_added_tokens *tokens);

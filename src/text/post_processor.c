@@ -16,6 +16,12 @@ size_t snug_template_specials(const struct snug_template *template) {
     return specials;
 }
 
+bool snug_template_has_types(const struct snug_template *template) {
+    for (size_t i = 0; i < template->count; i++)
+        if (template->pieces[i].type) return true;
+    return false;
+}
+
 static snug_status check(snug_context *ctx, const struct snug_template *template, bool pair, const char *path,
                          const char *name, int64_t size) {
     int found[2] = {0};

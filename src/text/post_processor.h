@@ -36,5 +36,6 @@ snug_status snug_post_processor_frame(snug_context *ctx, struct snug_post_proces
                                       int32_t cls, int32_t sep, bool twice, bool typed);
 /* Special tokens of a template. */
 size_t snug_template_specials(const struct snug_template *template);
+bool snug_template_has_types(const struct snug_template *template); /* a piece of type 1 */
 
 #endif

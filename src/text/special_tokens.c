@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transformers 5 (PreTrainedTokenizerBase._from_pretrained, TokenizersBackend.__init__) reads the places where its
+ * versions have written tokens, one after the other:
+ * - tokenizer_config.json: named tokens (cls_token, …), tokens of other names that end in _token, lists of further
+ *   special tokens (additional_special_tokens, now extra_special_tokens, which may be an object: then it has names),
+ *   and since 4.34 added_tokens_decoder, by id;
+ * - only if there is no added_tokens_decoder: special_tokens_map.json, which replaces what tokenizer_config.json says;
+ *   added_tokens.json, whose tokens are normalized unless they are named, or listed as extra_special_tokens, so far;
+ *   and the added_tokens of tokenizer.json.
+ * A named token then gets the flags that the token of the same content has in a list by id.
+ */
 #include "text/special_tokens.h"
 
 #include <stdlib.h>
@@ -8,6 +19,29 @@
 
 static const char *const named_keys[SNUG_NAMED_COUNT] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
+
+/* Tokens by name: tokens.items[i] has the name names.entries[i]. */
+struct name_list {
+    struct snug_hash_map names;
+    struct snug_token_list tokens;
+};
+
+/* A list of special tokens that a file may have; it may be empty. */
+struct given_list {
+    bool given;
+    struct snug_token_list tokens;
+};
+
+struct collecting {
+    snug_context *ctx;
+    struct snug_special_sources *sources;
+    bool given[SNUG_NAMED_COUNT]; /* named by a file, perhaps as null: the class's default is none */
+    struct snug_token_spec by_content[SNUG_NAMED_COUNT]; /* the last token by id with the content of a named one */
+    struct given_list extra, additional;
+    struct name_list first, further; /* of other names: objects and those of special_tokens_map.json; the others */
+    struct snug_hash_map special;    /* contents of the special tokens that added_tokens.json is compared with */
+    json_t *places;                  /* of the list by id: the index of each id */
+};
 
 /* b is there. */
 static bool same(const char *a, const char *b) { return a && !strcmp(a, b); }
@@ -40,6 +74,120 @@ static snug_status parse_token(snug_context *ctx, const char *path, const char *
     return snug_json_bool(ctx, path, value, "normalized", false, &out->normalized);
 }
 
+/* ---- named tokens and lists ---------------------------------------------------------------------------------- */
+
+static int named_index(const char *key) {
+    for (int i = 0; i < SNUG_NAMED_COUNT; i++)
+        if (!strcmp(key, named_keys[i])) return i;
+    return -1;
+}
+
+static bool ends_like_a_token(const char *key) {
+    const size_t length = strlen(key);
+    return length >= 6 && !strcmp(key + length - 6, "_token");
+}
+
+static bool is_token(const json_t *value) {
+    return json_is_string(value) || json_is_string(json_object_get(value, "content"));
+}
+
+/* Names a token, or replaces the one of that name. */
+static snug_status name_token(snug_context *ctx, struct name_list *list, const char *key,
+                              const struct snug_token_spec *token) {
+    int32_t before;
+    RETURN_IF_ERROR(snug_hash_map_add(ctx, &list->names, key, strlen(key), (int32_t)list->tokens.count, &before));
+    if (before < 0) return append(ctx, &list->tokens, token);
+    list->tokens.items[before] = *token;
+    return SNUG_OK;
+}
+
+/* The tokens of an object by name. */
+static snug_status name_tokens(struct collecting *c, const char *path, const json_t *object) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        struct snug_token_spec token;
+        RETURN_IF_ERROR(parse_token(c->ctx, path, key, value, &token));
+        if (token.content) RETURN_IF_ERROR(name_token(c->ctx, &c->further, key, &token));
+    }
+    return SNUG_OK;
+}
+
+/* Appends a list's tokens that it does not have yet. of_map: of special_tokens_map.json, whose objects are special. */
+static snug_status add_list(struct collecting *c, const char *path, const char *key, const json_t *value, bool of_map,
+                            struct given_list *out) {
+    if (!json_is_array(value) && !json_is_null(value))
+        return snug_fail(c->ctx, SNUG_E_INPUT, "%s: \"%s\" must be a list of tokens", path, key);
+    out->given = true;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        struct snug_token_spec token;
+        RETURN_IF_ERROR(parse_token(c->ctx, path, key, json_array_get(value, i), &token));
+        if (!token.content) continue;
+        token.special |= of_map;
+        token.unseen = !token.text && !of_map;
+        RETURN_IF_ERROR(append(c->ctx, &out->tokens, &token));
+    }
+    return SNUG_OK;
+}
+
+/* "extra_special_tokens" of either file: a list, or an object of tokens by name. */
+static snug_status add_extra(struct collecting *c, const char *path, const json_t *value, bool of_map) {
+    static const char key[] = "extra_special_tokens";
+    if (!json_is_object(value)) return add_list(c, path, key, value, of_map, &c->extra);
+    c->extra.given = false;
+    c->extra.tokens.count = 0;
+    return name_tokens(c, path, value);
+}
+
+static snug_status collect_config(struct collecting *c) {
+    const json_t *config = c->sources->config, *extra = json_object_get(config, "extra_special_tokens"),
+                 *additional = json_object_get(config, "additional_special_tokens");
+    const char *path = c->sources->paths[SNUG_TOKENIZER_CONFIG], *key;
+    json_t *value;
+    struct snug_token_spec token;
+    json_object_foreach((json_t *)config, key, value) {
+        const int named = named_index(key);
+        if (named < 0 && !(ends_like_a_token(key) && is_token(value))) continue;
+        RETURN_IF_ERROR(parse_token(c->ctx, path, key, value, &token));
+        token.unseen = !token.text;
+        if (named < 0) {
+            RETURN_IF_ERROR(name_token(c->ctx, token.text ? &c->further : &c->first, key, &token));
+            continue;
+        }
+        c->given[named] = true;
+        c->sources->named[named] = token;
+    }
+    if (additional && !json_array_size(extra) && !json_object_size(extra))
+        return add_list(c, path, "additional_special_tokens", additional, false, &c->extra);
+    if (additional) RETURN_IF_ERROR(add_list(c, path, "additional_special_tokens", additional, false, &c->additional));
+    return extra ? add_extra(c, path, extra, false) : SNUG_OK;
+}
+
+static snug_status collect_map(struct collecting *c) {
+    const char *path = c->sources->paths[SNUG_TOKENIZER_SPECIAL_MAP], *key;
+    json_t *value;
+    json_object_foreach(c->sources->map, key, value) {
+        const int named = named_index(key);
+        struct snug_token_spec token;
+        if (!strcmp(key, "extra_special_tokens")) {
+            RETURN_IF_ERROR(add_extra(c, path, value, true));
+        } else if (!strcmp(key, "additional_special_tokens")) {
+            c->additional.tokens.count = 0;
+            RETURN_IF_ERROR(add_list(c, path, key, value, true, &c->additional));
+        } else if (named >= 0 || (ends_like_a_token(key) && is_token(value))) {
+            RETURN_IF_ERROR(parse_token(c->ctx, path, key, value, &token));
+            token.special = true;
+            if (named < 0) {
+                RETURN_IF_ERROR(name_token(c->ctx, &c->first, key, &token));
+                continue;
+            }
+            c->given[named] = true;
+            c->sources->named[named] = token;
+        }
+    }
+    return SNUG_OK;
+}
+
 /* ---- tokens by id -------------------------------------------------------------------------------------------- */
 
 static int by_order(const void *a, const void *b) {
@@ -47,271 +195,203 @@ static int by_order(const void *a, const void *b) {
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Adds a token to the list, or replaces the one with the same id. places: the index of each id. */
-static snug_status list_token(snug_context *ctx, struct snug_token_list *list, json_t *places,
-                              const struct snug_token_spec *token) {
+/* Adds a token to the list, or replaces the one with the same id. */
+static snug_status list_token(struct collecting *c, const struct snug_token_spec *token) {
+    struct snug_token_list *list = &c->sources->listed;
     char id[24];
     snprintf(id, sizeof id, "%lld", (long long)token->order);
-    const json_t *place = json_object_get(places, id);
+    const json_t *place = json_object_get(c->places, id);
+    for (int i = 0; i < SNUG_NAMED_COUNT; i++)
+        if (c->given[i] && same(c->sources->named[i].content, token->content)) c->by_content[i] = *token;
     if (place) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what has a place is in the list */
         list->items[json_integer_value(place)] = *token;
         return SNUG_OK;
     }
     /* may be untested: an allocation that fails */
-    if (json_object_set_new(places, id, json_integer((json_int_t)list->count)))
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
-    return append(ctx, list, token);
+    if (json_object_set_new(c->places, id, json_integer((json_int_t)list->count)))
+        return snug_fail(c->ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
+    return append(c->ctx, list, token);
 }
 
 /* added_tokens_decoder of tokenizer_config.json: {"id": token}. */
-static snug_status list_decoder(snug_context *ctx, struct snug_special_sources *sources, const json_t *decoder) {
-    const char *path = sources->paths[SNUG_TOKENIZER_CONFIG], *key;
+static snug_status list_decoder(struct collecting *c, const json_t *decoder) {
+    const char *path = c->sources->paths[SNUG_TOKENIZER_CONFIG], *key;
     json_t *value;
     if (!json_is_object(decoder))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: \"added_tokens_decoder\" must be an object of tokens by id", path);
+        return snug_fail(c->ctx, SNUG_E_INPUT, "%s: \"added_tokens_decoder\" must be an object of tokens by id", path);
     json_object_foreach((json_t *)decoder, key, value) {
         struct snug_token_spec token;
         char *end;
-        RETURN_IF_ERROR(parse_token(ctx, path, key, value, &token));
+        RETURN_IF_ERROR(parse_token(c->ctx, path, key, value, &token));
         token.order = strtoll(key, &end, 10);
         if (end == key || *end || !token.content)
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" in \"added_tokens_decoder\" is not the id of a token", path,
-                             key);
-        RETURN_IF_ERROR(append(ctx, &sources->listed, &token));
+            return snug_fail(c->ctx, SNUG_E_INPUT, "%s: \"%s\" in \"added_tokens_decoder\" is not the id of a token",
+                             path, key);
+        RETURN_IF_ERROR(list_token(c, &token));
     }
     return SNUG_OK;
 }
 
-static bool is_named(const struct snug_special_sources *sources, const char *content) {
-    for (int i = 0; i < SNUG_NAMED_COUNT; i++)
-        if (same(sources->named[i].content, content)) return true;
-    return false;
+static snug_status note_special(struct collecting *c, const struct snug_token_spec *tokens, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const char *content = tokens[i].content;
+        if (!content || tokens[i].unseen) continue;
+        RETURN_IF_ERROR(snug_hash_map_add(c->ctx, &c->special, content, strlen(content), 0, &(int32_t){0}));
+    }
+    return SNUG_OK;
 }
 
 /* added_tokens.json: {"token": id}. */
-static snug_status list_added(snug_context *ctx, struct snug_special_sources *sources, json_t *places) {
-    const char *path = sources->paths[SNUG_TOKENIZER_ADDED], *key;
+static snug_status list_added(struct collecting *c) {
+    const char *path = c->sources->paths[SNUG_TOKENIZER_ADDED], *key;
     json_t *value;
-    json_object_foreach(sources->added, key, value) {
+    RETURN_IF_ERROR(note_special(c, c->sources->named, SNUG_NAMED_COUNT)); /* those of files so far */
+    RETURN_IF_ERROR(note_special(c, c->extra.tokens.items, c->extra.tokens.count));
+    json_object_foreach(c->sources->added, key, value) {
         if (!json_is_integer(value))
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number", path, key);
-        bool special = is_named(sources, key) || json_object_get(sources->extra_names, key);
-        struct snug_token_spec token = {.content = key, .special = special, .order = json_integer_value(value)};
-        RETURN_IF_ERROR(list_token(ctx, &sources->listed, places, &token));
+            return snug_fail(c->ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number", path, key);
+        const bool special = snug_hash_map_find(&c->special, "", 0, key, strlen(key)) >= 0;
+        const struct snug_token_spec token = {.content = key,
+                                              .special = special,
+                                              .normalized = !special,
+                                              .normalized_given = true,
+                                              .order = json_integer_value(value)};
+        RETURN_IF_ERROR(list_token(c, &token));
     }
     return SNUG_OK;
 }
 
 /* added_tokens of tokenizer.json: a list of tokens with ids. */
-static snug_status list_json(snug_context *ctx, const struct snug_special_sources *sources,
-                             struct snug_token_list *list, json_t *places) {
-    const char *path = sources->paths[SNUG_TOKENIZER_JSON];
-    const json_t *tokens = json_object_get(sources->json, "added_tokens");
+static snug_status read_json(struct collecting *c) {
+    const char *path = c->sources->paths[SNUG_TOKENIZER_JSON];
+    const json_t *tokens = json_object_get(c->sources->json, "added_tokens");
     if (tokens && !json_is_array(tokens) && !json_is_null(tokens))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: \"added_tokens\" must be a list", path);
+        return snug_fail(c->ctx, SNUG_E_INPUT, "%s: \"added_tokens\" must be a list", path);
     for (size_t i = 0; i < json_array_size(tokens); i++) {
         struct snug_token_spec token;
         const json_t *value = json_array_get(tokens, i);
-        RETURN_IF_ERROR(parse_token(ctx, path, "added_tokens", value, &token));
+        RETURN_IF_ERROR(parse_token(c->ctx, path, "added_tokens", value, &token));
         if (!token.content || !json_is_integer(json_object_get(value, "id")))
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: number %zu of \"added_tokens\" has no content or no id", path,
+            return snug_fail(c->ctx, SNUG_E_INPUT, "%s: number %zu of \"added_tokens\" has no content or no id", path,
                              i + 1);
         token.order = json_integer_value(json_object_get(value, "id"));
-        RETURN_IF_ERROR(list_token(ctx, list, places, &token));
+        RETURN_IF_ERROR(append(c->ctx, &c->sources->json_tokens, &token));
     }
     return SNUG_OK;
 }
 
-/* ---- named tokens -------------------------------------------------------------------------------------------- */
-
-static bool is_named_key(const char *key) {
-    for (int i = 0; i < SNUG_NAMED_COUNT; i++)
-        if (!strcmp(key, named_keys[i])) return true;
-    return false;
-}
-
-static snug_status append_extra(snug_context *ctx, struct snug_special_sources *sources,
-                                const struct snug_token_spec *token) {
-    /* may be untested: an allocation that fails */
-    if (json_object_set_new(sources->extra_names, token->content, json_true()))
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
-    return append(ctx, &sources->extra, token);
-}
-
-/* Extra special tokens: values of other keys that end in _token, and lists or objects of them. */
-static snug_status collect_extra(snug_context *ctx, struct snug_special_sources *sources, const json_t *object,
-                                 const char *path) {
-    const char *key;
-    json_t *value;
-    struct snug_token_spec token;
-    json_object_foreach((json_t *)object, key, value) {
-        size_t length = strlen(key);
-        bool one = length > 6 && !strcmp(key + length - 6, "_token") && !is_named_key(key) &&
-                   (json_is_string(value) || json_is_string(json_object_get(value, "content")));
-        if (!one) continue;
-        RETURN_IF_ERROR(parse_token(ctx, path, key, value, &token));
-        RETURN_IF_ERROR(append_extra(ctx, sources, &token));
-    }
-    const char *name = "extra_special_tokens";
-    const json_t *more = json_object_get(object, name);
-    if (!json_array_size(more) && !json_object_size(more)) {
-        name = "additional_special_tokens";
-        more = json_object_get(object, name);
-    }
-    for (size_t i = 0; i < json_array_size(more); i++) {
-        RETURN_IF_ERROR(parse_token(ctx, path, name, json_array_get(more, i), &token));
-        if (token.content) RETURN_IF_ERROR(append_extra(ctx, sources, &token));
-    }
-    json_object_foreach((json_t *)more, key, value) {
-        RETURN_IF_ERROR(parse_token(ctx, path, key, value, &token));
-        if (token.content) RETURN_IF_ERROR(append_extra(ctx, sources, &token));
-    }
+static snug_status list_by_id(struct collecting *c) {
+    const struct snug_token_list *json = &c->sources->json_tokens;
+    const json_t *decoder = json_object_get(c->sources->config, "added_tokens_decoder");
+    if (!decoder || c->sources->own) RETURN_IF_ERROR(read_json(c));
+    if (decoder) return list_decoder(c, decoder);
+    RETURN_IF_ERROR(collect_map(c));
+    RETURN_IF_ERROR(list_added(c));
+    for (size_t i = 0; i < json->count; i++) RETURN_IF_ERROR(list_token(c, &json->items[i]));
     return SNUG_OK;
 }
 
-static snug_status collect_named(snug_context *ctx, struct snug_special_sources *sources, const json_t *object,
-                                 const char *path, bool always_special) {
+/* ---- what the class makes of them ------------------------------------------------------------------------------ */
+
+static snug_status name_defaults(struct collecting *c) {
+    struct snug_special_sources *sources = c->sources;
+    const struct snug_token_defaults *defaults = sources->defaults;
     for (int i = 0; i < SNUG_NAMED_COUNT; i++) {
-        const json_t *value = json_object_get(object, named_keys[i]);
-        if (!value) continue;
-        RETURN_IF_ERROR(parse_token(ctx, path, named_keys[i], value, &sources->named[i]));
-        sources->named[i].special |= always_special;
+        struct snug_token_spec *token = &sources->named[i];
+        if (c->by_content[i].content) *token = c->by_content[i];
+        if (defaults && !c->given[i])
+            *token = (struct snug_token_spec){.content = defaults->named[i], .special = true, .text = true};
+        if (!defaults || !token->text) continue;
+        const bool strips = defaults->mask_strips && i == SNUG_NAMED_MASK;
+        if (!defaults->as_objects && !strips) continue;
+        *token =
+            (struct snug_token_spec){.content = token->content, .lstrip = strips, .special = !defaults->as_objects};
+    }
+    /* The only use of tokenizer.json's padding: it names the padding token if nothing else does. */
+    const char *path = sources->paths[SNUG_TOKENIZER_JSON];
+    const json_t *pad = json_object_get(json_object_get(sources->json, "padding"), "pad_token");
+    if (defaults || c->given[SNUG_NAMED_PAD] || !json_is_string(pad)) return SNUG_OK;
+    return parse_token(c->ctx, path, "pad_token", pad, &sources->named[SNUG_NAMED_PAD]);
+}
+
+/* The list that counts: extra_special_tokens, or else additional_special_tokens, which a SentencePiece model's own
+   tokens replace. */
+static snug_status choose_extra(struct collecting *c) {
+    struct snug_special_sources *sources = c->sources;
+    const struct snug_token_list *model = sources->model_extra;
+    if (!c->extra.given && model) {
+        c->additional.tokens.count = 0;
+        for (size_t i = 0; i < model->count; i++)
+            RETURN_IF_ERROR(append(c->ctx, &c->additional.tokens, &model->items[i]));
+    } else if (!c->additional.given && sources->defaults) {
+        /* untested: no class has further special tokens */
+        for (size_t i = 0; i < 3 && sources->defaults->extra[i]; i++) {
+            const struct snug_token_spec token = {
+                .content = sources->defaults->extra[i], .special = true, .text = true};
+            RETURN_IF_ERROR(append(c->ctx, &c->additional.tokens, &token));
+        }
+    }
+    struct given_list *from = c->extra.given ? &c->extra : &c->additional;
+    sources->extra = from->tokens;
+    from->tokens = (struct snug_token_list){0};
+    return SNUG_OK;
+}
+
+/* A name may be that of a named token, in an object of extra_special_tokens. */
+static snug_status merge_names(struct collecting *c) {
+    struct snug_special_sources *sources = c->sources;
+    for (size_t i = 0; i < c->further.tokens.count; i++)
+        RETURN_IF_ERROR(name_token(c->ctx, &c->first, c->further.names.entries[i].text, &c->further.tokens.items[i]));
+    for (size_t i = 0; i < c->first.tokens.count; i++) {
+        const int named = named_index(c->first.names.entries[i].text);
+        if (named < 0)
+            RETURN_IF_ERROR(append(c->ctx, &sources->further, &c->first.tokens.items[i]));
+        else
+            sources->named[named] = c->first.tokens.items[i];
     }
     return SNUG_OK;
 }
 
-/* The change that some classes make to a mask token that files give as text. */
-static void apply_class(struct snug_special_sources *sources) {
-    struct snug_token_spec *mask = &sources->named[SNUG_NAMED_MASK];
-    if (sources->defaults && mask->text) mask->lstrip |= sources->defaults->mask_strips;
-}
-
-snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources) {
-    const json_t *decoder = json_object_get(sources->config, "added_tokens_decoder");
-    const char *config_path = sources->paths[SNUG_TOKENIZER_CONFIG],
-               *map_path = sources->paths[SNUG_TOKENIZER_SPECIAL_MAP];
-    sources->extra_names = json_object();
-    if (!sources->extra_names) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
-    for (int i = 0; i < SNUG_NAMED_COUNT && sources->defaults; i++)
-        sources->named[i] =
-            (struct snug_token_spec){.content = sources->defaults->named[i], .special = true, .text = true};
-    RETURN_IF_ERROR(collect_named(ctx, sources, sources->config, config_path, false));
-    RETURN_IF_ERROR(collect_extra(ctx, sources, sources->config, config_path));
-    for (size_t i = 0; sources->model_extra && i < sources->model_extra->count; i++)
-        RETURN_IF_ERROR(append_extra(ctx, sources, &sources->model_extra->items[i]));
-    /* untested: no class has further special tokens */
-    for (size_t i = 0; sources->defaults && !sources->extra.count && !sources->own && i < 3; i++)
-        if (sources->defaults->extra[i])
-            RETURN_IF_ERROR(append_extra(
-                ctx, sources, &(struct snug_token_spec){.content = sources->defaults->extra[i], .special = true}));
-    /* The only use of tokenizer.json's padding: it names the padding token if nothing else does. */
-    const json_t *padding = json_object_get(sources->json, "padding");
-    if (!sources->named[SNUG_NAMED_PAD].content && json_is_string(json_object_get(padding, "pad_token")))
-        RETURN_IF_ERROR(parse_token(ctx, sources->paths[SNUG_TOKENIZER_JSON], "pad_token",
-                                    json_object_get(padding, "pad_token"), &sources->named[SNUG_NAMED_PAD]));
-    if (decoder) {
-        RETURN_IF_ERROR(list_decoder(ctx, sources, decoder));
-    } else { /* files of older versions, read only in this case */
-        RETURN_IF_ERROR(collect_named(ctx, sources, sources->map, map_path, true));
-        RETURN_IF_ERROR(collect_extra(ctx, sources, sources->map, map_path));
-        json_t *places = json_object();
-        snug_status status = list_added(ctx, sources, places);
-        if (status == SNUG_OK) status = list_json(ctx, sources, &sources->listed, places);
-        json_decref(places);
-        RETURN_IF_ERROR(status);
-    }
-    apply_class(sources);
+static snug_status collect(struct collecting *c) {
+    struct snug_special_sources *sources = c->sources;
+    c->places = json_object();
+    if (!c->places) return snug_fail(c->ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
+    RETURN_IF_ERROR(collect_config(c));
+    RETURN_IF_ERROR(list_by_id(c));
+    RETURN_IF_ERROR(name_defaults(c));
+    RETURN_IF_ERROR(choose_extra(c));
+    RETURN_IF_ERROR(merge_names(c));
     if (sources->listed.count)
         qsort(sources->listed.items, sources->listed.count, sizeof *sources->listed.items, by_order);
     return SNUG_OK;
+}
+
+static void free_collecting(struct collecting *c) {
+    json_decref(c->places);
+    free(c->extra.tokens.items);
+    free(c->additional.tokens.items);
+    snug_hash_map_free(&c->first.names);
+    free(c->first.tokens.items);
+    snug_hash_map_free(&c->further.names);
+    snug_hash_map_free(&c->special);
+    free(c->further.tokens.items);
+}
+
+snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources) {
+    struct collecting c = {.ctx = ctx, .sources = sources};
+    const snug_status status = collect(&c);
+    free_collecting(&c);
+    return status;
 }
 
 void snug_special_sources_free(struct snug_special_sources *sources) {
     json_decref(sources->config);
     json_decref(sources->map);
     json_decref(sources->added);
-    json_decref(sources->extra_names);
+    free(sources->further.items);
+    free(sources->json_tokens.items);
     free(sources->listed.items);
     free(sources->extra.items);
     *sources = (struct snug_special_sources){0};
-}
-
-/* ---- into the tokenizer -------------------------------------------------------------------------------------- */
-
-static snug_status add(snug_context *ctx, struct snug_tokenizer *tokenizer, const struct snug_token_spec *spec,
-                       bool special) {
-    char *content = (char *)spec->content; /* is copied */
-    struct snug_added_token token = {.content = content,
-                                     .single_word = spec->single_word,
-                                     .lstrip = spec->lstrip,
-                                     .rstrip = spec->rstrip,
-                                     .special = special,
-                                     .normalized = spec->normalized_given ? spec->normalized : !special};
-    return snug_added_tokens_add(ctx, &tokenizer->added, &tokenizer->vocabulary, &token);
-}
-
-static snug_status add_list(snug_context *ctx, const struct snug_special_sources *sources,
-                            struct snug_tokenizer *tokenizer, const struct snug_token_list *list) {
-    for (size_t i = 0; i < list->count; i++) {
-        bool named = false;
-        for (int j = 0; j < SNUG_NAMED_COUNT; j++) named |= same(sources->named[j].content, list->items[i].content);
-        RETURN_IF_ERROR(add(ctx, tokenizer, &list->items[i], list->items[i].special || named));
-    }
-    return SNUG_OK;
-}
-
-/* Adds the tokens of tokenizer.json, with list and places. */
-static snug_status add_own(snug_context *ctx, const struct snug_special_sources *sources,
-                           struct snug_tokenizer *tokenizer, struct snug_token_list *list, json_t *places) {
-    RETURN_IF_ERROR(list_json(ctx, sources, list, places));
-    for (size_t i = 0; i < list->count; i++)
-        RETURN_IF_ERROR(add(ctx, tokenizer, &list->items[i], list->items[i].special));
-    return SNUG_OK;
-}
-
-static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content) {
-    if (!content) return -1;
-    const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
-    return token ? token->id : snug_vocabulary_find(&tokenizer->vocabulary, content);
-}
-
-static void find_special(const struct snug_special_sources *sources, struct snug_tokenizer *tokenizer) {
-    const struct snug_token_spec *named = sources->named;
-    const int32_t unk = tokenizer->kind == SNUG_MODEL_WORDPIECE ? tokenizer->wordpiece.unk
-                                                                : id_of(tokenizer, named[SNUG_NAMED_UNK].content);
-    tokenizer->special = (struct snug_special_ids){.cls = id_of(tokenizer, named[SNUG_NAMED_CLS].content),
-                                                   .sep = id_of(tokenizer, named[SNUG_NAMED_SEP].content),
-                                                   .pad = id_of(tokenizer, named[SNUG_NAMED_PAD].content),
-                                                   .unk = unk,
-                                                   .mask = id_of(tokenizer, named[SNUG_NAMED_MASK].content)};
-}
-
-snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special_sources *sources,
-                                    struct snug_tokenizer *tokenizer) {
-    const char *path = sources->paths[SNUG_TOKENIZER_CONFIG], *side;
-    if (sources->own) {
-        struct snug_token_list list = {0};
-        json_t *places = json_object();
-        const snug_status status = add_own(ctx, sources, tokenizer, &list, places);
-        json_decref(places);
-        free(list.items);
-        RETURN_IF_ERROR(status);
-    }
-    RETURN_IF_ERROR(add_list(ctx, sources, tokenizer, &sources->listed));
-    for (size_t i = 0; i < SNUG_NAMED_COUNT + sources->extra.count; i++) {
-        bool named = i < SNUG_NAMED_COUNT;
-        const struct snug_token_spec *spec = named ? &sources->named[i] : &sources->extra.items[i - SNUG_NAMED_COUNT];
-        if (!spec->content || snug_added_tokens_find(&tokenizer->added, spec->content)) continue;
-        /* A tokenizer.json without a configuration need not have BertTokenizer's tokens. */
-        if (sources->own && !sources->config && id_of(tokenizer, spec->content) < 0) continue;
-        RETURN_IF_ERROR(add(ctx, tokenizer, spec, spec->special || named));
-    }
-    RETURN_IF_ERROR(
-        snug_json_bool(ctx, path, sources->config, "split_special_tokens", false, &tokenizer->added.ignore_special));
-    RETURN_IF_ERROR(snug_json_string(ctx, path, sources->config, "truncation_side", "right", &side));
-    tokenizer->truncate_left = !strcmp(side, "left");
-    RETURN_IF_ERROR(snug_added_tokens_finish(ctx, &tokenizer->added, &tokenizer->normalizer));
-    find_special(sources, tokenizer);
-    return SNUG_OK;
 }

@@ -24,6 +24,7 @@ struct snug_token_spec {
     const char *content; /* NULL: none */
     bool special, single_word, lstrip, rstrip;
     bool text;                         /* is given as text, not as an object */
+    bool unseen;                       /* an object of tokenizer_config.json, which is read after added_tokens.json */
     bool normalized, normalized_given; /* if it is not given, tokens that are not special are normalized */
     int64_t order;                     /* the id in the file; used for the order only */
 };
@@ -36,6 +37,7 @@ struct snug_token_list {
 /* A tokenizer class's default tokens. */
 struct snug_token_defaults {
     const char *named[SNUG_NAMED_COUNT]; /* NULL: none */
+    bool as_objects;                     /* named tokens given as text become objects that need not be special */
     bool mask_strips;                    /* a mask token given as text strips the white space before it */
     const char *extra[3];                /* further special tokens; NULL after the last */
 };
@@ -47,12 +49,13 @@ struct snug_special_sources {
     char *const *paths;
     bool own;                                   /* all of tokenizer.json is used: its added tokens come first */
     const struct snug_token_defaults *defaults; /* the class's; NULL: none */
-    const struct snug_token_list *model_extra;  /* further special tokens of a sentencepiece.bpe.model; or NULL */
+    const struct snug_token_list *model_extra;  /* further tokens of a sentencepiece.bpe.model; or NULL */
 
     struct snug_token_spec named[SNUG_NAMED_COUNT];
-    struct snug_token_list listed; /* added tokens by id */
-    struct snug_token_list extra;  /* further special tokens */
-    json_t *extra_names;           /* the set of their contents */
+    struct snug_token_list further;     /* tokens of other names, such as image_token */
+    struct snug_token_list json_tokens; /* added tokens of tokenizer.json, in its order */
+    struct snug_token_list listed;      /* added tokens by id */
+    struct snug_token_list extra;       /* further special tokens without a name */
 };
 
 snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources);
@@ -60,5 +63,8 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
 snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special_sources *sources,
                                     struct snug_tokenizer *tokenizer);
 void snug_special_sources_free(struct snug_special_sources *sources);
+
+/* The id of a token; -1 if its content is NULL, or no token has it. */
+int32_t snug_special_tokens_id(const struct snug_tokenizer *tokenizer, const char *content);
 
 #endif

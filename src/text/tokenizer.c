@@ -60,6 +60,12 @@ struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *toke
     return tokenizer->special;
 }
 
+bool snug_tokenizer_types(const struct snug_tokenizer *tokenizer) {
+    return tokenizer->types && snug_template_has_types(&tokenizer->post_processor.pair);
+}
+
+int64_t snug_tokenizer_max_length(const struct snug_tokenizer *tokenizer) { return tokenizer->max_length; }
+
 uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer) { return tokenizer->fingerprint; }
 
 /* A text while it is encoded, with the buffers that its parts share. */
@@ -226,7 +232,10 @@ static snug_status assemble(snug_context *ctx, const struct snug_tokenizer *toke
     *truncated = sequences[0].count < count_a || sequences[1].count < count_b;
     sequences[0].from = tokenizer->truncate_left ? count_a - sequences[0].count : 0;
     sequences[1].from = tokenizer->truncate_left ? count_b - sequences[1].count : 0;
-    return fill_template(ctx, template, sequences, out, word_of, first_count);
+    const size_t begin = out->count;
+    RETURN_IF_ERROR(fill_template(ctx, template, sequences, out, word_of, first_count));
+    if (!tokenizer->types) *first_count = out->count - begin;
+    return SNUG_OK;
 }
 
 snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,

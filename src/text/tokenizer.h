@@ -45,11 +45,16 @@ snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tok
                                         size_t length, size_t most, struct snug_ids *out);
 /* The post-processor's row for a, or for a pair, such as [CLS] a [SEP] b [SEP]: truncates a and b to max_length in
    total, as `tokenizers` does (truncation="longest_first"), and appends the row to out. *first_count: tokens of type 0;
-   the rest are of type 1. *truncated: whether it was truncated. b may be NULL. */
+   the rest are of type 1 (none if the tokenizer returns no token types). *truncated: whether it was truncated. b may be
+   NULL. */
 snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,
                                     const struct snug_ids *b, size_t max_length, struct snug_ids *out,
                                     size_t *first_count, bool *truncated);
 
+/* Whether a second text has token type 1. */
+bool snug_tokenizer_types(const struct snug_tokenizer *tokenizer);
+/* model_max_length: the most tokens of a row; INT64_MAX if there is no limit. */
+int64_t snug_tokenizer_max_length(const struct snug_tokenizer *tokenizer);
 /* Special tokens of a row, of one sequence or a pair. */
 size_t snug_tokenizer_specials(const struct snug_tokenizer *tokenizer, bool pair);
 

@@ -4,8 +4,7 @@
  *
  * A class such as BertTokenizer or RobertaTokenizer uses only the vocabulary of tokenizer.json (the merges, the scores,
  * the Precompiled normalizer) and, if tokenizer_config.json has no added_tokens_decoder, the added tokens: it builds
- * the other parts from tokenizer_config.json. If a folder has no tokenizer_config.json, or it names a class that only
- * wraps tokenizer.json, all of tokenizer.json is used.
+ * the other parts from tokenizer_config.json. Of a class that wraps any tokenizer.json, all of it is used.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "text/precompiled.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_load.h"
+#include "text/unicode.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -26,46 +26,37 @@
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
 /* In the order of enum snug_named_token: bos, eos, unk, sep, pad, cls, mask. */
-#define BERT_TOKENS                                                                                                    \
-    {                                                                                                                  \
-        .named = { NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" }                                          \
-    }
 #define FAIRSEQ_NAMES "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"
-#define MPNET_TOKENS                                                                                                   \
-    { .named = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_strips = true }
-#define CAMEMBERT_TOKENS                                                                                               \
-    {                                                                                                                  \
-        .named = {FAIRSEQ_NAMES}, .mask_strips = true, .extra = { "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED" }        \
-    }
+static const struct snug_token_defaults of_bert = {.named = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}};
+static const struct snug_token_defaults of_mpnet = {
+    .named = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .as_objects = true, .mask_strips = true};
+static const struct snug_token_defaults of_fairseq = {.named = {FAIRSEQ_NAMES}};
+static const struct snug_token_defaults of_camembert = {
+    .named = {FAIRSEQ_NAMES}, .mask_strips = true, .extra = {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"}};
+static const struct snug_token_defaults of_gpt2 = {.named = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"}};
 
 static const struct snug_tokenizer_class classes[] = {
-    /* Classes that transformers 5 replaces by BertTokenizer. */
-    {.name = "BertTokenizer", .defaults = BERT_TOKENS},
-    {.name = "DistilBertTokenizer", .defaults = BERT_TOKENS},
-    {.name = "ElectraTokenizer", .defaults = BERT_TOKENS},
-    {.name = "MobileBertTokenizer", .defaults = BERT_TOKENS},
-    {.name = "ConvBertTokenizer", .defaults = BERT_TOKENS},
-    {.name = "SqueezeBertTokenizer", .defaults = BERT_TOKENS},
-    {.name = "MPNetTokenizer", .form = SNUG_FORM_ROBERTA, .defaults = MPNET_TOKENS},
+    {.name = "BertTokenizer", .types = true, .defaults = &of_bert}, /* the first: of vocab.txt alone */
+    {.name = "DistilBertTokenizer", .defaults = &of_bert},
+    {.name = "ElectraTokenizer", .types = true, .defaults = &of_bert},
+    {.name = "MobileBertTokenizer", .types = true, .defaults = &of_bert},
+    {.name = "ConvBertTokenizer", .own = true, .types = true, .defaults = &of_bert}, /* has no __init__ of its own */
+    {.name = "SqueezeBertTokenizer", .types = true, .defaults = &of_bert},
+    {.name = "MPNetTokenizer", .rows = SNUG_ROWS_ROBERTA, .defaults = &of_mpnet},
     {.name = "RobertaTokenizer",
      .kind = SNUG_MODEL_BPE,
-     .form = SNUG_FORM_ROBERTA,
+     .rows = SNUG_ROWS_ROBERTA,
      .prefix_words = true,
-     .defaults = {.named = {FAIRSEQ_NAMES}}},
-    {.name = "XLMRobertaTokenizer",
-     .kind = SNUG_MODEL_UNIGRAM,
-     .form = SNUG_FORM_BOS_EOS,
-     .defaults = {.named = {FAIRSEQ_NAMES}}},
-    {.name = "CamembertTokenizer", .kind = SNUG_MODEL_UNIGRAM, .form = SNUG_FORM_BOS_EOS, .defaults = CAMEMBERT_TOKENS},
+     .defaults = &of_fairseq},
+    {.name = "XLMRobertaTokenizer", .kind = SNUG_MODEL_UNIGRAM, .rows = SNUG_ROWS_BOS_EOS, .defaults = &of_fairseq},
+    {.name = "CamembertTokenizer", .kind = SNUG_MODEL_UNIGRAM, .rows = SNUG_ROWS_BOS_EOS, .defaults = &of_camembert},
     {.name = "GPT2Tokenizer",
      .kind = SNUG_MODEL_BPE,
-     .form = SNUG_FORM_PLAIN,
-     .wraps = true,
+     .rows = SNUG_ROWS_JSON,
      .prefix_words = true,
-     .defaults = {.named = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"}}},
-    /* Classes that wrap any tokenizer.json; without one they are BERT's. */
-    {.name = "PreTrainedTokenizer", .wraps = true, .defaults = BERT_TOKENS},
-    {.name = "TokenizersBackend", .wraps = true, .defaults = BERT_TOKENS},
+     .defaults = &of_gpt2},
+    {.name = "PreTrainedTokenizer", .rows = SNUG_ROWS_JSON, .own = true},
+    {.name = "TokenizersBackend", .rows = SNUG_ROWS_JSON, .own = true},
 };
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
@@ -124,60 +115,111 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
                      loader->folder);
 }
 
-/* The class for the model type in config.json. */
-static const char *class_of_model(const struct snug_tokenizer_loader *loader, const json_t *config) {
-    const char *type = json_string_value(json_object_get(config, "model_type"));
-    const char *class = type ? loader->class_of_type(type) : NULL;
-    if (class) return class;
-    return type && strcmp(type, "gpt2") == 0 ? "GPT2Tokenizer" : "BertTokenizer";
+/* A class by its name, with or without "Fast"; NULL if there is none. */
+static const struct snug_tokenizer_class *find_class(const char *name) {
+    size_t length = strlen(name);
+    if (length > 4 && !strcmp(name + length - 4, "Fast")) length -= 4;
+    for (size_t i = 0; i < COUNT(classes); i++)
+        if (strlen(classes[i].name) == length && !memcmp(classes[i].name, name, length)) return &classes[i];
+    return NULL;
 }
 
-/* tokenizer_class, with or without "Fast", of tokenizer_config.json or else of the model's config.json. */
-static snug_status read_class(struct snug_tokenizer_loader *loader, char **out) {
-    snug_context *ctx = loader->ctx;
+/* The class of the model type in config.json; NULL if it is not known. */
+static const struct snug_tokenizer_class *class_of_model(const struct snug_tokenizer_loader *loader,
+                                                         const json_t *config) {
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const char *name = type ? loader->class_of_type(type) : NULL;
+    if (type && strcmp(type, "gpt2") == 0) name = "GPT2Tokenizer";
+    return name ? find_class(name) : NULL;
+}
+
+/*
+ * AutoTokenizer's choice: tokenizer_class of tokenizer_config.json, or else of config.json, or else the class of the
+ * model type. A model type whose own class wraps any tokenizer.json keeps that.
+ */
+static snug_status choose_class(struct snug_tokenizer_loader *loader, const char *config_path, const json_t *config) {
     const char *name = NULL;
-    char *path = NULL;
-    json_t *config = NULL;
-    snug_status status = SNUG_OK;
-    *out = NULL;
     if (loader->sources.config)
-        RETURN_IF_ERROR(snug_json_string(ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), loader->sources.config,
-                                         "tokenizer_class", NULL, &name));
-    if (!name) {
-        RETURN_IF_ERROR(snug_path_join(ctx, &path, loader->folder, "config.json"));
-        if (snug_file_exists(NULL, path)) status = snug_json_read(ctx, NULL, path, &config);
-        if (status == SNUG_OK && config) status = snug_json_string(ctx, path, config, "tokenizer_class", NULL, &name);
-    }
-    if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : class_of_model(loader, config), out);
+        RETURN_IF_ERROR(snug_json_string(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
+                                         loader->sources.config, "tokenizer_class", NULL, &name));
+    if (!name && config)
+        RETURN_IF_ERROR(snug_json_string(loader->ctx, config_path, config, "tokenizer_class", NULL, &name));
+    const struct snug_tokenizer_class *of_model = class_of_model(loader, config),
+                                      *any = find_class("TokenizersBackend");
+    loader->class = !name ? of_model ? of_model : any : of_model == any ? any : find_class(name);
+    if (!loader->class)
+        return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                         "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
+                         "(WordPiece), RobertaTokenizer, GPT2Tokenizer (BPE), XLMRobertaTokenizer, CamembertTokenizer "
+                         "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
+                         loader->folder, name);
+    const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    if (!json && !loader->class->defaults) loader->class = &classes[0];
+    loader->own = json && loader->class->own;
+    loader->sources.defaults = loader->class->defaults;
+    return SNUG_OK;
+}
+
+static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
+    char *path;
+    json_t *config = NULL;
+    RETURN_IF_ERROR(snug_path_join(loader->ctx, &path, loader->folder, "config.json"));
+    snug_status status = snug_file_exists(NULL, path) ? snug_json_read(loader->ctx, NULL, path, &config) : SNUG_OK;
+    if (status == SNUG_OK) status = choose_class(loader, path, config);
     json_decref(config);
     free(path);
-    if (status != SNUG_OK) return status;
-    size_t length = strlen(*out);
-    if (length > 4 && !strcmp(*out + length - 4, "Fast")) (*out)[length - 4] = '\0';
+    return status;
+}
+
+/* ---- settings of tokenizer_config.json ------------------------------------------------------------------------- */
+
+/* model_input_names: whether it has token_type_ids, if it is given. */
+static snug_status read_input_names(struct snug_tokenizer_loader *loader) {
+    const json_t *names = snug_loader_member(loader->sources.config, "model_input_names");
+    loader->tokenizer->types = names ? false : loader->class->types;
+    if (names && !json_is_array(names))
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"model_input_names\" must be a list of names",
+                         snug_loader_path(loader, SNUG_TOKENIZER_CONFIG));
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        loader->tokenizer->types |= name && !strcmp(name, "token_type_ids");
+    }
     return SNUG_OK;
 }
 
-/* Finds the class, and decides whether all of tokenizer.json is used. */
-static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
-    char *name;
-    RETURN_IF_ERROR(read_class(loader, &name));
-    for (size_t i = 0; i < COUNT(classes) && !loader->class; i++)
-        if (!strcmp(name, classes[i].name)) loader->class = &classes[i];
-    snug_status status = SNUG_OK;
-    if (!loader->class)
-        status =
-            snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
-                      "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
-                      "(WordPiece), RobertaTokenizer, GPT2Tokenizer (BPE), XLMRobertaTokenizer, CamembertTokenizer "
-                      "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
-                      loader->folder, name);
-    free(name);
-    if (status != SNUG_OK) return status;
-    const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON), wraps = loader->class->wraps;
-    loader->own = json && (wraps || !loader->sources.config);
-    if (!(wraps && loader->own) || loader->class->form == SNUG_FORM_PLAIN)
-        loader->sources.defaults = &loader->class->defaults;
+/* model_max_length, or max_len of old files. Tokenizers without a limit have 10^30. */
+static snug_status read_max_length(struct snug_tokenizer_loader *loader) {
+    const json_t *config = loader->sources.config;
+    const char *key = json_object_get(config, "model_max_length") ? "model_max_length" : "max_len";
+    const json_t *value = snug_loader_member(config, key);
+    loader->tokenizer->max_length = INT64_MAX;
+    if (!value) return SNUG_OK;
+    if (!json_is_number(value) || json_number_value(value) < 1)
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"%s\" must be a number of tokens, from 1",
+                         snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), key);
+    if (json_number_value(value) <= INT32_MAX) loader->tokenizer->max_length = (int64_t)json_number_value(value);
     return SNUG_OK;
+}
+
+/* truncation_side, or else the side of tokenizer.json's truncation, whose other settings have no effect. */
+static snug_status read_truncation_side(struct snug_tokenizer_loader *loader) {
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), *side;
+    const char *direction =
+        json_string_value(json_object_get(json_object_get(loader->json, "truncation"), "direction"));
+    const bool left = direction && !strcmp(direction, "Left");
+    RETURN_IF_ERROR(
+        snug_json_string(loader->ctx, path, loader->sources.config, "truncation_side", left ? "left" : "right", &side));
+    loader->tokenizer->truncate_left = !strcmp(side, "left");
+    if (loader->tokenizer->truncate_left || !strcmp(side, "right")) return SNUG_OK;
+    return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"truncation_side\" must be \"left\" or \"right\", not \"%s\"",
+                     path, side);
+}
+
+static snug_status read_settings(struct snug_tokenizer_loader *loader) {
+    loader->tokenizer->prefix_words = loader->class->prefix_words;
+    RETURN_IF_ERROR(read_input_names(loader));
+    RETURN_IF_ERROR(read_max_length(loader));
+    return read_truncation_side(loader);
 }
 
 /* ---- normalizer and pre-tokenizer ------------------------------------------------------------------------------ */
@@ -247,7 +289,12 @@ static snug_status load_bert_normalizer(struct snug_tokenizer_loader *loader) {
 
 static snug_status load_normalizer(struct snug_tokenizer_loader *loader) {
     if (loader->own || loader->class->kind == SNUG_MODEL_WORDPIECE) return load_bert_normalizer(loader);
-    if (loader->class->kind != SNUG_MODEL_UNIGRAM) return SNUG_OK;
+    if (loader->class->kind == SNUG_MODEL_BPE) {
+        if (snug_loader_member(loader->json, "normalizer"))
+            snug_log(loader->ctx, SNUG_LOG_WARNING, "%s: a %s has no normalizer; it is not used, as in transformers 5",
+                     snug_loader_path(loader, SNUG_TOKENIZER_JSON), loader->class->name);
+        return SNUG_OK;
+    }
     return snug_json_precompiled(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_JSON),
                                  json_object_get(loader->json, "normalizer"), &loader->tokenizer->normalizer);
 }
@@ -313,48 +360,64 @@ static snug_status plain_rows(struct snug_tokenizer_loader *loader) {
     return snug_template_add(loader->ctx, &out->pair, loader->folder, SNUG_PIECE_B, 1);
 }
 
-static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content) {
-    if (!content) return -1;
-    const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
-    return token ? token->id : snug_vocabulary_find(&tokenizer->vocabulary, content);
-}
-
 /* The class's rows: cls_token and sep_token, or bos_token and eos_token, around the texts. */
 static snug_status class_rows(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const enum snug_class_form form = loader->class->form;
-    if (form == SNUG_FORM_PLAIN) return plain_rows(loader); /* may be untested: no supported tokenizer has it */
+    const enum snug_class_rows rows = loader->class->rows;
     const char *path = loader->folder;
     for (int file = SNUG_TOKENIZER_FILES - 1; file >= 0; file--)
         if (file != SNUG_TOKENIZER_CONFIG && file != SNUG_TOKENIZER_SPECIAL_MAP && file != SNUG_TOKENIZER_ADDED &&
             tokenizer->paths[file])
             path = tokenizer->paths[file];
     if (loader->json) path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    const bool sentence = form == SNUG_FORM_BOS_EOS;
+    const bool sentence = rows == SNUG_ROWS_BOS_EOS, bert_rows = rows == SNUG_ROWS_BERT;
     const struct snug_token_spec *named = loader->sources.named;
-    const int32_t first = id_of(tokenizer, named[sentence ? SNUG_NAMED_BOS : SNUG_NAMED_CLS].content),
-                  last = id_of(tokenizer, named[sentence ? SNUG_NAMED_EOS : SNUG_NAMED_SEP].content);
+    const int32_t first = snug_special_tokens_id(tokenizer, named[sentence ? SNUG_NAMED_BOS : SNUG_NAMED_CLS].content);
+    const int32_t last = snug_special_tokens_id(tokenizer, named[sentence ? SNUG_NAMED_EOS : SNUG_NAMED_SEP].content);
     /* may be untested: no supported tokenizer has it */
     if (first < 0 || last < 0)
         return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: there is no %s; set it in tokenizer_config.json", path,
                          sentence    ? first < 0 ? "bos_token" : "eos_token"
                          : first < 0 ? "cls_token"
                                      : "sep_token");
-    const bool bert = form == SNUG_FORM_BERT;
-    return snug_post_processor_frame(loader->ctx, &tokenizer->post_processor, path, first, last, !bert, bert);
+    return snug_post_processor_frame(loader->ctx, &tokenizer->post_processor, path, first, last, !bert_rows, bert_rows);
 }
 
-/* add_bos_token and add_eos_token of tokenizer_config.json replace the post_processor, in transformers 5. */
-static snug_status refuse_bos(struct snug_tokenizer_loader *loader) {
+/* Rows without a post_processor: with bos_token and eos_token where add_bos_token and add_eos_token say so. */
+static snug_status rows_without_json(struct snug_tokenizer_loader *loader) {
+    static const char *const keys[2] = {"add_bos_token", "add_eos_token"};
+    const enum snug_named_token named[2] = {SNUG_NAMED_BOS, SNUG_NAMED_EOS};
+    struct snug_post_processor *out = &loader->tokenizer->post_processor;
+    int32_t ids[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) {
+        bool added;
+        RETURN_IF_ERROR(snug_json_bool(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
+                                       loader->sources.config, keys[i], false, &added));
+        if (added) ids[i] = snug_special_tokens_id(loader->tokenizer, loader->sources.named[named[i]].content);
+    }
+    for (int pair = 0; pair < 2; pair++) {
+        struct snug_template *template = pair ? &out->pair : &out->single;
+        for (int type = 0; type <= pair; type++) {
+            if (ids[0] >= 0) RETURN_IF_ERROR(snug_template_add(loader->ctx, template, loader->folder, ids[0], type));
+            RETURN_IF_ERROR(
+                snug_template_add(loader->ctx, template, loader->folder, type ? SNUG_PIECE_B : SNUG_PIECE_A, type));
+            if (ids[1] >= 0) RETURN_IF_ERROR(snug_template_add(loader->ctx, template, loader->folder, ids[1], type));
+        }
+    }
+    return SNUG_OK;
+}
+
+/* transformers 5 ignores add_bos_token and add_eos_token beside a tokenizer.json. */
+static snug_status warn_of_bos(struct snug_tokenizer_loader *loader) {
     static const char *const keys[] = {"add_bos_token", "add_eos_token"};
     for (size_t i = 0; i < 2; i++) {
         bool added;
         RETURN_IF_ERROR(snug_json_bool(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
                                        loader->sources.config, keys[i], false, &added));
         if (added)
-            return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
-                             "%s: \"%s\" is not supported; describe the rows as post_processor of tokenizer.json",
-                             snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), keys[i]);
+            snug_log(loader->ctx, SNUG_LOG_WARNING,
+                     "%s: \"%s\" has no effect beside a tokenizer.json, as in transformers 5",
+                     snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), keys[i]);
     }
     return SNUG_OK;
 }
@@ -364,16 +427,11 @@ static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
     const json_t *part = snug_loader_member(loader->json, "post_processor");
-    /* may be untested: no supported tokenizer has it */
-    const bool configured = snug_loader_member(loader->sources.config, "add_bos_token") ||
-                            snug_loader_member(loader->sources.config, "add_eos_token");
-    if (!loader->own) return class_rows(loader);
-    if (tokenizer->kind != SNUG_MODEL_WORDPIECE)
+    if (loader->own && tokenizer->kind != SNUG_MODEL_WORDPIECE)
         RETURN_IF_ERROR(snug_json_decoder(ctx, path, json_object_get(loader->json, "decoder")));
-    if (loader->sources.config) RETURN_IF_ERROR(refuse_bos(loader));
-    /* may be untested: no supported tokenizer has it */
-    if (configured) return plain_rows(loader); /* both are false */
-    if (!part && loader->sources.defaults && tokenizer->kind == SNUG_MODEL_WORDPIECE) return class_rows(loader);
+    if (loader->class->rows != SNUG_ROWS_JSON) return class_rows(loader);
+    if (!loader->json) return rows_without_json(loader);
+    RETURN_IF_ERROR(warn_of_bos(loader));
     RETURN_IF_ERROR(snug_json_post_processor(ctx, path, part, &tokenizer->post_processor, &tokenizer->special));
     /* may be untested: no supported tokenizer has it */
     if (tokenizer->post_processor.single.count || tokenizer->post_processor.pair.count)
@@ -478,6 +536,22 @@ static bool is_bert(const struct snug_tokenizer *tokenizer) {
            !memcmp(&pair, &tokenizer->post_processor.pair, sizeof pair);
 }
 
+static bool is_blank(const char *text) {
+    for (size_t at = 0; text[at];)
+        if (!(snug_codepoint_flags(snug_utf8_next(text, &at)) & SNUG_CODEPOINT_SPACE)) return false;
+    return true;
+}
+
+/* Rules that came after CODE_VERSION 1, where they matter: so the fingerprints of all other tokenizers stay the same,
+   and with them their caches and checkpoints. */
+static uint64_t later_rules(const struct snug_tokenizer *tokenizer) {
+    bool strips = false;
+    for (size_t i = 0; i < tokenizer->added.count; i++)
+        strips |= tokenizer->added.items[i].lstrip && is_blank(tokenizer->added.items[i].content);
+    const bool typed = snug_template_has_types(&tokenizer->post_processor.pair);
+    return (typed && !tokenizer->types ? 1 : 0) | (strips ? 2 : 0);
+}
+
 static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     XXH3_state_t *hash = XXH3_createState();
@@ -515,6 +589,8 @@ static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
         XXH3_64bits_update(hash, flags, sizeof flags);
     }
     if (!bert) hash_parts(hash, tokenizer);
+    const uint64_t later = later_rules(tokenizer);
+    if (later) XXH3_64bits_update(hash, &later, sizeof later);
     tokenizer->fingerprint = XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
     return SNUG_OK;
@@ -540,7 +616,7 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(load_pretokenizer(loader));
     RETURN_IF_ERROR(snug_special_tokens_collect(ctx, sources));
     RETURN_IF_ERROR(snug_loader_model(loader));
-    tokenizer->prefix_words = loader->class->prefix_words;
+    RETURN_IF_ERROR(read_settings(loader));
     RETURN_IF_ERROR(snug_special_tokens_add(ctx, sources, tokenizer));
     RETURN_IF_ERROR(load_post_processor(loader));
     RETURN_IF_ERROR(index_tokens(loader));
@@ -554,6 +630,7 @@ snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_clas
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *loader.tokenizer, (void **)&loader.tokenizer));
     snug_status status = load(&loader);
     snug_special_sources_free(&loader.sources);
+    snug_sentencepiece_free(&loader.sentencepiece);
     free(loader.model_extra.items);
     free(loader.piece_texts);
     json_decref(loader.json);

@@ -3,18 +3,21 @@
 #ifndef SNUG_TEXT_TOKENIZER_LOAD_H
 #define SNUG_TEXT_TOKENIZER_LOAD_H
 
+#include "text/sentencepiece.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_parts.h"
 
-/* A tokenizer class of transformers, which builds the parts itself unless all of tokenizer.json is used. */
+/* A tokenizer class of transformers. */
 struct snug_tokenizer_class {
     const char *name;
     enum snug_model_kind kind;
-    enum snug_class_form { SNUG_FORM_BERT, SNUG_FORM_ROBERTA, SNUG_FORM_BOS_EOS, SNUG_FORM_PLAIN } form; /* of rows */
-    bool wraps;        /* wraps any tokenizer.json */
+    /* The rows: around cls_token and sep_token, or bos_token and eos_token, or as post_processor says. */
+    enum snug_class_rows { SNUG_ROWS_BERT, SNUG_ROWS_ROBERTA, SNUG_ROWS_BOS_EOS, SNUG_ROWS_JSON } rows;
+    bool own;          /* all of a tokenizer.json is used; else the class builds the parts itself */
+    bool types;        /* returns token types, unless model_input_names says otherwise */
     bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
-    struct snug_token_defaults defaults;
+    const struct snug_token_defaults *defaults; /* NULL: any tokenizer.json, and nothing without one */
 };
 
 struct snug_tokenizer_loader {
@@ -27,7 +30,8 @@ struct snug_tokenizer_loader {
     bool own;     /* all of tokenizer.json is used */
     bool read;    /* the vocabulary is that of vocab.txt */
     struct snug_special_sources sources;
-    struct snug_token_list model_extra; /* of a sentencepiece.bpe.model; their texts are in piece_texts */
+    struct snug_sentencepiece sentencepiece; /* without tokenizer.json */
+    struct snug_token_list model_extra;      /* its added tokens; their texts are in piece_texts */
     char *piece_texts;
 };
 
@@ -42,7 +46,7 @@ snug_status snug_loader_parse(struct snug_tokenizer_loader *loader, enum snug_to
 
 /* Parses tokenizer.json and loads the vocabulary, from it or from the class's files. */
 snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader);
-/* Builds the model; pre-tokenizer and named tokens must be loaded. */
+/* Builds the model, and of a sentencepiece.bpe.model the vocabulary; pre-tokenizer and named tokens must be loaded. */
 snug_status snug_loader_model(struct snug_tokenizer_loader *loader);
 
 #endif

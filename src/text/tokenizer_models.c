@@ -310,37 +310,33 @@ static snug_status list_control_pieces(struct snug_tokenizer_loader *loader, con
     return SNUG_OK;
 }
 
-/* A token's name in tokenizer_config.json, as the class's conversion reads it. */
-static snug_status configured_name(const struct snug_tokenizer_loader *loader, const char *key, const char *otherwise,
-                                   const char **out) {
-    const json_t *value = json_object_get(loader->sources.config, key);
-    const json_t *content = json_object_get(value, "content");
-    *out = json_is_string(content) ? json_string_value(content)
-           : json_is_string(value) ? json_string_value(value)
-                                   : otherwise;
-    return SNUG_OK;
-}
-
 /* fairseq's ids: special tokens, the pieces after SentencePiece's special ones, and the mask token. */
-static snug_status take_pieces(struct snug_tokenizer_loader *loader, const char *path,
-                               const struct snug_sentencepiece *model) {
+static snug_status take_pieces(struct snug_tokenizer_loader *loader) {
     static const struct {
-        const char *key, *name; /* key of tokenizer_config.json, or NULL */
+        enum snug_named_token named; /* SNUG_NAMED_COUNT: the name is fixed */
+        const char *name;
         double score;
-    } xlm[] = {{"bos_token", "<s>", 0}, {"pad_token", "<pad>", 0}, {"eos_token", "</s>", 0}, {"unk_token", "<unk>", 0}},
-      camembert[] = {{NULL, "<s>NOTUSED", 0},
-                     {"pad_token", "<pad>", 0},
-                     {NULL, "</s>NOTUSED", 0},
-                     {"unk_token", "<unk>", 0},
-                     {NULL, "<unk>NOTUSED", -100}};
+    } xlm[] = {{SNUG_NAMED_BOS, "<s>", 0},
+               {SNUG_NAMED_PAD, "<pad>", 0},
+               {SNUG_NAMED_EOS, "</s>", 0},
+               {SNUG_NAMED_UNK, "<unk>", 0}},
+      camembert[] = {{SNUG_NAMED_COUNT, "<s>NOTUSED", 0},
+                     {SNUG_NAMED_PAD, "<pad>", 0},
+                     {SNUG_NAMED_COUNT, "</s>NOTUSED", 0},
+                     {SNUG_NAMED_UNK, "<unk>", 0},
+                     {SNUG_NAMED_COUNT, "<unk>NOTUSED", -100}};
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    const struct snug_sentencepiece *model = &loader->sentencepiece;
     const bool is_camembert = !strcmp(loader->class->name, "CamembertTokenizer");
     const size_t first = is_camembert ? 1 : 3, heads = is_camembert ? 5 : 4;
     const char *names[6];
     size_t bytes = 0;
     for (size_t i = 0; i <= heads; i++) {
-        const char *key = i == heads ? "mask_token" : is_camembert ? camembert[i].key : xlm[i].key;
-        names[i] = i == heads ? "<mask>" : is_camembert ? camembert[i].name : xlm[i].name;
-        if (key) RETURN_IF_ERROR(configured_name(loader, key, names[i], &names[i]));
+        const enum snug_named_token named = i == heads     ? SNUG_NAMED_MASK
+                                            : is_camembert ? camembert[i].named
+                                                           : xlm[i].named;
+        names[i] = named < SNUG_NAMED_COUNT ? loader->sources.named[named].content : NULL;
+        if (!names[i]) names[i] = i == heads ? "<mask>" : is_camembert ? camembert[i].name : xlm[i].name;
         bytes += strlen(names[i]) + 1;
     }
     if (model->count < first) /* untested: no supported tokenizer has it */
@@ -375,20 +371,17 @@ static snug_status take_charsmap(struct snug_tokenizer_loader *loader, const cha
     return status;
 }
 
+/* Its pieces become the vocabulary once the names of the special tokens are known. */
 static snug_status load_sentencepiece(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
-    struct snug_sentencepiece model = {0};
+    struct snug_sentencepiece *model = &loader->sentencepiece;
     RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
     RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
-    snug_status status =
-        snug_sentencepiece_read(loader->ctx, &model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
-                                tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]);
-    if (status == SNUG_OK) status = take_pieces(loader, path, &model);
-    if (status == SNUG_OK) status = take_charsmap(loader, path, &model);
-    if (status == SNUG_OK) status = list_control_pieces(loader, &model);
-    snug_sentencepiece_free(&model);
-    return status;
+    RETURN_IF_ERROR(snug_sentencepiece_read(loader->ctx, model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
+                                            tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]));
+    RETURN_IF_ERROR(take_charsmap(loader, path, model));
+    return list_control_pieces(loader, model);
 }
 
 snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
@@ -513,6 +506,7 @@ static snug_status make_unigram(struct snug_tokenizer_loader *loader, const json
     const char *unk_token = loader->sources.named[SNUG_NAMED_UNK].content;
     int64_t unk = 3; /* of XLM-RoBERTa */
     bool fallback = false;
+    if (!loader->json) RETURN_IF_ERROR(take_pieces(loader));
     if (loader->own) {
         RETURN_IF_ERROR(snug_json_int(ctx, path, part, "unk_id", -1, &unk));
         RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &fallback));

@@ -40,7 +40,9 @@ struct snug_tokenizer {
     struct snug_added_tokens added;
     struct snug_special_ids special;
     bool truncate_left;
-    bool prefix_words; /* pre-split words get ByteLevel's prefix space, as in run_ner.py */
+    bool types;         /* rows have token types; else all are 0 */
+    int64_t max_length; /* model_max_length: longer rows are too long for the model */
+    bool prefix_words;  /* pre-split words get ByteLevel's prefix space, as in run_ner.py */
     int64_t vocab_size;
     const char **tokens; /* [vocab_size] text by id; NULL if an id has none */
     uint64_t fingerprint;

@@ -63,12 +63,11 @@ static snug_status predict_batch(struct snug_model *model, const char *const *te
 static snug_status predict(struct snug_model *model, const char *const *texts, const char *const *pairs, int64_t count,
                            snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     const struct snug_session *s = model->session;
-    const struct snug_config *config = &s->job.setup.config;
     const int64_t most = s->evaluation->pipeline.options.batch_size;
-    /* untested: pairs for a family without token types */
-    if (pairs && !config->family->one_type && config->type_vocab_size < 2)
+    if (pairs && snug_setup_lacks_type(&s->job.setup))
         return snug_fail(s->ctx, SNUG_E_USAGE,
-                         "the model does not distinguish a second text (type_vocab_size 1): join the texts of a pair");
+                         "the tokenizer gives a second text token type 1, which the model does not have "
+                         "(type_vocab_size 1): join the texts of a pair");
     for (int64_t done = 0; done < count; done += most)
         RETURN_IF_ERROR(predict_batch(model, texts + done, pairs ? pairs + done : NULL,
                                       count - done < most ? count - done : most, done, on_row, user));

@@ -216,6 +216,13 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
 
 /* ---- data ----------------------------------------------------------------------------------------------------- */
 
+static void limit_length(struct snug_setup *setup, int64_t most, const char *before, const char *after) {
+    if (setup->max_length <= most) return;
+    snug_log(setup->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the %s %lld%s: using %lld",
+             (long long)setup->max_length, before, (long long)most, after, (long long)most);
+    setup->max_length = most;
+}
+
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
     const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
@@ -225,10 +232,9 @@ static void choose_length(struct snug_setup *setup) {
         snug_log(setup->ctx, SNUG_LOG_WARNING,
                  "--max_seq_length %lld: the model was trained with %lld, and results may differ from the training's",
                  (long long)given, (long long)trained);
-    if (setup->max_length <= setup->config.positions) return;
-    setup->max_length = setup->config.positions;
-    snug_log(setup->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the model's %lld positions: using %lld",
-             (long long)given, (long long)setup->max_length, (long long)setup->max_length);
+    limit_length(setup, setup->config.positions, "model's", " positions");
+    if (setup->tokenizer)
+        limit_length(setup, snug_tokenizer_max_length(setup->tokenizer), "tokenizer's model_max_length", "");
 }
 
 /* The columns of the training: of this one's file, or of the one that the model's folder remembers. */
@@ -310,13 +316,18 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     if (longest > setup->config.positions)
         return snug_fail(setup->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
                          path, (long long)longest, (long long)setup->config.positions);
-    /* untested: pairs for a family without token types */
-    if (snug_dataset_pairs(source->dataset) && !setup->config.family->one_type && setup->config.type_vocab_size < 2)
+    if (snug_dataset_pairs(source->dataset) && snug_setup_lacks_type(setup))
         return snug_fail(setup->ctx, SNUG_E_INPUT,
-                         "%s contains pairs of texts, but the model does not distinguish a second text "
-                         "(type_vocab_size 1): give one column with --text_column_name, or join them with "
-                         "--text_column_names",
+                         "%s contains pairs of texts, and the tokenizer gives the second one token type 1, which the "
+                         "model does not have (type_vocab_size 1): give one column with --text_column_name, or join "
+                         "them with --text_column_names",
                          path);
+    const struct snug_used_columns *columns = snug_dataset_columns(source->dataset);
+    if (columns->pair && setup->config.type_vocab_size > 1 && !snug_tokenizer_types(setup->tokenizer))
+        snug_log(setup->ctx, SNUG_LOG_INFO,
+                 "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
+                 "class, or by model_input_names)",
+                 path);
     const int64_t truncated = snug_dataset_truncated(source->dataset);
     if (truncated)
         snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were truncated",
@@ -461,6 +472,11 @@ static snug_status open_data(struct snug_setup *setup) {
     }
     setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
+}
+
+bool snug_setup_lacks_type(const struct snug_setup *setup) {
+    const struct snug_config *config = &setup->config;
+    return !config->family->one_type && config->type_vocab_size < 2 && snug_tokenizer_types(setup->tokenizer);
 }
 
 int64_t snug_setup_classes(const struct snug_setup *setup) {

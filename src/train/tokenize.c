@@ -19,6 +19,7 @@ struct tokenizing {
     const char *delimiter;
     struct snug_row_buffer joined;
     struct snug_ids text[2], row;
+    int64_t max_length;
     int32_t *types;
     const char **tokens;
     size_t types_capacity, tokens_capacity;
@@ -26,6 +27,17 @@ struct tokenizing {
 
 static const char *file_of(const snug_args *args) {
     return args->test_file ? args->test_file : args->validation_file ? args->validation_file : args->train_file;
+}
+
+/* As in a training. */
+static void choose_length(struct tokenizing *t) {
+    const int64_t most = snug_tokenizer_max_length(t->tokenizer);
+    t->max_length = t->args->max_seq_length;
+    if (t->max_length <= most) return;
+    snug_log(t->ctx, SNUG_LOG_WARNING,
+             "--max_seq_length %lld is more than the tokenizer's model_max_length %lld: using %lld",
+             (long long)t->max_length, (long long)most, (long long)most);
+    t->max_length = most;
 }
 
 static snug_status open_file(struct tokenizing *t) {
@@ -45,6 +57,7 @@ static snug_status open_file(struct tokenizing *t) {
     RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
     snug_status status = snug_tokenizer_load(t->ctx, folder, snug_family_tokenizer_class, &t->tokenizer);
     free(folder);
+    if (status == SNUG_OK) choose_length(t);
     if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
     if (status != SNUG_OK) return status;
     const size_t count = snug_reader_columns(t->reader, &names);
@@ -69,7 +82,7 @@ static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in,
     bool truncated;
     t->row.count = 0;
     RETURN_IF_ERROR(snug_tokenizer_assemble(t->ctx, t->tokenizer, &t->text[0], columns->pair ? &t->text[1] : NULL,
-                                            (size_t)t->args->max_seq_length, &t->row, &first, &truncated));
+                                            (size_t)t->max_length, &t->row, &first, &truncated));
     const size_t count = t->row.count;
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, count, sizeof *t->types));
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, count, sizeof *t->tokens));
