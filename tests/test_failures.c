@@ -76,6 +76,12 @@ static const struct scene scenes[] = {
      true,
      {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
      "out/all_results.json"},
+    {"replaced",
+     TINY "--validation_file= --eval_strategy no --seed 7",
+     "done",
+     false,
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
     {"evaluation",
      "eval --model_name_or_path begun --validation_file dev.csv --threads 1 --output_dir out --device cpu",
      NULL,
@@ -309,6 +315,11 @@ static void check_results(const struct fixture *f, struct trial *t, bool told) {
                 ? !same_result(f, "stdout")
                 : !same_file(f, path_of(f, "%s", t->scene->results[i]), path_of(f, "whole/%s", t->scene->results[i])))
             wrong(f, t, "%s differs from that of a run without failures", t->scene->results[i]);
+    static const char *const of_first[] = {"eval_results.json", "predict_results.txt", "predict_results.json"};
+    const bool replaces = t->scene->given && strcmp(t->scene->given, "done") == 0;
+    for (size_t i = 0; i < sizeof of_first / sizeof *of_first && replaces; i++)
+        if (access(path_of(f, "out/%s", of_first[i]), F_OK) == 0)
+            wrong(f, t, "%s of the training before is left", of_first[i]);
     if (told && t->scene->json && !has_same_members(f, t->scene->json)) wrong(f, t, "%s is incomplete", t->scene->json);
 }
 
@@ -420,10 +431,18 @@ static void test_scratch(void **state) { test_scene(*state, &scenes[0]); }
 static void test_resumed(void **state) { test_scene(*state, &scenes[1]); }
 static void test_offloaded(void **state) { test_scene(*state, &scenes[2]); }
 static void test_masked(void **state) { test_scene(*state, &scenes[3]); }
-static void test_evaluation(void **state) { test_scene(*state, &scenes[4]); }
-static void test_prediction(void **state) { test_scene(*state, &scenes[5]); }
+static void test_evaluation(void **state) { test_scene(*state, &scenes[5]); }
+static void test_prediction(void **state) { test_scene(*state, &scenes[6]); }
 
-static void test_plan(void **state) { test_scene(*state, &scenes[6]); }
+static void test_plan(void **state) { test_scene(*state, &scenes[7]); }
+
+static void test_replaced(void **state) {
+    in_folder(*state, "cp -r begun done && rm -rf done/checkpoint-1");
+    assert_int_equal(run("predict --model_name_or_path done --test_file dev.csv --output_dir done --threads 1 "
+                         "--device cpu"),
+                     0);
+    test_scene(*state, &scenes[4]);
+}
 
 /* ---- disk space ----------------------------------------------------------------------------------------------- */
 
@@ -494,8 +513,9 @@ static int tear_down_here(void **state) {
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down_here)
     const struct CMUnitTest tests[] = {
-        TEST(test_scratch),    TEST(test_resumed),    TEST(test_offloaded), TEST(test_masked),
-        TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),      TEST(test_disk_space_is_checked_first),
+        TEST(test_scratch), TEST(test_resumed),    TEST(test_offloaded),
+        TEST(test_masked),  TEST(test_evaluation), TEST(test_prediction),
+        TEST(test_plan),    TEST(test_replaced),   TEST(test_disk_space_is_checked_first),
     };
     char scene[64];
     for (int i = 1; i < argc && i < 3; i++) wanted.points[i - 1] = atoll(argv[i]);

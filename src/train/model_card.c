@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "io/json.h"
 #include "model/family.h"
@@ -286,37 +285,13 @@ static snug_status make_text(struct card *card, char **text, size_t *size) {
     return snug_fail(card->job->ctx, SNUG_E_MEMORY, "out of memory while writing README.md");
 }
 
-/* Whether README.md may be written: there is none, or it is as snug wrote it. */
-static snug_status may_write(const struct snug_output *output, bool *out) {
-    const char *kind = snug_entry_kind(&output->folder, "README.md");
-    const json_t *entry = json_object_get(output->files, "README.md"), *written = json_object_get(entry, "xxh3_64");
-    *out = !kind;
-    if (!kind || strcmp(kind, "a file") != 0) return SNUG_OK;
-    /* null: a run was killed while it wrote the file */
-    *out = json_is_null(entry);
-    if (*out || !json_is_string(written)) return SNUG_OK; /* untested: a run that is killed while it writes the file */
-    int fd;
-    int64_t size;
-    uint64_t digest;
-    char here[17];
-    RETURN_IF_ERROR(snug_file_open(output->ctx, &output->folder, "README.md", &fd));
-    const snug_status status = snug_file_digest(output->ctx, fd, "README.md", &size, &digest);
-    close(fd);
-    RETURN_IF_ERROR(status);
-    snprintf(here, sizeof here, "%016llx", (unsigned long long)digest);
-    *out = strcmp(here, json_string_value(written)) == 0;
-    return SNUG_OK;
-}
-
 snug_status snug_model_card_write(const struct snug_job *job, struct snug_output *output, const json_t *log_history) {
     struct card card = {.job = job, .folder = output->folder.path, .log_history = log_history};
-    bool writes;
     char *text;
     size_t size;
-    RETURN_IF_ERROR(may_write(output, &writes));
-    if (!writes) {
-        snug_log(job->ctx, SNUG_LOG_INFO,
-                 "%s/README.md is not as snug wrote it and stays as it is: there is no new model card",
+    if (!snug_output_is_as_written(output, "README.md")) {
+        snug_log(job->ctx, SNUG_LOG_WARNING,
+                 "%s/README.md is not as snug wrote it and stays as it is: there is no model card of this training",
                  output->folder.path);
         return SNUG_OK;
     }

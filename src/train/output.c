@@ -146,21 +146,92 @@ static bool has_name(const char *const *names, const char *name) {
     return false;
 }
 
+static snug_status remove_file(const struct snug_output *o, const char *name) {
+    if (unlinkat(o->folder.fd, name, 0) == 0 || errno == ENOENT) return SNUG_OK; /* may be untested: as below */
+    return snug_fail(o->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s", o->folder.path, name,
+                     strerror(errno));
+}
+
+static bool is_known(const char *name, bool *model) {
+    for (int i = 0; i < KNOWN; i++) {
+        if (strcmp(known[i].name, name) != 0) continue;
+        *model = known[i].model;
+        return true;
+    }
+    return false;
+}
+
+bool snug_output_is_as_written(const struct snug_output *o, const char *name) {
+    const char *kind = snug_entry_kind(&o->folder, name);
+    const json_t *entry = json_object_get(o->files, name);
+    if (!kind) return true;
+    if (!entry || strcmp(kind, "a file") != 0) return false;
+    if (json_is_null(entry)) return true; /* a run was killed while it wrote the file */
+    const bool same = snug_manifest_verify_file(o->ctx, &o->folder, name, entry) == SNUG_OK;
+    snug_clear_error(o->ctx);
+    return same;
+}
+
+/* Text of names, truncated at its end. */
+struct names {
+    char text[512];
+};
+static void add_name(struct names *names, const char *name) {
+    const size_t used = strlen(names->text);
+    snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
+}
+
+/* Removes the listed files that are neither the model's nor have one of these names; those that are left are logged. */
+static snug_status remove_results(struct snug_output *o, const char *const *names, struct names *removed) {
+    const char *name;
+    json_t *entry;
+    void *next;
+    json_object_foreach_safe(o->files, next, name, entry) {
+        bool model = false;
+        const bool written_by_train = is_known(name, &model), there = snug_entry_kind(&o->folder, name);
+        if (model || has_name(names, name)) continue;
+        if (!written_by_train && !snug_output_is_as_written(o, name)) {
+            snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s is of an earlier training, and was changed since: it stays",
+                     o->folder.path, name);
+            continue;
+        }
+        RETURN_IF_ERROR(remove_file(o, name));
+        if (there) add_name(removed, name);
+        json_object_del(o->files, name);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_output_replace(struct snug_output *o) {
+    struct names removed = {""};
+    const bool model = snug_entry_kind(&o->folder, "config.json") && is_listed(o, "config.json");
+    RETURN_IF_ERROR(remove_results(o, (const char *const[]){NULL}, &removed));
+    if (!model && !*removed.text) return SNUG_OK;
+    snug_log(o->ctx, o->overwrite ? SNUG_LOG_INFO : SNUG_LOG_WARNING, "%s has %s an earlier training%s%s%s",
+             o->folder.path, model ? "the model of" : "results of",
+             model ? ", which is replaced when this one ends" : "", *removed.text ? "; removed: " : "", removed.text);
+    return SNUG_OK;
+}
+
 snug_status snug_output_begin(struct snug_output *output, const char *const *names) {
     const bool model = has_name(names, "config.json");
+    struct names removed = {""};
     for (const char *const *name = names; *name; name++)
         if (json_object_set_new(output->files, *name, json_null())) /* may be untested: an allocation that fails */
             return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while writing into %s", output->folder.path);
     RETURN_IF_ERROR(write_manifest(output));
-    for (int i = 0; i < KNOWN && model; i++) {
+    if (!model) return SNUG_OK;
+    for (int i = 0; i < KNOWN; i++) {
         const char *name = known[i].name;
         if (!known[i].model || has_name(names, name) || !snug_entry_kind(&output->folder, name)) continue;
         RETURN_IF_ERROR(check_name(output, name, is_listed(output, name)));
-        if (unlinkat(output->folder.fd, name, 0)) /* may be untested: a call that fails: tools/failure-test */
-            return snug_fail(output->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s",
-                             output->folder.path, name, strerror(errno));
+        RETURN_IF_ERROR(remove_file(output, name));
         json_object_del(output->files, name);
     }
+    RETURN_IF_ERROR(remove_results(output, names, &removed));
+    if (*removed.text)
+        snug_log(output->ctx, SNUG_LOG_INFO, "%s: removed what belongs to the model before: %s", output->folder.path,
+                 removed.text);
     return SNUG_OK;
 }
 

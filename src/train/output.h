@@ -39,11 +39,19 @@ snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bo
 void snug_output_close(struct snug_output *output);
 /* Notes in the manifest that a training writes into the folder from here on. */
 snug_status snug_output_start(struct snug_output *output, const struct snug_provenance *from);
-/* Notes in the manifest that the files of these names (NULL-terminated) are being written, and removes those files of
-   a model that this list lacks, if it has config.json: files of two models would be read as one. */
+/* Before another training than the folder's last one: removes the results that the manifest lists (metrics, reports,
+   the model card, predictions), since they would be taken for this one's, and logs what is removed or replaced. Its
+   model stays until the new one is written. A file that was changed since snug wrote it stays, if a training does not
+   replace it anyway. Call snug_output_start() next. */
+snug_status snug_output_replace(struct snug_output *output);
+/* Notes in the manifest that the files of these names (NULL-terminated) are being written. If it has config.json, it
+   removes those files of a model that this list lacks, since files of two models would be read as one, and the results
+   that belong to the model before. */
 snug_status snug_output_begin(struct snug_output *output, const char *const *names);
 /* Whether these names can be written: SNUG_E_IO names one that another program made. *output may be closed. */
 snug_status snug_output_check(const struct snug_output *output, const char *const *names);
+/* Whether there is no such file, or it is as snug wrote it: people edit a model card, and predictions. */
+bool snug_output_is_as_written(const struct snug_output *output, const char *name);
 /* Records that these files are complete. */
 snug_status snug_output_end(struct snug_output *output);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/results.h"
 
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "io/json.h"
 
@@ -32,7 +33,9 @@ snug_status snug_results_write(struct snug_output *output, const char *split, co
     snprintf(own, sizeof own, "%s_results.json", split);
     snug_status status = snug_output_begin(output, (const char *const[]){own, "all_results.json", NULL});
     if (status == SNUG_OK) status = merge_and_write(output, own, values, false);
-    if (status == SNUG_OK) status = merge_and_write(output, "all_results.json", values, true);
+    /* A training begins them: others are of another model, or another program's. */
+    const bool merges = strcmp(split, "train") != 0;
+    if (status == SNUG_OK) status = merge_and_write(output, "all_results.json", values, merges);
     if (status == SNUG_OK) status = snug_output_end(output);
     json_decref(values);
     return status;

@@ -406,6 +406,7 @@ static snug_status begin(struct snug_trainer *t) {
     if (t->events) RETURN_IF_ERROR(record_arguments(t));
     tell_no_effect(t);
     if (snug_trainer_starts_over(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
+    if (t->output.from.run != t->from.run) RETURN_IF_ERROR(snug_output_replace(&t->output));
     return snug_output_start(&t->output, &t->from);
 }
 
