@@ -494,6 +494,54 @@ static void test_refusals(void **state) {
     snug_args_destroy(args);
 }
 
+/* Models that the backend's kernels do not take are refused by the plan, with tensor and limit; at the limit there is a
+   plan. device: "gpu=NAME", or "device=cuda" for the plug-in itself. */
+static void check_sizes(struct fixture *f, const char *device) {
+    static const struct {
+        const char *type;
+        int hidden, heads;
+        const char *words, *says; /* says NULL: planned */
+    } cases[] = {
+        {"bert", 4096, 16, "", NULL},
+        {"bert", 4096, 16, "bf16=true", NULL},
+        {"bert", 4104, 27, "",
+         "embeddings.sum (embed): its rows of 4104 values are wider than the CUDA backend supports"
+         " (4096): only the CPU backend runs it (--device cpu)"},
+        {"bert", 4104, 27, "bf16=true", "its rows of 4104 values are wider than the CUDA backend supports (4096)"},
+        {"bert", 2052, 12, "", NULL},
+        {"bert", 2052, 12, "bf16=true", "its rows of 2052 values are wider than the CUDA backend supports (2048)"},
+        {"roberta", 2050, 10, "", "its rows of 2050 values are wider than the CUDA backend supports (2048)"},
+        {"electra", 4104, 27, "", "layer.0.attention.norm (residual_norm): its rows of 4104 values"},
+        {"distilbert", 4104, 27, "task=mlm", "embeddings.sum (embed): its rows of 4104 values"},
+        {"modernbert", 4104, 27, "task=ner", "embeddings.sum (embed): its rows of 4104 values"},
+        {"bert", 512, 2, "", NULL},
+        {"bert", 514, 2, "",
+         "layer.0.qkv (attention): its heads of 257 channels are wider than the CUDA backend supports"
+         " (256): only the CPU backend runs it (--device cpu)"},
+        {"bert", 2048, 4, "bf16=true", "layer.0.qkv (attention): its heads of 512 channels"},
+        {"mpnet", 768, 2, "task=mlm", "layer.0.qkv (attention): its heads of 384 channels"},
+        {"modernbert", 1040, 4, "", "layer.0.qkv (attention): its heads of 260 channels"},
+        {"bert", 64, 2, "per_device_train_batch_size=65536 train_file=dummy:65536x4",
+         "a batch of 65536 texts is larger than the CUDA backend supports (65535)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512], config[512];
+        snprintf(config, sizeof config,
+                 "{\"model_type\": \"%s\", \"vocab_size\": 60, \"hidden_size\": %d, \"num_hidden_layers\": 1,"
+                 " \"num_attention_heads\": %d, \"intermediate_size\": 64, \"pad_token_id\": 1}",
+                 cases[i].type, cases[i].hidden, cases[i].heads);
+        write_text(f, "sized.json", config);
+        snprintf(words, sizeof words, "config_name=@sized.json train_file=dummy:32x16 %s %s", cases[i].words, device);
+        snug_plan_destroy(plan_of(f, words, cases[i].says ? SNUG_E_UNSUPPORTED : SNUG_OK));
+        if (cases[i].says) assert_contains(snug_error_message(f->ctx), cases[i].says);
+    }
+}
+
+static void test_sizes(void **state) {
+    check_sizes(*state, "gpu=H200");
+    check_sizes(*state, "gpu=H200 fit=true");
+}
+
 /* Updates on the host: their rates, the seconds of a step, and what the backing store has for them. */
 static void test_updates_on_the_host(void **state) {
     struct fixture *f = *state;
@@ -719,6 +767,14 @@ static void test_bytes_are_those_of_the_plugin(void **state) {
         }
 }
 
+static void test_sizes_of_the_plugin(void **state) {
+    struct fixture *f = *state;
+    const struct snug_backend *cuda;
+    if (!needs_plugin && snug_backend_cuda(f->ctx, &cuda) != SNUG_OK) skip();
+    setenv("SNUG_RATES", GPU_RATES, 1);
+    check_sizes(f, "device=cuda");
+}
+
 /* test_planned_gpu [plugin]: all tests, or what needs the plug-in alone, which then must work. */
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -736,14 +792,16 @@ int main(int argc, char **argv) {
         TEST(test_file_of_rates),
         TEST(test_rate_that_does_not_grow),
         TEST(test_refusals),
+        TEST(test_sizes),
         TEST(test_updates_on_the_host),
         TEST(test_fit_with_updates_on_the_host),
         TEST(test_fit_with_little_host_memory),
         TEST(test_fit_of_a_very_large_model),
         TEST(test_nothing_runs),
         TEST(test_bytes_are_those_of_the_plugin),
+        TEST(test_sizes_of_the_plugin),
     };
-    const struct CMUnitTest with_plugin[] = {TEST(test_bytes_are_those_of_the_plugin)};
+    const struct CMUnitTest with_plugin[] = {TEST(test_bytes_are_those_of_the_plugin), TEST(test_sizes_of_the_plugin)};
     if (argc == 1) return cmocka_run_group_tests(tests, NULL, NULL);
     if (strcmp(argv[1], "plugin") != 0) return 2;
     needs_plugin = true;

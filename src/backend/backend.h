@@ -146,6 +146,8 @@ struct snug_backend {
      * phases are captured at most; 0: none is, ever. */
     int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
     int captured_phases;
+    /* Whether it can run op at the program's sizes; otherwise the message names tensor and limit. NULL: any. */
+    snug_status (*check)(const struct snug_program *program, const struct snug_op *op);
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     struct snug_offload copying; /* what suits its copies; no classes */

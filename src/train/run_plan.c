@@ -163,16 +163,19 @@ static snug_status check_host_updates(const struct snug_run_plan *plan, const st
                      plan->offload.on_host);
 }
 
-/* A backend may lack operations of some methods. snug_device_check() refuses their flags before anything is read; this
-   is the complete check. */
+/* A backend may lack operations of some methods, or sizes of some models. snug_device_check() refuses flags of these
+   methods before anything is read; this is the complete check. */
 static snug_status check_operations(const struct snug_setup *setup, const struct snug_program *program) {
-    /* untested: needs a GPU backend that lacks an operation */
-    for (size_t i = 0; i < program->op_count; i++)
-        if (!setup->backend->ops[program->ops[i].kind])
+    const struct snug_backend *backend = setup->backend;
+    for (size_t i = 0; i < program->op_count; i++) {
+        /* untested: needs a GPU backend that lacks an operation */
+        if (!backend->ops[program->ops[i].kind])
             return snug_fail(
                 program->ctx, SNUG_E_UNSUPPORTED,
                 "this run needs the operation %s, which the backend %s does not support yet: use --device cpu",
-                snug_op_name(program->ops[i].kind), setup->backend->name);
+                snug_op_name(program->ops[i].kind), backend->name);
+        if (backend->check) RETURN_IF_ERROR(backend->check(program, &program->ops[i]));
+    }
     return SNUG_OK;
 }
 

@@ -236,10 +236,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                    ? snug_cuda_attention_wgmma_backward(*a, run, qkv) || snug_cuda_attention_mma_backward(*a, run, qkv)
                    : snug_cuda_attention_wgmma(*a, run, qkv) || snug_cuda_attention_mma(*a, run, qkv);
     if (!done) done = launch_tiles(*a, run, snug_run_dtype(run, qkv), backward);
-    if (!done)
-        return snug_fail(
-            run->ctx, SNUG_E_UNSUPPORTED,
-            "attention heads of %d channels are wider than the CUDA backend supports (256): use --device cpu", a->d);
+    if (!done) return snug_cuda_check_sizes(run->program, op);
     if (backward && positions.theta > 0)
         snug_cuda_rotate_back(run, op->attention_backward.dqkv, a->heads, positions.theta);
     return snug_cuda_done(run, op);

@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/attention_operands.cuh"
 
-enum { THREADS = 256, ROWS = 8, MOST = 128 }; /* rows of a block; angles of a row, so that d is 256 at most */
+enum { THREADS = 256, ROWS = 8, MOST = SNUG_CUDA_HEAD_MOST / 2 }; /* rows of a block; angles of a row */
 
 struct rotation {
     void *to;

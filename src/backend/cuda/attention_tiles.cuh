@@ -138,7 +138,7 @@ template <typename F> static bool with_tile_size(int d, F launch) {
     if (d <= 32) return launch(tile_size<32, 4>()), true;
     if (d <= 64) return launch(tile_size<64, 4>()), true;
     if (d <= 128) return launch(tile_size<128, 2>()), true;
-    if (d <= 256) return launch(tile_size<256, 2>()), true;
+    if (d <= SNUG_CUDA_HEAD_MOST) return launch(tile_size<SNUG_CUDA_HEAD_MOST, 2>()), true;
     return false;
 }
 

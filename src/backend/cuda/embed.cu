@@ -93,7 +93,7 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
     if (a.rows == 0) return SNUG_OK;
     bool done = false;
     with_type(snug_run_dtype(run, op->embed.s), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
-    return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a.h);
+    return done ? snug_cuda_done(run, op) : snug_cuda_check_sizes(run->program, op);
 }
 
 /* ---- backward ---- */

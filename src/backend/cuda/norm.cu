@@ -8,14 +8,6 @@
  */
 #include "backend/cuda/rows.cuh"
 
-snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_op *op, int64_t h) {
-    return snug_fail(
-        run->ctx, SNUG_E_UNSUPPORTED,
-        "operation %s: rows of %lld values are wider than the CUDA backend supports (4096, or 2048 where 8 "
-        "does not divide them): use --device cpu",
-        snug_op_name(op->kind), (long long)h);
-}
-
 /* ---- forward ---- */
 
 struct norm_forward {
@@ -139,7 +131,7 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     if (a->rows == 0) return SNUG_OK;
     bool done = false;
     with_type(snug_run_dtype(run, y), [&](auto type) { done = launch_forward<decltype(type)>(cuda, *a); });
-    return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a->h);
+    return done ? snug_cuda_done(run, op) : snug_cuda_check_sizes(run->program, op);
 }
 
 extern "C" snug_status snug_cuda_residual_norm(struct snug_run *run, const struct snug_op *op) {
@@ -338,7 +330,7 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     bool done = false;
     with_type(snug_run_dtype(run, dy),
               [&](auto type) { done = launch_backward<decltype(type)>(cuda, *a, on_dy, dbias, &sums.parts); });
-    if (!done) return snug_cuda_refuse_row(run, op, a->h);
+    if (!done) return snug_cuda_check_sizes(run->program, op);
     if (dgamma || dbeta || dbias) add_partials(run, sums);
     return snug_cuda_done(run, op);
 }

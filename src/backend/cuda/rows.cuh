@@ -9,7 +9,7 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { ROW_THREADS = 256 }; /* at most */
+enum { ROW_THREADS = SNUG_CUDA_ROW_THREADS }; /* at most */
 
 template <int W, int V> struct row { float v[V][W]; };
 
@@ -113,8 +113,8 @@ template <int N> static __device__ __forceinline__ float warp_sums_of(float (&va
     return value[0];
 }
 
-/* N sums over the block, in a fixed order; every thread receives them. The next call must use another buffer, so that one
-   barrier is enough. */
+/* N sums over the block, in a fixed order; every thread receives them. The next call must use another buffer, so that
+   one barrier is enough. */
 template <int N> static __device__ __forceinline__ void block_sums(float (&value)[N], struct warp_sums *buffer) {
     constexpr int M = N <= 1 ? 1 : N <= 2 ? 2 : N <= 4 ? 4 : 8, LANES = 32 / M;
     const int lane = threadIdx.x % 32;
@@ -196,17 +196,17 @@ static inline unsigned row_threads(int64_t h, int w, int v) {
    large enough. */
 template <typename T, typename F> static bool with_row_shape(int64_t h, F launch) {
     constexpr int W = 16 / (int)sizeof(T);
-    if (h % W == 0) {
-        if (h <= ROW_THREADS * W) return launch(row_shape<W, 1>()), true;
-        if (h <= 2 * ROW_THREADS * W) return launch(row_shape<W, 2>()), true;
-        if constexpr (W == 4) {
-            if (h <= 4 * ROW_THREADS * W) return launch(row_shape<W, 4>()), true;
-        }
-        return false;
+    if (h > snug_cuda_row_most(h, sizeof(T))) return false;
+    if (h % W != 0) {
+        h <= ROW_THREADS ? launch(row_shape<1, 1>()) : launch(row_shape<1, SNUG_CUDA_ROW_VALUES>());
+    } else if (h <= ROW_THREADS * W) {
+        launch(row_shape<W, 1>());
+    } else if (h <= 2 * ROW_THREADS * W) {
+        launch(row_shape<W, 2>());
+    } else {
+        launch(row_shape<W, SNUG_CUDA_ROW_VECTORS(sizeof(T))>());
     }
-    if (h <= ROW_THREADS) return launch(row_shape<1, 1>()), true;
-    if (h <= 8 * ROW_THREADS) return launch(row_shape<1, 8>()), true;
-    return false;
+    return true;
 }
 
 /* Blocks for `rows` rows, of which a block processes `each` at a time: as many as run at once, given the blocks of
@@ -217,8 +217,6 @@ static inline unsigned row_blocks(const struct snug_cuda *cuda, int64_t rows, in
     const int64_t most = (int64_t)cuda->multiprocessors * (resident * ROW_THREADS / (int)threads);
     return turns > 0 ? blocks_for(turns, (turns + most - 1) / most) : 0;
 }
-
-snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_op *op, int64_t h);
 
 /* ---- backward, shared by NORM_BACKWARD and EMBED_BACKWARD ---- */
 

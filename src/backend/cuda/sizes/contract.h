@@ -10,6 +10,7 @@
 #include "backend/cuda/sizes/batch.h"
 #include "backend/cuda/sizes/constants.h"
 #include "backend/cuda/sizes/graph.h"
+#include "backend/cuda/sizes/limits.h"
 #include "backend/cuda/sizes/workspace.h"
 
 #define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
@@ -20,8 +21,9 @@ enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
    written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
 #define SNUG_CUDA_PLANNED                                                                                              \
     .name = "cuda", .on_device = true, .asynchronous = true, .updates_on_host = true, .loss_positions = 1024,          \
-    .batch = snug_cuda_batch_bytes, .workspace = snug_cuda_workspace, .captured = snug_cuda_captured_bytes,            \
-    .captured_phases = SNUG_CUDA_GRAPHS, .bounce = SNUG_CUDA_BOUNCE_BYTES, .lazy_rows = false, .scales_loss = true,    \
+    .batch = snug_cuda_batch_bytes, .check = snug_cuda_check_sizes, .workspace = snug_cuda_workspace,                  \
+    .captured = snug_cuda_captured_bytes, .captured_phases = SNUG_CUDA_GRAPHS, .bounce = SNUG_CUDA_BOUNCE_BYTES,       \
+    .lazy_rows = false, .scales_loss = true,                                                                           \
     .copying = {                                                                                                       \
         .ahead = 4,                                                                                                    \
         .part = 1 << 22,                                                                                               \

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cuda/sizes/limits.h"
+
+#define ADVICE "than the CUDA backend supports (%lld): only the CPU backend runs it (--device cpu)"
+
+static snug_status check_row(const struct snug_program *program, const struct snug_op *op, int32_t tensor) {
+    const struct snug_tensor *t = &program->tensors[tensor];
+    const int64_t most = snug_cuda_row_most(t->cols, snug_dtype_size(t->dtype));
+    if (t->cols <= most) return SNUG_OK;
+    return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): its rows of %lld values are wider " ADVICE, t->name,
+                     snug_op_name(op->kind), (long long)t->cols, (long long)most);
+}
+
+static snug_status check_attention(const struct snug_program *program, const struct snug_op *op, int32_t qkv,
+                                   int32_t heads) {
+    const struct snug_tensor *t = &program->tensors[qkv];
+    const int64_t channels = t->cols / 3 / heads, sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
+    if (channels > SNUG_CUDA_HEAD_MOST)
+        return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): its heads of %lld channels are wider " ADVICE,
+                         t->name, snug_op_name(op->kind), (long long)channels, (long long)SNUG_CUDA_HEAD_MOST);
+    if (sequences > SNUG_CUDA_SEQUENCES_MOST)
+        return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): a batch of %lld texts is larger " ADVICE, t->name,
+                         snug_op_name(op->kind), (long long)sequences, (long long)SNUG_CUDA_SEQUENCES_MOST);
+    return SNUG_OK;
+}
+
+snug_status snug_cuda_check_sizes(const struct snug_program *program, const struct snug_op *op) {
+    switch (op->kind) {
+    case SNUG_OP_EMBED: return check_row(program, op, op->embed.s);
+    case SNUG_OP_EMBED_BACKWARD: return check_row(program, op, op->embed_backward.dy);
+    case SNUG_OP_NORM: return check_row(program, op, op->norm.y);
+    case SNUG_OP_NORM_BACKWARD: return check_row(program, op, op->norm_backward.dy);
+    case SNUG_OP_RESIDUAL_NORM: return check_row(program, op, op->residual_norm.y);
+    case SNUG_OP_ATTENTION: return check_attention(program, op, op->attention.qkv, op->attention.heads);
+    case SNUG_OP_ATTENTION_BACKWARD:
+        return check_attention(program, op, op->attention_backward.qkv, op->attention_backward.heads);
+    default: return SNUG_OK;
+    }
+}
