@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Hugging Face hub for tests/test_pull.c, and a second server for the content of large files, as a hub has one.
 
-Usage: tests/hub_server.py ROOT LOG    prints the two ports, and ends when its standard input is closed
+Usage: tests/hub_server.py ROOT LOG    prints three ports: of the hub, of the content's server, and of the hub with TLS
+(its certificate is tests/hub.pem), and ends when its standard input is closed
 
 A model ORG/FAULT has the files of the folder ROOT/whole, of ROOT/sharded if FAULT begins with "sharded"; FAULT says what
 goes wrong. LOG gets a line for each request: server, method, path, first byte, authorization."""
@@ -11,6 +12,7 @@ import hashlib
 import http.server
 import json
 import os
+import ssl
 import sys
 import threading
 import time
@@ -24,14 +26,29 @@ lock = threading.Lock()
 
 
 # What the index names.
-SHARDS = {"sharded-up": ["../x.safetensors"], "sharded-absolute": ["/etc/passwd"], "sharded-number": [7], "sharded-nothing": [],
-          "sharded-no-name": [""], "sharded-hidden": [".x"], "sharded-long": ["x" * 300], "sharded-line": ["a\nb"],
-          "sharded-delete": ["a\x7f"], "sharded-backslash": ["a\\b"],
+SHARDS = {"sharded-up": ["../x.safetensors"], "sharded-absolute": ["/etc/x.safetensors"], "sharded-number": [7], "sharded-nothing": [],
+          "sharded-no-name": [""], "sharded-hidden": [".x.safetensors"], "sharded-long": ["x" * 300 + ".safetensors"],
+          "sharded-line": ["a\nb.safetensors"], "sharded-delete": ["a\x7f.safetensors"], "sharded-backslash": ["a\\b.safetensors"],
+          "sharded-program": ["modeling.py"], "sharded-config": ["config.json"], "sharded-pickle": ["model-1.bin"],
+          "sharded-program-in-folder": ["x/model.safetensors"], "sharded-end": [".safetensors"], "sharded-option": ["-x.safetensors"],
+          "sharded-double": ["x.safetensors.py"], "sharded-other-letters": ["m\u043edel.safetensors"],
+          "sharded-trailing": ["model-1.safetensors "], "sharded-unlisted": ["model-9.safetensors"],
+          "sharded-case": ["model-1.safetensors", "Model-1.safetensors"],
+          "sharded-endless": [f"{i}.safetensors" for i in range(1025)],
           "sharded-many": [f"model-{i}.safetensors" for i in range(12)]}
+
+# ETags of vocab.txt that are not its hash. %s: the hash of config.json, another file of the same model.
+ETAGS = {"etag-part": "%s.incomplete", "etag-part-of-hub": "%s.0123abcd.incomplete", "etag-lock": "%s.lock", "etag-dot": "%s.",
+         "etag-path": "x/../../../y", "etag-hidden": ".x", "etag-parent": "..", "etag-refs": "refs", "etag-blank": "a b",
+         "etag-long": "x" * 250, "etag-letters": "\xe4\xf6", "etag-odd": "%%s*?[]"}
+
+# Names in the list of files that no model folder holds, beside the others.
+ODD_NAMES = ["modeling.py", ".gitattributes", ".x.json", "x.json\n", "a\x1b.txt", "CONFIG.JSON", "x" * 300 + ".json",
+             "onnx/config.json", "../config.json", "pytorch_model.bin", "-x.txt"]
 
 
 def content(fault, name):
-    if fault == "sharded-many" and name.endswith(".safetensors"):
+    if fault in ("sharded-many", "sharded-case") and name.endswith(".safetensors"):
         return name.encode() * 1000
     with open(os.path.join(ROOT, "sharded" if fault.startswith("sharded") else "whole", name), "rb") as file:
         data = file.read()
@@ -42,8 +59,11 @@ def content(fault, name):
 
 def files_of(fault):
     names = sorted(os.listdir(os.path.join(ROOT, "sharded" if fault.startswith("sharded") else "whole")))
-    lacks = {"no-config": "config.json", "pickled": "model.safetensors"}.get(fault)
-    return [name for name in names if name != lacks]
+    lacks = {"no-config": "config.json", "pickled": "model.safetensors", "odd-config": "config.json"}.get(fault)
+    more = {"odd-names": ODD_NAMES, "odd-config": ["config.json\n", "config.json ", "Config.json", "./config.json", "config.json.py"],
+            "sharded-many": SHARDS["sharded-many"], "sharded-case": ["Model-1.safetensors"],
+            "sharded-trailing": SHARDS["sharded-trailing"]}.get(fault, [])
+    return [name for name in names if name != lacks] + more
 
 
 def is_large(name):
@@ -108,10 +128,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.store(parts[1], parts[2], start)
             elif parts[1] == "api":
                 self.listing(parts[4], urllib.parse.unquote(parts[6]))
+            elif parts[1] == "cache":
+                self.cached(parts[2], parts[3], parts[4], start)
             else:
                 self.resolve(parts[2], parts[5], start)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+
+    def elsewhere(self, fault, status, path, headers=()):
+        """A redirect to the hub without TLS, its scheme in the case that the fault says."""
+        scheme = "HTTP" if fault.endswith("-upper") else "http"
+        return self.answer(status, [*headers, ("Location", f"{scheme}://127.0.0.1:{self.server.hub_port}{path}")])
+
+    def drip(self, data):
+        for byte in data:
+            self.wfile.write(bytes([byte]))
+            time.sleep(0.2)
 
     def listing(self, fault, revision):
         statuses = {"unauthorized": (401, "RepoNotFound"), "gated": (403, "GatedRepo"), "missing": (404, "RepoNotFound"),
@@ -142,6 +174,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b"X: " + b"x" * 1000 + b"\r\n")
         if fault == "renamed":
             return self.answer(307, [("Location", "/api/models/org/private/revision/main")])
+        if fault.startswith("down-list"):
+            return self.elsewhere(fault, 302, self.path)
+        if fault == "up":
+            return self.answer(302, [("Location", f"HTTPS://127.0.0.1:{self.server.server_address[1]}/api/models/org/inline/revision/main")])
         if fault == "no-location":
             return self.answer(302)
         if fault == "loop":
@@ -153,49 +189,85 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         broken = {"malformed": "{", "list": "[]", "no-commit": {"sha": "../../x"}, "number": {"sha": 1},
-                  "no-name": {"sha": COMMIT, "siblings": [{}]}, "empty": ""}.get(fault)
+                  "no-name": {"sha": COMMIT, "siblings": [{}]}, "empty": "",
+                  "long-list": {"sha": COMMIT, "siblings": [{"rfilename": str(i)} for i in range(100001)] if fault == "long-list" else []}
+                  }.get(fault)
         if broken is None:
             broken = {"sha": COMMIT, "siblings": [{"rfilename": name} for name in files_of(fault)]}
         body = broken if isinstance(broken, str) else json.dumps(broken)
         return self.answer(200, [("Content-Type", "application/json")], body.encode())
 
+    def cached(self, fault, steps, name, start):
+        """Where a hub redirects the request for a file to, on itself; this answer may say nothing of the file."""
+        data = content(fault, name)
+        if steps != "0":
+            return self.answer(307, [("Location", f"/cache/{fault}/{int(steps) - 1}/{name}"), ("ETag", '"of-a-redirect"')])
+        headers = {"self-none": [], "self-weak": [("ETag", 'W/"xyz"')], "self-steps": [("ETag", "x")],
+                   "self-later": [("X-Linked-Etag", f'"{etag(fault, name)}"'), ("X-Linked-Size", str(len(data)))]}[fault]
+        return self.send(fault, data, start, headers)
+
+    def resolve_to_self(self, fault, name, tag, size):
+        linked = [("X-Linked-Etag", f'"{tag}"'), ("X-Linked-Size", str(size)), ("X-Repo-Commit", COMMIT)]
+        if fault == "self-later":
+            linked = [("X-Linked-Etag", '"of-the-first-answer"'), ("X-Linked-Size", "7")]
+        steps = 2 if fault == "self-steps" else 0
+        return self.answer(307, linked + [("Location", f"/cache/{fault}/{steps}/{name}"), ("ETag", '"of-a-redirect"')])
+
     def resolve(self, fault, name, start):
         data = content(fault, name)
         tag = etag(fault, name)
         size = len(data)
-        common = [("X-Repo-Commit", COMMIT), ("Accept-Ranges", "bytes")]
+        common = [("X-Repo-Commit", "f" * 40 if fault == "other-commit" else COMMIT), ("Accept-Ranges", "bytes")]
+        if fault.startswith("self-"):
+            return self.resolve_to_self(fault, name, tag, size)
+        if fault.startswith("down-head") or (fault.startswith("down-get") and self.command == "GET"):
+            return self.elsewhere(fault, 302, self.path, [("X-Linked-Etag", tag), ("X-Linked-Size", str(size))])
         if fault == "renamed":
             return self.answer(307, [("Location", self.path.replace("renamed", "private"))])
         if fault == "gone" and name == "config.json":
             return self.answer(404, [("X-Error-Code", "EntryNotFound")])
         if fault == "gated-file":
             return self.answer(403, [("X-Error-Code", "\tGatedRepo")])
-        if is_large(name):
+        if is_large(name) and fault not in ("inline", "up", "down-get", "down-get-upper"):
             if fault == "linked-no-size":
                 return self.answer(302, [("X-Linked-Etag", tag), ("Location", "http://127.0.0.1:1/")])
             where = "http://127.0.0.1:1/" if fault == "no-store" else f"http://127.0.0.1:{self.server.store_port}/{fault}/{name}?signature=1"
             return self.answer(302, common + [("X-Linked-Etag", f'"{tag}"'), ("X-Linked-Size", str(size)), ("Location", where)])
-        if fault == "etag-path":
-            tag = "x/../../../y"
-        if fault == "etag-hidden":
-            tag = ".x"
         if fault == "etag-other":
             tag = f"a-mirror-{name}"
+        if fault == "etag-equal":
+            tag = "equal"
+        if fault.startswith("etag-upper"):
+            tag = tag.upper()
+        if fault == "huge" and name == "vocab.txt":
+            return self.answer(200, [*common, ("X-Linked-Size", str((1 << 28) - 1)), ("ETag", tag)], data)
+        if fault == "crumbs" and name == "vocab.txt" and self.command == "GET":
+            return self.part(data, data[start:start + 1], start)
+        if fault == "drip-small" and name == "config.json" and self.command == "GET":
+            self.answer(200, length=size)
+            return self.drip(data)
+        if fault == "drip-headers" and name == "config.json" and self.command == "GET":
+            self.send_response(200)
+            self.flush_headers()
+            for i in range(100):
+                self.wfile.write(b"X-%d: y\r\n" % i)
+                time.sleep(0.2)
         headers = common + ([] if fault == "no-etag" else [("ETag", f'W/"{tag}"' if name == "vocab.txt" else f'"{tag}"')])
         if fault == "odd-headers":
             headers = common + [("ETagged", "1"), ("ETag", "x"), ("ETag", ""), ("ETag", '"'), ("ETag", '"x'), ("ETag", tag), ("X-Linked-Size", ""),
                                 ("X-Linked-Size", "many"), ("X-Linked-Size", "1" * 30), ("X-Linked-Size", "12 "),
                                 ("X-Linked-Size", "12x"), ("Content-Range", "items 1-2/3"), ("Content-Range", ""),
                                 ("X-Error-Message", "x" * 300)]
-        if fault == "etag-long":
-            headers = common + [("ETag", "x" * 200)]
         if fault == "bad-length":
             return self.answer(200, headers, length="many")
         if fault == "no-size":
             self.close_connection = True
             return self.answer(200, headers + [("Connection", "close")], length="")
-        if fault == "hash-small" and name == "config.json" and self.command == "GET":
+        if fault in ("hash-small", "etag-upper-wrong") and name == "config.json" and self.command == "GET":
             data = data[:-1] + b"!"
+        if fault in ETAGS and name == "vocab.txt" and first(fault, 2):  # with an ETag that is no hash, any content is as good
+            headers = common + [("ETag", f'"{ETAGS[fault].replace("%s", etag(fault, "config.json"))}"')]
+            return self.send(fault, bytes(size), start, headers)
         return self.send(fault, data, start, headers)
 
     def store(self, fault, name, start):
@@ -226,6 +298,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.part(data, b"", start)
         if fault == "cut-without-ranges":
             return self.answer(200, body=data)
+        if fault == "range-refused" and start > 0:
+            return self.answer(416, [("Content-Range", f"bytes */{start - 1}")])
+        if fault == "range-refused-why" and start > 0:
+            return self.answer(416, body=b"no such range" * 100)
+        if fault == "range-short" and start > 0:
+            return self.answer(206, [("Content-Range", f"bytes {start}-{len(data) - 2}/{len(data) - 1}")], data[start:-1])
+        if fault == "range-elsewhere" and start > 0:
+            return self.answer(206, [("Content-Range", f"bytes {start - 1}-{len(data) - 1}/{len(data)}")], data[start - 1:])
+        if fault == "range-unnamed" and start > 0:
+            return self.answer(206, [], data[start:])
+        if fault == "range-unasked":
+            return self.answer(206, [("Content-Range", f"bytes 7-{len(data) - 1}/{len(data)}")], data[7:])
+        if fault == "range-always":
+            return self.answer(416)
+        if fault == "drip-once" and first(fault):
+            self.answer(200, body=data[:1000], length=len(data))
+            return self.drip(data[1000:])
         if fault == "other-range" and start > 0:
             return self.answer(206, [("Content-Range", f"bytes 7-{len(data) - 1}/{len(data)}")], data[7:])
         if fault == "other-range":
@@ -261,9 +350,13 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
-    servers = [Server(("127.0.0.1", 0), Handler) for _ in range(2)]
-    servers[0].kind, servers[1].kind = "hub", "store"
-    servers[0].store_port = servers[1].server_address[1]
+    servers = [Server(("127.0.0.1", 0), Handler) for _ in range(3)]
+    servers[0].kind, servers[1].kind, servers[2].kind = "hub", "store", "secure"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.path.join(os.path.dirname(os.path.abspath(__file__)), "hub.pem"))
+    servers[2].socket = context.wrap_socket(servers[2].socket, server_side=True)
+    for server in servers:
+        server.hub_port, server.store_port = (other.server_address[1] for other in servers[:2])
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     print(*(server.server_address[1] for server in servers), flush=True)

@@ -26,7 +26,7 @@ enum { LARGE = 700000 };
 
 static struct {
     char folder[64], log[96];
-    int hub_port, store_port;
+    int hub_port, store_port, secure_port;
     int input; /* closing it ends the server */
     pid_t process;
 } server;
@@ -51,7 +51,7 @@ int __wrap_fsync(int fd) {
 
 /* ---- the server ----------------------------------------------------------------------------------------------- */
 
-static void write_bytes(const char *name, const void *data, size_t size) {
+static inline void write_bytes(const char *name, const void *data, size_t size) {
     char path[160];
     snprintf(path, sizeof path, "%s/%s", server.folder, name);
     FILE *file = fopen(path, "we");
@@ -60,7 +60,7 @@ static void write_bytes(const char *name, const void *data, size_t size) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void write_random(const char *name, size_t size, unsigned seed) {
+static inline void write_random(const char *name, size_t size, unsigned seed) {
     char *data = malloc(size);
     assert_non_null(data);
     for (size_t i = 0; i < size; i++) {
@@ -71,13 +71,13 @@ static void write_random(const char *name, size_t size, unsigned seed) {
     free(data);
 }
 
-static void make_folder(const char *name) {
+static inline void make_folder(const char *name) {
     char path[160];
     snprintf(path, sizeof path, "%s/%s", server.folder, name);
     assert_int_equal(mkdir(path, 0777), 0);
 }
 
-static void write_models(void) {
+static inline void write_models(void) {
     static const char config[] = "{\"model_type\": \"bert\", \"num_hidden_layers\": 3}";
     static const char index[] = "{\"weight_map\": {\"a\": \"model-1.safetensors\", \"b\": \"model-2.safetensors\", "
                                 "\"c\": \"model-1.safetensors\"}}";
@@ -97,7 +97,7 @@ static void write_models(void) {
     write_random("sharded/model-3.safetensors", 1000, 8);
 }
 
-static int start_server(void **state) {
+static inline int start_server(void **state) {
     int to[2], from[2];
     (void)state;
     signal(SIGPIPE, SIG_IGN);
@@ -117,12 +117,12 @@ static int start_server(void **state) {
     close(from[1]);
     server.input = to[1];
     FILE *ports = fdopen(from[0], "r");
-    const int found = ports ? fscanf(ports, "%d %d", &server.hub_port, &server.store_port) : 0;
+    const int found = ports ? fscanf(ports, "%d %d %d", &server.hub_port, &server.store_port, &server.secure_port) : 0;
     if (ports) fclose(ports);
-    return found == 2 ? 0 : -1;
+    return found == 3 ? 0 : -1;
 }
 
-static int stop_server(void **state) {
+static inline int stop_server(void **state) {
     char command[128];
     (void)state;
     close(server.input);
@@ -132,7 +132,7 @@ static int stop_server(void **state) {
 }
 
 /* The number of lines of the log from `from` on that contain part; *end is its size now. */
-static int logged_from(long from, const char *part, long *end) {
+static inline int logged_from(long from, const char *part, long *end) {
     char line[512];
     int count = 0;
     FILE *log = fopen(server.log, "re");
@@ -144,7 +144,7 @@ static int logged_from(long from, const char *part, long *end) {
     return count;
 }
 
-static int logged(const char *part) { return logged_from(0, part, NULL); }
+static inline int logged(const char *part) { return logged_from(0, part, NULL); }
 
 /* ---- a pull --------------------------------------------------------------------------------------------------- */
 
@@ -161,12 +161,15 @@ static const char *const variables[] = {"HF_ENDPOINT",
                                         "TRANSFORMERS_OFFLINE",
                                         "HF_HUB_DOWNLOAD_TIMEOUT",
                                         "HF_HUB_ETAG_TIMEOUT",
+                                        "SSL_CERT_FILE",
+                                        "REQUESTS_CA_BUNDLE",
+                                        "CURL_CA_BUNDLE",
                                         "http_proxy",
                                         "https_proxy",
                                         "all_proxy"};
 
 /* A cache of its own, and the server as the hub. */
-static int setup(void **state) {
+static inline int setup(void **state) {
     char endpoint[64];
     if (scratch_setup(state)) return -1;
     const struct scratch *s = *state;
@@ -178,16 +181,17 @@ static int setup(void **state) {
     return 0;
 }
 
+static double file_seconds = 60; /* that a file may take */
 static int64_t seen_bytes, seen_total;
-static void on_progress(void *user, int64_t bytes, int64_t total, double bytes_per_second) {
+static inline void on_progress(void *user, int64_t bytes, int64_t total, double bytes_per_second) {
     (void)user;
     assert_true(bytes >= 0 && bytes <= total && bytes_per_second >= 0);
     seen_bytes = bytes;
     seen_total = total;
 }
 
-static snug_status pull_revision(struct scratch *s, const char *name, const char *revision,
-                                 struct snug_pulled *result) {
+static inline snug_status pull_revision(struct scratch *s, const char *name, const char *revision,
+                                        struct snug_pulled *result) {
     static const char *const others[] = {"added_tokens.json", "vocab.txt", "tokenizer.json", "merges.txt"};
     const struct snug_pull_options options = {.name = name,
                                               .place = {.revision = revision},
@@ -197,12 +201,14 @@ static snug_status pull_revision(struct scratch *s, const char *name, const char
                                               .weights = "model.safetensors",
                                               .index = "model.safetensors.index.json",
                                               .retry_seconds = 0.01,
+                                              .slow_seconds = 0.5,
+                                              .file_seconds = file_seconds,
                                               .on_progress = on_progress};
     snug_clear_error(s->ctx);
     return snug_hub_pull(s->ctx, &options, result);
 }
 
-static snug_status pull(struct scratch *s, const char *name) {
+static inline snug_status pull(struct scratch *s, const char *name) {
     struct snug_pulled result;
     const snug_status status = pull_revision(s, name, NULL, &result);
     assert_true((status == SNUG_OK) == (result.folder != NULL));
@@ -210,14 +216,14 @@ static snug_status pull(struct scratch *s, const char *name) {
     return status;
 }
 
-static const char *in_cache(struct scratch *s, const char *model, const char *rest) {
-    char name[256];
+static inline const char *in_cache(struct scratch *s, const char *model, const char *rest) {
+    char name[320];
     snprintf(name, sizeof name, "hub/models--org--%s/%s", model, rest);
     return scratch_path(s, name);
 }
 
 /* The snapshot has this file of the server's folder, as a relative link to its blob. */
-static void assert_linked(struct scratch *s, const char *model, const char *kind, const char *name) {
+static inline void assert_linked(struct scratch *s, const char *model, const char *kind, const char *name) {
     char rest[160], original[160], target[160] = "", *found, *expected;
     size_t size, expected_size;
     snprintf(rest, sizeof rest, "snapshots/" COMMIT "/%s", name);
@@ -233,7 +239,7 @@ static void assert_linked(struct scratch *s, const char *model, const char *kind
 }
 
 /* All files of ROOT/whole that snug reads, and nothing else. */
-static void assert_whole(struct scratch *s, const char *model) {
+static inline void assert_whole(struct scratch *s, const char *model) {
     static const char *const names[] = {"config.json", "vocab.txt", "tokenizer.json", "added_tokens.json",
                                         "model.safetensors"};
     for (size_t i = 0; i < 5; i++) assert_linked(s, model, "whole", names[i]);
@@ -244,7 +250,7 @@ static void assert_whole(struct scratch *s, const char *model) {
 }
 
 /* The blob's name: the hash of whole/NAME. */
-static void blob_name(const char *name, char text[SNUG_DIGEST_TEXT]) {
+static inline void blob_name(const char *name, char text[SNUG_DIGEST_TEXT]) {
     char path[160], *data;
     size_t size;
     snug_context *ctx;
@@ -259,12 +265,12 @@ static void blob_name(const char *name, char text[SNUG_DIGEST_TEXT]) {
     snug_context_destroy(ctx);
 }
 
-static void make_blob_folder(struct scratch *s, const char *model) {
+static inline void make_blob_folder(struct scratch *s, const char *model) {
     assert_ok(s, snug_folder_create(s->ctx, in_cache(s, model, "blobs")));
 }
 
-static void write_blob(struct scratch *s, const char *model, const char *name, const char *end, const void *data,
-                       size_t size) {
+static inline void write_blob(struct scratch *s, const char *model, const char *name, const char *end, const void *data,
+                              size_t size) {
     char blob[SNUG_DIGEST_TEXT], rest[160];
     blob_name(name, blob);
     snprintf(rest, sizeof rest, "hub/models--org--%s/blobs/%s%s", model, blob, end);

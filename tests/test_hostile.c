@@ -338,6 +338,40 @@ static void shards_behind_links(void **state) {
     assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
 }
 
+/* Below an opened folder none is followed, wherever in the path it is, and nothing is made where it leads. */
+static void folders_behind_links(void **state) {
+    struct scratch *s = *state;
+    struct snug_folder in = scratch_open(s), folder;
+    static const char *const paths[] = {"link", "link/b", "a/link", "a/link/b/c", "a/dangling", "a/dangling/b"};
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a")));
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "elsewhere")));
+    assert_int_equal(symlink("elsewhere", scratch_path(s, "link")), 0);
+    assert_int_equal(symlink("../elsewhere", scratch_path(s, "a/link")), 0);
+    assert_int_equal(symlink("nothing", scratch_path(s, "a/dangling")), 0);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_fails(s, snug_folder_open(s->ctx, &in, paths[i], &folder), SNUG_E_IO,
+                     "is a symbolic link, which is not");
+        assert_fails(s, snug_folder_make(s->ctx, &in, paths[i], 0666, &folder), SNUG_E_IO, "link, which is not");
+    }
+    assert_int_equal(entries(scratch_path(s, "elsewhere")), 0);
+    assert_int_equal(entries(scratch_path(s, "a")), 2);
+    assert_ok(s, snug_folder_make(s->ctx, &in, "a//b/c/", 0666, &folder));
+    assert_int_equal(entries(scratch_path(s, "a/b/c")), 0);
+    snug_folder_close(&folder);
+    assert_ok(s, snug_folder_open(s->ctx, &in, "a/b", &folder));
+    assert_contains(folder.path, "/a/b");
+    snug_folder_close(&folder);
+    assert_fails(s, snug_folder_open(s->ctx, &in, "a/none/c", &folder), SNUG_E_IO, "cannot open folder ");
+    write_text(s, "a/file", "");
+    assert_fails(s, snug_folder_make(s->ctx, &in, "a/file/c", 0666, &folder), SNUG_E_IO, "a/file: Not a directory");
+    assert_int_equal(chmod(s->folder, 0755), 0);
+    be_another_user(true);
+    const snug_status status = snug_folder_make(s->ctx, &in, "a/of-another/c", 0666, &folder);
+    be_another_user(false);
+    if (geteuid() == 0) assert_fails(s, status, SNUG_E_IO, "a/of-another: Permission denied");
+    snug_folder_close(&in);
+}
+
 static void manifests(void **state) {
     struct scratch *s = *state;
     static const struct {
@@ -477,6 +511,7 @@ int main(void) {
         TEST(pickles),
         TEST(snapshots_stay_in_the_cache),
         TEST(shards_behind_links),
+        TEST(folders_behind_links),
         TEST(manifests),
         TEST(files_read_whole_have_a_size_limit),
         TEST(messages_are_printable),

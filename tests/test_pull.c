@@ -76,7 +76,8 @@ static void shards_are_those_of_the_index(void **state) {
                                         "org/sharded-no-name", "org/sharded-hidden",   "org/sharded-long",
                                         "org/sharded-line",    "org/sharded-delete",   "org/sharded-backslash"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(s, pull(s, wrong[i]), SNUG_E_INPUT, "its shard must be the name of a file in the same folder");
+        assert_fails(s, pull(s, wrong[i]), SNUG_E_INPUT,
+                     "its shard must be the name of a .safetensors file in the same folder");
     assert_fails(s, pull(s, "org/sharded-nothing"), SNUG_E_INPUT, "needs \"weight_map\"");
     assert_ok(s, pull(s, "org/sharded-many")); /* more than are fetched at once */
     assert_int_equal(entries(in_cache(s, "sharded-many", "snapshots/" COMMIT)), 2 + 12);
@@ -244,7 +245,7 @@ static void cut_connections_are_continued(void **state) {
     assert_whole(s, "cut-unannounced");
     assert_fails(s, pull(s, "org/no-store"), SNUG_E_IO, "also after 5 repetitions");
     assert_fails(s, pull(s, "org/cut-always"), SNUG_E_IO, "also after 5 repetitions: run the command again");
-    assert_fails(s, pull(s, "org/other-range"), SNUG_E_INPUT, "the server sent bytes from 7 on");
+    assert_fails(s, pull(s, "org/other-range"), SNUG_E_IO, "does not continue the file where it was cut, also after 5");
     const double began = snug_seconds();
     assert_ok(s, pull(s, "org/stalls")); /* for ten seconds, of which HF_HUB_DOWNLOAD_TIMEOUT waits for one */
     assert_true(snug_seconds() - began < 5);
@@ -298,13 +299,11 @@ static void answers_have_limits(void **state) {
         {"no-name", SNUG_E_INPUT, "has no \"rfilename\""},
         {"no-config", SNUG_E_INPUT, "has no config.json"},
         {"pickled", SNUG_E_INPUT, "has no model.safetensors"},
-        {"etag-path", SNUG_E_INPUT, "cannot be the name of a file"},
-        {"etag-hidden", SNUG_E_INPUT, "cannot be the name of a file"},
         {"linked-no-size", SNUG_E_INPUT, "does not say how large it is"},
         {"bad-length", SNUG_E_IO, "/resolve/0123456789abcdef0123456789abcdef01234567/"}, /* of any file */
         {"no-location", SNUG_E_INPUT, "the server answers 302"},
         {"denied-why", SNUG_E_INPUT, "the server of its content answers 403: because"},
-        {"etag-long", SNUG_E_INPUT, "cannot be the name of a file"},
+        {"range-unasked", SNUG_E_INPUT, "the server sent bytes from 7 on, not from 0 on"},
         {"no-etag", SNUG_E_INPUT, "sends no ETag"},
         {"no-size", SNUG_E_INPUT, "does not say how large it is"},
     };
@@ -327,8 +326,6 @@ static void answers_have_limits(void **state) {
         setenv("HF_HUB_ETAG_TIMEOUT", seconds[i], 1);
         assert_ok(s, pull(s, "org/limited"));
     }
-    assert_ok(s, pull(s, "org/etag-other"));
-    assert_linked(s, "etag-other", "whole", "config.json");
 }
 
 /* ---- the cache ------------------------------------------------------------------------------------------------ */
@@ -382,39 +379,6 @@ static void what_is_there_is_used_if_it_is_right(void **state) {
     assert_ok(s, pull(s, "org/long"));
     assert_whole(s, "long");
     free(data);
-}
-
-static void links_are_not_followed(void **state) {
-    struct scratch *s = *state;
-    char blob[SNUG_DIGEST_TEXT], name[160], *target;
-    blob_name("config.json", blob);
-    target = strdup(scratch_write(s, "mine", "mine", 4));
-    make_blob_folder(s, "linked");
-    snprintf(name, sizeof name, "blobs/%s.incomplete", blob);
-    assert_int_equal(symlink(target, in_cache(s, "linked", name)), 0);
-    assert_fails(s, pull(s, "org/linked"), SNUG_E_IO, "cannot write ");
-    assert_int_equal(unlink(s->path), 0);
-    assert_int_equal(link(target, in_cache(s, "linked", name)), 0);
-    assert_fails(s, pull(s, "org/linked"), SNUG_E_IO, "is not a file with one name");
-    assert_int_equal(unlink(in_cache(s, "linked", name)), 0);
-    assert_int_equal(mkfifo(in_cache(s, "linked", name), 0666), 0);
-    assert_fails(s, pull(s, "org/linked"), SNUG_E_IO, "is not a file with one name");
-    assert_int_equal(unlink(in_cache(s, "linked", name)), 0);
-    /* A wrong link in the snapshot is replaced, what it leads to is not touched; a file is not replaced. */
-    assert_ok(s, snug_folder_create(s->ctx, in_cache(s, "linked", "snapshots/" COMMIT)));
-    assert_int_equal(symlink(target, in_cache(s, "linked", "snapshots/" COMMIT "/config.json")), 0);
-    assert_ok(s, pull(s, "org/linked"));
-    assert_whole(s, "linked");
-    assert_int_equal(unlink(in_cache(s, "linked", "snapshots/" COMMIT "/config.json")), 0);
-    snprintf(name, sizeof name, "hub/models--org--linked/snapshots/" COMMIT "/config.json");
-    scratch_write(s, name, "mine", 4);
-    assert_fails(s, pull(s, "org/linked"), SNUG_E_IO, "exists and is not the file of this name on the hub");
-    assert_file_is(s, target, "mine");
-    /* Another folder in place of blobs. */
-    assert_ok(s, snug_folder_create(s->ctx, in_cache(s, "other", "")));
-    assert_int_equal(symlink(s->folder, in_cache(s, "other", "blobs")), 0);
-    assert_fails(s, pull(s, "org/other"), SNUG_E_IO, "cannot open folder");
-    free(target);
 }
 
 static void a_file_system_without_links_has_the_files_themselves(void **state) {
@@ -566,7 +530,7 @@ static void a_lock_is_waited_for(void **state) {
     assert_int_equal(unlink(s->path), 0);
     assert_int_equal(mkdir(s->path, 0777), 0);
     assert_int_equal(unlink(in_cache(s, "locked", "snapshots/" COMMIT "/vocab.txt")), 0);
-    assert_fails(s, pull(s, "org/locked"), SNUG_E_IO, "cannot open ");
+    assert_fails(s, pull(s, "org/locked"), SNUG_E_IO, "cannot write ");
 }
 
 /* A run after a kill fetches no whole file again, and continues the one that was cut. */
@@ -780,7 +744,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(answers_have_limits, setup, scratch_teardown),
         cmocka_unit_test(hashes_are_those_of_git_and_sha256),
         cmocka_unit_test_setup_teardown(what_is_there_is_used_if_it_is_right, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(links_are_not_followed, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_file_system_without_links_has_the_files_themselves, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_full_disk, setup, scratch_teardown),

@@ -2,7 +2,7 @@
 /*
  * The local cache of a Hugging Face hub, with huggingface_hub's layout:
  *
- *     CACHE/models--ORG--NAME/blobs/ETAG              a file's content, named by its hash
+ *     CACHE/models--ORG--NAME/blobs/ETAG              a file's content, named by its hash (see hub/fetch/blob.h)
  *                             snapshots/COMMIT/FILE   a relative symbolic link to its blob
  *                             refs/REVISION           the commit of a branch or a tag
  *     CACHE/.locks/models--ORG--NAME/ETAG.lock        locked by flock() while the blob is fetched

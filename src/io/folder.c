@@ -29,19 +29,56 @@ static snug_status path_of(snug_context *ctx, const struct snug_folder *in, cons
     return SNUG_OK;
 }
 
-snug_status snug_folder_open(snug_context *ctx, const struct snug_folder *in, const char *path,
-                             struct snug_folder *out) {
-    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (in ? O_NOFOLLOW : 0);
+/* Opens path below parent folder by folder, so that no link is followed, and makes what is missing with the permissions
+ * *made (NULL: nothing). -1 with errno; path then ends with the folder that failed. */
+static int open_below(int parent, char *path, const mode_t *made) {
+    int fd = parent;
+    for (char *at = path; *at;) {
+        char *end = at + strcspn(at, "/");
+        const char after = *end;
+        *end = '\0';
+        const int failed = made && mkdirat(fd, at, *made) ? errno : 0;
+        const int next = openat(fd, at, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        const int error = next < 0 && errno == ENOENT && failed ? failed : errno;
+        if (fd != parent) close(fd);
+        errno = error;
+        if ((fd = next) < 0) return -1;
+        *end = after;
+        at = end + strspn(end, "/");
+    }
+    return fd;
+}
+
+static snug_status fail_to_open(snug_context *ctx, const struct snug_folder *in, const char *path, bool makes) {
+    const int error = errno;
+    const char *kind = in ? snug_entry_kind(in, path) : NULL;
+    if (kind && strcmp(kind, "a symbolic link") == 0)
+        return snug_fail(ctx, SNUG_E_IO, SNUG_PATH " is a symbolic link, which is not followed here: remove it",
+                         SNUG_PATH_IN(in, path));
+    errno = error;
+    return fail_os(ctx, makes ? "make folder" : "open folder", in, path);
+}
+
+/* made: see open_below(). */
+static snug_status open_folder(snug_context *ctx, const struct snug_folder *in, const char *path, const mode_t *made,
+                               struct snug_folder *out) {
+    char *copy;
     *out = (struct snug_folder){.mode = in ? in->mode : 0666, .run = in ? in->run : 0};
     /* untested: no caller gives an empty path */
-    const int fd = openat(snug_folder_fd(in), *path ? path : ".", flags);
-    if (fd < 0) return fail_os(ctx, "open folder", in, path);
-    const snug_status status = path_of(ctx, in, path, &out->path);
-    if (status != SNUG_OK)
-        close(fd);
-    else
-        out->fd = fd;
+    RETURN_IF_ERROR(snug_strdup(ctx, *path ? path : ".", &copy));
+    out->fd = in ? open_below(in->fd, copy, made) : openat(AT_FDCWD, copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snug_status status;
+    if (out->fd < 0)
+        status = fail_to_open(ctx, in, copy, in && made);
+    else if ((status = path_of(ctx, in, path, &out->path)) != SNUG_OK)
+        close(out->fd);
+    free(copy);
     return status;
+}
+
+snug_status snug_folder_open(snug_context *ctx, const struct snug_folder *in, const char *path,
+                             struct snug_folder *out) {
+    return open_folder(ctx, in, path, NULL, out);
 }
 
 void snug_folder_close(struct snug_folder *folder) {
@@ -51,36 +88,37 @@ void snug_folder_close(struct snug_folder *folder) {
     *folder = (struct snug_folder){0};
 }
 
-static snug_status make_all(snug_context *ctx, const struct snug_folder *in, const char *path, mode_t mode) {
+/* The path is the user's: links are followed. */
+static snug_status make_all(snug_context *ctx, const char *path, mode_t mode) {
     struct stat info;
     char *copy;
-    const int fd = snug_folder_fd(in);
     RETURN_IF_ERROR(snug_strdup(ctx, path, &copy));
     for (char *at = copy; *at; at++) {
         if (*at != '/' || at == copy) continue;
         *at = '\0';
-        mkdirat(fd, copy, snug_folder_mode(mode)); /* whether it is there now is seen at the last one */
+        mkdirat(AT_FDCWD, copy, snug_folder_mode(mode)); /* whether it is there now is seen at the last one */
         *at = '/';
     }
     free(copy);
-    if (mkdirat(fd, path, snug_folder_mode(mode)) == 0) return SNUG_OK;
+    if (mkdirat(AT_FDCWD, path, snug_folder_mode(mode)) == 0) return SNUG_OK;
     const int error = errno;
     /* untested: no caller gives an empty path */
-    if (fstatat(fd, *path ? path : ".", &info, 0) == 0 && S_ISDIR(info.st_mode)) return SNUG_OK;
+    if (stat(*path ? path : ".", &info) == 0 && S_ISDIR(info.st_mode)) return SNUG_OK;
     errno = error;
-    return fail_os(ctx, "make folder", in, path);
+    return fail_os(ctx, "make folder", NULL, path);
 }
 
 snug_status snug_folder_make(snug_context *ctx, const struct snug_folder *in, const char *path, mode_t mode,
                              struct snug_folder *out) {
+    const mode_t made = snug_folder_mode(mode);
     *out = (struct snug_folder){0};
-    RETURN_IF_ERROR(make_all(ctx, in, path, mode));
-    RETURN_IF_ERROR(snug_folder_open(ctx, in, path, out));
+    if (!in) RETURN_IF_ERROR(make_all(ctx, path, mode));
+    RETURN_IF_ERROR(open_folder(ctx, in, path, &made, out));
     out->mode = mode;
     return SNUG_OK;
 }
 
-snug_status snug_folder_create(snug_context *ctx, const char *path) { return make_all(ctx, NULL, path, 0666); }
+snug_status snug_folder_create(snug_context *ctx, const char *path) { return make_all(ctx, path, 0666); }
 
 DIR *snug_folder_entries(const struct snug_folder *folder) {
     const int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

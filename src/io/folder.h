@@ -10,11 +10,13 @@
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
 bool snug_folder_exists(const char *path);
-/* Opens an existing folder. in NULL: path is followed where it is a link, since the user named it. */
+/* Opens an existing folder. in NULL: links are followed, since the user named the path; else a path with a link
+ * anywhere in it is refused. */
 snug_status snug_folder_open(snug_context *ctx, const struct snug_folder *in, const char *path,
                              struct snug_folder *out);
-/* Creates the folder and its parents if missing, and opens it. mode: permissions of the files created in it. Folders
- * created here get the same permissions, and execute permission wherever mode allows reading. */
+/* Creates the folder and its parents if missing, and opens it, as snug_folder_open() does. mode: permissions of the
+ * files created in it. Folders created here get the same permissions, and execute permission wherever mode allows
+ * reading. */
 snug_status snug_folder_make(snug_context *ctx, const struct snug_folder *in, const char *path, mode_t mode,
                              struct snug_folder *out);
 /* Creates the folder and its parents, with all permissions that the process's umask allows. */

@@ -52,6 +52,8 @@ snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pul
                                               .weights = "model.safetensors",
                                               .index = "model.safetensors.index.json",
                                               .retry_seconds = 1,
+                                              .slow_seconds = 30,
+                                              .file_seconds = 3600,
                                               .on_progress = own.on_event ? on_progress : NULL,
                                               .user = &own};
     snug_set_stop(args->ctx, own.should_stop, own.user);

@@ -6,7 +6,7 @@
 
 enum snug_digest_kind snug_digest_kind_of(const char *etag) {
     const size_t length = strlen(etag);
-    if (strspn(etag, "0123456789abcdef") != length) return SNUG_DIGEST_NONE;
+    if (strspn(etag, "0123456789abcdefABCDEF") != length) return SNUG_DIGEST_NONE;
     if (length == 2 * SHA256_DIGEST_SIZE) return SNUG_DIGEST_SHA256;
     return length == 2 * SHA1_DIGEST_SIZE ? SNUG_DIGEST_GIT : SNUG_DIGEST_NONE;
 }

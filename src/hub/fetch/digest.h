@@ -19,7 +19,7 @@ struct snug_digest {
     };
 };
 
-/* By the form of an ETag: 40 or 64 hexadecimal digits; any other one is no hash. */
+/* By the form of an ETag: 40 or 64 hexadecimal digits, in any case; any other one is no hash. */
 enum snug_digest_kind snug_digest_kind_of(const char *etag);
 /* "sha256" or "git sha1". */
 const char *snug_digest_name(enum snug_digest_kind kind);

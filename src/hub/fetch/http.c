@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/fetch/http.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 enum {
     PARALLEL = 8, /* requests at once, as huggingface_hub's snapshot_download */
     REDIRECTS_MOST = 10,
-    TRIES_MOST = 5,  /* repetitions without a new byte */
+    TRIES_MOST = 5,  /* repetitions without progress */
+    PROGRESS = 4096, /* new bytes; fewer keep a connection busy that is cut again and again */
     WAIT_MOST = 300, /* seconds of Retry-After that are waited for */
     HEADER_BYTES_MOST = 1 << 17,
     DROPPED_BYTES_MOST = 1 << 16, /* of an answer whose content is not used */
@@ -53,15 +55,19 @@ static int64_t number_of(const char *value, size_t size) {
     return digits > 0 && digits <= 18 && digits == size ? strtoll(text, NULL, 10) : -1;
 }
 
-static void read_header(struct snug_answer *answer, const char *line, size_t length) {
+static void read_header(struct snug_request *request, const char *line, size_t length) {
+    struct snug_answer *answer = &request->answer;
+    struct snug_linked *linked = &request->linked;
     const char *value;
     size_t size;
     if (header_is(line, length, "ETag", &value, &size)) {
         copy_etag(answer->etag, sizeof answer->etag, value, size);
     } else if (header_is(line, length, "X-Linked-Etag", &value, &size)) {
-        copy_etag(answer->linked_etag, sizeof answer->linked_etag, value, size);
+        copy_etag(linked->etag, sizeof linked->etag, value, size);
     } else if (header_is(line, length, "X-Linked-Size", &value, &size)) {
-        answer->linked_length = number_of(value, size);
+        linked->length = number_of(value, size);
+    } else if (header_is(line, length, "X-Repo-Commit", &value, &size)) {
+        copy_text(linked->commit, sizeof linked->commit, value, size);
     } else if (header_is(line, length, "Content-Length", &value, &size)) {
         answer->length = number_of(value, size);
     } else if (header_is(line, length, "X-Error-Code", &value, &size)) {
@@ -87,9 +93,9 @@ static size_t on_header(char *line, size_t one, size_t length, void *user) {
         return 0;
     }
     if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0)
-        request->answer = (struct snug_answer){.length = -1, .linked_length = -1, .range_first = -1};
+        request->answer = (struct snug_answer){.length = -1, .range_first = -1};
     else
-        read_header(&request->answer, line, length);
+        read_header(request, line, length);
     return length;
 }
 
@@ -122,7 +128,7 @@ static size_t on_data(char *data, size_t one, size_t size, void *user) {
 
 /* ---- addresses ------------------------------------------------------------------------------------------------ */
 
-/* "https://host:443" of a URL; NULL if it is not http or https. */
+/* "https://host:443" of a URL, in lower case; NULL if it is not http or https. */
 static snug_status origin_of(struct snug_http *http, const char *url, char **origin) {
     char *parts[3] = {NULL};
     static const CURLUPart wanted[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
@@ -132,42 +138,53 @@ static snug_status origin_of(struct snug_http *http, const char *url, char **ori
     bool good = http->curl->url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK;
     for (int i = 0; i < 3 && good; i++)
         good = http->curl->url_get(parsed, wanted[i], &parts[i], CURLU_DEFAULT_PORT) == CURLUE_OK;
-    good = good && (strcmp(parts[0], "http") == 0 || strcmp(parts[0], "https") == 0);
+    good = good && (strcasecmp(parts[0], "http") == 0 || strcasecmp(parts[0], "https") == 0);
     snug_status status = SNUG_OK;
     if (good) status = snug_format(http->ctx, origin, "%s://%s:%s", parts[0], parts[1], parts[2]);
+    for (char *at = *origin; at && *at; at++) *at = (char)tolower((unsigned char)*at);
     for (int i = 0; i < 3; i++) http->curl->free(parts[i]);
     http->curl->url_cleanup(parsed);
     return status;
+}
+
+static bool is_encrypted(const char *origin) {
+    /* untested: open_parts() and follow() refuse URLs without an origin */
+    return origin && strncmp(origin, "https:", 6) == 0;
 }
 
 static const char *url_of(const struct snug_request *request) {
     return request->location ? request->location : request->url;
 }
 
+/* Whether a redirect from one origin to another, NULL if it has none, is followed. */
+static snug_status check_redirect(struct snug_http *http, const struct snug_request *request, const char *from,
+                                  const char *to, const char *location) {
+    if (!to)
+        return snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects to %s, which is neither http nor https", request->url,
+                         location);
+    if (is_encrypted(from) && !is_encrypted(to))
+        return snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects from https to %s, which is not encrypted", request->url,
+                         to);
+    return SNUG_OK;
+}
+
 /* Follows a redirect. *stays: the request continues at request->location. */
 static snug_status follow(struct snug_http *http, struct snug_request *request, const char *location, bool *stays) {
-    char *origin;
+    char *from, *to = NULL, *copy;
     *stays = false;
     if (++request->redirects > REDIRECTS_MOST)
         return snug_fail(http->ctx, SNUG_E_IO, "%s: more than %d redirects", request->url, REDIRECTS_MOST);
-    RETURN_IF_ERROR(origin_of(http, location, &origin));
-    const bool own = origin && strcasecmp(origin, http->origin) == 0;
-    snug_status status = SNUG_OK;
-    if (!origin)
-        status = snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects to %s, which is neither http nor https", request->url,
-                           location);
-    /* untested: needs a server with a certificate that libcurl trusts */
-    else if (strncmp(url_of(request), "https:", 6) == 0 && strncmp(origin, "https:", 6) != 0)
-        status = snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects from https to %s, which is not encrypted",
-                           request->url, origin);
-    free(origin);
-    if (status != SNUG_OK || (request->head && !own)) return status;
-    char *copy;
+    RETURN_IF_ERROR(origin_of(http, url_of(request), &from));
+    snug_status status = origin_of(http, location, &to);
+    if (status == SNUG_OK) status = check_redirect(http, request, from, to, location);
+    if (status == SNUG_OK) *stays = !request->head || strcmp(to, http->origin) == 0;
+    free(from);
+    free(to);
+    if (status != SNUG_OK || !*stays) return status;
     RETURN_IF_ERROR(snug_strdup(http->ctx, location, &copy));
     free(request->location);
     request->location = copy;
     request->due = 0;
-    *stays = true;
     return SNUG_OK;
 }
 
@@ -204,7 +221,8 @@ static void set_options(struct snug_http *http, struct snug_request *request) {
     curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
     curl->easy_setopt(easy, CURLOPT_WRITEDATA, request);
     curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, http->options.connect_seconds);
-    /* Only a file has a start, and may take any time. */
+    if (http->options.authorities) curl->easy_setopt(easy, CURLOPT_CAINFO, http->options.authorities);
+    /* Only a file has a start, and may take longer: see repeat_slow(). */
     if (!request->calls->start) curl->easy_setopt(easy, CURLOPT_TIMEOUT, http->options.answer_seconds);
     if (request->from > 0) { /* not CURLOPT_RESUME_FROM: libcurl would fail where the server ignores the range */
         char range[32];
@@ -213,18 +231,29 @@ static void set_options(struct snug_http *http, struct snug_request *request) {
     }
 }
 
+static void begin_window(struct snug_request *request) {
+    const struct snug_http_options *o = &request->http->options;
+    const double seconds = o->slow_seconds > (double)o->idle_seconds ? o->slow_seconds : (double)o->idle_seconds;
+    request->window_end = snug_seconds() + seconds;
+    request->window_first = request->received;
+}
+
 /* Starts an attempt at url_of(request). */
 static snug_status attempt(struct snug_http *http, struct snug_request *request) {
     char *origin;
     RETURN_IF_ERROR(origin_of(http, url_of(request), &origin));
     /* untested: open_parts() and follow() refuse URLs without an origin */
-    const bool own = origin && strcasecmp(origin, http->origin) == 0;
+    const bool own = origin && strcmp(origin, http->origin) == 0;
     free(origin);
     request->received = 0;
     request->header_bytes = request->dropped_bytes = 0;
     request->begun = request->enough = false;
+    request->status = SNUG_OK;
     request->heard = snug_seconds();
-    request->answer = (struct snug_answer){.length = -1, .linked_length = -1, .range_first = -1};
+    if (request->began == 0) request->began = request->heard;
+    begin_window(request);
+    request->answer = (struct snug_answer){.length = -1, .range_first = -1};
+    if (!request->location) request->linked = (struct snug_linked){.length = -1};
     request->easy = http->curl->easy_init();
     if (!request->easy) return snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while requesting %s", request->url);
     RETURN_IF_ERROR(add_header(http, request, "Accept-Encoding: identity"));
@@ -250,7 +279,7 @@ static snug_status start(struct snug_http *http, struct snug_request *request) {
 /* Repeats a request after a while; a failure if that is useless. asked: seconds of Retry-After. */
 static snug_status repeat(struct snug_http *http, struct snug_request *request, const char *reason, double asked) {
     const int64_t reached = request->begun ? request->from + request->received : 0;
-    if (reached > request->most) {
+    if (reached >= request->most + PROGRESS) {
         request->most = reached;
         request->tries = 0;
     }
@@ -293,6 +322,7 @@ static bool is_among(CURLcode code, const CURLcode *codes, size_t count) {
     return false;
 }
 
+/* SNUG_END: the answer is of no use to it. */
 static snug_status finish(struct snug_http *http, struct snug_request *request) {
     RETURN_IF_ERROR(begin(request));
     const snug_status status = request->calls->finish(request);
@@ -312,6 +342,7 @@ static snug_status take_answer(struct snug_http *http, struct snug_request *requ
         return finish(http, request);
     }
     if (is_good(request)) return finish(http, request);
+    if (status == 416 && request->from > 0) return begin(request);
     if (!is_transient_status(status)) return request->calls->refuse(request);
     char reason[64];
     snprintf(reason, sizeof reason, "the server answers %ld", status);
@@ -344,22 +375,35 @@ static snug_status take(struct snug_http *http, struct snug_request *request, CU
     else if (status == SNUG_OK)
         status = take_failure(http, request, code);
     free(copy);
-    return status;
+    if (status != SNUG_END) return status;
+    return repeat(http, request, "the server does not continue the file where it was cut", 0);
 }
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-/* libcurl's own limit of speed is a mean over several seconds, which a fast beginning keeps high. */
-static snug_status repeat_silent(struct snug_http *http, struct snug_request *requests, size_t count) {
-    const double before = snug_seconds() - (double)http->options.idle_seconds;
-    char reason[64];
-    snprintf(reason, sizeof reason, "the server sent nothing for %ld s", http->options.idle_seconds);
-    for (size_t i = 0; i < count; i++) {
-        if (!requests[i].easy || requests[i].heard >= before) continue;
-        drop_easy(http, &requests[i]);
-        RETURN_IF_ERROR(repeat(http, &requests[i], reason, 0));
+/* libcurl's own limit of speed is a mean over several seconds, which a fast beginning keeps high. What a server may do
+ * as slowly as it likes, a byte every few seconds or an end after a few bytes, is bounded by the time of the file. */
+static snug_status repeat_slow(struct snug_http *http, struct snug_request *request, double now) {
+    char reason[96] = "";
+    if (request->done || request->began == 0) return SNUG_OK;
+    if (request->seconds_most > 0 && now > request->began + request->seconds_most)
+        return snug_fail(http->ctx, SNUG_E_IO,
+                         "%s: the server has not sent it within %.0f s: run the command again, it continues where this "
+                         "one ended",
+                         request->name, request->seconds_most);
+    if (!request->easy) return SNUG_OK;
+    if (now > request->heard + (double)http->options.idle_seconds) {
+        snprintf(reason, sizeof reason, "the server sent nothing for %ld s", http->options.idle_seconds);
+    } else if (request->calls->start && now > request->window_end) {
+        const int64_t got = request->received - request->window_first;
+        const double end = request->window_end;
+        begin_window(request);
+        if ((double)got < SNUG_HTTP_SLOWEST * (request->window_end - end))
+            snprintf(reason, sizeof reason, "the server sends less than %d bytes per second", SNUG_HTTP_SLOWEST);
     }
-    return SNUG_OK;
+    if (!*reason) return SNUG_OK;
+    drop_easy(http, request);
+    return repeat(http, request, reason, 0);
 }
 
 static snug_status take_ended(struct snug_http *http) {
@@ -414,7 +458,8 @@ snug_status snug_http_run(struct snug_http *http, struct snug_request *requests,
             http->curl->multi_perform(http->multi, &running);
             status = take_ended(http);
         }
-        if (status == SNUG_OK) status = repeat_silent(http, requests, count);
+        const double now = snug_seconds();
+        for (size_t i = 0; i < count && status == SNUG_OK; i++) status = repeat_slow(http, &requests[i], now);
         if (status == SNUG_OK && snug_stop_asked(http->ctx))
             status = snug_fail(http->ctx, SNUG_E_INTERRUPTED,
                                "interrupted: what has arrived is kept, and the same command continues there");

@@ -3,7 +3,8 @@
  * Several HTTP requests at once, with libcurl's multi interface in the calling thread. A request whose connection is
  * cut, that is too slow, or that is answered with 408, 429, 500, 502, 503 or 504 is repeated, after the time that
  * Retry-After asks for, from the first byte that is still missing. Redirects are followed here, so that the token is
- * sent to the hub's own origin (scheme, host and port) alone, and never from https to http.
+ * sent to the hub's own origin (scheme, host and port) alone, and never from https to http. Origins are compared in
+ * lower case.
  */
 #ifndef SNUG_HUB_FETCH_HTTP_H
 #define SNUG_HUB_FETCH_HTTP_H
@@ -12,13 +13,20 @@
 
 /* What the last answer of a request said. */
 struct snug_answer {
-    long status;                   /* 0: no answer yet */
-    char etag[256];                /* ETag, "" if none; without W/ and quotes */
-    char linked_etag[256];         /* X-Linked-Etag: of the file that the answer redirects to */
-    char error_code[64];           /* X-Error-Code: "GatedRepo", "RepoNotFound", "RevisionNotFound", "EntryNotFound" */
-    char error_message[256];       /* X-Error-Message */
-    int64_t length, linked_length; /* Content-Length, X-Linked-Size; -1 if absent */
-    int64_t range_first;           /* Content-Range; -1 if absent */
+    long status;             /* 0: no answer yet */
+    char etag[256];          /* ETag, "" if none; without W/ and quotes */
+    char error_code[64];     /* X-Error-Code: "GatedRepo", "RepoNotFound", "RevisionNotFound", "EntryNotFound" */
+    char error_message[256]; /* X-Error-Message */
+    int64_t length;          /* Content-Length; -1 if absent */
+    int64_t range_first;     /* Content-Range; -1 if absent */
+};
+
+/* What a hub says about a file, wherever its content is: on a redirect to another server, but also on one to itself,
+ * whose answer then says nothing of it. The last of each that any answer since the request's own URL had. */
+struct snug_linked {
+    char etag[256];  /* X-Linked-Etag, as in snug_answer */
+    char commit[64]; /* X-Repo-Commit, "" if none */
+    int64_t length;  /* X-Linked-Size; -1 if absent */
 };
 
 struct snug_request;
@@ -27,7 +35,8 @@ struct snug_request_calls {
     /* Before each attempt: sets request->from. SNUG_END: not yet, call again. May set request->done: nothing is to be
      * requested. NULL: everything is wanted. */
     snug_status (*start)(struct snug_request *request);
-    /* A 2xx answer begins; if it has the wrong range, sets request->from to the first byte that it has. May be NULL. */
+    /* A 2xx answer begins, or 416 answers a request for a range; if it has the whole file instead, sets request->from
+     * to 0. SNUG_END: it is of no use, repeat. May be NULL. */
     snug_status (*begin)(struct snug_request *request);
     snug_status (*receive)(struct snug_request *request, const void *data, size_t size);
     /* All of the answer is there. SNUG_END: it is incomplete or damaged, repeat. */
@@ -43,10 +52,12 @@ struct snug_request {
     bool head;        /* only the headers; a redirect to another origin is not followed, it is the answer */
     void *user;
     const struct snug_request_calls *calls;
+    double seconds_most; /* of a file, with all repetitions: a server that sends on and on must end, too */
 
     int64_t from;     /* offset of the answer's first byte */
     int64_t received; /* bytes of the answer */
     struct snug_answer answer;
+    struct snug_linked linked;
     bool done;
 
     /* http.c's own */
@@ -54,22 +65,30 @@ struct snug_request {
     struct curl_slist *headers;
     char *location; /* of a redirect; NULL: url */
     int redirects, tries;
-    int64_t most; /* the furthest byte that any attempt has reached */
-    double due;   /* time of the next attempt */
-    double heard; /* time of the last byte */
+    int64_t most;         /* the furthest byte that any attempt has reached */
+    double due;           /* time of the next attempt */
+    double began;         /* time of the first attempt; 0: none yet */
+    double heard;         /* time of the last byte */
+    double window_end;    /* of the running measurement of its rate */
+    int64_t window_first; /* bytes of the answer when it began */
     size_t header_bytes, dropped_bytes;
     bool begun, enough;
     snug_status status; /* of the calls */
     struct snug_http *http;
 };
 
+/* Bytes per second, far below any line: below it a server only keeps the connection open. */
+enum { SNUG_HTTP_SLOWEST = 128 };
+
 struct snug_http_options {
-    const char *endpoint; /* where the token may be sent */
-    const char *token;    /* NULL: none */
-    long connect_seconds; /* longest wait for a connection */
-    long idle_seconds;    /* longest time without a byte */
-    long answer_seconds;  /* longest time of a request that is no file */
-    double retry_seconds; /* before the second attempt; doubled each time, at most eight times as long */
+    const char *endpoint;    /* where the token may be sent */
+    const char *token;       /* NULL: none */
+    long connect_seconds;    /* longest wait for a connection */
+    long idle_seconds;       /* longest time without a byte */
+    double slow_seconds;     /* time over which the rate of a file is measured; at least idle_seconds */
+    long answer_seconds;     /* longest time of a request that is no file */
+    const char *authorities; /* a file of certificates that are trusted; NULL: libcurl's */
+    double retry_seconds;    /* before the second attempt; doubled each time, at most eight times as long */
     void (*on_progress)(void *user);
     void *user;
 };

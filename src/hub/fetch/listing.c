@@ -7,14 +7,40 @@
 #include "hub/cache.h"
 #include "io/json.h"
 
+enum { FILES_MOST = 100000, SHARDS_MOST = 1024, NAME_MOST = 200 };
+
+/* ---- names ---------------------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t length = strlen(name), own = strlen(end);
+    return length > own && strcmp(name + length - own, end) == 0;
+}
+
+static bool is_plain(const char *name) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    return *name != '.' && *name != '-' && strlen(name) <= NAME_MOST && strspn(name, allowed) == strlen(name);
+}
+
+bool snug_listing_is_weights(const char *name) { return is_plain(name) && ends_with(name, ".safetensors"); }
+
+static bool is_of_model(const char *name) {
+    static const char *const ends[] = {".safetensors", ".json", ".txt", ".model"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return is_plain(name);
+    return false;
+}
+
 /* ---- the list of files ---------------------------------------------------------------------------------------- */
 
 static snug_status add_files(snug_context *ctx, const char *url, const json_t *siblings, struct snug_listing *out) {
     size_t i;
     json_t *sibling;
+    if (json_array_size(siblings) > FILES_MOST)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: a list of more than %d files is not that of a model", url, FILES_MOST);
     json_array_foreach(siblings, i, sibling) {
         const char *name = json_string_value(json_object_get(sibling, "rfilename"));
         if (!name) return snug_fail(ctx, SNUG_E_INPUT, "%s: an entry of \"siblings\" has no \"rfilename\"", url);
+        if (!is_of_model(name)) continue;
         if (json_object_set_new(out->files, name, json_true())) /* may be untested: an allocation that fails */
             return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
     }
@@ -52,21 +78,16 @@ void snug_listing_free(struct snug_listing *listing) {
 
 /* ---- shards --------------------------------------------------------------------------------------------------- */
 
-/* A file in the same folder, not hidden. */
-static bool is_file_name(const char *name) {
-    if (!name || !*name || *name == '.' || strlen(name) > 255) return false;
-    for (const char *at = name; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f || *at == '/' || *at == '\\') return false;
-    return true;
-}
-
 static snug_status add_shard(snug_context *ctx, const char *path, const char *tensor, const json_t *shard,
                              json_t *known, struct snug_shards *out) {
     const char *name = json_string_value(shard);
-    if (!is_file_name(name))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: its shard must be the name of a file in the same folder",
-                         path, tensor);
+    if (!name || !snug_listing_is_weights(name))
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: tensor %s: its shard must be the name of a .safetensors file in the same folder", path,
+                         tensor);
     if (json_object_get(known, name)) return SNUG_OK;
+    if (out->count == SHARDS_MOST)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s names more than %d shards", path, SHARDS_MOST);
     if (json_object_set_new(known, name, json_true())) /* may be untested: an allocation that fails */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     out->names[out->count++] = name;

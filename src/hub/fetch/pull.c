@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/fetch/pull.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,15 +14,17 @@
 #include "hub/fetch/listing.h"
 #include "io/file.h"
 
+enum { SLOW = 4096 }; /* bytes per second of a file that takes all of its time */
+
 struct pull {
     snug_context *ctx;
     const struct snug_pull_options *options;
     struct snug_pulled *result;
     struct snug_http http;
-    char *endpoint, *token;
+    char *endpoint, *token, *authorities;
     struct snug_listing listing;
     struct snug_store store;
-    char *cache; /* the cache's folder */
+    json_t *names; /* of the files that are fetched, in lower case */
     double began;
     struct snug_blob *blobs; /* of the running requests */
     size_t blob_count;
@@ -93,6 +96,12 @@ static snug_status find_endpoint(struct pull *p) {
     return SNUG_OK;
 }
 
+/* The certificates that Python's HTTP clients trust, for a network whose proxy has its own. */
+static snug_status find_authorities(struct pull *p) {
+    static const char *const variables[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    return snug_hub_path_from(p->ctx, variables, sizeof variables / sizeof *variables, &p->authorities);
+}
+
 /* Seconds of an environment variable, as huggingface_hub has them. */
 static long seconds_of(const char *variable, long otherwise) {
     const char *text = getenv(variable);
@@ -157,8 +166,11 @@ static snug_status receive_text(struct snug_request *request, const void *data, 
 
 static snug_status finish_text(struct snug_request *request) {
     const struct text *text = request->user;
-    return snug_listing_read(text->pull->ctx, request->url, text->size ? text->bytes : "", text->size,
-                             &text->pull->listing);
+    struct pull *p = text->pull;
+    RETURN_IF_ERROR(snug_listing_read(p->ctx, request->url, text->size ? text->bytes : "", text->size, &p->listing));
+    if (!snug_hub_is_commit(revision_of(p)) || strcmp(revision_of(p), p->listing.commit) == 0) return SNUG_OK;
+    return snug_fail(p->ctx, SNUG_E_INPUT, "%s: the server answers with the files of commit %s instead", request->url,
+                     p->listing.commit);
 }
 
 static snug_status refuse_text(struct snug_request *request) {
@@ -213,17 +225,22 @@ static snug_status receive_nothing(struct snug_request *request, const void *dat
 
 static snug_status finish_headers(struct snug_request *request) {
     struct file *file = request->user;
+    const struct pull *p = file->pull;
     const struct snug_answer *answer = &request->answer;
-    const bool linked = *answer->linked_etag;
-    const char *etag = linked ? answer->linked_etag : answer->etag;
+    const struct snug_linked *linked = &request->linked;
+    const char *etag = *linked->etag ? linked->etag : answer->etag;
     if (!*etag)
-        return snug_fail(file->pull->ctx, SNUG_E_INPUT,
-                         "%s: the server sends no ETag for %s: it is not a Hugging Face hub", file->pull->options->name,
-                         file->name);
+        return snug_fail(p->ctx, SNUG_E_INPUT, "%s: the server sends no ETag for %s: it is not a Hugging Face hub",
+                         p->options->name, file->name);
+    if (*linked->commit && strcmp(linked->commit, p->listing.commit) != 0)
+        return snug_fail(p->ctx, SNUG_E_INPUT, "%s: %s: the server answers with the file of commit %s instead of %s",
+                         p->options->name, file->name, linked->commit, p->listing.commit);
     memcpy(file->etag, etag, sizeof file->etag);
     const bool elsewhere = answer->status >= 300; /* Content-Length is then the redirect's own */
-    file->size = answer->linked_length >= 0 ? answer->linked_length : elsewhere ? -1 : answer->length;
-    return SNUG_OK;
+    file->size = linked->length >= 0 ? linked->length : elsewhere ? -1 : answer->length;
+    if (file->size <= SNUG_FILE_BYTES_MOST || snug_listing_is_weights(file->name)) return SNUG_OK;
+    return snug_fail(p->ctx, SNUG_E_INPUT, "%s: %s has %lld bytes: only weights may have more than 256 MiB",
+                     p->options->name, file->name, (long long)file->size);
 }
 
 static snug_status refuse_headers(struct snug_request *request) {
@@ -259,10 +276,10 @@ static snug_status check_disk(struct pull *p) {
     double missing = 0; /* a sum of sizes that the server chooses */
     int64_t there;
     for (size_t i = 0; i < p->blob_count; i++) missing += (double)(p->blobs[i].size - p->blobs[i].have);
-    RETURN_IF_ERROR(snug_disk_free(p->ctx, p->cache, &there));
+    RETURN_IF_ERROR(snug_disk_free(p->ctx, p->store.cache.path, &there));
     if (missing <= (double)there) return SNUG_OK;
     return snug_fail(p->ctx, SNUG_E_IO, "%s: %.1f MiB are to be fetched, and the disk of %s has %.1f MiB free",
-                     p->options->name, missing / 0x1p20, p->cache, (double)there / 0x1p20);
+                     p->options->name, missing / 0x1p20, p->store.cache.path, (double)there / 0x1p20);
 }
 
 static void close_blobs(struct pull *p) {
@@ -284,8 +301,11 @@ static snug_status fetch_blobs(struct pull *p, struct file *files, struct snug_r
     RETURN_IF_ERROR(snug_alloc(p->ctx, count, sizeof *p->blobs, (void **)&p->blobs));
     for (size_t i = 0; i < count; i++, p->blob_count++) {
         RETURN_IF_ERROR(snug_blob_open(&p->store, files[i].name, files[i].etag, files[i].size, &p->blobs[i]));
-        requests[i] =
-            (struct snug_request){.url = files[i].url, .name = files[i].name, .user = &p->blobs[i], .calls = &calls};
+        requests[i] = (struct snug_request){.url = files[i].url,
+                                            .name = files[i].name,
+                                            .user = &p->blobs[i],
+                                            .calls = &calls,
+                                            .seconds_most = p->options->file_seconds + (double)files[i].size / SLOW};
     }
     RETURN_IF_ERROR(check_disk(p));
     RETURN_IF_ERROR(snug_http_run(&p->http, requests, count));
@@ -298,10 +318,28 @@ static snug_status fetch_blobs(struct pull *p, struct file *files, struct snug_r
     return SNUG_OK;
 }
 
+/* Two names that differ in case are one file on a file system that ignores it, and the second one would take the
+ * place of the first. */
+static snug_status claim_name(struct pull *p, const char *name) {
+    char *lower;
+    RETURN_IF_ERROR(snug_strdup(p->ctx, name, &lower));
+    for (char *at = lower; *at; at++) *at = (char)tolower((unsigned char)*at);
+    const char *other = json_string_value(json_object_get(p->names, lower));
+    snug_status status = SNUG_OK;
+    if (other)
+        status = snug_fail(p->ctx, SNUG_E_INPUT, "%s: %s and %s have the same name on some file systems",
+                           p->options->name, other, name);
+    else if (json_object_set_new(p->names, lower, json_string(name))) /* may be untested: an allocation that fails */
+        status = snug_fail(p->ctx, SNUG_E_MEMORY, "out of memory while listing %s", p->options->name);
+    free(lower);
+    return status;
+}
+
 /* Fetches these files of the model, several at a time. */
 static snug_status fetch(struct pull *p, const char *const *names, size_t count) {
     struct file *files;
     struct snug_request *requests = NULL;
+    for (size_t i = 0; i < count; i++) RETURN_IF_ERROR(claim_name(p, names[i]));
     RETURN_IF_ERROR(snug_alloc(p->ctx, count, sizeof *files, (void **)&files));
     snug_status status = snug_alloc(p->ctx, count, sizeof *requests, (void **)&requests);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) files[i] = (struct file){.pull = p, .name = names[i]};
@@ -325,7 +363,12 @@ static snug_status fail_without(const struct pull *p, const char *what) {
 static snug_status fetch_shards(struct pull *p) {
     struct snug_shards shards;
     RETURN_IF_ERROR(snug_shards_read(p->ctx, &p->store.snapshot, p->options->index, &shards));
-    const snug_status status = fetch(p, shards.names, shards.count);
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < shards.count && status == SNUG_OK; i++)
+        if (!snug_listing_has(&p->listing, shards.names[i]))
+            status = snug_fail(p->ctx, SNUG_E_INPUT, "%s (revision %s) has no %s, which %s names", p->options->name,
+                               revision_of(p), shards.names[i], p->options->index);
+    if (status == SNUG_OK) status = fetch(p, shards.names, shards.count);
     snug_shards_free(&shards);
     return status;
 }
@@ -347,40 +390,45 @@ static snug_status fetch_model(struct pull *p) {
     return status == SNUG_OK && !single ? fetch_shards(p) : status;
 }
 
-/* The model's folders in the cache. */
+/* The model's folders in the cache, of which only the cache itself may be reached through a link: other users may write
+ * into it. */
 static snug_status open_store(struct pull *p) {
-    char *own, *model = NULL, *locks = NULL, *snapshot = NULL;
-    p->store.ctx = p->ctx;
-    RETURN_IF_ERROR(snug_hub_cache(p->ctx, &p->options->place, &p->cache));
-    RETURN_IF_ERROR(snug_hub_folder_name(p->ctx, p->options->name, &own));
-    snug_status status = snug_path_join(p->ctx, &model, p->cache, own);
-    if (status == SNUG_OK) status = snug_format(p->ctx, &locks, "%s/.locks/%s", p->cache, own);
+    struct snug_store *store = &p->store;
+    char *cache, *own = NULL, *locks = NULL, *snapshot = NULL;
+    *store = (struct snug_store){.ctx = p->ctx, .commit = p->listing.commit};
+    RETURN_IF_ERROR(snug_hub_cache(p->ctx, &p->options->place, &cache));
+    snug_status status = snug_folder_make(p->ctx, NULL, cache, 0666, &store->cache);
+    if (status == SNUG_OK) status = snug_hub_folder_name(p->ctx, p->options->name, &own);
+    if (status == SNUG_OK) status = snug_format(p->ctx, &locks, ".locks/%s", own);
     if (status == SNUG_OK) status = snug_format(p->ctx, &snapshot, "snapshots/%s", p->listing.commit);
-    if (status == SNUG_OK) status = snug_folder_make(p->ctx, NULL, model, 0666, &p->store.model);
-    if (status == SNUG_OK) status = snug_folder_make(p->ctx, NULL, locks, 0666, &p->store.locks);
-    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &p->store.model, "blobs", 0666, &p->store.blobs);
-    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &p->store.model, snapshot, 0666, &p->store.snapshot);
-    if (status == SNUG_OK) status = snug_strdup(p->ctx, p->store.snapshot.path, &p->result->folder);
+    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &store->cache, own, 0666, &store->model);
+    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &store->cache, locks, 0666, &store->locks);
+    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &store->model, "blobs", 0666, &store->blobs);
+    if (status == SNUG_OK) status = snug_folder_make(p->ctx, &store->model, snapshot, 0666, &store->snapshot);
+    if (status == SNUG_OK) status = snug_strdup(p->ctx, store->snapshot.path, &p->result->folder);
+    free(cache);
     free(own);
-    free(model);
     free(locks);
     free(snapshot);
     return status;
 }
 
 /* Writes the commit into the folder of locks, where a file that a killed run leaves is not taken for a revision, and
- * renames it. */
+ * renames it. What has the temporary name may lead elsewhere: it is removed, never opened. */
 static snug_status replace_ref(struct pull *p, const struct snug_folder *refs, const char *name) {
     static const char temporary[] = "refs.incomplete";
     const struct snug_folder *locks = &p->store.locks;
     const ssize_t length = (ssize_t)strlen(p->listing.commit);
-    const int fd = openat(locks->fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    unlinkat(locks->fd, temporary, 0);
+    const int fd = openat(locks->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return snug_fail(p->ctx, SNUG_E_IO, "cannot write " SNUG_PATH ": %s", SNUG_PATH_IN(locks, temporary),
+                         strerror(errno));
     /* may be untested: a call that fails */
-    bool good = fd >= 0 && write(fd, p->listing.commit, (size_t)length) == length && fsync(fd) == 0;
-    /* may be untested: a call that fails */
-    good = good && renameat(locks->fd, temporary, refs->fd, name) == 0;
+    bool good = write(fd, p->listing.commit, (size_t)length) == length && fsync(fd) == 0;
+    good = good && renameat(locks->fd, temporary, refs->fd, name) == 0; /* may be untested: a call that fails */
     const int failed = errno;
-    if (fd >= 0) close(fd); /* may be untested: a call that fails */
+    close(fd);
     if (!good)
         return snug_fail(p->ctx, SNUG_E_IO, "cannot write " SNUG_PATH ": %s", SNUG_PATH_IN(refs, name),
                          strerror(failed));
@@ -427,11 +475,14 @@ static snug_status write_ref(struct pull *p) {
 static snug_status run(struct pull *p) {
     RETURN_IF_ERROR(find_token(p));
     RETURN_IF_ERROR(find_endpoint(p));
+    RETURN_IF_ERROR(find_authorities(p));
     const struct snug_http_options http = {.endpoint = p->endpoint,
                                            .token = p->token,
                                            .connect_seconds = seconds_of("HF_HUB_ETAG_TIMEOUT", 10),
                                            .idle_seconds = seconds_of("HF_HUB_DOWNLOAD_TIMEOUT", 10),
+                                           .slow_seconds = p->options->slow_seconds,
                                            .answer_seconds = 60,
+                                           .authorities = p->authorities,
                                            .retry_seconds = p->options->retry_seconds,
                                            .on_progress = report,
                                            .user = p};
@@ -439,6 +490,8 @@ static snug_status run(struct pull *p) {
     RETURN_IF_ERROR(list_files(p));
     memcpy(p->result->commit, p->listing.commit, sizeof p->listing.commit);
     RETURN_IF_ERROR(open_store(p));
+    p->names = json_object();
+    if (!p->names) return snug_fail(p->ctx, SNUG_E_MEMORY, "out of memory while listing %s", p->options->name);
     RETURN_IF_ERROR(fetch_model(p));
     return write_ref(p);
 }
@@ -498,13 +551,15 @@ snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *opt
     const snug_status status = is_offline() ? find_offline(&p) : run(&p);
     snug_http_close(&p.http);
     snug_listing_free(&p.listing);
+    json_decref(p.names);
     snug_folder_close(&p.store.snapshot);
     snug_folder_close(&p.store.blobs);
     snug_folder_close(&p.store.locks);
     snug_folder_close(&p.store.model);
-    free(p.cache);
+    snug_folder_close(&p.store.cache);
     free(p.endpoint);
     free(p.token);
+    free(p.authorities);
     if (status == SNUG_OK) return SNUG_OK;
     free(result->folder);
     result->folder = NULL;

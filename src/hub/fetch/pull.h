@@ -14,6 +14,8 @@ struct snug_pull_options {
     const char *weights; /* the weights in one file, else their index: JSON with "weight_map" */
     const char *index;
     double retry_seconds; /* before the first repetition of a request */
+    double slow_seconds;  /* over which the rate of a file is measured, see hub/fetch/http.h */
+    double file_seconds;  /* that a file may take, and 1 s more for each 4 KiB */
     /* Bytes of all files so far, of those known so far, and per second; may be NULL. */
     void (*on_progress)(void *user, int64_t bytes, int64_t total, double bytes_per_second);
     void *user;
