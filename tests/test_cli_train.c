@@ -113,6 +113,7 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file train.csv --output_dir occupied/below", 1, {"occupied/below"}},
         {TRAIN "--train_file train.csv --line_by_line", 2, {"--line_by_line", "--task mlm"}},
         {TRAIN "--train_file train.csv --mlm_probability 0.15", 2, {"--mlm_probability", "--task mlm"}},
+        {TRAIN "--train_file train.csv --whole_word_mask", 2, {"--whole_word_mask", "--task mlm"}},
         {TRAIN "--train_file nan.csv", 1, {"nan.csv:3", "NaN"}},
         {TRAIN JUDGED "mse", 2, {"--metric_for_best_model mse", "eval_f1"}},
         {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1, {"none"}},

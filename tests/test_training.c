@@ -271,7 +271,7 @@ static void test_resumed_is_uninterrupted(void **state) {
         "config_name=@wide weight_decay=0.1 gradient_accumulation_steps=2 num_train_epochs=4",
         "config_name=@wide validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 weight_decay=0.1 validation_file=@dev.csv eval_strategy=steps eval_steps=3",
-        "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True",
+        "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True whole_word_mask=True",
         ("task=ner train_file=@train.conll validation_file=@dev.conll eval_strategy=steps eval_steps=3 "
          "label_all_tokens=True"),
     };
@@ -347,6 +347,10 @@ static void test_resuming_another_run_is_logged(void **state) {
     f->log[0] = '\0';
     train(f, "out", "save_strategy=no num_train_epochs=3 resume_from_checkpoint=True");
     assert_contains(f->log, "max_steps was 20 and is 30");
+#define MASKED "task=mlm train_file=@train.txt line_by_line=True save_strategy=epoch "
+    train(f, "masked", MASKED "whole_word_mask=True");
+    train(f, "masked", MASKED "num_train_epochs=3 resume_from_checkpoint=True");
+    assert_contains(f->log, "whole_word_mask was true and is null");
     train(f, "only", "save_strategy=epoch save_only_model=True");
     assert_false(exists(path_of(f, "only/checkpoint-10/optimizer.safetensors")));
     assert_int_equal(try_train(f, "only", "resume_from_checkpoint=True", 0, NULL), SNUG_E_INPUT);

@@ -45,7 +45,7 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability label_all_tokens "
+     OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask label_all_tokens "
                  "return_entity_level_metrics ",
      NULL, .operand = NULL},
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",

@@ -3,6 +3,7 @@
 #ifndef SNUG_TEXT_COLLATE_H
 #define SNUG_TEXT_COLLATE_H
 
+#include "text/masking.h"
 #include "text/sampler.h"
 
 /* The state of a thread that collates batches. */
@@ -12,8 +13,9 @@ struct snug_collator {
     struct snug_loader_limits limits; /* capacity of a batch's arrays */
     struct snug_order order;
     struct snug_row_buffer buffer;
-    int32_t *scratch; /* [limits.tokens], owned by the caller */
-    int64_t batches;  /* of an epoch */
+    struct snug_masking masking; /* of masked LM */
+    int32_t *scratch;            /* [limits.tokens], owned by the caller */
+    int64_t batches;             /* of an epoch */
 };
 /* Freed by the caller, also after a failure. */
 snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dataset,

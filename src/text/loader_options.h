@@ -28,6 +28,7 @@ struct snug_loader_options {
     const float *class_weights; /* [labels] weight of a class's loss; multi-label: of its positives; NULL: all 1. It
                                    outlives the loader */
     double mlm_probability;     /* 0.15 */
+    bool whole_words;           /* masked LM: whole words are masked, not single tokens */
     bool predict;          /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
                               and labels are SNUG_IGNORE_LABEL */
     bool label_all_tokens; /* token classification: all tokens of a word have its tag, not the first one only */

@@ -31,7 +31,7 @@ struct snug_task_info {
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
-    const char *only[4];                          /* arguments that are for this task only */
+    const char *only[6];                          /* arguments that are for this task only */
 
     bool pairs;                 /* a row may be a pair of texts */
     const char *text_column[2]; /* usual names of the text column */
@@ -51,8 +51,8 @@ struct snug_task_info {
                          struct snug_items *items);
     /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets, items and
        their weights. */
-    void (*collate)(const struct snug_collator *collator, int64_t epoch, int64_t row,
-                    const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch);
+    void (*collate)(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                    int64_t first, struct snug_batch *batch);
     /* Adds the row's items to counts[class], of several labels those that the row has, and returns the items of any
        class. NULL: the task has no classes. */
     int64_t (*classes)(const struct snug_dataset *dataset, const struct snug_loader_options *options,

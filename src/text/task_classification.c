@@ -19,8 +19,8 @@ static double weight_of(const struct snug_collator *collator, bool labelled, con
     return snug_item_weight(options, collator->dataset->classes[labels[0]]);
 }
 
-static void collate(const struct snug_collator *collator, int64_t epoch, int64_t row,
-                    const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch) {
+static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                    int64_t first, struct snug_batch *batch) {
     const struct snug_dataset *dataset = collator->dataset;
     int64_t classes = collator->options->labels, here = batch->rows++;
     bool labelled = snug_dataset_is_labelled(dataset, text->label_count);

@@ -19,8 +19,8 @@ static int32_t class_of(const struct snug_dataset *dataset, const struct snug_wo
     return snug_words_begins(words, token) ? dataset->classes[tag] : dataset->continued[tag];
 }
 
-static void collate(const struct snug_collator *collator, int64_t epoch, int64_t row,
-                    const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch) {
+static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                    int64_t first, struct snug_batch *batch) {
     struct snug_words words;
     (void)epoch;
     (void)row;

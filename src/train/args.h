@@ -43,7 +43,7 @@ struct snug_args {
     char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     int64_t validation_split_percentage;                                              /* 0: none */
-    bool overwrite_cache, line_by_line, strict, ignore_mismatched_sizes;
+    bool overwrite_cache, line_by_line, whole_word_mask, strict, ignore_mismatched_sizes;
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;

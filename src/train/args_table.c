@@ -95,6 +95,7 @@ const struct snug_argument snug_arguments[] = {
     FLAG(line_by_line, "", DATA, "False",
          "masked LM: each line is a row; otherwise the text is concatenated and split into blocks"),
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
+    FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
     FLAG(return_entity_level_metrics, "", DATA, "False", "token classification: also metrics of each entity type"),
     FLAG(class_metrics, "", DATA, "False",

@@ -87,6 +87,7 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "label_smoothing_factor", snug_json_number(args->label_smoothing_factor));
     snug_json_add(&o, "mlm_probability",
                   snug_json_number(snug_setup_task(setup)->labelled ? 0 : args->mlm_probability));
+    snug_json_add(&o, "whole_word_mask", args->whole_word_mask ? json_true() : json_null());
     snug_json_add(&o, "label_all_tokens", json_boolean(training->pipeline.options.label_all_tokens));
     snug_json_add(&o, "seed", json_integer(args->seed));
     snug_json_add(&o, "per_device_train_batch_size", json_integer(training->pipeline.options.batch_size));
@@ -170,8 +171,10 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
                          path, text);
     }
     json_object_foreach(json_object_get(here, "settings"), key, value) {
-        if (is_same(value, json_object_get(saved_settings, key))) continue;
-        describe(key, json_object_get(saved_settings, key), value, text, sizeof text);
+        const json_t *was = json_object_get(saved_settings, key);
+        /* untested: a checkpoint of an earlier version, without the key */
+        if (is_same(value, was) || (json_is_null(value) && !was)) continue;
+        describe(key, was, value, text, sizeof text);
         *other_best |= decides_best(key);
         snug_log(job->ctx, SNUG_LOG_WARNING, "%s: %s: the run continues, but differs from an uninterrupted one", path,
                  text);

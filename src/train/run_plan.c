@@ -68,6 +68,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .labels = setup->config.labels.count,
         .class_weights = setup->class_weights,
         .mlm_probability = args->mlm_probability,
+        .whole_words = args->whole_word_mask,
         .predict = snug_setup_predicts(setup),
         .label_all_tokens = args->label_all_tokens && !snug_setup_predicts(setup),
         .tokenizer = setup->tokenizer,
