@@ -68,6 +68,9 @@ int cli_make(struct cli *cli, snug_status (*make)(struct cli *cli, char **text))
 snug_status cli_put(struct cli *cli, const char *text);
 /* A part of a field: on a terminal newlines are escaped too. */
 snug_status cli_put_part(struct cli *cli, const char *text, size_t length);
+/* A name of a class or a metric in a line of text: in quotes, and escaped, if it has other characters than letters,
+   digits and _-.+/ among the ASCII ones. So it cannot look like another line, or like a value. */
+snug_status cli_put_name(struct cli *cli, const char *name);
 /* The same, with a newline after its last line. */
 snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL means out of memory. digits: significant digits of a real. */

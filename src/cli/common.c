@@ -164,6 +164,34 @@ snug_status cli_put(struct cli *cli, const char *text) {
     return status;
 }
 
+static bool is_plain(const char *name) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+/";
+    const size_t length = strlen(name);
+    char piece[256];
+    for (size_t at = 0; at < length; at++)
+        if ((unsigned char)name[at] < 0x80 && !strchr(plain, name[at])) return false;
+    for (size_t at = 0, step; at < length; at += step) {
+        step = snug_escape(piece, sizeof piece, name + at, length - at);
+        if (strncmp(piece, name + at, step) != 0) return false;
+    }
+    return length > 0;
+}
+
+snug_status cli_put_name(struct cli *cli, const char *name) {
+    const bool plain = is_plain(name);
+    snug_status status = plain ? SNUG_OK : cli_put(cli, "\"");
+    while (*name) {
+        char piece[256];
+        const size_t length = strcspn(name, "\"\\");
+        if (length)
+            name += snug_escape(piece, sizeof piece, name, length);
+        else
+            snprintf(piece, sizeof piece, "\\%c", *name++);
+        status = cli_put(cli, piece);
+    }
+    return plain ? status : cli_put(cli, "\"");
+}
+
 snug_status cli_put_lines(struct cli *cli, const char *text) {
     const snug_status status = cli_put(cli, text);
     return text[strlen(text) - 1] == '\n' ? status : cli_put(cli, "\n");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli.h"
 
@@ -32,7 +31,7 @@ static snug_status put_confusion(struct cli *cli, const snug_metrics *metrics) {
             cli_put(cli, count);
         }
         cli_put(cli, " ");
-        cli_put_part(cli, metrics->class_names[i], strlen(metrics->class_names[i]));
+        cli_put_name(cli, metrics->class_names[i]);
         status = cli_put(cli, "\n");
     }
     return status;
@@ -49,7 +48,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     for (size_t i = 0; i < metrics->count; i++) {
         char value[64];
         snprintf(value, sizeof value, " = %.10g\n", metrics->items[i].value);
-        cli_put(cli, metrics->items[i].name);
+        cli_put_name(cli, metrics->items[i].name);
         status = cli_put(cli, value);
     }
     return metrics->classes ? put_confusion(cli, metrics) : status;

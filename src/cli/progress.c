@@ -77,8 +77,11 @@ void progress_on_log(void *user, snug_log_level level, const char *message) {
 
 /* ---- Trainer's log lines ------------------------------------------------------------------------------------- */
 
+/* As Python's dict; a class's name that ends the key would look like another value. */
 static void add_pair(struct line *line, const char *key, double value) {
-    add(line, "%s'%s': ", line->length > 1 ? ", " : "", key);
+    add(line, "%s'", line->length > 1 ? ", " : "");
+    for (; *key; key++) add(line, "%s%c", *key == '\'' || *key == '\\' ? "\\" : "", *key);
+    add(line, "': ");
     add(line, isnan(value) ? "nan" : "%.4g", value);
 }
 

@@ -87,3 +87,40 @@ size_t snug_escape(char *out, size_t size, const char *text, size_t length) {
     out[to] = '\0';
     return at;
 }
+
+/* A character of a name, escaped; returns its bytes. */
+static size_t show(char piece[16], const char *name) {
+    bool well_formed;
+    const size_t step = snug_utf8_sequence((const unsigned char *)name, strnlen(name, 4), &well_formed);
+    snug_escape(piece, 16, name, step);
+    return step;
+}
+
+static bool is_plain(const char *name) {
+    char piece[16];
+    const char *at = name;
+    for (size_t step; *at; at += step) {
+        const bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9');
+        step = show(piece, at);
+        if ((unsigned char)*at >= 0x80 ? *piece == '\\' : !letter && !strchr("_-.+/", *at)) return false;
+    }
+    return *name;
+}
+
+const char *snug_shown_name(char *out, size_t size, const char *name) {
+    const bool plain = is_plain(name);
+    size_t to = 0;
+    char piece[16];
+    if (!plain) out[to++] = '"';
+    for (size_t step; *name; name += step) {
+        step = show(piece, name);
+        const size_t quoted = *name == '"' || *name == '\\', length = strlen(piece);
+        if (to + quoted + length + 2 > size) break;
+        if (quoted) out[to++] = '\\';
+        memcpy(out + to, piece, length);
+        to += length;
+    }
+    if (!plain) out[to++] = '"';
+    out[to] = '\0';
+    return out;
+}

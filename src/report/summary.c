@@ -2,6 +2,7 @@
 /* The result of a training, as text. */
 #include <stdio.h>
 
+#include "core/utf8.h"
 #include "report/report.h"
 
 static void print_duration(FILE *out, double seconds) {
@@ -80,9 +81,10 @@ static void print_run(FILE *out, const snug_train_result *result) {
     if (result->infinite_losses > 0 || result->infinite_gradients > 0)
         fprintf(out, "NaN or infinite: the loss of %lld steps, the gradients of %lld, which changed no weight\n",
                 (long long)result->infinite_losses, (long long)result->infinite_gradients);
-    for (size_t i = 0; i < result->metrics->count; i++)
-        fprintf(out, "%s: %.4f\n", result->metrics->items[i].name, result->metrics->items[i].value);
     char shown[SNUG_SHOWN];
+    for (size_t i = 0; i < result->metrics->count; i++)
+        fprintf(out, "%s: %.4f\n", snug_shown_name(shown, sizeof shown, result->metrics->items[i].name),
+                result->metrics->items[i].value);
     if (result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", snug_shown(shown, result->best_checkpoint));
 }
 

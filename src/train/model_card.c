@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "core/utf8.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "train/group.h"
@@ -19,6 +20,7 @@ struct card {
     const struct snug_job *job;
     const char *folder; /* output_dir */
     const json_t *log_history;
+    bool evaluated;               /* the last evaluation is that of the model */
     const char *columns[COLUMNS]; /* metrics of the evaluations, without eval_loss */
     size_t count;
 };
@@ -49,15 +51,6 @@ static void find_columns(struct card *card) {
     }
 }
 
-/* "eval_matthews_correlation" as "Matthews Correlation". */
-static void put_name(FILE *out, const char *key) {
-    bool begins = true;
-    for (const char *at = key + strlen("eval_"); *at; at++) {
-        fputc(*at == '_' ? ' ' : begins ? toupper((unsigned char)*at) : *at, out);
-        begins = *at == '_';
-    }
-}
-
 static void put_number(FILE *out, const json_t *value) {
     if (json_is_integer(value))
         fprintf(out, "%lld", (long long)json_integer_value(value));
@@ -70,27 +63,74 @@ static void put_number(FILE *out, const json_t *value) {
 /* ---- text ----------------------------------------------------------------------------------------------------------
  */
 
-/* A string of YAML, which a string of JSON is too. */
+/* Names of classes and files may have any characters. A character, escaped as on a terminal; returns its bytes. */
+static size_t show(char piece[16], const char *text) {
+    bool well_formed;
+    const size_t step = snug_utf8_sequence((const unsigned char *)text, strnlen(text, 4), &well_formed);
+    snug_escape(piece, 16, text, step);
+    return step;
+}
+
+/* A string of YAML, and of Python. */
 static void put_string(FILE *out, const char *text) {
+    static const char *const refused[] = {"\xef\xbb\xbf", "\xef\xbf\xbe", "\xef\xbf\xbf"}; /* by YAML */
+    static const char *const shown[] = {"\\ufeff", "\\ufffe", "\\uffff"};
+    char piece[16];
     fputc('"', out);
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f) /* untested: a folder with a control character in its name */
-            fprintf(out, "\\x%02x", c);
-        else
-            fputc(c, out);
+    for (; *text; text += show(piece, text)) {
+        show(piece, text);
+        for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+            if (strcmp(piece, refused[i]) == 0) snprintf(piece, sizeof piece, "%s", shown[i]);
+        fprintf(out, "%s%s", *text == '"' || *text == '\\' ? "\\" : "", piece);
     }
     fputc('"', out);
 }
 
-/* Text within Markdown, in one line. */
+/* A character of a text within Markdown, in one line. */
+static void put_character(FILE *out, const char *text, const char *piece) {
+    const bool escaped = *piece == '\\' && *text != '\\';
+    fprintf(out, "%s%s", escaped || strchr("\\`*_{}[]<>|#~&@!$:", *text) ? "\\" : "", piece);
+}
+
 static void put_plain(FILE *out, const char *text) {
-    for (; *text; text++) {
-        if (strchr("\\`*_[]<>|#", *text)) fputc('\\', out);
-        fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+    char piece[16];
+    for (size_t step; *text; text += step) {
+        step = show(piece, text);
+        put_character(out, text, piece);
     }
+}
+
+/* "eval_matthews_correlation" as "Matthews Correlation". */
+static void put_name(FILE *out, const char *key) {
+    char piece[16];
+    bool begins = true;
+    const char *text = key + strlen("eval_");
+    for (size_t step; *text; text += step) {
+        step = show(piece, text);
+        if (begins && step == 1 && *piece == *text) *piece = (char)toupper((unsigned char)*piece);
+        begins = *text == '_';
+        if (begins)
+            fputc(' ', out);
+        else
+            put_character(out, text, piece);
+    }
+}
+
+/* A name that YAML reads as a text without quotes, and Markdown as it is. */
+static bool is_simple(const char *name, const char *others) {
+    for (const char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr(others, *at)) return false;
+    return isalpha((unsigned char)*name);
+}
+
+/* An item of a list in YAML. */
+static void put_item(FILE *out, const char *name) {
+    fputs("- ", out);
+    if (is_simple(name, "_-"))
+        fputs(name, out);
+    else
+        put_string(out, name);
+    fputc('\n', out);
 }
 
 static const char *name_of(const char *folder) {
@@ -114,8 +154,8 @@ static void put_head(const struct card *card) {
         fputc('\n', card->out);
     }
     fputs("tags:\n- generated_from_trainer\n- snug\n", card->out);
-    for (size_t i = 0; i < card->count; i++)
-        fprintf(card->out, "%s- %s\n", i ? "" : "metrics:\n", card->columns[i] + strlen("eval_"));
+    if (card->count) fputs("metrics:\n", card->out);
+    for (size_t i = 0; i < card->count; i++) put_item(card->out, card->columns[i] + strlen("eval_"));
     fputs("model-index:\n- name: ", card->out);
     put_string(card->out, name_of(card->folder));
     fputs("\n  results: []\n---\n\n", card->out);
@@ -128,10 +168,10 @@ static void put_head(const struct card *card) {
 
 static void put_results(const struct card *card) {
     const struct snug_args *args = card->job->setup.args;
-    const json_t *last = last_evaluation(card->log_history);
+    const json_t *last = card->evaluated ? last_evaluation(card->log_history) : NULL;
     if (!args->model_name_or_path)
         fputs("This model was trained from scratch on ", card->out);
-    else if (is_hub_name(args->model_name_or_path))
+    else if (is_hub_name(args->model_name_or_path) && is_simple(args->model_name_or_path, "._-/"))
         fprintf(card->out, "This model is a fine-tuned version of [%s](https://huggingface.co/%s) on ",
                 args->model_name_or_path, args->model_name_or_path);
     else {
@@ -187,10 +227,10 @@ static void put_training(const struct card *card) {
         fprintf(out, "- gradient_accumulation_steps: %lld\n", (long long)options->accumulation / ranks);
     if (options->accumulation > 1)
         fprintf(out, "- total_train_batch_size: %lld\n", (long long)(options->batch_size * options->accumulation));
-    fprintf(out, "- optimizer: Use %s with betas=(%g,%g) and epsilon=%g and optimizer_args=%s\n", args->optim,
-            args->adam_beta1, args->adam_beta2, args->adam_epsilon,
-            args->optim_args ? args->optim_args : "No additional optimizer arguments");
-    fprintf(out, "- lr_scheduler_type: %s\n", args->lr_scheduler_type);
+    fprintf(out, "- optimizer: Use %s with betas=(%g,%g) and epsilon=%g and optimizer_args=", args->optim,
+            args->adam_beta1, args->adam_beta2, args->adam_epsilon);
+    put_plain(out, args->optim_args ? args->optim_args : "No additional optimizer arguments");
+    fprintf(out, "\n- lr_scheduler_type: %s\n", args->lr_scheduler_type);
     if (args->warmup_steps > 0) fprintf(out, "- lr_scheduler_warmup_steps: %g\n", args->warmup_steps);
     if (args->max_steps > 0)
         fprintf(out, "- training_steps: %lld\n", (long long)args->max_steps);
@@ -261,8 +301,10 @@ static void put_versions(const struct card *card) {
     struct utsname system = {0};
     const char *gpu = card->job->limits.device.usage.gpu.name;
     uname(&system);
-    fprintf(card->out, "### Framework versions\n\n- snug %s\n- %s %s, %s, %s\n", SNUG_VERSION, system.sysname,
-            system.release, system.machine, *gpu ? gpu : "CPU"); /* may be untested: needs a GPU */
+    fprintf(card->out, "### Framework versions\n\n- snug %s\n- %s %s, %s, ", SNUG_VERSION, system.sysname,
+            system.release, system.machine);
+    put_plain(card->out, *gpu ? gpu : "CPU"); /* may be untested: needs a GPU */
+    fputc('\n', card->out);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------------
@@ -285,8 +327,9 @@ static snug_status make_text(struct card *card, char **text, size_t *size) {
     return snug_fail(card->job->ctx, SNUG_E_MEMORY, "out of memory while writing README.md");
 }
 
-snug_status snug_model_card_write(const struct snug_job *job, struct snug_output *output, const json_t *log_history) {
-    struct card card = {.job = job, .folder = output->folder.path, .log_history = log_history};
+snug_status snug_model_card_write(const struct snug_job *job, struct snug_output *output, const json_t *log_history,
+                                  bool evaluated) {
+    struct card card = {.job = job, .folder = output->folder.path, .log_history = log_history, .evaluated = evaluated};
     char *text;
     size_t size;
     if (!snug_output_is_as_written(output, "README.md")) {

@@ -29,11 +29,15 @@ snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, 
     return SNUG_OK;
 }
 
+/* A line for each row, whatever characters a class's name has. */
 void snug_predict_files_add(struct snug_predict_files *files, int64_t index, const char *text) {
-    char number[32];
-    snprintf(number, sizeof number, "%lld\t", (long long)index);
-    if (files->task->columns) snug_writer_put(&files->writer, number, strlen(number));
-    snug_writer_put(&files->writer, text, strlen(text));
+    char piece[256];
+    snprintf(piece, sizeof piece, "%lld\t", (long long)index);
+    if (files->task->columns) snug_writer_put(&files->writer, piece, strlen(piece));
+    for (const char *end = text + strlen(text); text < end;) {
+        text += snug_escape(piece, sizeof piece, text, (size_t)(end - text));
+        snug_writer_put(&files->writer, piece, strlen(piece));
+    }
     snug_writer_put(&files->writer, "\n", 1);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token classification: the words of each row with their tags. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,21 @@ static snug_status make_room(snug_context *ctx, struct state *s, const struct sn
     return snug_grow(ctx, (void **)&s->word_scores, &s->word_scores_capacity, count, sizeof *s->word_scores);
 }
 
+/* A blank or a line break in a tag would look like further tags, or another row. */
+static snug_status append_tag(struct snug_predicting *p, const char *tag) {
+    char piece[64];
+    RETURN_IF_ERROR(snug_prediction_append_label(p, " ", ""));
+    while (*tag) {
+        const size_t word = strcspn(tag, " ");
+        if (word)
+            tag += snug_escape(piece, sizeof piece, tag, word);
+        else
+            snprintf(piece, sizeof piece, "\\x%02x", *tag++);
+        RETURN_IF_ERROR(snug_prediction_append_label(p, "", piece));
+    }
+    return SNUG_OK;
+}
+
 /* Passes the current row to on_row: the tag of each word that has a loss position. */
 static snug_status give_words(struct snug_predicting *p) {
     struct state *s = p->state;
@@ -69,7 +85,7 @@ static snug_status give_words(struct snug_predicting *p) {
         s->tags[at] = labels->names[s->classes[position]];
         s->word_scores[at] = s->scores[position++];
         row.score = fmin(row.score, s->word_scores[at]);
-        RETURN_IF_ERROR(snug_prediction_append_label(p, " ", s->tags[at]));
+        RETURN_IF_ERROR(append_tag(p, s->tags[at]));
     }
     row.word_count = (size_t)words.count;
     row.words = words.texts || !words.count ? s->words : NULL;

@@ -565,7 +565,7 @@ static snug_status finish(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", SNUG_RUN_REPORT, NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
     RETURN_IF_ERROR(snug_run_report_write(t));
-    RETURN_IF_ERROR(snug_model_card_write(&t->session->job, &t->output, t->log_history));
+    RETURN_IF_ERROR(snug_model_card_write(&t->session->job, &t->output, t->log_history, t->outcome->list.count > 0));
     json_t *train = results_and_device_json(t);
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
