@@ -103,19 +103,21 @@ static snug_status look_at_decoder(struct snug_setup *setup) {
     const struct snug_hub_place place = snug_args_place(setup->args);
     const char *name = setup->args->model_name_or_path;
     char *folder = NULL;
+    bool found = false;
     struct snug_folder model;
     if (setup->model.path) return snug_weights_untie(setup->ctx, &setup->model, &setup->config);
     if (!name) return SNUG_OK;
     snug_status status = snug_model_locate(setup->ctx, &place, name, &folder);
     if (status == SNUG_OK) status = snug_folder_open(setup->ctx, NULL, folder, &model);
-    free(folder);
     if (status == SNUG_OK) {
         status = snug_weights_look(setup->ctx, &model);
-        const snug_status untied = status == SNUG_OK ? snug_weights_untie(setup->ctx, &model, &setup->config) : SNUG_OK;
+        found = status == SNUG_OK;
+        if (found) status = snug_weights_untie(setup->ctx, &model, &setup->config);
         snug_folder_close(&model);
-        RETURN_IF_ERROR(untied);
     }
-    if (status != SNUG_OK) snug_clear_error(setup->ctx);
+    free(folder);
+    if (status != SNUG_E_INPUT || found) return status;
+    snug_clear_error(setup->ctx); /* there are none */
     return SNUG_OK;
 }
 
