@@ -284,6 +284,11 @@ static void planned_with_its_own_decoder(void **state) {
     const int64_t own = planned_weights(f, "task=mlm train_file=dummy:8x16 model_name_or_path=@own");
     const int64_t tied = planned_weights(f, "task=mlm train_file=dummy:8x16 config_name=@own");
     assert_int_equal(own - tied, 200 * 32 * (int64_t)sizeof(float));
+    write_bytes(path_of(f, "own/model.safetensors"), "?", 1);
+    snug_plan *plan;
+    snug_args *args = plain_args(f, "task=mlm train_file=dummy:8x16 model_name_or_path=@own");
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_E_INPUT); /* what cannot be read is not passed over */
+    snug_args_destroy(args);
     assert_int_equal(remove(path_of(f, "own/model.safetensors")), 0);
     assert_int_equal(planned_weights(f, "task=mlm train_file=dummy:8x16 model_name_or_path=@own"), tied);
 }

@@ -322,15 +322,18 @@ static snug_status compare(snug_context *ctx, const struct snug_safetensors *fil
     RETURN_IF_ERROR(snug_block_host(ctx, 2 * most * (int64_t)sizeof(float), &room));
     float *x = (float *)room.base, *y = x + most;
     snug_status status = SNUG_OK;
-    bool same = true;
-    for (int64_t i = 0; i < a->count && same && status == SNUG_OK; i += PART) {
+    *at = -1;
+    for (int64_t i = 0; i < a->count; i += PART) {
         const int64_t n = smaller(PART, a->count - i);
+        int64_t same = 0;
         status = snug_safetensors_read(ctx, files, a, i, n, x);
         if (status == SNUG_OK) status = snug_safetensors_read(ctx, files, b, i, n, y);
-        for (int64_t k = 0; k < n && same && status == SNUG_OK; k++)
-            if (!(x[k] == y[k])) same = false, *at = i + k;
+        if (status != SNUG_OK) break;
+        while (same < n && x[same] == y[same]) same++;
+        if (same == n) continue;
+        *at = i + same;
+        break;
     }
-    if (same) *at = -1;
     snug_block_release(&room);
     return status;
 }
