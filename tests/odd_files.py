@@ -238,7 +238,7 @@ TWO = lambda i: i % 2
 THREE = lambda i: ["neutral", "bad", "good"][i % 3]
 STARS = lambda i: 1 + i * 7 % 5
 ODD = ["Film, \"good\"", "night; day", "", "GOOD \u00e9t\u00e9 na\u00efve", "the 3,5 stars", "a\tfilm", "good <s> day", "bad [MASK] film", "the \u4e2d\u6587 song", "n/a"]
-ODD_WORDS = ["#", "\u00e9t\u00e9", "\"", "3,5", "-DOCSTART-", "1"]
+ODD_WORDS = ["#", "\u00e9t\u00e9", "\"", "3,5", "1"]
 BROKEN = ["good\nday", "\"quoted\" film", "a, b", "semi; colon"]
 
 
@@ -249,6 +249,7 @@ class Case:
     def __init__(self, write, ending, rows, plain=None, model="bert", options="", scripts=None):
         self.write, self.ending, self.rows, self.plain, self.model, self.options = write, ending, rows, plain, model, options.split()
         self.script_options = scripts.split() if scripts else [word for word in self.options if not plain] or self.options[:2] * (self.options[:1] == ["--task"])
+        self.evaluation = [word for word in self.options if "label_all_tokens" in word]
         self.task = "token_classification" if "ner_tags" in rows("train")[0] else "classification"
 
     def files(self, folder):
@@ -369,7 +370,7 @@ CASES = {
     "tags-germeval": Case(lambda rows: conll(rows, lambda i, word, tag: [str(i + 1), word, tag, "O"], before=lambda i: "#\thttp://example.org [2031-05-06]\n"), "tsv", tagged, same,
                           options=TAGGED + " --label_column_name 3"),
     "tags-universal": Case(universal, "conllu", tagged, same, options=TAGGED + " --label_column_name XPOS"),
-    "tags-all-tokens": Case(json_lines, "json", tagged, options=TAGGED + " --label_all_tokens True"),
+    "tags-all-tokens": Case(json_lines, "json", tagged, options=TAGGED + " --label_all_tokens"),
 }
 
 # ---- snug -----------------------------------------------------------------------------------------------------------
@@ -406,7 +407,7 @@ def outcome(snug, folder, case):
     files, _ = case.files(folder)
     output = folder / "out"
     run(snug, folder, *train_words(folder, case.model, files, case.options, output))
-    scores = json.loads(run(snug, folder, "eval", "--model_name_or_path", output, "--validation_file", files["validation"], "--json"))
+    scores = json.loads(run(snug, folder, "eval", "--model_name_or_path", output, "--validation_file", files["validation"], "--json", *case.evaluation))
     predictions = run(snug, folder, "predict", "--model_name_or_path", output, "--test_file", files["test"], "--json").splitlines()
     return {"train_loss": json.loads((output / "all_results.json").read_text())["train_loss"],
             "eval": {key: value for key, value in scores.items() if isinstance(value, (int, float))},
@@ -424,6 +425,8 @@ def near(found, wanted):
     """On a CPU with AVX-512 sums differ by up to 1e-5."""
     if isinstance(wanted, float) and isinstance(found, (int, float)):
         return abs(found - wanted) <= 1e-4 * abs(wanted) + 1e-6
+    if wanted is None:  # the scripts have no such value
+        return True
     if isinstance(wanted, list) and isinstance(found, list):
         return len(found) == len(wanted) and all(map(near, found, wanted))
     return found == wanted

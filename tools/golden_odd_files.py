@@ -56,7 +56,7 @@ def predictions(output):
             rows.append([None, float(row[0])])
         elif recorded["problem"] == "multi_label_classification":
             every = 1 / (1 + np.exp(-row))
-            rows.append([[name for name, value in zip(recorded["names"], every) if value > 0.5], float(every[every > 0.5].min(initial=1))])
+            rows.append(["|".join(name for name, value in zip(recorded["names"], every) if value > 0.5), float(every[every > 0.5].min(initial=1))])
         else:
             every = np.exp(row - row.max())
             rows.append([str(recorded["names"][row.argmax()]), float(every.max() / every.sum())])
@@ -70,7 +70,8 @@ def outcome(scripts, snug, folder, case):
     output = run(scripts, case, folder / "start", plain, folder)
     results = json.loads((output / "all_results.json").read_text())
     keys = [key for key in results if key.startswith("eval_") and not key.endswith(("_second", "_runtime", "_samples", "_score", "_model_preparation_time"))]
-    return {"train_loss": results["train_loss"], "eval": {key: results[key] for key in keys}, "predictions": predictions(output)}
+    return {"train_loss": results["train_loss"], "eval": {key: results[key] for key in keys}, 
+            "predictions": None if case.evaluation else predictions(output)}  # with them the script prints a tag for each token
 
 
 def main():
