@@ -13,6 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "io/file_kind.h"
+
 /* "cannot <what> <path>: <the system's error>" */
 static snug_status fail_os(snug_context *ctx, const char *what, const char *path) {
     return snug_fail(ctx, SNUG_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
@@ -81,6 +83,16 @@ static snug_status read_whole(snug_context *ctx, int fd, const struct snug_folde
     }
 }
 
+static snug_status check_kind(snug_context *ctx, const struct snug_folder *in, const char *name, const void *bytes,
+                              size_t size) {
+    char *path;
+    if (!snug_file_kind(bytes, size)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_format(ctx, &path, SNUG_PATH, SNUG_PATH_IN(in, name)));
+    const snug_status status = snug_file_check_kind(ctx, path, bytes, size);
+    free(path);
+    return status;
+}
+
 snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data,
                            size_t *size) {
     void *bytes = NULL;
@@ -88,8 +100,9 @@ snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, cons
     *data = NULL;
     *size = 0;
     RETURN_IF_ERROR(snug_file_open(ctx, in, name, &fd));
-    const snug_status status = read_whole(ctx, fd, in, name, &bytes, size);
+    snug_status status = read_whole(ctx, fd, in, name, &bytes, size);
     close(fd);
+    if (status == SNUG_OK) status = check_kind(ctx, in, name, bytes, *size);
     if (status != SNUG_OK) {
         free(bytes);
         *size = 0;

@@ -48,7 +48,8 @@ ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
 snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd);
 /* Maximum size of a file that is read as a whole. */
 enum { SNUG_FILE_BYTES_MOST = (1 << 28) - 2 };
-/* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT. */
+/* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT, and so is
+   one of another kind than text or a tokenizer's data (io/file_kind.h). */
 snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data,
                            size_t *size);
 /* XXH3-64 and size of an opened file from its beginning, read through a small buffer. name is for messages. */

@@ -12,6 +12,7 @@
 
 #include "core/utf8.h"
 #include "io/file.h"
+#include "io/file_kind.h"
 #include "io/json.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -85,20 +86,17 @@ snug_status snug_fail_pickled(snug_context *ctx, const char *path) {
                      index ? "-*.bin" : "", folder, path);
 }
 
-/* Reports what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
+/* Reports what a file that is not safetensors seems to be. start: its first bytes. */
 static snug_status not_safetensors(snug_context *ctx, const struct snug_safetensors_file *file,
-                                   const unsigned char start[9]) {
-    bool zip = !memcmp(start, "PK\3\4", 4), pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
-    if (zip || pickle || ends_with(file->path, ".bin") || ends_with(file->path, ".pt") || ends_with(file->path, ".pth"))
+                                   const unsigned char start[SNUG_KIND_BYTES], size_t size, uint64_t header) {
+    const struct snug_file_kind *kind = snug_file_kind(start, size);
+    if ((kind && kind->pickled) || ends_with(file->path, ".bin") || ends_with(file->path, ".pt") ||
+        ends_with(file->path, ".pth"))
         return snug_fail_pickled(ctx, file->path);
-    if (!memcmp(start, "version ", 8))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s is a Git LFS pointer, not the file itself: run \"git lfs pull\"",
-                         file->path);
-    uint64_t length;
-    memcpy(&length, start, sizeof length);
+    RETURN_IF_ERROR(snug_file_check_kind(ctx, file->path, start, size));
     return snug_fail(ctx, SNUG_E_INPUT,
                      "%s is not a safetensors file, or is truncated: it has %llu bytes, its header would take %llu",
-                     file->path, (unsigned long long)file->size, (unsigned long long)length);
+                     file->path, (unsigned long long)file->size, (unsigned long long)header);
 }
 
 static snug_status bad_tensor(snug_context *ctx, const struct snug_safetensors_file *file, const char *name,
@@ -413,12 +411,13 @@ static snug_status open_file(snug_context *ctx, const struct snug_folder *in, co
     fstat(file->fd, &info);
     file->size = (uint64_t)info.st_size;
 
-    unsigned char start[9] = {0};
+    unsigned char start[SNUG_KIND_BYTES] = {0};
+    const size_t have = file->size < sizeof start ? (size_t)file->size : sizeof start;
     uint64_t length;
-    RETURN_IF_ERROR(read_at(ctx, file, start, file->size < sizeof start ? file->size : sizeof start, 0));
+    RETURN_IF_ERROR(read_at(ctx, file, start, have, 0));
     memcpy(&length, start, sizeof length);
-    if (file->size < sizeof start || length < 2 || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
-        return not_safetensors(ctx, file, start);
+    if (have < 9 || length < 2 || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
+        return not_safetensors(ctx, file, start, have, length);
     file->data = 8 + length;
     return read_header(ctx, out, number, length);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/folder.h"
+#include "io/folder_kind.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "text/hash_map.h"
@@ -374,9 +375,10 @@ snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_co
     char *file = NULL;
     json_t *json = NULL;
     *out = (struct snug_config){0};
-    RETURN_IF_ERROR(snug_folder_exists(path) ? snug_path_join(ctx, &file, path, "config.json")
-                                             : snug_strdup(ctx, path, &file));
-    snug_status status = snug_json_read(ctx, NULL, file, &json);
+    const bool in_folder = snug_folder_exists(path);
+    RETURN_IF_ERROR(in_folder ? snug_path_join(ctx, &file, path, "config.json") : snug_strdup(ctx, path, &file));
+    snug_status status = in_folder && !snug_entry_kind(NULL, file) ? snug_fail_model_folder(ctx, path, "no config.json")
+                                                                   : snug_json_read(ctx, NULL, file, &json);
     if (status == SNUG_OK) status = read_config(ctx, file, json, out);
     if (status != SNUG_OK) snug_config_free(out);
     free(file);

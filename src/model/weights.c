@@ -8,6 +8,7 @@
 
 #include "core/block.h"
 #include "io/file.h"
+#include "io/folder_kind.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "model/draw.h"
@@ -419,8 +420,7 @@ static snug_status find_file(snug_context *ctx, const struct snug_folder *folder
         free(path);
         return status;
     }
-    return snug_fail(ctx, SNUG_E_INPUT, "%s: there is neither model.safetensors nor model.safetensors.index.json",
-                     folder->path);
+    return snug_fail_model_folder(ctx, folder->path, "neither model.safetensors nor model.safetensors.index.json");
 }
 
 /* A folder of snug's whose files were being replaced when the run ended: they may belong to two models. */
@@ -443,6 +443,11 @@ static snug_status check_whole(snug_context *ctx, const struct snug_folder *fold
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder) {
     const char *name;
     RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    if (snug_file_exists(folder, "adapter_config.json"))
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%s/adapter_config.json: the adapter is not used, which transformers would load: merge it into its "
+                 "model (peft's merge_and_unload()) if the model needs it",
+                 folder->path);
     return check_whole(ctx, folder);
 }
 

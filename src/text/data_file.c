@@ -6,16 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "io/file.h"
+#include "io/file_kind.h"
+#include "io/folder.h"
+#include "io/folder_kind.h"
 
 bool snug_data_is_stdin(const char *path) {
     return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0 || strcmp(path, "/dev/fd/0") == 0;
 }
 
 /* ---- the format ------------------------------------------------------------------------------------------------ */
+
+/* What is known of a file of no known format by its content, which tells more than its name. */
+static snug_status check_unknown(snug_context *ctx, const char *path) {
+    char start[SNUG_KIND_BYTES];
+    struct stat info;
+    if (snug_folder_exists(path)) return snug_fail_data_folder(ctx, path);
+    if (stat(path, &info) != 0) return SNUG_OK;
+    const int fd = S_ISREG(info.st_mode) ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : -1;
+    if (fd < 0) return SNUG_OK;
+    const ssize_t got = snug_read(fd, start, sizeof start);
+    close(fd);
+    return got > 0 ? snug_file_check_kind(ctx, path, start, (size_t)got) : SNUG_OK;
+}
 
 snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *format, enum snug_data_form *out) {
     static const struct {
@@ -33,12 +50,7 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
         *out = forms[i].form;
         return SNUG_OK;
     }
-    if (dot && ((length == 7 && strncasecmp(dot + 1, "parquet", 7) == 0) ||
-                (length == 5 && strncasecmp(dot + 1, "arrow", 5) == 0)))
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                         "%s: snug does not read this format: write the rows as JSON Lines, as "
-                         "pandas.read_parquet(\"%s\").to_json(\"FILE.jsonl\", orient=\"records\", lines=True) does",
-                         path, path);
+    RETURN_IF_ERROR(check_unknown(ctx, path));
     return snug_fail(ctx, SNUG_E_USAGE,
                      "%s: the name does not tell the format, as .csv, .tsv, .json, .jsonl, .txt, .conll and the same "
                      "with .gz do: give --data_format csv, tsv, json, txt or conll",
@@ -57,6 +69,7 @@ static snug_status fail_to_open(snug_context *ctx, const char *path, int error) 
 snug_status snug_data_look(snug_context *ctx, const char *path, const char *format) {
     enum snug_data_form form;
     RETURN_IF_ERROR(snug_data_form_of(ctx, path, format, &form));
+    if (snug_folder_exists(path)) return snug_fail_data_folder(ctx, path);
     return snug_data_is_stdin(path) || access(path, R_OK) == 0 ? SNUG_OK : fail_to_open(ctx, path, errno);
 }
 
@@ -64,6 +77,7 @@ snug_status snug_data_open(snug_context *ctx, const char *path, int *fd) {
     /* Not by its name: /dev/stdin cannot be opened where it is a socket. A pipe waits for its writer; a signal handler
        of the program may interrupt that. */
     int error;
+    if (snug_folder_exists(path)) return snug_fail_data_folder(ctx, path);
     do {
         *fd = snug_data_is_stdin(path) ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                                        : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -125,7 +139,6 @@ static snug_status refill(struct snug_data_file *file) {
    one. */
 static snug_status begin(struct snug_data_file *file) {
     size_t filled = 0, got = 1;
-    file->begun = true;
     for (; filled < 2 && got; filled += got)
         RETURN_IF_ERROR(read_bytes(file, file->buffer + filled, sizeof file->buffer - filled, &got));
     file->inflate.next_in = file->buffer;
@@ -176,9 +189,7 @@ static snug_status read_compressed(struct snug_data_file *file, void *data, size
     return SNUG_OK;
 }
 
-snug_status snug_data_file_read(struct snug_data_file *file, void *data, size_t size, size_t *got) {
-    *got = 0;
-    if (!file->begun) RETURN_IF_ERROR(begin(file));
+static snug_status read_next(struct snug_data_file *file, void *data, size_t size, size_t *got) {
     if (file->compressed) return read_compressed(file, data, size, got);
     if (file->inflate.avail_in == 0) return read_bytes(file, data, size, got);
     *got = file->inflate.avail_in < size ? file->inflate.avail_in : size;
@@ -186,4 +197,19 @@ snug_status snug_data_file_read(struct snug_data_file *file, void *data, size_t 
     file->inflate.next_in += *got;
     file->inflate.avail_in -= (uInt)*got;
     return SNUG_OK;
+}
+
+/* The first bytes of the data, as far as a kind of file can be told by them. */
+static snug_status read_first(struct snug_data_file *file, void *data, size_t size, size_t *got) {
+    size_t more = 1;
+    file->begun = true;
+    RETURN_IF_ERROR(begin(file));
+    for (*got = 0; *got < SNUG_KIND_BYTES && *got < size && more; *got += more)
+        RETURN_IF_ERROR(read_next(file, (char *)data + *got, size - *got, &more));
+    return snug_file_check_kind(file->ctx, file->path, data, *got);
+}
+
+snug_status snug_data_file_read(struct snug_data_file *file, void *data, size_t size, size_t *got) {
+    *got = 0;
+    return file->begun ? read_next(file, data, size, got) : read_first(file, data, size, got);
 }
