@@ -378,15 +378,15 @@ static void padding_tokens_are_compared(void **state) {
         {"bert", "0", false, NULL},
         {"bert", "null", false, NULL},
         {"bert", "6", false,
-         "pad_token_id is 6 (\"t6\"), the tokenizer's padding token is \"[PAD]\" (0): as in transformers, the "
+         "pad_token_id is 6 (\"t6\"), the tokenizer pads with \"[PAD]\": as in transformers, the "
          "embedding"},
         {"modernbert", "6", false, "the embedding of 6 is not trained"},
         {"roberta", "0", false, NULL},
         {"roberta", "6", false,
          "tokens of that id in a text are not counted by position ids, and the embedding of 6 is not trained"},
-        {"mpnet", "0", false, "pad_token_id is 1 (\"[UNK]\"), the tokenizer's padding token is \"[PAD]\" (0)"},
+        {"mpnet", "0", false, "pad_token_id is 1 (\"[UNK]\"), the tokenizer pads with \"[PAD]\""},
         {"bert", "2", true, NULL},
-        {"xlm-roberta", "2", true, "pad_token_id is 2 (\"t6\"), the tokenizer's padding token is none"},
+        {"xlm-roberta", "2", true, "pad_token_id is 2 (\"t6\"), the tokenizer has no padding token"},
     };
     static const char class[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}";
     struct fixture *f = *state;
@@ -585,7 +585,7 @@ static void tokenizers_of_other_models(void **state) {
     f->log[0] = '\0';
     grow(f, "new");
     assert_contains(f->log, "70 rows more");
-    assert_contains(f->log, "\"t212\", ..."); /* not all of their names */
+    assert_contains(f->log, " ...\n"); /* not all of their names */
 }
 
 int main(void) {

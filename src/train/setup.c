@@ -160,13 +160,13 @@ static void compare_padding(const struct snug_setup *setup) {
     const int64_t id = setup->config.pad_token_id;
     const int32_t pad = snug_tokenizer_special(setup->tokenizer).pad;
     const bool counts = setup->config.first_position > 0;
-    char own[96] = "none";
     if (id < 0 || id == pad || (pad < 0 && !counts)) return;
-    if (pad >= 0) snprintf(own, sizeof own, "\"%.40s\" (%d)", snug_tokenizer_token(setup->tokenizer, pad), (int)pad);
     snug_log(setup->ctx, SNUG_LOG_WARNING,
-             "the model's pad_token_id is %lld (\"%.40s\"), the tokenizer's padding token is %s: as in transformers, "
-             "%sthe embedding of %lld is not trained",
-             (long long)id, snug_tokenizer_token(setup->tokenizer, (int32_t)id), own,
+             "the model's pad_token_id is %lld (\"%s\"), the tokenizer %s%s%s: as in transformers, %sthe embedding of "
+             "%lld is not trained",
+             (long long)id, snug_tokenizer_token(setup->tokenizer, (int32_t)id),
+             pad < 0 ? "has no padding token" : "pads with \"",
+             pad < 0 ? "" : snug_tokenizer_token(setup->tokenizer, pad), pad < 0 ? "" : "\"",
              counts ? "tokens of that id in a text are not counted by position ids, and " : "", (long long)id);
 }
 
@@ -185,13 +185,13 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
                          setup->trains ? "; --task mlm would give the model rows for them"
                                        : ", unless tokens were added: a training gives the model rows for these");
     for (int64_t id = rows; id < tokens; id++) {
+        const char *token = snug_tokenizer_token(tokenizer, (int32_t)id);
         const size_t used = strlen(names);
-        if (used > sizeof names - 64) {
-            snprintf(names + used, sizeof names - used, ", ...");
+        if (used + strlen(token) > sizeof names - 16) {
+            snprintf(names + used, sizeof names - used, " ...");
             break;
         }
-        snprintf(names + used, sizeof names - used, "%s\"%.40s\"", used ? ", " : "",
-                 snug_tokenizer_token(tokenizer, (int32_t)id));
+        snprintf(names + used, sizeof names - used, "%s\"%s\"", used ? ", " : "", token);
     }
     snug_log(setup->ctx, SNUG_LOG_WARNING,
              "tokenizer %s has %lld tokens, the model's vocab_size was %lld: its tables get %lld rows more, drawn from "
