@@ -311,6 +311,13 @@ static void test_interrupted_at_the_last_step(void **state) {
     assert_contains(snug_error_message(f->ctx), "the trained model is in");
     assert_true(same_weights(f, "whole", "unmeasured"));
     assert_false(exists(path_of(f, "unmeasured/eval_results.json")));
+    /* The card has no metrics of earlier weights. */
+    assert_int_equal(try_train(f, "earlier", "validation_file=@dev.csv eval_strategy=steps eval_steps=15", 20, NULL),
+                     SNUG_E_INTERRUPTED);
+    char *card = read_text(f, path_of(f, "earlier/README.md"), NULL);
+    assert_contains(card, "| Training Loss | Epoch | Step | Validation Loss |");
+    assert_null(strstr(card, "achieves the following results"));
+    free(card);
 }
 
 static void test_damaged_checkpoint_is_skipped(void **state) {

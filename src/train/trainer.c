@@ -86,11 +86,14 @@ static snug_status record(struct snug_trainer *t, const struct snug_metric_list 
     return SNUG_OK;
 }
 
+/* Seconds of training, without evaluating and saving. */
+static double training_seconds(const struct snug_trainer *t) { return snug_seconds() - t->started - t->idle; }
+
 static snug_status log_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
     const int64_t step = t->session->step;
     if (step == t->logged_step) return SNUG_OK;
     const double loss = t->loss_sum / (double)(step - t->logged_step);
-    const double seconds = snug_seconds() - t->started - t->idle; /* without evaluating and saving */
+    const double seconds = training_seconds(t);
     const double rate = (double)(t->result->samples - t->logged_samples) / fmax(seconds - t->logged_seconds, TICK);
     t->loss_sum = 0;
     t->logged_step = step;
@@ -315,14 +318,39 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     return snug_zero_grad(s);
 }
 
+/* Seconds for which operations waited for offloaded tensors; on a GPU it is not known. */
+static double copy_seconds(const struct snug_session *s) {
+    double seconds = 0;
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        if (snug_op_info((enum snug_op_kind)kind)->flags & SNUG_OP_COPIES) seconds += s->profile.seconds[kind];
+    return seconds;
+}
+
+static void begin_pace(struct snug_trainer *t) {
+    const struct snug_session *s = t->session;
+    const struct snug_setup *setup = &s->job.setup;
+    const struct snug_pace_plan plan = {.step = s->duration.step,
+                                        .tokens = (double)snug_dataset_tokens(setup->train.dataset) /
+                                                  (double)s->steps_per_epoch,
+                                        .source = s->duration.source,
+                                        .threads = setup->threads,
+                                        .disk = s->job.plan.layout.offload_bytes ? s->job.plan.offload_dir : NULL,
+                                        .gpu = snug_device_is_gpu(&s->job.limits.device)};
+    snug_pace_begin(&t->pace, &plan, training_seconds(t));
+}
+
 static snug_status train_epoch(struct snug_trainer *t) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(snug_session_resume_epoch(s));
     while (s->step < s->max_steps) {
         double loss = 0, logged = 0, grad_norm = 0, learning_rate = 0;
+        const int64_t tokens = t->result->tokens;
         snug_status status = train_step(t, &loss, &logged, &grad_norm, &learning_rate);
         if (status == SNUG_END) return SNUG_OK;
         if (status != SNUG_OK) return status;
+        if (snug_trainer_leads(t))
+            snug_pace_step(&t->pace, t->ctx, training_seconds(t), (double)(t->result->tokens - tokens), copy_seconds(s),
+                           s->max_steps - s->step);
         t->result->steps++;
         t->loss_sum += logged;
         t->loss_total += logged;
@@ -339,6 +367,7 @@ static snug_status train_epoch(struct snug_trainer *t) {
 static snug_status train(struct snug_trainer *t) {
     struct snug_session *s = t->session;
     snug_status status = SNUG_OK;
+    begin_pace(t);
     if (t->args->eval_on_start && s->step == 0) status = evaluate(t, NULL);
     if (status == SNUG_E_INTERRUPTED) return interrupted(t);
     if (t->unjudged) status = after_step(t, 0, 0); /* its log line is written already */

@@ -8,6 +8,7 @@
 #include "io/events.h"
 #include "train/calendar.h"
 #include "train/output.h"
+#include "train/pace.h"
 #include "train/parallel.h"
 #include "train/session.h"
 
@@ -50,11 +51,12 @@ struct snug_trainer {
     struct snug_output output;   /* output_dir */
     struct snug_provenance from; /* this training; the same for resumed runs */
     int64_t infinite_in_a_row;   /* steps up to now whose gradients were not finite, and were not applied */
-    double logged_seconds;       /* of training in this process, at the last log */
-    int64_t logged_samples;      /* trained in this process, at the last log */
-    double *reports;             /* on several ranks: what they report in a step (train/parallel.h) */
-    bool stop;                   /* on several ranks: one of them was asked to stop before this step's end */
-    int64_t streak; /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
+    struct snug_pace pace;
+    double logged_seconds;  /* of training in this process, at the last log */
+    int64_t logged_samples; /* trained in this process, at the last log */
+    double *reports;        /* on several ranks: what they report in a step (train/parallel.h) */
+    bool stop;              /* on several ranks: one of them was asked to stop before this step's end */
+    int64_t streak;         /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
 
     /* The state in a checkpoint in addition to weights and optimizer. */
     json_t *log_history;
