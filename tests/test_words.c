@@ -69,10 +69,10 @@ static void test_rows(void **state) {
     options.need_labels = false;
     options.keep_words = true;
     dataset = open_with(f, options);
-    assert_string_equal(show(f, dataset, 0), "2:-1 6:0 7:1 3:-1 w1=none w2.w3=none w4=none");
+    assert_string_equal(show(f, dataset, 0), "2:-1 6:0 7:1 3:-1 w1=O w2.w3=B-X w4=I-X");
     assert_string_equal(show(f, dataset, 1), "2:-1 3:-1");
-    assert_string_equal(show(f, dataset, 2), "2:-1 10:0 1:0 3:-1 w5.w6=none  =none w7=none");
-    assert_int_equal(snug_dataset_raw_labels(dataset), 0);
+    assert_string_equal(show(f, dataset, 2), "2:-1 10:0 1:0 3:-1 w5.w6=B-Y  =O w7=O");
+    assert_int_equal(snug_dataset_raw_labels(dataset), 4);
     snug_dataset_close(dataset);
     options.max_samples = 1;
     options.need_labels = true;
@@ -108,8 +108,10 @@ static void test_bad_rows(void **state) {
         {"14.jsonl", "{\"tokens\":[\"a\"]}\n",
          "14.jsonl: there is no label column \"ner_tags\"; its columns are: tokens"},
         {"15.jsonl", "{\"x\":1,\"tokens\":[\"a\"]}\n", "15.jsonl: there is no label column \"ner_tags\""},
-        {"16.conll", "a O\n\nb O\nc\n", "16.conll:4: the word has no tag"},
-        {"17.conll", "a O\n\nb\n", "17.conll:3: the row has no tags"},
+        {"16.conll", "a O\n\nb O\nc\n", "16.conll:4: the line has 1 column, and the file has 2, with blanks between them"},
+        {"17.conll", "a O\n\nb\n", "17.conll:3: the line has 1 column, and the file has 2"},
+        {"19.conll", "a\tO\n\nb\t\nc\t\n", "19.conll:3: the row has no tags"},
+        {"20.conll", "a\nb\n", "20.conll: its words are in column 1 of 1, and no column has tags"},
         {"18.conll", "-DOCSTART- O\n\n", "18.conll: there is no row with text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -44,9 +44,7 @@ const struct cli_help cli_helps[] = {
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
-     STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask label_all_tokens "
-                 "return_entity_level_metrics ",
+     STRATEGY TRAINING, OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask ",
      NULL, .operand = NULL},
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it.", "",
@@ -74,7 +72,7 @@ const struct cli_help cli_helps[] = {
      "Prints the tokens of every row, one JSON object per line.", "", "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
      "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
-     "data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
+     "task data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      .operand = NULL},
     {"bench rates", "[--threads N] [--device cpu|cuda] [--json]",
      "Measures how fast this machine or its GPU runs each operation, and stores the rates, from which snug plan "

@@ -59,6 +59,7 @@ struct builder {
     bool join; /* masked LM: rows are blocks of all texts joined */
     struct snug_encoding encoding;
     int threads;
+    int64_t untagged;            /* rows whose tags are not used, because they are not one for each word */
     bool full;                   /* max_samples rows are written: only labels are still read */
     int64_t look;                /* bytes of the file at which the next look is due */
     double begun, last_log_time; /* when */
@@ -116,10 +117,8 @@ static snug_status take_label(struct builder *builder, struct chunk *chunk, cons
     if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
         return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000", options->path,
                          row->line);
-    RETURN_IF_ERROR(builder->task->words
-                        ? snug_label_column_add_tags(builder->ctx, &builder->label, options->path, row->line, field)
-                        : snug_label_column_add(builder->ctx, &builder->label, options->path, row->line, field,
-                                                options->need_labels));
+    RETURN_IF_ERROR((builder->task->words ? snug_label_column_add_tags : snug_label_column_add)(
+        builder->ctx, &builder->label, options->path, row->line, field, options->need_labels));
     if (builder->full || !builder->label.count) return SNUG_OK;
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&chunk->labels, &chunk->label_capacity,
                               chunk->label_count + builder->label.count, sizeof *chunk->labels));
@@ -137,6 +136,10 @@ static snug_status count_words(const struct builder *builder, const struct chunk
         return snug_fail(builder->ctx, SNUG_E_UNSUPPORTED, "%s:%" PRId64 ": %zu words in a row are too many",
                          builder->options->path, row->line, row->words);
     if (!builder->columns.has_label || row->words == row->labels) return SNUG_OK;
+    if (!builder->options->need_labels) { /* then they are for metrics, and their words are predicted without */
+        row->labels = 0;
+        return SNUG_OK;
+    }
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": %zu words and %zu tags: each word must have one tag",
                      builder->options->path, row->line, row->words, row->labels);
 }
@@ -156,6 +159,9 @@ static snug_status take_row(struct builder *builder, struct chunk *chunk, const 
         taken.length[i] = field.length;
     }
     if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
+    if (builder->task->words && builder->columns.has_label && !taken.labels && taken.words &&
+        row->fields[columns->label].kind != SNUG_FIELD_MISSING)
+        builder->untagged++;
     RETURN_IF_ERROR(
         snug_grow(builder->ctx, (void **)&chunk->rows, &chunk->row_capacity, chunk->count + 1, sizeof *chunk->rows));
     chunk->rows[chunk->count++] = taken;
@@ -233,7 +239,7 @@ static snug_status gather_words(struct builder *builder, const struct chunk *chu
     *count = snug_words_numbers(row->tokens.count, row->words, text_size);
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
                               sizeof *builder->numbers));
-    const uint32_t *tags = builder->columns.has_label && row->words ? chunk->labels + row->first_label : NULL;
+    const uint32_t *tags = row->labels ? chunk->labels + row->first_label : NULL;
     snug_words_put(builder->numbers, task->encoder.word_of.ids + row->tokens.ids, row->tokens.count, tags, row->words,
                    chunk->text + row->start[0], text_size);
     return SNUG_OK;
@@ -380,7 +386,6 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     enum snug_data_form form;
     RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
     builder->label.typed = form == SNUG_DATA_JSON_LINES;
-    builder->columns.has_label &= options->need_labels || !builder->task->words; /* skip the tags */
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
@@ -400,13 +405,20 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     return SNUG_OK;
 }
 
+static uint32_t capped(int64_t count) {
+    return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX; /* untested: over 2^32 lines */
+}
+
 /* Logged also if the tokens come from the cache. */
 static void note_oddities(struct builder *builder, const struct snug_reader *reader) {
-    int64_t malformed, added;
+    int64_t malformed, added, skipped[SNUG_CONLL_SKIPPED];
     snug_reader_oddities(reader, &malformed, &added);
-    /* untested: over 2^32 lines */
-    builder->writer.malformed = malformed < UINT32_MAX ? (uint32_t)malformed : UINT32_MAX;
-    builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX; /* untested: over 2^32 lines */
+    snug_reader_skipped(reader, skipped);
+    builder->writer.untagged = capped(builder->untagged);
+    snug_cache_tell_untagged(builder->ctx, builder->options->path, builder->writer.untagged);
+    builder->writer.malformed = capped(malformed);
+    builder->writer.added = capped(added);
+    for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) builder->writer.skipped[i] = capped(skipped[i]);
 }
 
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,

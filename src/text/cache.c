@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #define PIECE ((size_t)1 << 20) /* bytes of rows that are checked at a time */
 #define ENTRIES 4096            /* of the index, at a time */
 
-_Static_assert(sizeof(struct snug_cache_header) == 136, "the header has no padding");
+_Static_assert(sizeof(struct snug_cache_header) == 152, "the header has no padding");
 _Static_assert(sizeof(struct snug_cache_row) == 16, "rows have no padding");
 _Static_assert(sizeof(struct snug_cache_entry) == 16, "entries have no padding");
 _Static_assert(sizeof(struct snug_raw_label) == 16, "labels have no padding");
@@ -104,21 +105,28 @@ static const char *check_entries(struct check *check, int64_t count) {
         check->offset += size;
         check->tokens += entry->length;
         if (check->longest < entry->length) check->longest = entry->length;
-        cache->labelled += entry->labels != 0;
+        cache->labelled += entry->labels && !snug_cache_has_words(cache);
         if (cache->row_bytes < (int64_t)size) cache->row_bytes = (int64_t)size;
         cache->squared_lengths += (double)entry->length * (double)entry->length;
     }
     return NULL;
 }
 
+void snug_cache_tell_untagged(snug_context *ctx, const char *path, uint32_t rows) {
+    if (rows)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: the tags of %" PRIu32 " row%s are not one for each word, and are not used",
+                 path, rows, rows == 1 ? "" : "s");
+}
+
 bool snug_cache_has_words(const struct snug_cache *cache) {
     return cache->form == SNUG_LABELS_TAGS || cache->form == SNUG_LABELS_TAG_NUMBERS;
 }
 
-/* Checks and counts a row's words. */
+/* Checks and counts a row's words. A row without words lacks no tag, unless all rows lack them. */
 static bool check_words(struct snug_cache *cache, const uint32_t *numbers, uint32_t labels, uint32_t length) {
     struct snug_words words;
     if (!snug_words_of(numbers, labels, length, cache->raw.count, &words)) return false;
+    cache->labelled += cache->raw.count && (!words.count || words.tags[0] != SNUG_NO_TAG);
     cache->words += words.count;
     cache->words_without_tokens += words.count;
     for (uint32_t i = 0; i < length; i++) cache->words_without_tokens -= snug_words_begins(&words, i);
@@ -279,6 +287,8 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->truncated = header.truncated;
     cache->malformed = header.malformed;
     cache->added = header.added;
+    memcpy(cache->skipped, header.skipped, sizeof cache->skipped);
+    cache->untagged = header.untagged;
     cache->form = (enum snug_label_form)header.label_form;
     const uint64_t content[] = {header.rows_sum, header.index_sum, header.labels_sum, header.label_form};
     cache->digest = XXH3_64bits(content, sizeof content);
@@ -515,8 +525,10 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
                                        .label_form = form,
                                        .rows_sum = XXH3_64bits_digest(writer->rows_sum),
                                        .malformed = writer->malformed,
-                                       .added = writer->added};
+                                       .added = writer->added,
+                                       .untagged = writer->untagged};
     *fd = -1;
+    memcpy(header.skipped, writer->skipped, sizeof header.skipped);
     append_index(writer, writer->rows_sum, &header.index_sum);
     append_lengths(writer, writer->rows_sum, &header.lengths_sum);
     append_labels(writer, writer->rows_sum, raw, &header.labels_sum);

@@ -2,7 +2,7 @@
 /*
  * The token cache: one file, written in one pass in constant memory, checked as a whole when opened.
  *
- *   header    struct snug_cache_header, 136 bytes, with an XXH3-64 of each part and of itself
+ *   header    struct snug_cache_header, 152 bytes, with an XXH3-64 of each part and of itself
  *   rows      each a struct snug_cache_row, its raw labels, its ids; padded to 8 bytes
  *   index     one struct snug_cache_entry per row
  *   lengths   tokens of each row again, in as few bytes as the longest needs (1, 2 or 4): reading the lengths of all
@@ -21,7 +21,7 @@
 #include "text/dataset_row.h"
 #include "text/labels.h"
 
-#define SNUG_CACHE_MAGIC UINT64_C(0x344b4f5447554e53) /* "SNUGTOK4" as little-endian machines write it */
+#define SNUG_CACHE_MAGIC UINT64_C(0x354b4f5447554e53) /* "SNUGTOK5" as little-endian machines write it */
 
 struct snug_cache_header {
     uint64_t magic;
@@ -31,7 +31,8 @@ struct snug_cache_header {
     uint32_t label_count, label_form;
     uint64_t rows_sum, index_sum, lengths_sum, labels_sum;
     uint32_t malformed, added; /* lines of malformed UTF-8, rows with ignored keys; or UINT32_MAX */
-    uint64_t sum;              /* of all before it */
+    uint32_t skipped[SNUG_CONLL_SKIPPED], untagged; /* lines that are no words; rows whose tags are not used */
+    uint64_t sum;                                   /* of all before it */
 };
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
@@ -53,7 +54,7 @@ struct snug_cache {
     double squared_lengths;              /* sum of all */
     int64_t words, words_without_tokens; /* of rows of words */
     int64_t row_bytes;                   /* of the largest row */
-    uint32_t malformed, added;
+    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], untagged;
     bool pairs;  /* a row has tokens of type 1 */
     bool values; /* a label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
@@ -62,6 +63,8 @@ struct snug_cache {
 
 /* Whether rows are words with tags. */
 bool snug_cache_has_words(const struct snug_cache *cache);
+/* Logs the rows of a file to predict whose tags are not used, if there are any. */
+void snug_cache_tell_untagged(snug_context *ctx, const char *path, uint32_t rows);
 /* Bytes of one of the lengths. */
 int snug_cache_length_size(int64_t longest);
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number);
@@ -88,7 +91,7 @@ struct snug_cache_writer {
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
-    uint32_t malformed, added; /* set by the caller */
+    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], untagged; /* set by the caller */
 };
 
 /* in NULL: an anonymous file. in must outlive the writer. */

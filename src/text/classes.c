@@ -206,6 +206,33 @@ static snug_status check_hot(snug_context *ctx, const struct snug_dataset *datas
                      dataset->path, dataset->cache.raw.count, labels->count);
 }
 
+static bool is_generated(const char *name, int64_t number) {
+    char text[32];
+    snprintf(text, sizeof text, "LABEL_%" PRId64, number);
+    return strcmp(name, text) == 0;
+}
+
+/* Tags that are numbers may number the classes of another list than the model's: says what each one is taken for. */
+static void tell_numbers(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    char text[512] = "";
+    size_t used = 0;
+    int64_t shown = 0;
+    bool named = false;
+    for (int64_t i = 0; i < labels->count; i++) named |= !is_generated(labels->names[i], i);
+    if (!named || dataset->dummy_words || dataset->cache.form != SNUG_LABELS_TAG_NUMBERS) return;
+    for (int64_t i = 0; i < labels->count && used < sizeof text; i++)
+        for (size_t k = 0; k < raw->count; k++)
+            if (dataset->classes[k] == i && used < sizeof text)
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64 " = %s", shown++ ? ", " : "", i,
+                                         labels->names[i]);
+    snug_log(ctx, SNUG_LOG_WARNING,
+             "%s: its tags are numbers, taken for places in the model's list of %" PRId64
+             " classes: %s. If they number "
+             "other classes, write names instead",
+             dataset->path, labels->count, text);
+}
+
 static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     if (snug_labels_are_lists(dataset->cache.form) && labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
@@ -228,6 +255,7 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
         if (dataset->classes[i] < 0) status = fail_unseen(ctx, dataset, labels, i);
     }
     snug_hash_map_free(&names);
+    if (status == SNUG_OK) tell_numbers(ctx, dataset, labels);
     return status;
 }
 

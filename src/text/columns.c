@@ -72,13 +72,19 @@ static snug_status add_text(snug_context *ctx, const struct snug_dataset_options
     return SNUG_OK;
 }
 
-static snug_status find_joined(snug_context *ctx, const struct snug_dataset_options *options,
-                               const struct name_list *list, struct snug_columns *out) {
-    const size_t most = snug_task_info(options->task)->words ? 1 : SNUG_TEXTS_MOST;
-    if (options->text_column || options->text_pair_column)
+static snug_status check_arguments(snug_context *ctx, const struct snug_dataset_options *options) {
+    if (options->text_columns && (options->text_column || options->text_pair_column))
         return snug_fail(ctx, SNUG_E_USAGE,
                          "--text_column_names joins columns to one text, and --text_column_name and "
                          "--text_pair_column_name name a text or a pair: give one or the other");
+    if (options->text_pair_column && !snug_task_info(options->task)->pairs)
+        return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name is for classification: leave it out");
+    return SNUG_OK;
+}
+
+static snug_status find_joined(snug_context *ctx, const struct snug_dataset_options *options,
+                               const struct name_list *list, struct snug_columns *out) {
+    const size_t most = snug_task_info(options->task)->words ? 1 : SNUG_TEXTS_MOST;
     for (const char *name = options->text_columns; name;) {
         const char *comma = strchr(name, ',');
         if (out->texts == most)
@@ -94,9 +100,8 @@ static snug_status find_joined(snug_context *ctx, const struct snug_dataset_opti
 static snug_status find_named(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct name_list *list, struct snug_columns *out) {
     const char *first = options->text_column, *second = options->text_pair_column;
+    RETURN_IF_ERROR(check_arguments(ctx, options));
     if (options->text_columns) return find_joined(ctx, options, list, out);
-    if (second && !snug_task_info(options->task)->pairs)
-        return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name is for classification: leave it out");
     if (!first)
         return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name %s needs --text_column_name, the first text",
                          second);
@@ -221,9 +226,34 @@ static snug_status check_trained(snug_context *ctx, const struct snug_dataset_op
             trained->pair        ? "--text_column_name and --text_pair_column_name"
             : trained->texts > 1 ? "--text_column_names"
                                  : "--text_column_name");
+    if (snug_conll_is_position(trained->text[0])) return SNUG_OK; /* of another file */
     snug_log(ctx, SNUG_LOG_WARNING, "%s: the model is trained on the text column%s %s, which it lacks: using %s",
              options->path, trained->texts > 1 ? "s" : "", was, is);
     return SNUG_OK;
+}
+
+/* ---- words with tags ------------------------------------------------------------------------------------------- */
+
+struct snug_conll_choice snug_columns_choice(const struct snug_dataset_options *options) {
+    const struct snug_used_columns *trained = options->trained;
+    return (struct snug_conll_choice){.words = options->text_columns ? options->text_columns : options->text_column,
+                                      .tags = options->label_column,
+                                      .trained_words = trained && trained->texts == 1 ? trained->text[0] : NULL,
+                                      .trained_tags = trained ? trained->label : NULL,
+                                      .need_tags = options->need_labels};
+}
+
+/* The reader has decided the columns of a file with a word a line. */
+static snug_status take_conll(snug_context *ctx, const struct snug_dataset_options *options,
+                              const struct name_list *list, const struct snug_conll *conll, struct snug_columns *out) {
+    const struct snug_used_columns *trained = options->trained;
+    RETURN_IF_ERROR(check_arguments(ctx, options));
+    *out = (struct snug_columns){
+        .text = {conll->words}, .texts = 1, .label = conll->tags, .has_label = conll->tags != SNUG_CONLL_NONE};
+    const bool known =
+        !options->text_column && !options->text_columns && conll->named && trained && trained->texts == 1;
+    if (!known || find_name(list, trained->text[0]) < list->count) return SNUG_OK;
+    return check_trained(ctx, options, list, out);
 }
 
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
@@ -231,6 +261,8 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     struct name_list list = {.names = names, .count = count};
     *out = (struct snug_columns){0};
     for (size_t i = 0; i < count; i++) add_name(list.text, sizeof list.text, names[i]);
+    const struct snug_conll *conll = snug_reader_conll(peek->reader);
+    if (conll) return take_conll(ctx, options, &list, conll, out);
     RETURN_IF_ERROR(find_label(ctx, options, &list, out));
     if (options->text_columns || options->text_column || options->text_pair_column)
         return find_named(ctx, options, &list, out);

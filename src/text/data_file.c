@@ -38,8 +38,19 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
     static const struct {
         const char *name;
         enum snug_data_form form;
-    } forms[] = {{"csv", SNUG_DATA_CSV},          {"tsv", SNUG_DATA_TSV},  {"json", SNUG_DATA_JSON_LINES},
-                 {"jsonl", SNUG_DATA_JSON_LINES}, {"txt", SNUG_DATA_TEXT}, {"conll", SNUG_DATA_CONLL}};
+    } forms[] = {{"csv", SNUG_DATA_CSV},
+                 {"tsv", SNUG_DATA_TSV},
+                 {"json", SNUG_DATA_JSON_LINES},
+                 {"jsonl", SNUG_DATA_JSON_LINES},
+                 {"txt", SNUG_DATA_TEXT},
+                 {"conll", SNUG_DATA_CONLL},
+                 {"conllu", SNUG_DATA_CONLL},
+                 {"conllup", SNUG_DATA_CONLL},
+                 {"iob", SNUG_DATA_CONLL},
+                 {"iob2", SNUG_DATA_CONLL},
+                 {"bio", SNUG_DATA_CONLL},
+                 {"v4_gold_conll", SNUG_DATA_CONLL},
+                 {"v4_auto_conll", SNUG_DATA_CONLL}};
     const char *slash = strrchr(path, '/'), *name = format ? format : slash ? slash + 1 : path;
     size_t length = strlen(name);
     if (!format && length > 3 && strcasecmp(name + length - 3, ".gz") == 0) length -= 3;

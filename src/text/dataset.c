@@ -161,6 +161,10 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
 
 /* Repeats the reader's warnings from when the tokens were made. */
 static void log_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
+    int64_t skipped[SNUG_CONLL_SKIPPED];
+    for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) skipped[i] = cache->skipped[i];
+    snug_conll_tell_skipped(ctx, path, skipped);
+    snug_cache_tell_untagged(ctx, path, cache->untagged);
     if (cache->malformed)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
                  cache->malformed);
@@ -194,11 +198,14 @@ static snug_status find_columns(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const *names;
-    const struct snug_reader_options how = {.format = options->format, .strict = options->strict, .words = task->words};
+    const struct snug_conll_choice choice = snug_columns_choice(options);
+    const struct snug_reader_options how = {
+        .format = options->format, .strict = options->strict, .words = task->words, .conll = &choice};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
+    if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
     if (o->columns.has_label && !task->words)
         RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
     return snug_columns_describe(o->ctx, &o->columns, options, names, count, o->used);

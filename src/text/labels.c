@@ -320,6 +320,16 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     return add_number(ctx, column, field->text, field->length, line, &twice);
 }
 
+/* An integer is the number of a class. */
+static bool is_class_number(const char *tag) {
+    return *tag != '-' && strlen(tag) <= 7 && strtol(tag, NULL, 10) < SNUG_CLASSES_MOST;
+}
+
+static bool is_tag(const struct snug_label_column *column, const char *tag) {
+    if (column->integer && (column->string || !is_class_number(tag))) return false;
+    return *tag && column->raw.count <= SNUG_CLASSES_MOST; /* untested: more classes than a test has */
+}
+
 static snug_status check_tag(snug_context *ctx, const struct snug_label_column *column, const char *path, int64_t line,
                              const char *tag) {
     if (!*tag) return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a tag is empty", path, line);
@@ -327,8 +337,7 @@ static snug_status check_tag(snug_context *ctx, const struct snug_label_column *
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the tag %s: some tags are strings and some are integers; use one of them",
                          path, line, tag);
-    /* untested: more classes than a test has */
-    if (column->integer && (*tag == '-' || strlen(tag) > 7 || strtol(tag, NULL, 10) >= SNUG_CLASSES_MOST))
+    if (column->integer && !is_class_number(tag))
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the tag %s: an integer is the number of a class, from 0 to %d", path, line,
                          tag, (int)SNUG_CLASSES_MOST - 1);
@@ -340,17 +349,23 @@ static snug_status check_tag(snug_context *ctx, const struct snug_label_column *
 }
 
 snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
-                                       int64_t line, const struct snug_field *field) {
+                                       int64_t line, const struct snug_field *field, bool needed) {
+    const bool list = field->kind == SNUG_FIELD_WORDS || field->kind == SNUG_FIELD_NUMBERS;
     column->count = 0;
     column->words = true;
+    if (!needed && !list) return SNUG_OK;
     if (field->kind == SNUG_FIELD_MISSING)
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no tags", path, line);
-    if (field->kind != SNUG_FIELD_WORDS && field->kind != SNUG_FIELD_NUMBERS)
+    if (!list)
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": tags must be a list of strings, or a list of integers",
                          path, line);
     column->integer |= field->kind == SNUG_FIELD_NUMBERS;
     column->string |= field->kind == SNUG_FIELD_WORDS && field->length;
     for (const char *tag = field->text, *end = tag + field->length; tag < end; tag += strlen(tag) + 1) {
+        if (!needed && !is_tag(column, tag)) {
+            column->count = 0;
+            return SNUG_OK;
+        }
         RETURN_IF_ERROR(check_tag(ctx, column, path, line, tag));
         RETURN_IF_ERROR(
             snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));

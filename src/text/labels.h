@@ -79,9 +79,10 @@ void snug_label_column_free(struct snug_label_column *column);
    an error that names path and line. */
 snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
                                   const struct snug_field *field, bool needed);
-/* The same for a row of tags, one per word; numbers[0 … count-1] are the words' labels in order. */
+/* The same for a row of tags, one per word; numbers[0 … count-1] are the words' labels in order. Values that are no
+   tags are an error if tags are required; else the row has none. */
 snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
-                                       int64_t line, const struct snug_field *field);
+                                       int64_t line, const struct snug_field *field, bool needed);
 /* The form of the whole column; an empty label is an error if labels are required, except among lists. */
 snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                    bool needed, enum snug_label_form *out);

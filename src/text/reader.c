@@ -153,13 +153,17 @@ static snug_status check_names(struct snug_reader *reader) {
 }
 
 /* Names from the header, or from the first object, which is returned as the first row later. */
-static snug_status read_names(struct snug_reader *reader) {
+static snug_status read_names(struct snug_reader *reader, const struct snug_conll_choice *conll) {
     const char *key;
     json_t *value;
     snug_status status;
     switch (reader->form) {
     case SNUG_DATA_TEXT: return add_name(reader, "text");
-    case SNUG_DATA_CONLL: RETURN_IF_ERROR(add_name(reader, "tokens")); return add_name(reader, "ner_tags");
+    case SNUG_DATA_CONLL:
+        status = snug_reader_begin_sentences(reader, conll);
+        for (size_t i = 0; status == SNUG_OK && i < snug_reader_conll(reader)->columns; i++)
+            status = add_name(reader, snug_reader_conll(reader)->names[i]);
+        return status;
     case SNUG_DATA_CSV:
     case SNUG_DATA_TSV:
         status = snug_reader_table_row(reader);
@@ -196,7 +200,7 @@ static snug_status choose_form(struct snug_reader *reader, const char *format) {
     return SNUG_OK;
 }
 
-static snug_status open_input(struct snug_reader *reader) {
+static snug_status open_input(struct snug_reader *reader, const struct snug_conll_choice *conll) {
     if (!snug_reader_refill(reader)) {
         RETURN_IF_ERROR(reader->input_status);
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
@@ -207,7 +211,7 @@ static snug_status open_input(struct snug_reader *reader) {
         reader->at++;
     }
     void *memory;
-    RETURN_IF_ERROR(read_names(reader));
+    RETURN_IF_ERROR(read_names(reader, conll));
     RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->fields, &memory));
     reader->fields = memory;
     RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->made, &memory));
@@ -242,6 +246,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
     reader->ctx = ctx;
     reader->strict = options->strict;
     reader->words = options->words;
+    reader->quiet = options->quiet;
     reader->fd = fd;
     reader->line = 1;
     reader->separator = ',';
@@ -249,7 +254,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
     if (status == SNUG_OK) status = choose_form(reader, options->format);
     if (reader->form == SNUG_DATA_TSV) reader->separator = '\t';
     if (status == SNUG_OK) status = snug_data_file_create(ctx, path, fd, &reader->file);
-    if (status == SNUG_OK) status = open_input(reader);
+    if (status == SNUG_OK) status = open_input(reader, options->conll);
     if (status == SNUG_OK)
         *out = reader;
     else
@@ -259,6 +264,10 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
 
 /* Logs what was replaced or ignored. */
 static void tell_oddities(const struct snug_reader *reader) {
+    int64_t skipped[SNUG_CONLL_SKIPPED];
+    if (reader->quiet) return;
+    snug_reader_skipped(reader, skipped);
+    snug_conll_tell_skipped(reader->ctx, reader->path, skipped);
     if (reader->malformed.count)
         snug_log(reader->ctx, SNUG_LOG_WARNING,
                  "%s: malformed UTF-8 in %" PRId64 " line(s), first in line %" PRId64 ", replaced by U+FFFD",
@@ -293,7 +302,7 @@ void snug_reader_close(struct snug_reader *reader) {
     free(reader->set);
     json_decref(reader->column_of);
     free(reader->added_key);
-    for (int i = 0; i < 2; i++) free(reader->sentence[i]);
+    snug_reader_free_sentences(reader);
     free(reader->record);
     free(reader->path);
     free(reader);
@@ -307,6 +316,13 @@ void snug_reader_discard(struct snug_reader *reader) {
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names) {
     *names = (const char *const *)reader->names;
     return reader->columns;
+}
+
+size_t snug_reader_find(const struct snug_reader *reader, const char *name, size_t length) {
+    if (snug_reader_conll(reader)) return snug_conll_find(snug_reader_conll(reader), name, length);
+    for (size_t i = 0; i < reader->columns; i++)
+        if (strlen(reader->names[i]) == length && memcmp(reader->names[i], name, length) == 0) return i;
+    return SIZE_MAX;
 }
 
 int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {

@@ -5,14 +5,14 @@
  * Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
  * The format is given or follows from the name (text/data_file.h).
  *
- * If rows are words with tags: JSON Lines, whose lists are not joined then, and CoNLL files (.conll .tsv .txt): a word
- * per line, columns separated by blanks or tabs, the tag in the last column, blank lines between sentences, -DOCSTART-
- * lines ignored. A sentence is a row with the columns "tokens" and "ner_tags".
+ * If rows are words with tags: JSON Lines, whose lists are not joined then, and CoNLL files (.conll .tsv .txt), of
+ * which a sentence is a row, with the values of each column (text/conll.h).
  */
 #ifndef SNUG_TEXT_READER_H
 #define SNUG_TEXT_READER_H
 
 #include "core/context.h"
+#include "text/conll.h"
 
 struct snug_reader;
 
@@ -50,6 +50,8 @@ struct snug_reader_options {
     bool strict; /* malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the
                     first line logged once at the end */
     bool words;  /* rows are words */
+    bool quiet;  /* nothing is logged: another reader of the same file does it */
+    const struct snug_conll_choice *conll; /* columns of a CoNLL file; NULL: as they are found */
     struct snug_rows *rows; /* read instead of the file, in format "jsonl", with path for messages; NULL: none */
 };
 snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
@@ -63,11 +65,17 @@ void snug_reader_discard(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
+/* The column of that name, of a CoNLL file also as snug_conll_find() has it; SIZE_MAX. */
+size_t snug_reader_find(const struct snug_reader *reader, const char *name, size_t length);
 /* Bytes of the file read so far, compressed ones if it is compressed, and its size: 0 if unknown, as for a pipe. */
 int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size);
 /* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
  * line. */
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row);
+/* The columns of a CoNLL file; NULL: it is none. */
+const struct snug_conll *snug_reader_conll(const struct snug_reader *reader);
+/* Its lines that are no words, so far; zeros for other files. */
+void snug_reader_skipped(const struct snug_reader *reader, int64_t skipped[SNUG_CONLL_SKIPPED]);
 /* Lines with malformed UTF-8 so far, and rows with ignored keys. */
 void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added);
 

@@ -12,8 +12,6 @@
 /* A longer row is treated as an unclosed quote, or as a file that is not text. */
 #define RECORD_MAX ((size_t)1 << 28)
 
-enum { WORD, TAG }; /* columns of a CoNLL file */
-
 struct span {
     size_t start, length;
 };
@@ -27,7 +25,7 @@ struct snug_reader {
     snug_context *ctx;
     char *path;
     enum snug_data_form form;
-    bool strict, words, ended;
+    bool strict, words, quiet, ended;
 
     int fd;
     bool owns_fd;
@@ -58,8 +56,7 @@ struct snug_reader {
     bool peeked; /* object is the first row, read for its keys and not yet returned */
     char *added_key;
 
-    char *sentence[2]; /* CoNLL: its words and its tags, NUL-terminated */
-    size_t sentence_size[2], sentence_capacity[2];
+    struct snug_sentences *sentences; /* of a CoNLL file */
 
     struct oddity malformed, added;
     char buffer[1 << 16];
@@ -92,6 +89,9 @@ snug_status snug_reader_json(struct snug_reader *reader, bool first);
 snug_status snug_reader_json_row(struct snug_reader *reader);
 /* Frees the object and its fields. */
 void snug_reader_forget_row(struct snug_reader *reader);
+/* Decides the columns of a CoNLL file by its first lines. */
+snug_status snug_reader_begin_sentences(struct snug_reader *reader, const struct snug_conll_choice *choice);
+void snug_reader_free_sentences(struct snug_reader *reader);
 /* The next sentence of a CoNLL file into the fields; SNUG_END if there is none. */
 snug_status snug_reader_sentence(struct snug_reader *reader);
 

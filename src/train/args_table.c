@@ -76,12 +76,13 @@ const struct snug_argument snug_arguments[] = {
         "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
     TEXT(text_column_name, "", DATA, "NAME",
          "text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be "
-         "a text; token classification: tokens"),
+         "a text; token classification: tokens; in a file with a word a line also a column's number, from 1"),
     TEXT(text_pair_column_name, "", DATA, "NAME", "second text column, of pairs of texts (snug's own)"),
     TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
     ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
         "what is put between joined text columns; default: a space"),
-    TEXT(label_column_name, "", DATA, "NAME", "label column; default: label; token classification: ner_tags"),
+    TEXT(label_column_name, "", DATA, "NAME", "label column; default: label; token classification: ner_tags; in a file with a word a line also a column's "
+         "number, from 1"),
     TEXT(label_separator, "", DATA, "TEXT",
          "what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name "
          "(snug's own)"),

@@ -20,13 +20,13 @@ static snug_status find_columns(const struct snug_args *args, struct snug_kept_c
     for (const char *name = args->keep_columns; kept->count < wanted; kept->count++) {
         const size_t length = strcspn(name, ",");
         size_t column = every ? kept->count : 0;
-        while (!every && column < all && (strlen(names[column]) != length || memcmp(names[column], name, length) != 0))
-            column++;
-        if (column == all)
+        if (!every) column = snug_reader_find(kept->reader, name, length);
+        if (column >= all)
             return snug_fail(args->ctx, SNUG_E_INPUT, "%s: --keep_columns: there is no column \"%.*s\"",
                              args->test_file, (int)length, name);
         kept->columns[kept->count] = column;
-        kept->names[kept->count] = names[column];
+        RETURN_IF_ERROR(every ? snug_strdup(args->ctx, names[column], &kept->names[kept->count])
+                              : snug_format(args->ctx, &kept->names[kept->count], "%.*s", (int)length, name));
         name += length + (name[length] == ',');
     }
     return SNUG_OK;
@@ -41,15 +41,19 @@ snug_status snug_kept_columns_check(const struct snug_args *args) {
                      args->text ? "--text" : args->test_file);
 }
 
-snug_status snug_kept_columns_open(const struct snug_args *args, bool words, struct snug_kept_columns *out) {
+snug_status snug_kept_columns_open(const struct snug_args *args, bool words, const struct snug_used_columns *used,
+                                   struct snug_kept_columns *out) {
     *out = (struct snug_kept_columns){.ctx = args->ctx, .line = -1};
     if (!args->keep_columns) return SNUG_OK;
     if (words && !args->json)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--keep_columns: a line of tags has no columns: give --json for an object per row");
+    const struct snug_conll_choice choice = {.words = used->text[0], .tags = used->label};
     const struct snug_reader_options options = {.format = snug_args_format(args, args->test_file),
                                                 .strict = args->strict,
                                                 .words = words,
+                                                .quiet = true,
+                                                .conll = &choice,
                                                 .rows = snug_args_rows(args, args->test_file)};
     RETURN_IF_ERROR(snug_reader_open(args->ctx, args->test_file, &options, &out->reader));
     return find_columns(args, out);
@@ -96,7 +100,10 @@ snug_status snug_kept_columns_seek(struct snug_kept_columns *kept, int64_t line)
 }
 
 void snug_kept_columns_close(struct snug_kept_columns *kept) {
-    for (size_t i = 0; i < kept->count; i++) free(kept->made[i]);
+    for (size_t i = 0; i < kept->count; i++) {
+        free(kept->made[i]);
+        free(kept->names[i]);
+    }
     snug_reader_close(kept->reader);
     free(kept->names);
     free(kept->columns);

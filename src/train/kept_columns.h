@@ -3,6 +3,7 @@
 #ifndef SNUG_TRAIN_KEPT_COLUMNS_H
 #define SNUG_TRAIN_KEPT_COLUMNS_H
 
+#include "text/dataset_options.h"
 #include "text/reader.h"
 #include "train/args.h"
 
@@ -10,7 +11,7 @@ struct snug_kept_columns {
     snug_context *ctx;
     struct snug_reader *reader; /* NULL: none are kept */
     size_t count;
-    const char **names; /* of the reader */
+    char **names;
     size_t *columns;
     const char **texts; /* of the current row; NULL: it has no value */
     char **made;        /* texts of lists */
@@ -19,8 +20,10 @@ struct snug_kept_columns {
 
 /* Before any work: SNUG_E_USAGE if the file cannot be read twice. */
 snug_status snug_kept_columns_check(const struct snug_args *args);
-/* Opens the file. words: its rows are words. Closed in any case. */
-snug_status snug_kept_columns_open(const struct snug_args *args, bool words, struct snug_kept_columns *out);
+/* Opens the file, of which used are the columns that are predicted from. words: its rows are words. Closed in any case.
+ */
+snug_status snug_kept_columns_open(const struct snug_args *args, bool words, const struct snug_used_columns *used,
+                                   struct snug_kept_columns *out);
 /* Reads on to the row that begins in that line; rows come in the file's order. */
 snug_status snug_kept_columns_seek(struct snug_kept_columns *kept, int64_t line);
 void snug_kept_columns_close(struct snug_kept_columns *kept);

@@ -31,7 +31,7 @@ snug_status snug_prediction_set_label(struct snug_predicting *p, const char *tex
 static snug_status keep_columns(struct snug_predicting *p, int64_t line, snug_prediction *row) {
     RETURN_IF_ERROR(snug_kept_columns_seek(&p->kept, line));
     row->column_count = p->kept.count;
-    row->column_names = p->kept.names;
+    row->column_names = (const char *const *)p->kept.names;
     row->columns = p->kept.texts;
     return SNUG_OK;
 }
@@ -197,6 +197,8 @@ static snug_status finish_metrics(struct snug_predicting *p, double seconds, str
     metrics->items[metrics->count++] = (snug_metric){"predict_runtime", seconds};
     metrics->items[metrics->count++] = (snug_metric){"predict_samples", rows};
     metrics->items[metrics->count++] = (snug_metric){"predict_samples_per_second", rows / seconds};
+    const double batches = (double)snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
+    metrics->items[metrics->count++] = (snug_metric){"predict_steps_per_second", batches / seconds};
     return SNUG_OK;
 }
 
@@ -214,7 +216,7 @@ static snug_status prepare(struct snug_predicting *p) {
     const struct snug_process_group *group = args->group;
     RETURN_IF_ERROR(open_task(p));
     const bool words = snug_setup_task(setup)->words;
-    p->measured = snug_dataset_all_labelled(setup->eval.dataset) && !words;
+    p->measured = snug_dataset_all_labelled(setup->eval.dataset);
     if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
     if (group)
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->reports, (void **)&p->reports));
@@ -222,9 +224,10 @@ static snug_status prepare(struct snug_predicting *p) {
     if (snug_group_rank(group) != 0) return SNUG_OK;
     const int64_t labelled = snug_dataset_labelled(setup->eval.dataset);
     if (!p->measured && labelled)
-        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: no metrics: only %lld of %lld rows have a label",
-                 snug_dataset_path(setup->eval.dataset), (long long)labelled, (long long)setup->eval.rows);
-    RETURN_IF_ERROR(snug_kept_columns_open(args, words, &p->kept));
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: no metrics: only %lld of %lld rows have %s",
+                 snug_dataset_path(setup->eval.dataset), (long long)labelled, (long long)setup->eval.rows,
+                 words ? "tags" : "a label");
+    RETURN_IF_ERROR(snug_kept_columns_open(args, words, snug_dataset_columns(setup->eval.dataset), &p->kept));
     return snug_predict_files_begin(args, setup->mode, p->task, &p->files);
 }
 

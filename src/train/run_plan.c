@@ -70,7 +70,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .mlm_probability = args->mlm_probability,
         .whole_words = args->whole_word_mask,
         .predict = snug_setup_predicts(setup),
-        .label_all_tokens = args->label_all_tokens && !snug_setup_predicts(setup),
+        .label_all_tokens = args->label_all_tokens,
         .tokenizer = setup->tokenizer,
         .vocab_size = setup->config.vocab_size,
         .first_position = (int32_t)setup->config.first_position,

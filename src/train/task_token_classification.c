@@ -79,9 +79,14 @@ static snug_status give_words(struct snug_predicting *p) {
         if (word) word += strlen(word) + 1;
     }
     size_t position = 0;
+    const bool all = p->session->job.setup.args->label_all_tokens;
     for (int64_t i = 0; i < text.count && position < s->positions; i++) {
-        if (!snug_words_begins(&words, i)) continue;
         const uint32_t at = words.word_of[i];
+        const bool begins = snug_words_begins(&words, i);
+        if (!begins) {
+            position += all && at != SNUG_NO_WORD; /* its loss counts, its tag does not */
+            continue;
+        }
         s->tags[at] = labels->names[s->classes[position]];
         s->word_scores[at] = s->scores[position++];
         row.score = fmin(row.score, s->word_scores[at]);

@@ -6,7 +6,9 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "text/columns.h"
-#include "text/reader.h"
+#include "text/data_file.h"
+#include "text/encode.h"
+#include "text/task.h"
 #include "train/args.h"
 
 struct tokenizing {
@@ -18,8 +20,10 @@ struct tokenizing {
     struct snug_columns columns;
     const char *delimiter;
     struct snug_row_buffer joined;
-    struct snug_ids text[2], row;
+    bool words; /* rows are words */
     int64_t max_length;
+    struct snug_encoding encoding;
+    struct snug_encoder encoder;
     int32_t *types;
     const char **tokens;
     size_t types_capacity, tokens_capacity;
@@ -27,6 +31,25 @@ struct tokenizing {
 
 static const char *file_of(const snug_args *args) {
     return args->test_file ? args->test_file : args->validation_file ? args->validation_file : args->train_file;
+}
+
+/* The argument's task; words are also what a file has by its name, and what a model is trained on. */
+static snug_status choose_task(const struct tokenizing *t, const char *path, enum snug_task *out) {
+    const struct snug_hub_place place = snug_args_place(t->args);
+    enum snug_data_form form;
+    struct snug_config config;
+    *out = (enum snug_task)SNUG_TASK_DEFAULT;
+    if (t->args->task) *out = (enum snug_task)snug_task_find(t->args->task);
+    if (t->args->task) return SNUG_OK;
+    RETURN_IF_ERROR(snug_data_form_of(t->ctx, path, snug_args_format(t->args, path), &form));
+    if (form == SNUG_DATA_CONLL) *out = SNUG_TASK_TOKEN_CLASSIFICATION;
+    if (form == SNUG_DATA_CONLL || !t->args->model_name_or_path) return SNUG_OK;
+    if (snug_config_find(t->ctx, &place, t->args->model_name_or_path, &config) == SNUG_OK) {
+        if (config.has_head && snug_task_info(config.task)->words) *out = config.task;
+        snug_config_free(&config);
+    }
+    snug_clear_error(t->ctx); /* a folder may have a tokenizer alone */
+    return SNUG_OK;
 }
 
 /* As in a training. */
@@ -40,58 +63,87 @@ static void choose_length(struct tokenizing *t) {
     t->max_length = most;
 }
 
-static snug_status open_file(struct tokenizing *t) {
-    const struct snug_dataset_options options = {.path = file_of(t->args),
-                                                 .text_columns = t->args->text_column_names,
-                                                 .text_column = t->args->text_column_name,
-                                                 .text_pair_column = t->args->text_pair_column_name,
-                                                 .text_delimiter = t->args->text_column_delimiter,
-                                                 .label_column = t->args->label_column_name};
-    const struct snug_reader_options how = {.format = snug_args_format(t->args, options.path),
-                                            .strict = t->args->strict,
-                                            .rows = snug_args_rows(t->args, options.path)};
-    const char *const *names;
+static snug_status open_tokenizer(struct tokenizing *t) {
     const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
     const struct snug_hub_place place = snug_args_place(t->args);
     char *folder;
     RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
-    snug_status status = snug_tokenizer_load(t->ctx, folder, snug_family_tokenizer_class, &t->tokenizer);
+    const snug_status status = snug_tokenizer_load(t->ctx, folder, snug_family_tokenizer_class, &t->tokenizer);
     free(folder);
-    if (status == SNUG_OK) choose_length(t);
-    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
-    if (status != SNUG_OK) return status;
+    return status;
+}
+
+static snug_status open_file(struct tokenizing *t) {
+    struct snug_dataset_options options = {.path = file_of(t->args),
+                                           .text_columns = t->args->text_column_names,
+                                           .text_column = t->args->text_column_name,
+                                           .text_pair_column = t->args->text_pair_column_name,
+                                           .text_delimiter = t->args->text_column_delimiter,
+                                           .label_column = t->args->label_column_name};
+    const char *const *names;
+    RETURN_IF_ERROR(open_tokenizer(t));
+    choose_length(t);
+    RETURN_IF_ERROR(choose_task(t, options.path, &options.task));
+    t->words = snug_task_info(options.task)->words;
+    const struct snug_conll_choice choice = snug_columns_choice(&options);
+    const struct snug_reader_options how = {.format = snug_args_format(t->args, options.path),
+                                            .strict = t->args->strict,
+                                            .words = t->words,
+                                            .conll = &choice,
+                                            .rows = snug_args_rows(t->args, options.path)};
+    RETURN_IF_ERROR(snug_reader_open(t->ctx, options.path, &how, &t->reader));
     const size_t count = snug_reader_columns(t->reader, &names);
     t->delimiter = snug_dataset_delimiter(&options);
     RETURN_IF_ERROR(snug_peek_open(t->ctx, t->reader, -1, &t->peek));
-    return snug_columns_find(t->ctx, &options, names, count, &t->peek, &t->columns);
+    RETURN_IF_ERROR(snug_columns_find(t->ctx, &options, names, count, &t->peek, &t->columns));
+    if (snug_reader_conll(t->reader)) snug_conll_tell(t->ctx, options.path, snug_reader_conll(t->reader));
+    t->encoding =
+        (struct snug_encoding){.tokenizer = t->tokenizer, .pair = t->columns.pair, .max_length = (size_t)t->max_length};
+    return snug_encoding_check(t->ctx, &t->encoding, t->max_length, false);
+}
+
+static snug_status encode_words(struct tokenizing *t, const struct snug_row *in, struct snug_encoded *out) {
+    const struct snug_field *field = &in->fields[t->columns.text[0]];
+    size_t words = 0;
+    if (field->kind != SNUG_FIELD_WORDS)
+        return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the words must be a list of strings", file_of(t->args),
+                         (long long)in->line);
+    for (size_t i = 0; i < field->length; i++) words += !field->text[i];
+    return snug_encode_words(t->ctx, &t->encoding, field->text, words, &t->encoder, out);
+}
+
+static snug_status encode_texts(struct tokenizing *t, const struct snug_row *in, struct snug_encoded *out) {
+    const struct snug_columns *columns = &t->columns;
+    struct snug_field fields[2] = {0};
+    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
+        fields[i] = in->fields[columns->text[i]];
+        if (columns->texts > 1 && !columns->pair)
+            RETURN_IF_ERROR(snug_columns_join(t->ctx, columns, t->delimiter, in, &t->joined, &fields[i]));
+        if (!snug_field_is_text(&fields[i])) /* as in a training */
+            return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column%s",
+                             file_of(t->args), (long long)in->line,
+                             fields[i].kind == SNUG_FIELD_LIST ? "; if the list is one of words, give --task "
+                                                                 "token_classification"
+                                                               : "");
+    }
+    const char *const texts[] = {fields[0].text, fields[1].text};
+    const size_t lengths[] = {fields[0].length, fields[1].length};
+    return snug_encode_texts(t->ctx, &t->encoding, texts, lengths, &t->encoder, out);
 }
 
 static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in, snug_tokenized *out) {
-    const struct snug_columns *columns = &t->columns;
-    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
-        struct snug_field field = in->fields[columns->text[i]];
-        if (columns->texts > 1 && !columns->pair)
-            RETURN_IF_ERROR(snug_columns_join(t->ctx, columns, t->delimiter, in, &t->joined, &field));
-        if (!snug_field_is_text(&field)) /* as in a training */
-            return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column", file_of(t->args),
-                             (long long)in->line);
-        t->text[i].count = 0;
-        RETURN_IF_ERROR(snug_tokenizer_encode(t->ctx, t->tokenizer, field.text, field.length, &t->text[i]));
-    }
-    size_t first;
-    bool truncated;
-    t->row.count = 0;
-    RETURN_IF_ERROR(snug_tokenizer_assemble(t->ctx, t->tokenizer, &t->text[0], columns->pair ? &t->text[1] : NULL,
-                                            (size_t)t->max_length, &t->row, &first, &truncated));
-    const size_t count = t->row.count;
-    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, count, sizeof *t->types));
-    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, count, sizeof *t->tokens));
-    for (size_t i = 0; i < count; i++) {
-        t->types[i] = i >= first;
-        t->tokens[i] = snug_tokenizer_token(t->tokenizer, t->row.ids[i]);
+    struct snug_encoded row;
+    t->encoder.out.count = t->encoder.word_of.count = 0;
+    RETURN_IF_ERROR(t->words ? encode_words(t, in, &row) : encode_texts(t, in, &row));
+    const int32_t *ids = t->encoder.out.ids;
+    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, row.count, sizeof *t->types));
+    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, row.count, sizeof *t->tokens));
+    for (size_t i = 0; i < row.count; i++) {
+        t->types[i] = i >= row.first_count;
+        t->tokens[i] = snug_tokenizer_token(t->tokenizer, ids[i]);
     }
     *out = (snug_tokenized){
-        .index = in->index, .count = count, .input_ids = t->row.ids, .token_type_ids = t->types, .tokens = t->tokens};
+        .index = in->index, .count = row.count, .input_ids = ids, .token_type_ids = t->types, .tokens = t->tokens};
     return SNUG_OK;
 }
 
@@ -114,8 +166,7 @@ snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, con
     snug_reader_close(t.reader);
     free(t.joined.data);
     snug_tokenizer_free(t.tokenizer);
-    for (int i = 0; i < 2; i++) free(t.text[i].ids);
-    free(t.row.ids);
+    snug_encoder_free(&t.encoder);
     free(t.types);
     free(t.tokens);
     return status == SNUG_END ? SNUG_OK : status;

@@ -27,8 +27,8 @@ static snug_status read_rows(snug_context *ctx, struct snug_peek *peek, const st
             FUZZ_CHECK(snug_utf8_invalid(field->text, field->length) == field->length);
         }
         if (columns->has_label)
-            status = words ? snug_label_column_add_tags(ctx, label, "data", row.line, &row.fields[columns->label])
-                           : snug_label_column_add(ctx, label, "data", row.line, &row.fields[columns->label], true);
+            status = (words ? snug_label_column_add_tags : snug_label_column_add)(ctx, label, "data", row.line,
+                                                                                  &row.fields[columns->label], true);
         if (status != SNUG_OK) return status;
         for (size_t i = 0; i < label->count; i++) FUZZ_CHECK(label->numbers[i] < label->raw.count);
     }
