@@ -266,6 +266,202 @@ static void test_predictions(void **state) {
     forget(&rows);
 }
 
+/* Predicts into a folder; false: it has no metrics. */
+static bool has_results(struct fixture *f, const char *words) {
+    char all[1024];
+    if (exists(path_of(f, "p"))) ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "p")));
+    f->log[0] = '\0';
+    snprintf(all, sizeof all, MODEL "max_seq_length=12 output_dir=@p %s", words);
+    struct rows rows = predict(f, all);
+    assert_true(rows.count > 0);
+    forget(&rows);
+    return exists(path_of(f, "p/predict_results.json"));
+}
+
+/* A file with tags is predicted with the metrics of its evaluation, in every form. */
+static void test_predicted_metrics(void **state) {
+    static const char *const forms[] = {
+        "%s_file=" GOLDEN "/dev.jsonl",
+        "%s_file=@dev.conll",
+        "%s_file=@dev.conll label_all_tokens=True",
+        "%s_file=@dev.conll return_entity_level_metrics=True per_device_eval_batch_size=3",
+        "%s_file=@numbers.jsonl label_column_name=pos_tags text_column_name=words return_entity_level_metrics=True",
+    };
+    static const char *const names[] = {"B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"};
+    struct fixture *f = *state;
+    convert(f, GOLDEN "/dev.jsonl", "dev.conll", true, NULL);
+    convert(f, GOLDEN "/dev.jsonl", "numbers.jsonl", false, names);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        snug_metrics metrics;
+        char words[256], name[64];
+        snprintf(words, sizeof words, forms[i], "validation");
+        snug_args *args = plain_args(f, MODEL "max_seq_length=12");
+        set_args(f, args, words);
+        ok(f, evaluate_args(f, args, NULL, &metrics));
+        snug_args_destroy(args);
+        snprintf(words, sizeof words, forms[i], "test");
+        assert_true(has_results(f, words));
+        json_t *results = read_json(f, path_of(f, "p/predict_results.json"));
+        assert_int_equal(json_object_size(results), metrics.count);
+        for (size_t k = 0; k < metrics.count; k++) {
+            snprintf(name, sizeof name, "predict_%s", metrics.items[k].name + strlen("eval_"));
+            const json_t *value = json_object_get(results, name);
+            if (!value) fail_msg("there is no %s", name);
+            if (!is_clock(name)) assert_true(json_number_value(value) == metrics.items[k].value);
+        }
+        json_decref(results);
+    }
+    assert_contains(f->log,
+                    "numbers.jsonl: its tags are numbers, taken for places in the model's list of 7 classes: 0 = "
+                    "B-LOC, 1 = B-ORG, 2 = B-PER");
+}
+
+/* Tags that some rows lack, or that cannot be used: predicted without metrics, which is said, also from the cache. */
+static void test_some_tags(void **state) {
+    static const struct {
+        const char *file, *text, *said;
+    } cases[] = {
+        {"some.jsonl", "{\"tokens\":[\"john\"],\"ner_tags\":[\"O\"]}\n{\"tokens\":[\"went\"]}\n{\"tokens\":[]}\n",
+         "some.jsonl: no metrics: only 2 of 3 rows have tags"},
+        {"some.conll", "john\tO\n\nwent\t\nto\t\n", "some.conll: no metrics: only 1 of 2 rows have tags"},
+        {"odd.jsonl",
+         "{\"tokens\":[\"john\"],\"ner_tags\":[\"O\",\"O\"]}\n{\"tokens\":[\"a\"],\"ner_tags\":\"O\"}\n"
+         "{\"tokens\":[\"a\"],\"ner_tags\":[\"\"]}\n{\"tokens\":[\"to\"],\"ner_tags\":[2]}\n"
+         "{\"tokens\":[\"to\"],\"ner_tags\":[-100]}\n",
+         "odd.jsonl: the tags of 5 rows are not one for each word, and are not used"},
+        {"odd2.jsonl", "{\"tokens\":[\"to\"],\"ner_tags\":[2]}\n{\"tokens\":[\"to\"],\"ner_tags\":[-100]}\n",
+         "odd2.jsonl: the tags of 1 row are not one"},
+        {"none.conll", "john\nwent\n", "none.conll: words: column 1 of 1, no tags"},
+        {"other.conll", "john B-X\nwent O\n", "no metrics: "},
+        {"unsure.conll", "john X 1\nwent Y 2\n", "no tags (--label_column_name says which column has them: 2 or 3)"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int again = 0; again < 2; again++) {
+            char words[64];
+            write_text(f, cases[i].file, cases[i].text);
+            snprintf(words, sizeof words, "test_file=@%s", cases[i].file);
+            assert_false(has_results(f, words));
+            assert_contains(f->log, cases[i].said);
+        }
+    assert_null(strstr(f->log, "tags of"));
+}
+
+/* ---- columns --------------------------------------------------------------------------------------------------- */
+
+static const char four[] = "# a\n1\tjohn\tO\tB-X\n2\twent\tB-Y\tO\n\n# b\n1\tto\tO\tO\n";
+
+/* A column that a training was told is the one of its evaluations, and of those of its model. */
+static void test_chosen_columns(void **state) {
+    struct fixture *f = *state;
+    snug_metrics metrics;
+    write_text(f, "four.tsv", four);
+    write_text(f, "two.conll", "john B-X\nwent O\n");
+    const char *const words = "task=ner config_name=" GOLDEN " tokenizer_name=" GOLDEN
+                              " max_steps=1 train_file=@four.tsv validation_file=@four.tsv eval_strategy=epoch ";
+    f->log[0] = '\0';
+    train(f, "outer", words);
+    assert_contains(f->log,
+                    "four.tsv: GermEval 2014, outer entities: words: column 2 of 4, tags: column 3; column 1 has "
+                    "running numbers");
+    assert_contains(f->log, "four.tsv: skipped 2 comment lines");
+    assert_contains(f->log, "Text       column 2 of 4; not used: column 1 of 4, column 4 of 4");
+    assert_contains(f->log, "Label      column 3 of 4");
+    assert_contains(f->log, "Classes    2: B-Y, O");
+    f->log[0] = '\0';
+    char all[512];
+    snprintf(all, sizeof all, "%s label_column_name=4", words);
+    train(f, "inner", all); /* not the tokens of the other column, which are in the cache */
+    assert_contains(f->log, "Classes    2: B-X, O");
+    train(f, "inner", all);
+    assert_contains(strstr(f->log, "read from"), "four.tsv: skipped 2 comment lines"); /* again */
+    static const struct {
+        const char *words, *said;
+    } cases[] = {{"validation_file=@four.tsv", "words: column 2 of 4, tags: column 4;"},
+                 {"validation_file=@two.conll", "words: column 1 of 2, tags: column 2"},
+                 {"validation_file=@named.conll", "words: FORM (column 1 of 2), tags: tag (column 2)"},
+                 {"validation_file=@tags.jsonl", "Text       tokens"}};
+    write_text(f, "named.conll", "FORM tag\njohn B-X\n");
+    write_text(f, "tags.jsonl", "{\"tokens\":[\"john\"],\"ner_tags\":[\"B-X\"]}\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args = plain_args(f, "model_name_or_path=@inner");
+        set_args(f, args, cases[i].words);
+        f->log[0] = '\0';
+        ok(f, evaluate_args(f, args, NULL, &metrics));
+        snug_args_destroy(args);
+        assert_contains(f->log, cases[i].said);
+        if (strstr(f->log, "is trained on")) fail_msg("%s", f->log);
+    }
+    /* Names that a model was trained with, and the file has others. */
+    snprintf(all, sizeof all, "%s train_file=@named.conll validation_file=@named.conll", words);
+    train(f, "named", all);
+    write_text(f, "token.conll", "token tag\njohn B-X\n");
+    snug_args *args = plain_args(f, "model_name_or_path=@named validation_file=@token.conll");
+    ok(f, evaluate_args(f, args, NULL, &metrics));
+    assert_contains(f->log, "token.conll: the model is trained on the text column FORM, which it lacks: using token");
+    set_args(f, args, "text_column_name=1");
+    f->log[0] = '\0';
+    ok(f, evaluate_args(f, args, NULL, &metrics));
+    assert_null(strstr(f->log, "is trained on"));
+    set_args(f, args, "text_column_name= text_column_names=a,b");
+    assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "there is no column \"a,b\"");
+    set_args(f, args, "text_column_name=1 text_column_names=1");
+    assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_USAGE);
+    set_args(f, args, "text_column_name=1 text_column_names= text_pair_column_name=2");
+    assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--text_pair_column_name is for classification");
+    snug_args_destroy(args);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------------------------- */
+
+static snug_status keep_tokens(void *user, const snug_tokenized *row) {
+    char *text = user;
+    for (size_t i = 0; i < row->count; i++) {
+        assert_int_equal(row->token_type_ids[i], 0);
+        strcat(strcat(text, row->tokens[i]), i + 1 < row->count ? " " : "\n");
+    }
+    return SNUG_OK;
+}
+
+static void tokenizes(struct fixture *f, const char *words, snug_status status, const char *expected) {
+    char found[1024] = "";
+    snug_args *args = plain_args(f, words);
+    f->log[0] = '\0';
+    const snug_status got = snug_tokenize(args, keep_tokens, found);
+    if (got != status) fail_msg("%s: status %d: %s", words, got, snug_error_message(f->ctx));
+    if (status == SNUG_OK)
+        assert_string_equal(found, expected);
+    else
+        assert_contains(snug_error_message(f->ctx), expected);
+    snug_args_destroy(args);
+}
+
+static void test_tokenize(void **state) {
+    static const char *const whole = "[CLS] john went [SEP]\n[CLS] to [SEP]\n";
+    struct fixture *f = *state;
+    write_text(f, "four.tsv", four);
+    write_text(f, "two.conll", "john B-X\nwent O\n\nto O\n");
+    write_text(f, "tags.jsonl", "{\"tokens\":[\"john\",\"went\"],\"ner_tags\":[1,2]}\n{\"tokens\":[\"to\"]}\n");
+    write_text(f, "text.jsonl", "{\"text\":\"john went\"}\n{\"text\":[\"to\"]}\n");
+    tokenizes(f, "tokenizer_name=" GOLDEN " task=token_classification test_file=@two.conll", SNUG_OK, whole);
+    assert_contains(f->log, "two.conll: words: column 1 of 2, tags: column 2");
+    tokenizes(f, "tokenizer_name=" GOLDEN " test_file=@two.conll", SNUG_OK, whole); /* by the file */
+    tokenizes(f, MODEL "test_file=@four.tsv", SNUG_OK, whole);                      /* by the model */
+    tokenizes(f, MODEL "test_file=@tags.jsonl", SNUG_OK, whole);
+    tokenizes(f, "tokenizer_name=" GOLDEN " task=ner validation_file=@four.tsv text_column_name=2 max_eval_samples=1",
+              SNUG_OK, "[CLS] john went [SEP]\n");
+    tokenizes(f, MODEL "train_file=@two.conll max_seq_length=3", SNUG_OK, "[CLS] john [SEP]\n[CLS] to [SEP]\n");
+    tokenizes(f, MODEL "task=classification test_file=@text.jsonl max_predict_samples=1", SNUG_OK,
+              "[CLS] john went [SEP]\n");
+    tokenizes(f, MODEL "task=classification test_file=@text.jsonl", SNUG_E_INPUT,
+              "text.jsonl:2: the row has no text in its text column; if the list is one of words, give --task");
+    tokenizes(f, MODEL "test_file=@text.jsonl text_column_name=text", SNUG_E_INPUT,
+              "text.jsonl:1: the words must be a list of strings");
+    tokenizes(f, MODEL "test_file=@two.conll text_column_name=3", SNUG_E_INPUT, "there is no column \"3\"");
+}
+
 /* Chunks of loss positions, batches and synthetic rows: more positions than a backend takes at a time. */
 static void test_many_positions(void **state) {
     struct fixture *f = *state;
@@ -313,8 +509,9 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_reference_loop), TEST(test_forms),          TEST(test_classes),
-        TEST(test_predictions),    TEST(test_many_positions), TEST(test_refused),
+        TEST(test_reference_loop), TEST(test_forms),    TEST(test_classes),           TEST(test_predictions),
+        TEST(test_many_positions), TEST(test_refused),  TEST(test_predicted_metrics), TEST(test_some_tags),
+        TEST(test_chosen_columns), TEST(test_tokenize),
     };
     return cmocka_run_group_tests_name("token_classification", tests, NULL, NULL);
 }

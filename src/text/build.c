@@ -415,7 +415,6 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
     snug_reader_oddities(reader, &malformed, &added);
     snug_reader_skipped(reader, skipped);
     builder->writer.untagged = capped(builder->untagged);
-    snug_cache_tell_untagged(builder->ctx, builder->options->path, builder->writer.untagged);
     builder->writer.malformed = capped(malformed);
     builder->writer.added = capped(added);
     for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) builder->writer.skipped[i] = capped(skipped[i]);

@@ -164,7 +164,6 @@ static void log_oddities(snug_context *ctx, const char *path, const struct snug_
     int64_t skipped[SNUG_CONLL_SKIPPED];
     for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) skipped[i] = cache->skipped[i];
     snug_conll_tell_skipped(ctx, path, skipped);
-    snug_cache_tell_untagged(ctx, path, cache->untagged);
     if (cache->malformed)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
                  cache->malformed);
@@ -331,6 +330,7 @@ static snug_status open_tokens(struct opening *o) {
     const bool cached = o->cached;
     if (cached && !o->peek.ended) log_oddities(o->ctx, o->options->path, o->cache); /* else the reader has done it */
     if (!cached) RETURN_IF_ERROR(build_and_open(o));
+    snug_cache_tell_untagged(o->ctx, o->options->path, o->cache->untagged);
     snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " row%s, %" PRId64 " tokens; %s %s%s%s", o->options->path,
              o->cache->rows, o->cache->rows == 1 ? "" : "s", o->cache->tokens, cached ? "read from" : "tokenized into",
              o->folder.path ? o->folder.path : "a temporary file", o->folder.path ? "/" : "",
