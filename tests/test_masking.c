@@ -122,6 +122,15 @@ static void test_marks(void **state) {
     assert_int_equal(snug_tokenizer_encode(f->ctx, tokenizer, "a\nb\tc.", 6, &ids), SNUG_OK);
     assert_int_equal(ids.count, 6);
     for (size_t i = 0; i < 6; i++) assert_int_equal(snug_word_begins(&none, tokenizer, ids.ids[i]), i == 1 || i == 3);
+    snug_tokenizer_free(tokenizer);
+    /* So is that of an added token. */
+    write_file(f, "tokenizer.json",
+               JSON("\"added_tokens\":[{\"id\":2,\"content\":\" <x>\"},{\"id\":3,\"content\":\"<y>\"}],"
+                    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"));
+    tokenizer = load_from(f, f->folder);
+    assert_int_equal(snug_word_mark_find(f->ctx, tokenizer, &none), SNUG_OK);
+    assert_true(snug_word_begins(&none, tokenizer, 2));
+    assert_false(snug_word_begins(&none, tokenizer, 3));
     free(ids.ids);
     snug_tokenizer_free(tokenizer);
 }
@@ -209,7 +218,7 @@ static void read_masks(struct fixture *f, const struct snug_dataset *dataset, st
     memset(masks, 0, ROWS * sizeof *masks);
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
     for (const struct snug_batch *batch; (batch = next(f, &run)); place += batch->sequences) {
-        assert_int_equal(batch->items, batch->rows);
+        assert_int_equal(batch->items, options.predict ? 0 : batch->rows);
         for (int64_t i = 0; i < batch->rows; i++) {
             const int32_t token = batch->loss_positions[i];
             const int64_t sequence = snug_batch_sequence(batch, token);
@@ -251,6 +260,10 @@ static void test_batches(void **state) {
     options.seed++;
     read_masks(f, dataset, options, other, ignored);
     assert_memory_not_equal(other, first, sizeof first);
+    static const uint32_t none[ROWS] = {0};
+    options.predict = true;
+    read_masks(f, dataset, options, other, ignored);
+    assert_memory_equal(other, none, sizeof none);
     snug_dataset_close(dataset);
 }
 

@@ -24,6 +24,7 @@ static const struct {
      "its class is RobertaTokenizer, but neither tokenizer.json nor vocab.json exists"},
     {SMALL, NULL, "{\"do_lower_case\":\"yes\"}", SNUG_E_INPUT, "do_lower_case"},
     {SMALL, NULL, "{\"cls_token\":null}", SNUG_E_INPUT, "cls_token"},
+    {SMALL, NULL, "{\"cls_token\":\"\"}", SNUG_E_INPUT, "there is no cls_token"},
     {SMALL, NULL, "{\"cls_token\":7}", SNUG_E_INPUT, "cls_token"},
     {SMALL, NULL, "{", SNUG_E_INPUT, "tokenizer_config.json"},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"x\""},
@@ -193,6 +194,22 @@ static const struct {
      "y Y",
      {6, 6},
      1},
+    {SMALL,
+     NULL,
+     "{\"added_tokens_decoder\":{\"6\":{\"content\":\"Y\"},\"7\":{\"content\":\"y\"},\"8\":{\"content\":\"\\u0301\"},"
+     "\"9\":{\"content\":\"\\u0302\"},\"10\":{\"content\":\"\\u00fd\"}}}",
+     NULL,
+     "\u00fd",
+     {6},
+     2},
+    {SMALL,
+     NULL,
+     "{\"extra_special_tokens\":[\"<x>\"],\"additional_special_tokens\":[\"<y>\"]}",
+     NULL,
+     "a<x>?",
+     {5, 6, 1},
+     0},
+    {SMALL, NULL, "{\"pad_token\":null,\"model_input_names\":[7,\"token_type_ids\"]}", "{\"<v>\":6}", "<v>", {6}, 0},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"\\u0301\"}}}", NULL, "a\u0301a", {1}, 1},
 };
 
@@ -226,10 +243,11 @@ static void test_objects_of_the_map(void **state) {
     } cases[] = {
         {"{\"additional_special_tokens\":[{\"content\":\"<X>\",\"lstrip\":true},\"<Y>\"]}", "  <X>a<Y>", {6, 5, 7}},
         {"{\"extra_special_tokens\":[{\"content\":\"<X>\",\"normalized\":true,\"special\":false}]}", "<x><X>", {6, 6}},
-        {"{\"extra_special_tokens\":{\"k\":{\"content\":\"<X>\",\"single_word\":true},\"cls_token\":\"a\"}}",
+        {"{\"extra_special_tokens\":{\"k\":{\"content\":\"<X>\",\"single_word\":true},\"k2\":{\"content\":\"<X>\"},"
+         "\"cls_token\":\"a\"}}",
          "<X> b<X>b",
          {6, 1}},
-        {"{\"pad_token\":null,\"my_token\":{\"content\":\"<X>\"},\"other\":7}", "<X>", {6}},
+        {"{\"pad_token\":null,\"my_token\":{\"content\":\"<X>\"},\"other_token\":7,\"name\":\"<Y>\"}", "<X>", {6}},
     };
     struct fixture *fixture = *state;
     put_file(fixture, "vocab.txt", SMALL);
@@ -446,6 +464,7 @@ static void check_row(struct fixture *fixture, const struct snug_tokenizer *toke
     assert_int_equal(snug_tokenizer_assemble(fixture->ctx, tokenizer, &ids[0], parts[1] ? &ids[1] : NULL, 1000, &row,
                                              &first_count, &truncated),
                      SNUG_OK);
+    if (parts[1]) assert_int_equal(snug_tokenizer_types(tokenizer), first_count < row.count);
     bool same = row.count + 1 == json_array_size(right) &&
                 (json_int_t)first_count == json_integer_value(json_array_get(right, 0));
     for (size_t k = 0; same && k < row.count; k++)

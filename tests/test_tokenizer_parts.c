@@ -364,6 +364,12 @@ static void test_fingerprints(void **state) {
             if (prints[k] == prints[i]) fail_msg("files %zu and %zu have the same fingerprint", k, i);
         snug_tokenizer_free(tokenizer);
     }
+    /* Token types, which the class does not return. */
+    put_file(fixture, "tokenizer_config.json",
+             "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"model_input_names\":[\"token_type_ids\"]}");
+    struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+    assert_true(prints[FILES - 1] != snug_tokenizer_fingerprint(tokenizer));
+    snug_tokenizer_free(tokenizer);
 }
 
 /* A saved tokenizer loads as the same tokenizer. */
@@ -478,6 +484,38 @@ static void test_long_words(void **state) {
     free(text);
 }
 
+/* Pieces that tokenizer_config.json names null keep fairseq's names. */
+static void test_unnamed_pieces(void **state) {
+    static const char *const classes[][2] = {{"xlm_roberta", "XLMRobertaTokenizer"},
+                                             {"camembert", "CamembertTokenizer"}};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[512], config[256], *data;
+        size_t size;
+        snprintf(path, sizeof path, SNUG_SOURCE_DIR "/tests/golden/tokenizer_parts/%s/sentencepiece.bpe.model",
+                 classes[i][0]);
+        assert_int_equal(snug_file_read(fixture->ctx, NULL, path, &data, &size), SNUG_OK);
+        snprintf(path, sizeof path, "%s/sentencepiece.bpe.model", fixture->folder);
+        assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, data, size), SNUG_OK);
+        free(data);
+        snprintf(config, sizeof config,
+                 "{\"tokenizer_class\":\"%s\",\"mask_token\":null,\"pad_token\":null,\"unk_token\":null}",
+                 classes[i][1]);
+        put_file(fixture, "tokenizer_config.json", config);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        const struct snug_special_ids special = snug_tokenizer_special(tokenizer);
+        assert_string_equal(snug_tokenizer_token(tokenizer, 1), "<pad>");
+        assert_string_equal(snug_tokenizer_token(tokenizer, 3), "<unk>");
+        assert_int_equal(special.pad, -1);
+        assert_int_equal(special.mask, -1);
+        int32_t last = 0;
+        for (int32_t id = 0; id < snug_tokenizer_vocab_size(tokenizer); id++)
+            if (!strcmp(snug_tokenizer_token(tokenizer, id), "<mask>")) last = id;
+        assert_true(last > 1000);
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_folders, set_up, tear_down),
@@ -486,6 +524,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unnamed_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fingerprints, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failing_allocations, set_up, tear_down),

@@ -142,5 +142,5 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
 int32_t snug_special_tokens_id(const struct snug_tokenizer *tokenizer, const char *content) {
     if (!content) return -1;
     const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
-    return token ? token->id : snug_vocabulary_find(&tokenizer->vocabulary, content);
+    return token ? token->id : -1;
 }

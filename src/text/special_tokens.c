@@ -325,7 +325,6 @@ static snug_status choose_extra(struct collecting *c) {
         for (size_t i = 0; i < model->count; i++)
             RETURN_IF_ERROR(append(c->ctx, &c->additional.tokens, &model->items[i]));
     } else if (!c->additional.given && sources->defaults) {
-        /* untested: no class has further special tokens */
         for (size_t i = 0; i < 3 && sources->defaults->extra[i]; i++) {
             const struct snug_token_spec token = {
                 .content = sources->defaults->extra[i], .special = true, .text = true};

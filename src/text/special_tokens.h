@@ -64,7 +64,7 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
                                     struct snug_tokenizer *tokenizer);
 void snug_special_sources_free(struct snug_special_sources *sources);
 
-/* The id of a token; -1 if its content is NULL, or no token has it. */
+/* The id of a named token, which all are added; -1 if its content is NULL or empty. */
 int32_t snug_special_tokens_id(const struct snug_tokenizer *tokenizer, const char *content);
 
 #endif

@@ -448,7 +448,6 @@ snug_status snug_json_precompiled(snug_context *ctx, const char *path, const jso
         /* untested: tokenizer.json of no supported class has it */
         const json_t *step = list ? json_array_get(list, i) : part;
         const char *type = json_string_value(json_object_get(step, "type"));
-        /* untested: tokenizer.json of no supported class has it */
         if (type && !strcmp(type, "Precompiled")) return read_precompiled(&reader, step);
     }
     return SNUG_OK;

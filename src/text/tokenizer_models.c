@@ -511,9 +511,8 @@ static snug_status make_unigram(struct snug_tokenizer_loader *loader, const json
         RETURN_IF_ERROR(snug_json_int(ctx, path, part, "unk_id", -1, &unk));
         RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &fallback));
     } else if (!strcmp(loader->class->name, "CamembertTokenizer")) {
-        /* untested: no supported tokenizer has it */
         unk = unk_token ? snug_vocabulary_find(&tokenizer->vocabulary, unk_token) : -1;
-        if (unk < 0) unk = 0; /* untested: no supported tokenizer has it */
+        if (unk < 0) unk = 0;
     }
     return snug_unigram_finish(ctx, &tokenizer->unigram, path, unk, fallback);
 }
