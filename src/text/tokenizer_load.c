@@ -596,6 +596,30 @@ static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
+/*
+ * A tokenizer_config.json that names no class gets it where the tokenizer is saved: a model of another type may be saved
+ * beside it, whose type would choose another class. TokenizersBackend has the name that transformers 4 knows.
+ */
+static snug_status name_class(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    char *text;
+    const char *name = loader->class->defaults ? loader->class->name : "PreTrainedTokenizerFast";
+    if (snug_loader_member(loader->sources.config, "tokenizer_class")) return SNUG_OK;
+    json_t *config = loader->sources.config ? json_copy(loader->sources.config) : json_object();
+    snug_json_add(&config, "tokenizer_class", json_string(name));
+    if (!config) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
+    const snug_status status = snug_json_text(ctx, config, JSON_INDENT(2), &text);
+    json_decref(config);
+    RETURN_IF_ERROR(status);
+    free(tokenizer->data[SNUG_TOKENIZER_CONFIG]);
+    tokenizer->data[SNUG_TOKENIZER_CONFIG] = text;
+    tokenizer->sizes[SNUG_TOKENIZER_CONFIG] = strlen(text);
+    if (tokenizer->paths[SNUG_TOKENIZER_CONFIG]) return SNUG_OK;
+    return snug_path_join(ctx, &tokenizer->paths[SNUG_TOKENIZER_CONFIG], loader->folder,
+                          snug_tokenizer_file_names[SNUG_TOKENIZER_CONFIG]);
+}
+
 static snug_status load(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
@@ -620,7 +644,8 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(snug_special_tokens_add(ctx, sources, tokenizer));
     RETURN_IF_ERROR(load_post_processor(loader));
     RETURN_IF_ERROR(index_tokens(loader));
-    return compute_fingerprint(loader);
+    RETURN_IF_ERROR(compute_fingerprint(loader));
+    return name_class(loader);
 }
 
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
