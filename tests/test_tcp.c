@@ -12,8 +12,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dist/tcp.h"
@@ -171,6 +173,99 @@ static void test_closing(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* ---- ranks that are stopped -----------------------------------------------------------------------------------------
+ */
+
+/* Connects, and passes a barrier a few times. */
+static pid_t fork_short(int rank, const struct snug_rendezvous *at, double timeout) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    const struct snug_ranks ranks = {.rank = rank, .size = RANKS, .launcher = "torchrun", .host = "here"};
+    const struct snug_collectives *c = &(struct snug_collectives){.rank = rank}, *opened;
+    snug_context *ctx;
+    CHECK(snug_context_create(&ctx) == SNUG_OK);
+    CHECK(snug_tcp_open(ctx, &ranks, at, timeout, &opened) == SNUG_OK);
+    c = opened;
+    for (int i = 0; i < 3; i++) CHECK(c->barrier(ctx) == SNUG_OK);
+    c->close();
+    snug_context_destroy(ctx);
+    exit(0);
+}
+
+static void wait_for_ranks(const pid_t *ranks) {
+    int status;
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+static void sleep_for(int milliseconds) {
+    nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000L}, NULL);
+}
+
+static bool listens(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool is = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    close(fd);
+    return is;
+}
+
+/* Rank 0 is stopped as soon as it listens, for longer than a rank would once wait for its answer; then any of them at
+ * any moment. */
+static void test_stopped(void **state) {
+    unsigned seed = 1;
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        struct snug_rendezvous at = {.host = "127.0.0.1", .count = SNUG_RENDEZVOUS_PORTS, .key = 7};
+        pid_t ranks[RANKS];
+        close(free_port(&at.first));
+        ranks[0] = fork_short(0, &at, 20);
+        while (!round && !listens(at.first)) sleep_for(1);
+        if (!round) assert_int_equal(kill(ranks[0], SIGSTOP), 0);
+        for (int r = 1; r < RANKS; r++) ranks[r] = fork_short(r, &at, 20);
+        seed = seed * 1664525u + 1013904223u;
+        const pid_t stopped = ranks[round ? (seed >> 10) % RANKS : 0];
+        if (round) {
+            sleep_for((int)(seed >> 20) % 60);
+            kill(stopped, SIGSTOP); /* which may have ended */
+        }
+        sleep_for(round ? 100 + (int)(seed >> 16) % 200 : 1600);
+        kill(stopped, SIGCONT);
+        wait_for_ranks(ranks);
+    }
+}
+
+/* Without a watch an operation ends after the timeout, and so does the closing of the connections. */
+static void test_timeout(void **state) {
+    struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1, .key = 3};
+    const struct snug_collectives *c;
+    struct snug_ranks ranks = {.size = 2, .launcher = "torchrun", .host = "here"};
+    snug_context *ctx;
+    int status;
+    (void)state;
+    close(free_port(&at.first));
+    const pid_t other = fork();
+    assert_true(other >= 0);
+    ranks.rank = other == 0;
+    if (snug_context_create(&ctx) != SNUG_OK || snug_tcp_open(ctx, &ranks, &at, 0.5, &c) != SNUG_OK) exit(1);
+    if (other == 0) {
+        sleep_for(10000);
+        exit(0);
+    }
+    const double began = snug_seconds();
+    assert_int_equal(c->barrier(ctx), SNUG_E_IO);
+    assert_non_null(strstr(snug_error_message(ctx), "the connection to rank 1: it has not answered for --ddp_timeout"));
+    c->close();
+    assert_true(snug_seconds() - began < 3);
+    snug_context_destroy(ctx);
+    assert_int_equal(kill(other, SIGKILL), 0);
+    assert_int_equal(waitpid(other, &status, 0), other);
+}
+
 /* ---- what cannot be connected -------------------------------------------------------------------------------------
  */
 
@@ -307,7 +402,8 @@ static void test_rendezvous(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_closing),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_strangers),
+                                       cmocka_unit_test(test_stopped),    cmocka_unit_test(test_timeout),
+                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_strangers),
                                        cmocka_unit_test(test_rendezvous)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

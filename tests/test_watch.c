@@ -25,6 +25,9 @@ struct fixture {
     struct snug_watch_address address; /* of rank 0 */
     int listener;                      /* of the test as rank 0 */
     int others[RANKS];                 /* the test's connections as rank r; as rank 0, others[0] */
+    int connecting;                    /* ranks that the test connects while rank 0 opens its watch, from 1 on */
+    double delay;                      /* seconds before the test as rank 0 answers */
+    bool garbles;                      /* it answers something else first */
     char log[2048];
 };
 
@@ -43,6 +46,7 @@ static int set_up(void **state) {
     snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_WARNING);
     for (int r = 0; r < RANKS; r++) f->others[r] = -1;
     f->listener = -1;
+    f->connecting = RANKS - 1;
     *state = current = f;
     return 0;
 }
@@ -133,7 +137,7 @@ static snug_status keep_address(snug_context *ctx, void *values, int64_t bytes, 
     (void)ctx;
     (void)from;
     memcpy(&current->address, values, (size_t)bytes);
-    for (int r = 1; r < RANKS; r++) {
+    for (int r = 1; r <= current->connecting; r++) {
         const struct snug_watch_message hello = message_of(r, SNUG_WATCH_HELLO);
         struct snug_watch_message answer;
         current->others[r] = snug_watch_connect(&current->address, r == 1 ? "leader" : "elsewhere", &hello, &answer);
@@ -144,19 +148,24 @@ static snug_status keep_address(snug_context *ctx, void *values, int64_t bytes, 
 
 static snug_status gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
     (void)ctx;
-    memset(values, 1, (size_t)parts->elements);
+    memset(values, 0, (size_t)parts->elements);
+    memset(values, 1, (size_t)current->connecting + 1);
     return SNUG_OK;
+}
+
+static void connect_as(struct fixture *f, int rank) {
+    const struct snug_watch_message hello = message_of(rank, SNUG_WATCH_HELLO);
+    struct snug_watch_message answer;
+    f->others[rank] = snug_watch_connect(&f->address, "leader", &hello, &answer);
+    assert_true(f->others[rank] >= 0);
 }
 
 static void lead(struct fixture *f, double timeout) {
     const struct snug_collectives c = {.size = RANKS, .broadcast = keep_address, .all_gather = gather};
     const struct snug_ranks ranks = {.size = RANKS, .host = "leader"};
     if (snug_watch_open(f->ctx, &ranks, &c, timeout, &f->watch) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
-    if (f->others[2] < 0) { /* a machine that has the loopback alone */
-        const struct snug_watch_message hello = message_of(2, SNUG_WATCH_HELLO);
-        struct snug_watch_message answer;
-        f->others[2] = snug_watch_connect(&f->address, "leader", &hello, &answer);
-    }
+    if (f->connecting < 2) return;
+    if (f->others[2] < 0) connect_as(f, 2); /* a machine that has the loopback alone */
     assert_true(f->others[1] >= 0 && f->others[2] >= 0);
     assert_string_equal(f->log, "");
 }
@@ -408,6 +417,53 @@ static void test_strangers(void **state) {
     assert_reported(f, (const char *const[]){"rank 1 of 3 on host1", NULL});
 }
 
+/* A rank that gave up a connection is not taken for one that has died, and may come again. */
+static void test_dead_connections(void **state) {
+    struct fixture *f = *state;
+    f->connecting = 1;
+    lead(f, 100);
+    assert_non_null(strstr(f->log, "rank 2 cannot connect to rank 0"));
+    const struct snug_watch_message hello = message_of(2, SNUG_WATCH_HELLO);
+    struct snug_watch_message answer;
+    for (int i = 0; i < 3; i++) { /* gone before its hello is read, after it, and after the answer */
+        const int fd = knock(f);
+        assert_int_equal(snug_watch_send(fd, &hello), 0);
+        if (i > 0) assert_true(receive(fd, &answer));
+        if (i > 1) assert_quiet(f, 0.6);
+        close(fd);
+        assert_quiet(f, 0.3);
+    }
+    const int first = knock(f), second = knock(f); /* two addresses of the same host: one of them is confirmed */
+    assert_int_equal(snug_watch_send(first, &hello), 0);
+    assert_true(receive(first, &answer));
+    assert_int_equal(snug_watch_send(second, &hello), 0);
+    assert_true(receive(second, &answer));
+    f->others[2] = first;
+    send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
+    assert_true(gets(first, SNUG_WATCH_STATE));
+    close(second);
+    assert_quiet(f, 0.3);
+    drop(f, 2);
+    assert_reported(f, (const char *const[]){"rank 2 of 3 on host2, step 7 (in a test): its process has ended", NULL});
+}
+
+/* More silent connections than rank 0 keeps. */
+static void test_many_strangers(void **state) {
+    enum { MANY = 100 };
+    struct fixture *f = *state;
+    int strangers[MANY];
+    f->connecting = 1;
+    lead(f, 100);
+    for (int i = 0; i < MANY; i++) strangers[i] = knock(f);
+    const double began = snug_seconds();
+    connect_as(f, 2);
+    assert_true(snug_seconds() - began < 1);
+    send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
+    assert_true(gets(f->others[2], SNUG_WATCH_STATE));
+    for (int i = 0; i < MANY; i++) close(strangers[i]);
+    assert_quiet(f, 0.3);
+}
+
 static void test_valid_messages(void **state) {
     struct fixture *f = *state;
     struct snug_watch_message m[9];
@@ -435,7 +491,14 @@ static void *answer_hello(void *user) {
     struct snug_watch_message m, hello = message_of(0, SNUG_WATCH_HELLO);
     struct pollfd one = {.fd = f->listener, .events = POLLIN};
     if (poll(&one, 1, 10000) <= 0) return NULL;
+    wait_seconds(f->delay);
     f->others[0] = accept(f->listener, NULL, NULL);
+    if (f->garbles && recv(f->others[0], &m, sizeof m, MSG_WAITALL) == sizeof m) {
+        memset(&m, 'x', sizeof m);
+        snug_watch_send(f->others[0], &m);
+        close(f->others[0]);
+        f->others[0] = accept(f->listener, NULL, NULL);
+    }
     if (recv(f->others[0], &m, sizeof m, MSG_WAITALL) == sizeof m) snug_watch_send(f->others[0], &hello);
     return NULL;
 }
@@ -486,6 +549,23 @@ static void test_lost_leader_of_three(void **state) {
         assert_int_equal(verdict_of(f, text), local_rank == 0 ? SNUG_WATCH_REPORT : SNUG_WATCH_SILENT);
         assert_non_null(strstr(text, "rank 0 of 3 on "));
         assert_true(snug_watch_turn(f->watch) > 0);
+        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(set_up(state), 0);
+    }
+}
+
+/* Rank 0 was stopped when it was called, or another program is at one of its addresses: the rank waits, and is watched.
+ */
+static void test_slow_leader(void **state) {
+    for (int i = 0; i < 2; i++) {
+        struct fixture *f = *state;
+        f->delay = i ? 0 : 2.6;
+        f->garbles = i;
+        follow(f, 1, 1, 100, true);
+        assert_true(gets(f->others[0], SNUG_WATCH_STATE));
+        assert_quiet(f, 0.2);
+        drop(f, 0);
+        assert_reported(f, (const char *const[]){"rank 0 of 3 on host0", "ended without a message", NULL});
         assert_int_equal(tear_down(state), 0);
         assert_int_equal(set_up(state), 0);
     }
@@ -570,31 +650,20 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),
-        TEST(test_lost_at_the_start),
-        TEST(test_ends_by_intention),
-        TEST(test_failed_rank),
-        TEST(test_own_failure),
-        TEST(test_lost_leader_of_three),
-        TEST(test_silent_rank),
-        TEST(test_silent_leader),
-        TEST(test_reported_once),
-        TEST(test_reported_by_another),
-        TEST(test_late_rank),
-        TEST(test_late_leader),
-        TEST(test_stuck_operation),
-        TEST(test_stopped_rank),
-        TEST(test_stopped_device),
-        TEST(test_operation_that_ends),
-        TEST(test_strangers),
-        TEST(test_lost_leader),
-        TEST(test_leader_reports),
-        TEST(test_leader_fails),
-        TEST(test_stopped_leader),
-        TEST(test_unconnected),
-        TEST(test_valid_messages),
-        TEST(test_leader_ends),
-        TEST(test_warning_of_late_rank),
+        TEST(test_lost_rank),         TEST(test_lost_at_the_start),
+        TEST(test_ends_by_intention), TEST(test_failed_rank),
+        TEST(test_own_failure),       TEST(test_lost_leader_of_three),
+        TEST(test_silent_rank),       TEST(test_silent_leader),
+        TEST(test_reported_once),     TEST(test_reported_by_another),
+        TEST(test_late_rank),         TEST(test_late_leader),
+        TEST(test_stuck_operation),   TEST(test_stopped_rank),
+        TEST(test_stopped_device),    TEST(test_operation_that_ends),
+        TEST(test_strangers),         TEST(test_dead_connections),
+        TEST(test_many_strangers),    TEST(test_slow_leader),
+        TEST(test_lost_leader),       TEST(test_leader_reports),
+        TEST(test_leader_fails),      TEST(test_stopped_leader),
+        TEST(test_unconnected),       TEST(test_valid_messages),
+        TEST(test_leader_ends),       TEST(test_warning_of_late_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

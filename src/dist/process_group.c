@@ -52,12 +52,6 @@ static snug_status open_watch(snug_context *ctx, struct snug_process_group *grou
     return SNUG_OK;
 }
 
-/* Ranks that are missing after five minutes were not started. */
-static double connect_timeout(double timeout) {
-    enum { LONGEST = 300 };
-    return timeout < LONGEST ? timeout : LONGEST; /* may be untested: as below */
-}
-
 static snug_status open_mpi(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
     RETURN_IF_ERROR(open_plugin(ctx, ranks, out));
     const struct snug_collectives *collectives = *out;
@@ -81,7 +75,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     /* may be untested: needs a GPU */
     if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
     /* may be untested: a rank that is ended records nothing */
-    RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, connect_timeout(timeout), &collectives)
+    RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, timeout, &collectives)
                              : open_mpi(ctx, ranks, &collectives));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
     *out = memory;

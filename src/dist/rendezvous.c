@@ -71,8 +71,8 @@ static snug_status read_step(snug_context *ctx, struct snug_rendezvous *out) {
 }
 
 snug_status snug_rendezvous_find(snug_context *ctx, const struct snug_ranks *ranks, struct snug_rendezvous *out) {
-    const char *const names[] = {"MASTER_ADDR",  "MASTER_PORT",   "TORCHELASTIC_RUN_ID", SNUG_RENDEZVOUS_SECRET,
-                                 "SLURM_JOB_ID", "SLURM_STEP_ID", ranks->size_source};
+    static const char *const names[] = {"MASTER_ADDR",          "MASTER_PORT",  "TORCHELASTIC_RUN_ID",
+                                        SNUG_RENDEZVOUS_SECRET, "SLURM_JOB_ID", "SLURM_STEP_ID"};
     const char *host = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
     *out = (struct snug_rendezvous){.count = SNUG_RENDEZVOUS_PORTS};
     if (host && port) RETURN_IF_ERROR(read_master(ctx, host, port, out));

@@ -2,30 +2,22 @@
 #include "dist/tcp.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "dist/handshake.h"
 #include "dist/watch_net.h"
-
-/* The first message of a rank, and rank 0's answer. */
-struct hello {
-    char magic[8];
-    uint64_t key;
-    int32_t rank, size;
-};
-static const char magic[8] = "snugTCP1";
 
 /* A process is one rank of one run, so the state belongs to the process, as that of MPI. */
 static struct snug_collectives table;
-static int *sockets; /* of rank 0: [size], by rank; of others: [1], to rank 0 */
+static struct snug_handshake connected;
+static int *sockets; /* connected.sockets */
 static struct snug_collective_watch watch;
+static double patience; /* seconds that an operation waits for another rank while there is no watch */
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
@@ -42,8 +34,9 @@ static snug_status fail(snug_context *ctx, const char *what, int other, const ch
 
 /* Sends or receives all bytes; other: the rank at the other end. */
 static snug_status move(snug_context *ctx, const char *what, int other, void *data, int64_t bytes, bool sends) {
-    enum { PATIENCE = 50 }; /* milliseconds */
+    enum { TICK = 50 }; /* milliseconds */
     const int fd = sockets[table.rank == 0 ? other : 0];
+    const double until = snug_seconds() + patience;
     for (int64_t done = 0; done < bytes;) {
         char *at = (char *)data + done;
         const size_t left = (size_t)(bytes - done);
@@ -57,8 +50,11 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN}; /* may be untested: depends on timing */
         /* The rank at the other end may have sent the rest, and ended. */
-        /* may be untested: depends on timing */
-        if (poll(&ready, 1, PATIENCE) <= 0 && watch.user) RETURN_IF_ERROR(watch.poll(watch.user, ctx));
+        if (poll(&ready, 1, TICK) > 0) continue; /* may be untested: depends on timing */
+        if (watch.user)
+            RETURN_IF_ERROR(watch.poll(watch.user, ctx));
+        else if (snug_seconds() > until)
+            return fail(ctx, what, other, "it has not answered for --ddp_timeout");
     }
     return SNUG_OK;
 }
@@ -201,202 +197,44 @@ static void set_watch(const struct snug_collective_watch *given) {
 /* may be untested: a rank that is ended records nothing */
 static void abort_all(int code) { _exit(code); }
 
-static void drop_all(void) {
-    /* may be untested: the ranks could not meet */
-    for (int i = 0; sockets && i < (table.rank == 0 ? table.size : 1); i++)
-        if (sockets[i] >= 0) close(sockets[i]); /* may be untested: depends on when a rank is missing */
-    free(sockets);
-    sockets = NULL;
-}
-
-/* Without a context: a rank that has ended already is no failure any more. */
+/* Without a context: a rank that has ended already is no failure any more, nor one that does not end. */
 static void close_all(void) {
+    enum { TICK = 50 }; /* milliseconds */
     char end = 0;
     const int peers = table.rank == 0 ? table.size : 1;
+    const double until = snug_seconds() + patience;
     for (int i = table.rank == 0; i < peers; i++) shutdown(sockets[i], SHUT_WR);
     /* may be untested: depends on timing */
     for (int i = table.rank == 0; i < peers; i++)
-        while (recv(sockets[i], &end, 1, 0) < 0 && (errno == EINTR || errno == EAGAIN))
-            poll(&(struct pollfd){.fd = sockets[i], .events = POLLIN}, 1, -1);
-    drop_all();
+        while (recv(sockets[i], &end, 1, MSG_DONTWAIT) < 0 && (errno == EINTR || errno == EAGAIN) &&
+               snug_seconds() < until)
+            poll(&(struct pollfd){.fd = sockets[i], .events = POLLIN}, 1, TICK);
+    snug_handshake_free(&connected, peers);
+    sockets = NULL;
 }
 
 /* ---- connecting ----------------------------------------------------------------------------------------------------
  */
 
-static struct hello own_hello(const struct snug_rendezvous *at) {
-    struct hello h = {.key = at->key, .rank = table.rank, .size = table.size};
-    memcpy(h.magic, magic, sizeof h.magic);
-    return h;
-}
-
-/* A whole message within a second: those of other programs are shorter, or never come. */
-static bool receive_hello(int fd, struct hello *out, const struct snug_rendezvous *at) {
-    const struct timeval second = {.tv_sec = 1};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-    /* may be untested: another program at this port */
-    return recv(fd, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out &&
-           memcmp(out->magic, magic, sizeof magic) == 0 && out->key == at->key && out->size == table.size;
-}
-
-static snug_status resolve(snug_context *ctx, const struct snug_rendezvous *at, struct addrinfo **out) {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const int error = getaddrinfo(at->host, NULL, &hints, out);
-    if (!error) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_IO,
-                     "the host of rank 0, %s, cannot be found: %s; set MASTER_ADDR to its name or address", at->host,
-                     gai_strerror(error));
-}
-
-static void set_port(struct addrinfo *address, int port) {
-    /* may be untested: depends on the machine's addresses */
-    if (address->ai_family == AF_INET6)
-        ((struct sockaddr_in6 *)(void *)address->ai_addr)->sin6_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in *)(void *)address->ai_addr)->sin_port = htons((uint16_t)port);
-}
-
-/* On the loopback interface alone if all ranks use it. The name of a host may be a loopback address on that host only:
-   then on all interfaces. */
-static snug_status resolve_listener(snug_context *ctx, const struct snug_rendezvous *at, struct addrinfo **out) {
-    const struct addrinfo any = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    const char *host = at->host;
-    /* may be untested: the tests give 127.0.0.1 and a name */
-    if (strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0)
-        return resolve(ctx, at, out);
-    /* untested: a machine without a network */
-    if (getaddrinfo(NULL, "0", &any, out) == 0) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_IO, "rank 0 cannot listen: this host has no network");
-}
-
-static int listen_at(struct addrinfo *list, const struct snug_rendezvous *at) {
-    const int yes = 1;
-    for (int port = at->first; port < at->first + at->count; port++)
-        for (struct addrinfo *a = list; a; a = a->ai_next) {
-            const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-            set_port(a, port);
-            if (fd < 0) continue; /* untested: a machine without the family */
-            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-            /* may be untested: a port that is free and cannot be listened at */
-            if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, table.size) == 0) return fd;
-            close(fd);
-        }
-    return -1;
-}
-
-/* Lets in the rank that says hello, if it is one of this run. */
-static bool let_in(int fd, const struct snug_rendezvous *at) {
-    struct hello h;
-    const struct hello own = own_hello(at);
-    /* may be untested: another program at this port, or a rank that is gone at once */
-    if (!receive_hello(fd, &h, at) || h.rank < 1 || h.rank >= table.size || sockets[h.rank] >= 0 ||
-        send(fd, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
-        return false;
-    sockets[h.rank] = fd;
-    return true;
-}
-
-static snug_status accept_ranks(snug_context *ctx, int listener, const struct snug_rendezvous *at, double until) {
-    for (int missing = table.size - 1; missing > 0;) {
-        struct pollfd ready = {.fd = listener, .events = POLLIN};
-        if (snug_seconds() > until) {
-            int first = 1;
-            while (sockets[first] >= 0) first++; /* may be untested: which rank is missing */
-            return snug_fail(ctx, SNUG_E_IO,
-                             "%d of %d ranks have not connected to rank 0 at %s, the first of them rank %d: were they "
-                             "started, and is there a firewall?",
-                             missing, table.size, at->host, first);
-        }
-        if (poll(&ready, 1, 100) <= 0) continue; /* may be untested: depends on timing */
-        const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0) continue; /* untested: a connection that is gone */
-        if (let_in(fd, at))
-            missing--;
-        else
-            close(fd);
-    }
-    return SNUG_OK;
-}
-
-static snug_status lead(snug_context *ctx, struct addrinfo *list, const struct snug_rendezvous *at, double until) {
-    const int listener = listen_at(list, at);
-    if (listener < 0)
-        return snug_fail(ctx, SNUG_E_IO,
-                         "rank 0 cannot listen on %s, ports %d to %d: %s; set MASTER_ADDR to an address of "
-                         "this host, and MASTER_PORT to a free port",
-                         at->host, at->first, at->first + at->count - 1, strerror(errno));
-    const snug_status status = accept_ranks(ctx, listener, at, until);
-    close(listener);
-    return status;
-}
-
-/* Tries a port; the socket, or -1. */
-static int try_port(struct addrinfo *a, int port, const struct snug_rendezvous *at) {
-    const struct hello own = own_hello(at);
-    const struct timeval patience = {.tv_sec = 2};
-    struct hello answer;
-    const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -1; /* untested: a machine without the family */
-    set_port(a, port);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* also of connect() */
-    /* may be untested: depends on timing */
-    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-        send(fd, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own && receive_hello(fd, &answer, at))
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static snug_status follow(snug_context *ctx, struct addrinfo *list, const struct snug_rendezvous *at, double until) {
-    enum { PAUSE = 50000000 };
-    do {
-        for (int port = at->first; port < at->first + at->count; port++)
-            for (struct addrinfo *a = list; a && sockets[0] < 0; a = a->ai_next) sockets[0] = try_port(a, port, at);
-        if (sockets[0] >= 0) return SNUG_OK;
-        nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
-    } while (snug_seconds() < until);
-    return snug_fail(ctx, SNUG_E_IO,
-                     "rank %d cannot connect to rank 0 at %s, ports %d to %d: was it started, and is there a firewall?",
-                     table.rank, at->host, at->first, at->first + at->count - 1);
-}
-
-/* Ranks of this host, by its name. */
-static snug_status find_local(snug_context *ctx, const struct snug_ranks *ranks) {
-    void *memory;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)table.size, SNUG_HOST_NAME, &memory));
-    char(*hosts)[SNUG_HOST_NAME] = memory;
-    memcpy(hosts[table.rank], ranks->host, SNUG_HOST_NAME);
-    const snug_status status = snug_all_gather_equal(ctx, &table, hosts, SNUG_HOST_NAME);
-    for (int r = 0; r < table.size && status == SNUG_OK; r++) {
-        const bool here = strncmp(hosts[r], ranks->host, SNUG_HOST_NAME) == 0;
-        table.local_size += here;
-        table.local_rank += here && r < table.rank;
-    }
-    free(memory);
-    return status;
-}
-
-static snug_status connect_all(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_rendezvous *at,
-                               double timeout) {
-    struct addrinfo *list = NULL;
-    const int count = table.rank == 0 ? table.size : 1;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *sockets, (void **)&sockets));
-    for (int i = 0; i < count; i++) sockets[i] = -1;
-    RETURN_IF_ERROR((table.rank == 0 ? resolve_listener : resolve)(ctx, at, &list));
-    const snug_status status = (table.rank == 0 ? lead : follow)(ctx, list, at, snug_seconds() + timeout);
-    freeaddrinfo(list);
-    if (status != SNUG_OK) return status;
-    for (int i = 0; i < count; i++)
-        if (sockets[i] >= 0) snug_watch_tune(sockets[i]);
-    return find_local(ctx, ranks);
-}
-
 snug_status snug_tcp_open(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_rendezvous *at,
                           double timeout, const struct snug_collectives **out) {
+    enum { LONGEST = 300 }; /* seconds: ranks that are missing after five minutes were not started */
+    const int peers = ranks->rank == 0 ? ranks->size : 1;
     *out = NULL;
+    const snug_status status = snug_handshake_run(ctx, ranks, at, timeout < LONGEST ? timeout : LONGEST, &connected);
+    if (status != SNUG_OK) {
+        snug_handshake_free(&connected, peers);
+        return status;
+    }
+    sockets = connected.sockets;
+    patience = timeout;
+    for (int i = 0; i < peers; i++)
+        if (sockets[i] >= 0) snug_watch_tune(sockets[i]);
     table = (struct snug_collectives){.name = "TCP",
                                       .rank = ranks->rank,
                                       .size = ranks->size,
+                                      .local_rank = connected.local_rank,
+                                      .local_size = connected.local_size,
                                       .exchange = exchange,
                                       .all_gather = all_gather,
                                       .transfer = transfer,
@@ -405,10 +243,6 @@ snug_status snug_tcp_open(snug_context *ctx, const struct snug_ranks *ranks, con
                                       .set_watch = set_watch,
                                       .abort = abort_all,
                                       .close = close_all};
-    const snug_status status = connect_all(ctx, ranks, at, timeout);
-    if (status != SNUG_OK)
-        drop_all();
-    else
-        *out = &table;
-    return status;
+    *out = &table;
+    return SNUG_OK;
 }

@@ -9,8 +9,8 @@
 #include "dist/collectives.h"
 #include "dist/rendezvous.h"
 
-/* Connects all ranks; once in a process at a time. SNUG_E_IO: a rank is missing after `timeout` seconds, or the ports
- * of the rendezvous are taken. */
+/* Connects all ranks (dist/handshake.h), within `timeout` seconds and at most five minutes; once in a process at a
+ * time. An operation waits as long for another rank, unless a watch decides that. */
 snug_status snug_tcp_open(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_rendezvous *at,
                           double timeout, const struct snug_collectives **out);
 

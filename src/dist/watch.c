@@ -24,11 +24,14 @@
 #define NOTICE                                                                                                         \
     30. /* seconds that a rank waits for a late one, at most half of the timeout, before a warning names it */
 
-enum { CONNECTIONS = 32 }; /* connections that have not sent a valid message yet */
+/* Connections that have not sent a valid message yet, and those of a rank at once, one of which it confirms. */
+enum { STRANGERS = 32, CALLS = 2 };
 
 /* A connection, at rank 0 to the rank of its place, at others to rank 0. */
 struct peer {
     int fd;       /* -1: none */
+    bool greeted; /* rank 0 has answered its hello; the next message confirms it */
+    bool counted; /* it was confirmed: from here on its end is the end of the rank */
     bool left;    /* it ends by intention, or reports its own failure */
     bool failed;  /* the latter */
     double heard; /* when the last message came */
@@ -44,12 +47,14 @@ struct snug_watch {
     int listener, wake[2];
     struct peer *peers; /* [peer_count]: of rank 0, by rank; of others, rank 0 */
     int peer_count;
-    struct peer connections[CONNECTIONS];
+    struct peer *connections; /* of rank 0: [connection_count] not confirmed */
+    int connection_count;
     struct pollfd *polled;
     double sent;
     const char *warned; /* the phase in which a warning has named a late rank; NULL: none */
     pthread_t thread;
     bool running;
+    atomic_int counted; /* ranks that rank 0 watches */
 
     pthread_mutex_t lock; /* of the rest */
     int64_t step, entered;
@@ -202,36 +207,66 @@ static void read_peer(struct snug_watch *w, struct peer *peer) {
 /* ---- rank 0: connecting ----------------------------------------------------------------------------------------- */
 
 static void drop(struct peer *connection) {
-    close(connection->fd);
+    if (connection->fd >= 0) close(connection->fd);
     connection->fd = -1;
 }
 
-static void accept_connections(struct snug_watch *w) {
-    /* untested: as many unknown connections at once */
-    for (int i = 0; i < CONNECTIONS; i++) {
-        if (w->connections[i].fd >= 0) continue;
-        const int fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) return;
-        w->connections[i] = (struct peer){.fd = fd, .heard = snug_seconds()};
-    }
+/* The rank of a connection's message, if that connection may be the one by which rank 0 watches it; 0: it may not. */
+static int64_t rank_of(const struct snug_watch *w, const struct peer *connection) {
+    const int64_t rank = connection->in.rank;
+    return rank > 0 && rank < w->ranks.size && !w->peers[rank].counted ? rank : 0;
 }
 
-/* A new connection with the right token is assigned the rank it claims; others are dropped. */
+/* Both sides know of the connection. */
+static void count_rank(struct snug_watch *w, struct peer *connection, int64_t rank) {
+    struct peer *peer = &w->peers[rank];
+    *peer = *connection;
+    connection->fd = -1;
+    peer->state = peer->in;
+    peer->counted = true;
+    take_message(w, peer);
+    atomic_fetch_add(&w->counted, 1);
+}
+
+/* A new connection with the right token is answered; others are dropped. A rank gives up a connection whose answer it
+ * did not wait for, and a dead one must not be taken for the rank: so it counts from its next message on. */
 static void read_connection(struct snug_watch *w, struct peer *connection, double now) {
     int error;
     const bool whole = receive(w, connection, &error);
-    const int64_t rank = connection->in.rank;
-    if (whole && rank > 0 && rank < w->ranks.size && w->peers[rank].fd < 0) {
-        struct peer *peer = &w->peers[rank];
-        *peer = *connection;
-        connection->fd = -1;
-        peer->state = peer->in;
-        peer->heard = now;
+    const int64_t rank = whole ? rank_of(w, connection) : 0;
+    if (rank && connection->greeted) {
+        count_rank(w, connection, rank);
+    } else if (rank) {
         const struct snug_watch_message hello = own_message(w, SNUG_WATCH_HELLO);
-        snug_watch_tune(peer->fd);
-        snug_watch_send(peer->fd, &hello);
-    } else if (whole || error || now - connection->heard > QUIET) {
+        connection->greeted = true;
+        snug_watch_tune(connection->fd);
+        if (snug_watch_send(connection->fd, &hello)) drop(connection); /* may be untested: it is gone at once */
+    } else if (whole || error || (!connection->greeted && now - connection->heard > QUIET)) {
         drop(connection);
+    }
+}
+
+/* A free place, or that of the connection that has said nothing for the longest time; NULL: all are of ranks, which
+ * confirm or close them soon. */
+static struct peer *find_place(struct snug_watch *w) {
+    struct peer *place = NULL;
+    for (int i = 0; i < w->connection_count; i++) {
+        struct peer *at = &w->connections[i];
+        if (at->fd < 0) return at;
+        if (!at->greeted && (!place || at->heard < place->heard)) place = at;
+    }
+    return place; /* untested: many ranks that are stopped at this moment */
+}
+
+/* A new connection is read at once, before others could take its place. */
+static void accept_connections(struct snug_watch *w, double now) {
+    for (int i = 0; i < STRANGERS; i++) { /* of a flood no more */
+        struct peer *place = find_place(w);
+        const int fd = place ? accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+        if (fd < 0) return;
+        drop(place);
+        *place = (struct peer){.fd = fd, .heard = now};
+        read_connection(w, place, now);
     }
 }
 
@@ -368,14 +403,18 @@ static void end_process(struct snug_watch *w, double now) {
     _exit(code);
 }
 
+static void listen_for(struct snug_watch *w, nfds_t *count, int fd) {
+    /* poll() takes no more than there may be open files */
+    if (fd >= 0) w->polled[(*count)++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
 static void await_events(struct snug_watch *w) {
     nfds_t count = 0;
-    w->polled[count++] = (struct pollfd){.fd = w->wake[0], .events = POLLIN};
-    w->polled[count++] = (struct pollfd){.fd = w->listener, .events = POLLIN};
-    for (int i = 0; i < w->peer_count; i++) w->polled[count++] = (struct pollfd){w->peers[i].fd, POLLIN, 0};
-    for (int i = 0; i < CONNECTIONS && w->listener >= 0; i++)
-        w->polled[count++] = (struct pollfd){w->connections[i].fd, POLLIN, 0};
-    poll(w->polled, count, 200); /* negative descriptors are ignored */
+    listen_for(w, &count, w->wake[0]);
+    if (find_place(w)) listen_for(w, &count, w->listener);
+    for (int i = 0; i < w->peer_count; i++) listen_for(w, &count, w->peers[i].fd);
+    for (int i = 0; i < w->connection_count; i++) listen_for(w, &count, w->connections[i].fd);
+    poll(w->polled, count, 200);
     char waste[16];
     while (read(w->wake[0], waste, sizeof waste) > 0) continue;
 }
@@ -392,8 +431,8 @@ static void *watch_ranks(void *argument) {
     for (enum snug_watch_kind said = SNUG_WATCH_STATE; said != SNUG_WATCH_BYE;) {
         await_events(w);
         const double now = snug_seconds();
-        if (w->listener >= 0) accept_connections(w);
-        for (int i = 0; i < CONNECTIONS; i++)
+        if (w->listener >= 0) accept_connections(w, now);
+        for (int i = 0; i < w->connection_count; i++)
             if (w->connections[i].fd >= 0) read_connection(w, &w->connections[i], now);
         for (int i = 0; i < w->peer_count; i++) read_peer(w, &w->peers[i]);
         pthread_mutex_lock(&w->lock);
@@ -434,12 +473,15 @@ static snug_status allocate(snug_context *ctx, const struct snug_ranks *ranks, d
                              .said = SNUG_WATCH_STATE};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->sent_it, NULL);
-    for (int i = 0; i < CONNECTIONS; i++) w->connections[i].fd = -1;
     const int count = ranks->rank == 0 ? ranks->size : 1;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *w->peers, (void **)&w->peers));
     w->peer_count = count;
     for (int i = 0; i < count; i++) w->peers[i].fd = -1;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count + CONNECTIONS + 2, sizeof *w->polled, (void **)&w->polled));
+    const int connections = ranks->rank == 0 ? STRANGERS + CALLS * ranks->size : 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)connections, sizeof *w->connections, (void **)&w->connections));
+    w->connection_count = connections;
+    for (int i = 0; i < connections; i++) w->connections[i].fd = -1;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(count + connections) + 2, sizeof *w->polled, (void **)&w->polled));
     if (pipe2(w->wake, O_CLOEXEC | O_NONBLOCK)) /* untested: no more descriptors */
         return snug_fail(ctx, SNUG_E_IO, "the connections between ranks: %s", strerror(errno));
     return SNUG_OK;
@@ -465,15 +507,24 @@ static void connect_leader(struct snug_watch *w) {
     leader->heard = snug_seconds();
 }
 
-static snug_status name_unconnected(snug_context *ctx, const struct snug_ranks *ranks, const char *connected) {
-    for (int r = 1; r < ranks->size; r++)
+/* Waits until rank 0's thread watches those that are connected, whose confirmations are on their way. */
+static void await_counted(struct snug_watch *w, const char *connected) {
+    enum { MILLISECOND = 1000000 };
+    const double until = snug_seconds() + QUIET;
+    int expected = 0;
+    for (int r = 1; r < w->ranks.size; r++) expected += connected[r];
+    /* may be untested: depends on timing */
+    while (atomic_load(&w->counted) < expected && snug_seconds() < until)
+        nanosleep(&(struct timespec){.tv_nsec = MILLISECOND}, NULL);
+}
+
+static void name_unconnected(struct snug_watch *w, const char *connected) {
+    for (int r = 1; r < w->ranks.size; r++)
         if (!connected[r]) /* untested: a firewall between the hosts */
-            snug_log(
-                ctx, SNUG_LOG_WARNING,
-                "rank %d cannot connect to rank 0 on %s through TCP: is there a firewall? If it dies or hangs, only "
-                "MPI's launcher reports it",
-                r, ranks->host);
-    return SNUG_OK;
+            snug_log(w->ctx, SNUG_LOG_WARNING,
+                     "rank %d cannot connect to rank 0 on %s through TCP: is there a firewall? If it dies or hangs, "
+                     "only MPI's launcher reports it",
+                     r, w->ranks.host);
 }
 
 static snug_status connect_ranks(struct snug_watch *w, const struct snug_collectives *c) {
@@ -487,8 +538,11 @@ static snug_status connect_ranks(struct snug_watch *w, const struct snug_collect
     RETURN_IF_ERROR(snug_alloc(w->ctx, (size_t)size, 1, &memory));
     char *connected = memory;
     connected[w->ranks.rank] = w->running;
-    snug_status status = snug_all_gather_equal(w->ctx, c, connected, sizeof *connected);
-    if (status == SNUG_OK && w->ranks.rank == 0) status = name_unconnected(w->ctx, &w->ranks, connected);
+    const snug_status status = snug_all_gather_equal(w->ctx, c, connected, sizeof *connected);
+    if (status == SNUG_OK && w->ranks.rank == 0) {
+        name_unconnected(w, connected);
+        await_counted(w, connected);
+    }
     free(memory);
     return status;
 }
@@ -517,14 +571,14 @@ void snug_watch_close(struct snug_watch *w) {
     if (w->running) pthread_join(w->thread, NULL);
     for (int i = 0; i < w->peer_count; i++)
         if (w->peers[i].fd >= 0) close(w->peers[i].fd);
-    for (int i = 0; i < CONNECTIONS; i++)
-        if (w->connections[i].fd >= 0) close(w->connections[i].fd); /* may be untested: depends on timing */
+    for (int i = 0; i < w->connection_count; i++) drop(&w->connections[i]);
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
     if (w->listener >= 0) close(w->listener);
     pthread_cond_destroy(&w->sent_it);
     pthread_mutex_destroy(&w->lock);
     free(w->polled);
+    free(w->connections);
     free(w->peers);
     free(w);
 }

@@ -8,21 +8,31 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "dist/dial.h"
+
 enum {
     UNACKNOWLEDGED = 5000, /* milliseconds */
-    PATIENCE = 2000,       /* milliseconds that a connection and an answer may take */
+    PATIENCE = 2000,       /* milliseconds that sending may take */
     WAITING = 4096,        /* connections that have not been accepted yet; the kernel lowers it */
+    TICK = 50,             /* milliseconds */
 };
+static const double reach_seconds = 2;   /* in which a host accepts a connection: longer, and a firewall drops it */
+static const double answer_seconds = 30; /* in which rank 0 answers once it is connected: it may have been stopped */
+static const double stagger = 0.2;       /* between the calls of addresses of which the first is better */
 
 void snug_watch_tune(int fd) {
-    const int at_once = 1; /* messages are small, and the other end waits for them */
+    const int yes = 1, idle = UNACKNOWLEDGED / 1000;
     const unsigned most = UNACKNOWLEDGED;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* messages are small, and the other end waits */
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes); /* the same where nothing is sent */
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &yes, sizeof yes);
 }
 
 int snug_watch_send(int fd, const struct snug_watch_message *message) {
@@ -118,58 +128,60 @@ static bool is_loopback(const struct sockaddr_storage *address) {
     return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
-/* Whether the socket is ready within the time that is left. */
-static bool is_ready(int fd, short events, double until) {
-    struct pollfd one = {.fd = fd, .events = events};
-    const double left = until - snug_seconds();
-    /* may be untested: a host that does not answer */
-    return left > 0 && poll(&one, 1, (int)(left * 1000) + 1) > 0;
+/* The loopback first, where it may be rank 0's: it is never filtered, and there may be no other. */
+static int prepare_calls(const struct snug_watch_address *address, bool same_host,
+                         const struct snug_watch_message *hello, struct snug_dial *dials,
+                         struct snug_watch_message *answers) {
+    const double now = snug_seconds();
+    int count = 0;
+    for (int i = 0; i < address->count; i++) {
+        const bool loopback = is_loopback(&address->addresses[i]);
+        if (loopback && !same_host) continue;
+        snug_dial_prepare(&dials[count], (const struct sockaddr *)&address->addresses[i],
+                          now + (same_host && !loopback ? stagger : 0));
+        dials[count].hello = hello;
+        dials[count].answer = &answers[count];
+        dials[count].hello_size = dials[count].answer_size = sizeof *hello;
+        count++;
+    }
+    return count;
 }
 
-static bool greet(int fd, const struct snug_watch_address *address, const struct snug_watch_message *hello,
-                  struct snug_watch_message *answer, double until) {
-    size_t received = 0;
-    if (snug_watch_send(fd, hello)) return false; /* may be untested: a connection that is closed at once */
-    /* may be untested: a host that does not answer */
-    while (received < sizeof *answer && is_ready(fd, POLLIN, until)) {
-        const ssize_t n = recv(fd, (char *)answer + received, sizeof *answer - received, 0);
-        if (n <= 0) return false; /* may be untested: another program at this port */
-        received += (size_t)n;
+/* The socket that a valid answer comes from; -1: none yet. */
+static int work_dials(struct snug_dial *dials, int count, const struct snug_watch_address *address,
+                      struct snug_watch_message *answer) {
+    struct pollfd polled[SNUG_WATCH_ADDRESSES];
+    for (int i = 0; i < count; i++) polled[i] = snug_dial_events(&dials[i]);
+    poll(polled, (nfds_t)count, TICK); /* negative descriptors are ignored */
+    for (int i = 0; i < count; i++) {
+        const double now = snug_seconds();
+        if (!snug_dial_work(&dials[i], now)) continue;
+        memcpy(answer, dials[i].answer, sizeof *answer);
+        if (snug_watch_is_valid(answer, address)) return snug_dial_take(&dials[i]);
+        snug_dial_again(&dials[i], now); /* another program at this port */
     }
-    /* may be untested: another program at this port */
-    return received == sizeof *answer && snug_watch_is_valid(answer, address);
-}
-
-static int try_address(const struct snug_watch_address *address, const struct sockaddr_storage *to,
-                       const struct snug_watch_message *hello, struct snug_watch_message *answer) {
-    const double until = snug_seconds() + PATIENCE / 1000.0;
-    /* may be untested: depends on the machine's interfaces */
-    const socklen_t size = to->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    int error = 0;
-    socklen_t length = sizeof error;
-    const int fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -1; /* untested: a machine without the family */
-    /* may be untested: depends on timing and the network */
-    const bool began = connect(fd, (const struct sockaddr *)to, size) == 0 || errno == EINPROGRESS;
-    /* may be untested: depends on timing and the network */
-    if (began && is_ready(fd, POLLOUT, until) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
-        error == 0 && greet(fd, address, hello, answer, until)) {
-        snug_watch_tune(fd);
-        return fd;
-    }
-    close(fd);
     return -1;
 }
 
 int snug_watch_connect(const struct snug_watch_address *address, const char *host,
                        const struct snug_watch_message *hello, struct snug_watch_message *answer) {
-    const bool same_host = strcmp(host, address->host) == 0;
-    /* The loopback first, where it may be rank 0's: it is never filtered, and there may be no other. */
-    for (int loopback = same_host; loopback >= 0; loopback--)
-        for (int i = 0; i < address->count; i++) {
-            if (is_loopback(&address->addresses[i]) != (loopback == 1)) continue;
-            const int fd = try_address(address, &address->addresses[i], hello, answer);
-            if (fd >= 0) return fd; /* may be untested: depends on the network */
-        }
-    return -1;
+    struct snug_watch_message confirmation = *hello, *answers = calloc(SNUG_WATCH_ADDRESSES, sizeof *answers);
+    struct snug_dial dials[SNUG_WATCH_ADDRESSES];
+    const double began = snug_seconds();
+    int fd = -1;
+    bool connected = true;
+    /* may be untested: an allocation that fails */
+    const int count = answers ? prepare_calls(address, strcmp(host, address->host) == 0, hello, dials, answers) : 0;
+    while (count && fd < 0 && snug_seconds() < began + (connected ? answer_seconds : reach_seconds)) {
+        fd = work_dials(dials, count, address, answer);
+        connected = false;
+        for (int i = 0; i < count; i++) connected |= snug_dial_is_connected(&dials[i]);
+    }
+    for (int i = 0; i < count; i++) snug_dial_close(&dials[i]);
+    free(answers);
+    if (fd < 0) return -1;
+    snug_watch_tune(fd);
+    confirmation.kind = SNUG_WATCH_STATE;
+    snug_watch_send(fd, &confirmation); /* if it fails the connection has ended, which its user finds */
+    return fd;
 }

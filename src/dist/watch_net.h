@@ -19,7 +19,7 @@ struct snug_watch_address {
 };
 
 enum snug_watch_kind {
-    SNUG_WATCH_HELLO, /* the first message, in both directions */
+    SNUG_WATCH_HELLO, /* the first message, in both directions; a rank's next one confirms the connection */
     SNUG_WATCH_STATE,
     SNUG_WATCH_BYE,      /* the rank ends by intention */
     SNUG_WATCH_FAILS,    /* the rank has failed and reports it */
@@ -39,10 +39,12 @@ struct snug_watch_message {
 
 /* Listens on all interfaces, at a port that is free; the socket, or -1. */
 int snug_watch_listen(struct snug_watch_address *out, const char *host);
-/* Tries the addresses, says hello and waits for rank 0's; the socket, or -1. Each address gets 2 s. */
+/* Calls the addresses, says hello, waits for rank 0's, and confirms it with a state, after which rank 0 watches this
+ * rank: before that it may end the connection. The socket; -1 if no address can be reached in 2 s, or rank 0 does not
+ * answer within 30 s. */
 int snug_watch_connect(const struct snug_watch_address *address, const char *host,
                        const struct snug_watch_message *hello, struct snug_watch_message *answer);
-/* Data that the other host does not acknowledge within 5 s break the connection. */
+/* Data that the other host does not acknowledge within 5 s break the connection, and so does a host that is gone. */
 void snug_watch_tune(int fd);
 /* errno, or 0. A state that does not fit the socket's buffer is not sent. */
 int snug_watch_send(int fd, const struct snug_watch_message *message);
