@@ -9,7 +9,8 @@ transformers has written them to. kinds() has folders for each kind of layout an
 number. The golden file has the vocabularies once ("vocabularies": files, "models" of tokenizer.json). "folders" has for each folder
 its other files, texts, and a row for each text and for each pair of neighbours: the number of its token types 0, and the ids.
 Folders that transformers refuses, and those in which two tokens are the same once normalised (it takes either, at random), are
-left out. snug refuses one thing that transformers does not: a "sep_token" or "cls_token" that is null.
+left out. snug differs in two things on purpose: a "sep_token" or "cls_token" that is null is refused; and of a SentencePiece model,
+pieces that a file names null keep fairseq's names, where transformers calls them "None".
 
 Usage: golden_tokenizer_folders.py [FILE]                                    (needs transformers, sentencepiece, protobuf)
        golden_tokenizer_folders.py --compare build/snug [--first N] [--folders N]   compares that many folders with `snug tokenize`

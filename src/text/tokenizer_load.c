@@ -597,8 +597,8 @@ static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
 }
 
 /*
- * A tokenizer_config.json that names no class gets it where the tokenizer is saved: a model of another type may be saved
- * beside it, whose type would choose another class. TokenizersBackend has the name that transformers 4 knows.
+ * A tokenizer_config.json that names no class gets it where the tokenizer is saved: a model of another type may be
+ * saved beside it, whose type would choose another class. TokenizersBackend has the name that transformers 4 knows.
  */
 static snug_status name_class(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
