@@ -113,7 +113,8 @@ static snug_status name_tokens(struct collecting *c, const char *path, const jso
     return SNUG_OK;
 }
 
-/* Appends a list's tokens; equal ones are dropped later. of_map: of special_tokens_map.json, whose objects are special. */
+/* Appends a list's tokens; equal ones are dropped later. of_map: of special_tokens_map.json, whose objects are special.
+ */
 static snug_status add_list(struct collecting *c, const char *path, const char *key, const json_t *value, bool of_map,
                             struct given_list *out) {
     if (!json_is_array(value) && !json_is_null(value))
