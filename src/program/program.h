@@ -61,8 +61,8 @@ struct snug_parameter {
     int64_t row;      /* first row in the tensor */
     int64_t shape[2]; /* the shape in the Hugging Face file; shape[1] is 0 for vectors */
     enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES } init;
-    bool decay; /* AdamW decays it: not a bias, not a norm's weight */
-    bool head;  /* belongs to the task head */
+    bool decay;         /* AdamW decays it: not a bias, not a norm's weight */
+    bool head;          /* belongs to the task head */
     bool by_vocabulary; /* its rows are the vocabulary's tokens */
     bool has_zero_row;
     int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */
