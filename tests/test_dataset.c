@@ -200,7 +200,7 @@ static void test_nonfinite_labels(void **state) {
     assert_open_fails(
         f, options_for(write_file(f, "f.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":NaN}\n")),
         SNUG_E_INPUT, "f.jsonl:2");
-    assert_open_fails(f, options_for(path_of(f, "f.jsonl")), SNUG_E_INPUT, "NaN");
+    assert_open_fails(f, options_for(path_of(f, "f.jsonl")), SNUG_E_INPUT, "f.jsonl:2: the row has no label");
     assert_classes(f, open_labels(f, "g.csv", "text,label\nw,nan\nw,yes\nw,no\n"), false, SNUG_LABELS_STRING,
                    SNUG_PROBLEM_SINGLE_LABEL, "nan no yes");
     assert_classes(f, open_labels(f, "h.csv", "text,label\nw,nan\nw,inf\n"), false, SNUG_LABELS_STRING,

@@ -4,72 +4,10 @@
 
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
-#include "scratch.h"
+#include "reader_fixture.h"
 #include "text/data_file.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
-
-static const struct snug_reader_options strictly = {.strict = true};
-
-/* All rows as text, for comparison: fields joined by '~', rows by newlines, each with its index and line; a kind other
-   than TEXT is a letter and a colon before the field, and of lists of words each has a '/' after it. The header is
-   first. */
-static snug_status dump_rows(struct snug_reader *reader, char *out, size_t size) {
-    const char *const *names;
-    size_t columns = snug_reader_columns(reader, &names), used = 0;
-    for (size_t i = 0; i < columns; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", names[i]);
-    struct snug_row row;
-    snug_status status;
-    while ((status = snug_reader_next(reader, &row)) == SNUG_OK) {
-        assert_int_equal(row.count, columns);
-        used += (size_t)snprintf(out + used, size - used, "\n%d@%d ", (int)row.index, (int)row.line);
-        for (size_t i = 0; i < row.count; i++) {
-            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "B:", "O:"};
-            const struct snug_field *field = &row.fields[i];
-            if (field->kind == SNUG_FIELD_WORDS || field->kind == SNUG_FIELD_NUMBERS) {
-                used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", kinds[field->kind]);
-                for (const char *word = field->text; word < field->text + field->length; word += strlen(word) + 1)
-                    used += (size_t)snprintf(out + used, size - used, "%s/", word);
-                continue;
-            }
-            if (field->kind != SNUG_FIELD_MISSING) assert_int_equal(strlen(field->text), field->length);
-            used += (size_t)snprintf(out + used, size - used, "%s%s%s", i ? "~" : "", kinds[field->kind],
-                                     field->kind == SNUG_FIELD_MISSING ? "" : field->text);
-        }
-        assert_true(used < size);
-    }
-    if (status == SNUG_END) assert_int_equal(snug_reader_next(reader, &row), SNUG_END);
-    return status == SNUG_END ? SNUG_OK : status;
-}
-
-static snug_status dump_as(struct scratch *scratch, const char *path, bool strict, bool words, char *out, size_t size) {
-    struct snug_reader *reader;
-    const struct snug_reader_options options = {.strict = strict, .words = words};
-    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, &options, &reader));
-    const snug_status status = dump_rows(reader, out, size);
-    snug_reader_close(reader);
-    return status;
-}
-
-static snug_status dump(struct scratch *scratch, const char *path, bool strict, char *out, size_t size) {
-    return dump_as(scratch, path, strict, false, out, size);
-}
-
-static void reads(struct scratch *scratch, const char *name, const char *content, const char *expected) {
-    char found[4096] = "";
-    assert_ok(scratch,
-              dump(scratch, scratch_write(scratch, name, content, strlen(content)), true, found, sizeof found));
-    assert_string_equal(found, expected);
-}
-
-static void refuses(struct scratch *scratch, const char *name, const char *content, const char *sentence) {
-    char found[4096];
-    const char *path = scratch_write(scratch, name, content, strlen(content));
-    snug_status status = dump(scratch, path, true, found, sizeof found);
-    assert_contains(snug_error_message(scratch->ctx), name);
-    assert_fails(scratch, status, SNUG_E_INPUT, sentence);
-}
 
 static void csv_rows(void **state) {
     struct scratch *s = *state;
@@ -98,12 +36,23 @@ static void csv_quotes(void **state) {
     refuses(s, "a.csv", "a,b\n1,x\ry\n", "a.csv:2: a carriage return within a field");
 }
 
+/* Columns without a name, or with that of another one, have the names that pandas gives them. */
+static void headers(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.csv", ",text,label\n0,good,1\n", "Unnamed: 0~text~label\n0@2 0~good~1");
+    assert_int_equal(s->log_count, 0);
+    reads(s, "a.csv", "a,,c,\n1,2,3,4\n", "a~Unnamed: 1~c~Unnamed: 3\n0@2 1~2~3~4");
+    reads(s, "a.csv", "Unnamed: 1,\n1,2\n", "Unnamed: 1~Unnamed: 1.1\n0@2 1~2");
+    reads(s, "a.csv", "a,a,b,a,a.1\n1,2,3,4,5\n", "a~a.1~b~a.2~a.1.1\n0@2 1~2~3~4~5");
+    assert_contains(s->log, "a.csv:1: two columns are called \"a.1\": the second is \"a.1.1\" here");
+    reads(s, "a.tsv", "a\ta\n1\t2\n", "a~a.1\n0@2 1~2");
+    assert_contains(s->log, "a.tsv:1: two columns are called \"a\": the second is \"a.1\" here");
+}
+
 static void csv_refusals(void **state) {
     struct scratch *s = *state;
     refuses(s, "a.csv", "a,b\n1,2\n1,2,3\n", "a.csv:3: row has 3 fields, the header has 2");
     refuses(s, "a.csv", "a,b\n\"x\ny\",1\n1\n", "a.csv:4: row has 1 field, the header has 2");
-    refuses(s, "a.csv", "a,b,a\n", "a.csv:1: two columns are named \"a\"");
-    refuses(s, "a.csv", "a,,c\n", "a.csv:1: column 2 has no name");
     refuses(s, "a.csv", "", "is empty");
     refuses(s, "a.csv", "\xEF\xBB\xBF", "is empty");
     refuses(s, "a.csv", "\n\n", "is empty");
@@ -135,7 +84,6 @@ static void tsv_rows(void **state) {
     struct scratch *s = *state;
     reads(s, "a.tsv", "sentence\tlabel\n\"x\" y, z\t1\r\n\t0", "sentence~label\n0@2 \"x\" y, z~1\n1@3 ~0");
     refuses(s, "a.tsv", "a\tb\n1\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
-    refuses(s, "a.tsv", "a\ta\n", "two columns are named \"a\"");
     refuses(s, "a.tsv", "", "is empty");
 }
 
@@ -144,90 +92,6 @@ static void text_rows(void **state) {
     reads(s, "a.txt", "one, \"two\"\r\n\nthree", "text\n0@1 one, \"two\"\n1@2 \n2@3 three");
     reads(s, "a.txt", "\xEF\xBB\xBFone\n", "text\n0@1 one");
     refuses(s, "a.txt", "", "is empty");
-}
-
-static void json_rows(void **state) {
-    struct scratch *s = *state;
-    reads(s, "a.jsonl", "{\"text\": \"a\\nb\", \"label\": 1}\n\n  \n{\"label\": -2, \"text\": \"\"}",
-          "text~label\n0@1 a\nb~I:1\n1@4 ~I:-2");
-    reads(s, "a.json",
-          "{\"a\": 0.1, \"b\": [\"x\", 2, 0.5]}\n{\"a\": null, \"b\": []}\n{\"b\": true}\n{\"a\": [[1]], \"b\": {}}\n",
-          "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~B:True\n3@4 O:a list of other values~O:an object");
-    reads(
-        s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}",
-        "a\n0@1 O:a list with an item that holds '|', by which snug separates labels: rename it\n1@2 O:a list with an "
-        "empty item"); /* the separator would be ambiguous */
-    /* an identifier beyond 64 bits is no reason to refuse the row; text that looks like one is kept */
-    reads(s, "a.jsonl", "{\"a\": 18446744073709551615, \"b\": \"\\\"18446744073709551615\"}",
-          "a~b\n0@1 R:1.8446744073709552e19~\"18446744073709551615");
-    assert_int_equal(s->log_count, 0);
-    reads(s, "a.jsonl", "{\"a\": 1}\n{\"a\": 2, \"b\": 3}\n{\"a\": 2, \"c\": 3}", "a\n0@1 I:1\n1@2 I:2\n2@3 I:2");
-    assert_contains(s->log, "in 2 row(s), first \"b\" in line 2");
-    assert_int_equal(s->log_count, 1);
-}
-
-static void json_lists(void **state) {
-    struct scratch *s = *state;
-    reads(s, "a.json", "\n [ {\"a\": \"]}\\\"\"},\n{\n\"a\": [1]\n}\n\n, {\"a\": 3} ]\n",
-          "a\n0@2 ]}\"\n1@3 L:1\n2@7 I:3");
-    reads(s, "a.jsonl", "[{\"a\": 1}]", "a\n0@1 I:1");
-    refuses(s, "a.json", "[]", "is empty");
-    refuses(s, "a.json", "[{\"a\": 1},]", "a list must hold objects, separated by commas");
-    refuses(s, "a.json", "[,{\"a\": 1}]", "a list must hold objects");
-    refuses(s, "a.json", "[{\"a\": 1} {\"a\": 1}]", "separated by commas");
-    refuses(s, "a.json", "[{\"a\": 1},\n1]", "a.json:2: a list must hold objects");
-    refuses(s, "a.json", "[{\"a\": 1},\n", "a.json:2: the file ends before its list does");
-    refuses(s, "a.json", "[{\"a\": 1},\n{\"a\": [\n", "a.json:2: the file ends within the object");
-    refuses(s, "a.json", "[{\"a\": 1}]\n\n{}", "a.json:3: there is text after the list");
-    refuses(s, "a.json", "[{\"a\": 1},\n{\"a\"\n 1}]", "a.json:3: ");
-}
-
-/* Blanks that fill the reader's buffer, before the first row of a list and after its end. */
-static void json_blanks(void **state) {
-    struct scratch *s = *state;
-    enum { BLANKS = 100000 };
-    static char text[2 * BLANKS + 64], found[64];
-    memset(text, ' ', sizeof text);
-    memcpy(text, "[\t\r\n", 4);
-    memcpy(text + BLANKS, "{\"a\": 1}\t]\r\n", 12);
-    assert_ok(s, dump(s, scratch_write(s, "a.json", text, sizeof text), true, found, sizeof found));
-    assert_string_equal(found, "a\n0@2 I:1");
-    text[sizeof text - 1] = '\0';
-    struct snug_reader *reader;
-    struct snug_row row;
-    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.json", text, sizeof text), &strictly, &reader));
-    assert_ok(s, snug_reader_next(reader, &row));
-    assert_fails(s, snug_reader_next(reader, &row), SNUG_E_INPUT, "a.json:3: a NUL byte");
-    assert_int_equal(snug_reader_next(reader, &row), SNUG_E_INPUT); /* nothing after it is read */
-    snug_reader_close(reader);
-}
-
-static void json_refusals(void **state) {
-    struct scratch *s = *state;
-    refuses(s, "a.jsonl", "{\"a\": 1}\n{\"a\": \n", "a.jsonl:2: ");
-    refuses(s, "a.jsonl", "{\n \"a\": 1\n}\n", "a JSON file must have one object per line");
-    refuses(s, "a.jsonl", "{\"a\": 1}\n[1]\n", "a.jsonl:2: found a list instead of an object");
-    refuses(s, "a.jsonl", "{\"a\": 1}\n\"x\"\n", "a.jsonl:2: ");
-    refuses(s, "a.jsonl", "{\"a\": 1, \"a\": 2}\n", "duplicate");
-    refuses(s, "a.jsonl", "{\"\": 1}\n", "column 1 has no name");
-    refuses(s, "a.jsonl", "{}\n", "the first object has no keys");
-    refuses(s, "a.jsonl", "{\"a\": [\"x\\u0000\"]}\n", "a.jsonl:1: \\u0000 in a list");
-    refuses(s, "a.jsonl", "{\"a\\u0000\": 1}\n", "a.jsonl:1: ");
-    refuses(s, "a.jsonl", " \n\n", "is empty");
-    refuses(s, "a.jsonl", "", "is empty");
-}
-
-/* NUL, written as an escape, is a character of a text. */
-static void json_nul(void **state) {
-    struct scratch *s = *state;
-    static const char text[] = "{\"a\": \"x\\u0000y\"}";
-    struct snug_reader *reader;
-    struct snug_row row;
-    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.jsonl", text, sizeof text - 1), &strictly, &reader));
-    assert_ok(s, snug_reader_next(reader, &row));
-    assert_int_equal(row.fields[0].length, 3);
-    assert_memory_equal(row.fields[0].text, "x\0y", 4);
-    snug_reader_close(reader);
 }
 
 /* What pandas' to_csv(sep="\\t") writes, by quoting: only where needed, or every string. */
@@ -576,6 +440,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(csv_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(csv_quotes, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(csv_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tsv_rows, scratch_setup, scratch_teardown),
@@ -585,12 +450,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(data_parts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(gzip_large, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(given_formats, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_nul, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(text_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_lists, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_blanks, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(malformed_utf8, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rows_across_buffers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(truncations, scratch_setup, scratch_teardown),

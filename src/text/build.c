@@ -385,7 +385,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     const struct snug_dataset_options *options = builder->options;
     enum snug_data_form form;
     RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
-    builder->label.typed = form == SNUG_DATA_JSON_LINES;
+    builder->label.typed = form == SNUG_DATA_JSON;
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));

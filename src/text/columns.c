@@ -155,9 +155,10 @@ static bool has_own_numbers(const struct snug_peek *peek, size_t column) {
 }
 
 static bool is_identifier(const struct name_list *list, const struct snug_peek *peek, size_t column) {
-    static const char *const usual[] = {"id", "idx", "index", "guid", "Unnamed: 0"};
+    static const char *const usual[] = {"id", "idx", "index", "guid", ""};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strcasecmp(list->names[column], usual[i]) == 0) return true;
+    if (strncmp(list->names[column], "Unnamed: ", 9) == 0) return true; /* a header's columns without a name */
     return has_own_numbers(peek, column);
 }
 

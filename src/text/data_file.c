@@ -40,8 +40,8 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
         enum snug_data_form form;
     } forms[] = {{"csv", SNUG_DATA_CSV},
                  {"tsv", SNUG_DATA_TSV},
-                 {"json", SNUG_DATA_JSON_LINES},
-                 {"jsonl", SNUG_DATA_JSON_LINES},
+                 {"json", SNUG_DATA_JSON},
+                 {"jsonl", SNUG_DATA_JSON},
                  {"txt", SNUG_DATA_TEXT},
                  {"conll", SNUG_DATA_CONLL},
                  {"conllu", SNUG_DATA_CONLL},

@@ -7,14 +7,7 @@
 
 #include "core/context.h"
 
-enum snug_data_form {
-    SNUG_DATA_CSV,
-    SNUG_DATA_TSV,
-    SNUG_DATA_JSON_LINES,
-    SNUG_DATA_JSON_ARRAY, /* what a JSON file that begins with a bracket turns out to be */
-    SNUG_DATA_TEXT,
-    SNUG_DATA_CONLL
-};
+enum snug_data_form { SNUG_DATA_CSV, SNUG_DATA_TSV, SNUG_DATA_JSON, SNUG_DATA_TEXT, SNUG_DATA_CONLL };
 /* The choices of --data_format. */
 #define SNUG_DATA_FORMATS "csv|tsv|json|jsonl|txt|conll"
 

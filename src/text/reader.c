@@ -2,6 +2,7 @@
 #include "text/reader.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
+#include "text/hash_map.h"
 #include "text/reader_impl.h"
 #include "text/rows.h"
 
@@ -54,8 +56,13 @@ snug_status snug_reader_append(struct snug_reader *reader, const char *data, siz
 
 snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
     size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
+    return invalid == length ? SNUG_OK
+                             : snug_reader_repair(reader, start, line + count_lines(reader->record + start, invalid));
+}
+
+snug_status snug_reader_repair(struct snug_reader *reader, size_t start, int64_t line) {
+    size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
     if (invalid == length) return SNUG_OK;
-    line += count_lines(reader->record + start, invalid);
     if (reader->strict)
         return snug_fail(reader->ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": malformed UTF-8 (byte 0x%02X); save the file as UTF-8, or leave out --strict "
@@ -96,21 +103,9 @@ snug_status snug_reader_first_line(struct snug_reader *reader) {
 }
 
 snug_status snug_reader_filled_line(struct snug_reader *reader) {
-    const char *blanks = reader->form == SNUG_DATA_JSON_LINES ? " \t\r\n" : "\r\n";
     do RETURN_IF_ERROR(snug_reader_first_line(reader));
-    while (reader->record[strspn(reader->record, blanks)] == '\0');
+    while (reader->record[strspn(reader->record, "\r\n")] == '\0');
     return SNUG_OK;
-}
-
-int snug_reader_peek(struct snug_reader *reader) {
-    for (;; reader->at++) {
-        if (reader->at == reader->filled && !snug_reader_refill(reader)) return -1;
-        char byte = reader->buffer[reader->at];
-        if (byte == '\n')
-            reader->line++;
-        else if (byte != ' ' && byte != '\t' && byte != '\r')
-            return (unsigned char)byte;
-    }
 }
 
 void snug_reader_trim(struct snug_reader *reader) {
@@ -122,7 +117,7 @@ void snug_reader_trim(struct snug_reader *reader) {
 
 /* ---- columns ---- */
 
-static snug_status add_name(struct snug_reader *reader, const char *name) {
+snug_status snug_reader_add_name(struct snug_reader *reader, const char *name) {
     void *grown = reader->names;
     char *copy;
     RETURN_IF_ERROR(snug_grow(reader->ctx, &grown, &reader->name_capacity, reader->columns + 1, sizeof *reader->names));
@@ -132,53 +127,65 @@ static snug_status add_name(struct snug_reader *reader, const char *name) {
     return SNUG_OK;
 }
 
-/* Names must be present and unique. */
-static snug_status check_names(struct snug_reader *reader) {
-    json_t *seen = reader->column_of = json_object();
-    snug_status status = seen ? SNUG_OK : snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
-    for (size_t i = 0; i < reader->columns && status == SNUG_OK; i++) {
-        const char *name = reader->names[i];
-        if (!*name)
-            status = snug_fail(reader->ctx, SNUG_E_INPUT,
-                               "%s:%" PRId64 ": column %zu has no name; name it, or remove it (pandas: "
-                               "to_csv(…, index=False))",
-                               reader->path, reader->record_line, i + 1);
-        else if (json_object_get(seen, name))
-            status = snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": two columns are named \"%s\"", reader->path,
-                               reader->record_line, name);
-        else if (json_object_set_new(seen, name, json_integer((json_int_t)i)))
-            status = snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
+/* Whether the first count columns have this name. */
+static bool is_taken(const struct snug_hash_map *names, const char *name) {
+    return snug_hash_map_find(names, "", 0, name, strlen(name)) >= 0;
+}
+
+/* The name of a column in a header that has none or that of another one, as pandas calls it. */
+static snug_status rename_column(struct snug_reader *reader, const struct snug_hash_map *names, size_t column) {
+    char *name = NULL, *before = reader->names[column];
+    for (int n = *before ? 1 : 0; !name || is_taken(names, name); n++) {
+        char number[16] = "";
+        if (n) snprintf(number, sizeof number, ".%d", n);
+        free(name);
+        RETURN_IF_ERROR(*before ? snug_format(reader->ctx, &name, "%s%s", before, number)
+                                : snug_format(reader->ctx, &name, "Unnamed: %zu%s", column, number));
     }
+    if (*before)
+        snug_log(reader->ctx, SNUG_LOG_WARNING,
+                 "%s:%" PRId64 ": two columns are called \"%s\": the second is \"%s\" here", reader->path,
+                 reader->record_line, before, name);
+    free(before);
+    reader->names[column] = name;
+    return SNUG_OK;
+}
+
+static snug_status make_names_unique(struct snug_reader *reader) {
+    struct snug_hash_map names = {0};
+    snug_status status = SNUG_OK;
+    int32_t before;
+    for (size_t i = 0; i < reader->columns && status == SNUG_OK; i++) {
+        if (!*reader->names[i] || is_taken(&names, reader->names[i])) status = rename_column(reader, &names, i);
+        if (status == SNUG_OK)
+            status = snug_hash_map_add(reader->ctx, &names, reader->names[i], strlen(reader->names[i]), 0, &before);
+    }
+    snug_hash_map_free(&names);
     return status;
+}
+
+static snug_status read_header(struct snug_reader *reader) {
+    RETURN_IF_ERROR(snug_reader_table_row(reader));
+    for (size_t i = 0; i < reader->span_count; i++)
+        RETURN_IF_ERROR(snug_reader_add_name(reader, reader->record + reader->spans[i].start));
+    return make_names_unique(reader);
 }
 
 /* Names from the header, or from the first object, which is returned as the first row later. */
 static snug_status read_names(struct snug_reader *reader, const struct snug_conll_choice *conll) {
-    const char *key;
-    json_t *value;
     snug_status status;
     switch (reader->form) {
-    case SNUG_DATA_TEXT: return add_name(reader, "text");
+    case SNUG_DATA_TEXT: return snug_reader_add_name(reader, "text");
     case SNUG_DATA_CONLL:
         status = snug_reader_begin_sentences(reader, conll);
         for (size_t i = 0; status == SNUG_OK && i < snug_reader_conll(reader)->columns; i++)
-            status = add_name(reader, snug_reader_conll(reader)->names[i]);
+            status = snug_reader_add_name(reader, snug_reader_conll(reader)->names[i]);
         return status;
-    case SNUG_DATA_CSV:
-    case SNUG_DATA_TSV:
-        status = snug_reader_table_row(reader);
-        for (size_t i = 0; i < reader->span_count && status == SNUG_OK; i++)
-            status = add_name(reader, reader->record + reader->spans[i].start);
-        break;
-    default:
-        status = snug_reader_json(reader, true);
-        json_object_foreach(reader->object, key, value) RETURN_IF_ERROR(add_name(reader, key));
-        if (status == SNUG_OK && !reader->columns)
-            return snug_reader_fail_at(reader, reader->record_line, "the first object has no keys");
-        reader->peeked = true;
+    case SNUG_DATA_JSON: status = snug_reader_json_open(reader); break;
+    default: status = read_header(reader);
     }
     if (status == SNUG_END) return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty: it holds no row", reader->path);
-    return status == SNUG_OK ? check_names(reader) : status;
+    return status;
 }
 
 /* ---- the public calls ---- */
@@ -206,18 +213,10 @@ static snug_status open_input(struct snug_reader *reader, const struct snug_conl
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
     }
     if (reader->filled >= 3 && !memcmp(reader->buffer, "\xEF\xBB\xBF", 3)) reader->at = 3; /* byte order mark */
-    if (reader->form == SNUG_DATA_JSON_LINES && snug_reader_peek(reader) == '[') {
-        reader->form = SNUG_DATA_JSON_ARRAY;
-        reader->at++;
-    }
     void *memory;
     RETURN_IF_ERROR(read_names(reader, conll));
     RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->fields, &memory));
     reader->fields = memory;
-    RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->made, &memory));
-    reader->made = memory;
-    RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->set, &memory));
-    reader->set = memory;
     for (size_t i = 0; i < reader->columns; i++) reader->fields[i] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
     return SNUG_OK;
 }
@@ -270,8 +269,9 @@ static void tell_oddities(const struct snug_reader *reader) {
     snug_conll_tell_skipped(reader->ctx, reader->path, skipped);
     if (reader->malformed.count)
         snug_log(reader->ctx, SNUG_LOG_WARNING,
-                 "%s: malformed UTF-8 in %" PRId64 " line(s), first in line %" PRId64 ", replaced by U+FFFD",
-                 reader->path, reader->malformed.count, reader->malformed.line);
+                 "%s: malformed UTF-8 in %" PRId64 " line(s), first in line %" PRId64 ", replaced by U+FFFD%s",
+                 reader->path, reader->malformed.count, reader->malformed.line,
+                 reader->json ? ", as are halves of surrogate pairs (\\ud83d)" : "");
     if (reader->unquoted.count)
         snug_log(reader->ctx, SNUG_LOG_INFO,
                  "%s: %" PRId64 " row(s), first in line %" PRId64 ", have quoted fields, read as pandas writes them",
@@ -280,7 +280,7 @@ static void tell_oddities(const struct snug_reader *reader) {
         snug_log(reader->ctx, SNUG_LOG_WARNING,
                  "%s: keys that the first object lacks in %" PRId64 " row(s), first \"%s\" in line %" PRId64
                  ", are ignored",
-                 reader->path, reader->added.count, reader->added_key, reader->added.line);
+                 reader->path, reader->added.count, snug_reader_json_added(reader), reader->added.line);
 }
 
 void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added) {
@@ -291,17 +291,13 @@ void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, 
 void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);
-    snug_reader_forget_row(reader);
     snug_data_file_free(reader->file);
     if (reader->owns_fd) close(reader->fd);
     for (size_t i = 0; i < reader->columns; i++) free(reader->names[i]);
     free(reader->names);
     free(reader->spans);
     free(reader->fields);
-    free(reader->made);
-    free(reader->set);
-    json_decref(reader->column_of);
-    free(reader->added_key);
+    snug_reader_json_free(reader->json);
     snug_reader_free_sentences(reader);
     free(reader->record);
     free(reader->path);

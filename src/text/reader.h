@@ -2,7 +2,7 @@
 /*
  * Rows of a text file, one at a time in constant memory: CSV (RFC 4180, quotes with newlines; separated by semicolons
  * if the header has no comma), TSV (as GLUE's files, in which a quote is a character, or as pandas writes them), JSON
- * Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
+ * (text/json_layout.h), plain text (each line a row with the one column "text").
  * The format is given or follows from the name (text/data_file.h).
  *
  * If rows are words with tags: JSON Lines, whose lists are not joined then, and CoNLL files (.conll .tsv .txt), of
@@ -17,10 +17,10 @@
 struct snug_reader;
 
 enum snug_field_kind {
-    SNUG_FIELD_MISSING, /* the row has no such key, or null */
+    SNUG_FIELD_MISSING, /* the row has no such key ("") or no value: text says what is there, as "null", "NaN" */
     SNUG_FIELD_TEXT,
-    SNUG_FIELD_INTEGER, /* JSON number without fraction; text as written */
-    SNUG_FIELD_REAL,
+    SNUG_FIELD_INTEGER, /* JSON number without fraction, of 64 bits; text as written */
+    SNUG_FIELD_REAL,    /* any other; text as Python prints it */
     SNUG_FIELD_LIST,    /* JSON list of strings or numbers: its items as text, joined by '|' */
     SNUG_FIELD_WORDS,   /* if rows are words: a list of strings, NUL-terminated */
     SNUG_FIELD_NUMBERS, /* the same: a list of integers, as text */
@@ -40,7 +40,7 @@ static inline bool snug_field_is_text(const struct snug_field *field) {
 }
 
 struct snug_row {
-    int64_t index, line; /* row from 0; first line of the row from 1 */
+    int64_t index, line; /* row from 0; first line of the row from 1, a greater one in each row */
     size_t count;        /* = columns */
     const struct snug_field *fields;
 };
@@ -62,7 +62,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
 void snug_reader_close(struct snug_reader *reader);
 /* The same for a reader whose rows are not used: what it has replaced or ignored is not logged. */
 void snug_reader_discard(struct snug_reader *reader);
-/* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
+/* Column names: header of CSV/TSV; keys of the first object of JSON (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
 /* The column of that name, of a CoNLL file also as snug_conll_find() has it; SIZE_MAX. */

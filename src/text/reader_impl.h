@@ -4,8 +4,6 @@
 #ifndef SNUG_TEXT_READER_IMPL_H
 #define SNUG_TEXT_READER_IMPL_H
 
-#include <jansson.h>
-
 #include "text/data_file.h"
 #include "text/reader.h"
 
@@ -48,13 +46,7 @@ struct snug_reader {
     size_t span_count, span_capacity;
     struct snug_field *fields;
 
-    json_t *object;    /* the row of a JSON file: its strings are the fields' texts */
-    json_t *column_of; /* name → number */
-    char **made;       /* texts of its numbers and lists */
-    size_t *set;       /* columns that the row has: missing columns take no time, for any number of columns */
-    size_t set_count;
-    bool peeked; /* object is the first row, read for its keys and not yet returned */
-    char *added_key;
+    struct snug_json_rows *json; /* of a JSON file */
 
     struct snug_sentences *sentences; /* of a CoNLL file */
 
@@ -71,8 +63,8 @@ bool snug_reader_refill(struct snug_reader *reader);
 snug_status snug_reader_append(struct snug_reader *reader, const char *data, size_t size);
 /* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
 snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line);
-/* The next byte that is not a blank, without consuming it; -1 at the end or on failure. */
-int snug_reader_peek(struct snug_reader *reader);
+/* The same where malformed bytes are on the given line. */
+snug_status snug_reader_repair(struct snug_reader *reader, size_t start, int64_t line);
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */
 snug_status snug_reader_line(struct snug_reader *reader);
 /* Starts a new record with the next line. */
@@ -83,12 +75,15 @@ snug_status snug_reader_filled_line(struct snug_reader *reader);
 void snug_reader_trim(struct snug_reader *reader);
 /* One row of CSV or TSV; the header when columns is still 0. */
 snug_status snug_reader_table_row(struct snug_reader *reader);
-/* The next object of JSON; SNUG_END after the last. */
-snug_status snug_reader_json(struct snug_reader *reader, bool first);
-/* Its fields. */
+/* Adds a column. */
+snug_status snug_reader_add_name(struct snug_reader *reader, const char *name);
+/* Finds how a JSON file holds its rows, and the names of their columns. SNUG_END: it has no row. */
+snug_status snug_reader_json_open(struct snug_reader *reader);
+/* Its next row into the fields; SNUG_END after the last. */
 snug_status snug_reader_json_row(struct snug_reader *reader);
-/* Frees the object and its fields. */
-void snug_reader_forget_row(struct snug_reader *reader);
+/* The first key that the first row does not have, if a row has one. */
+const char *snug_reader_json_added(const struct snug_reader *reader);
+void snug_reader_json_free(struct snug_json_rows *rows);
 /* Decides the columns of a CoNLL file by its first lines. */
 snug_status snug_reader_begin_sentences(struct snug_reader *reader, const struct snug_conll_choice *choice);
 void snug_reader_free_sentences(struct snug_reader *reader);

@@ -1,228 +1,347 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON: one object per line, or one list of objects. */
+/* The rows of a JSON file. Of an object that may hold all rows up to LOOK_MOST bytes are read ahead to see whether it
+   does; only an object of columns is held as a whole. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
-#include "io/json.h"
-#include "text/reader_impl.h"
+#include "text/hash_map.h"
+#include "text/json_layout.h"
 
-static snug_status parse_record(struct snug_reader *reader) {
-    json_error_t error;
-    reader->object =
-        snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (json_is_object(reader->object)) return SNUG_OK;
-    if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY) /* may be untested: an allocation that fails */
-        return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s:%" PRId64 ": out of memory while reading the row",
-                         reader->path, reader->record_line);
-    int64_t line = reader->record_line + (reader->object ? 0 : error.line - 1);
-    return snug_fail(reader->ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64 ": %s; a JSON file must have one object per line, or one list of objects",
-                     reader->path, line, reader->object ? "found a list instead of an object" : error.text);
+#define LOOK_MOST ((size_t)16 << 20)
+
+struct snug_json_rows {
+    struct snug_json_cursor cursor;
+    enum snug_json_layout layout;
+    struct snug_json_look look;
+    bool looking; /* the cursor's parts are held */
+    char *held;   /* read ahead; the cursor is in it, or before it */
+    size_t held_size, held_capacity;
+    bool first, named, peeked; /* no row was read; columns have their names; the first row is not yet returned */
+    int64_t last_line;         /* of the row before */
+
+    struct snug_hash_map numbers;   /* of columns, by name */
+    struct snug_json_value *values; /* of the row, by column */
+    bool *given;                    /* the row has it */
+    size_t *set, set_count;         /* these columns: missing ones take no time, for any number of columns */
+    size_t value_capacity, given_capacity, set_capacity;
+    struct snug_json_cursor *columns; /* of a file of columns */
+    char *added_key;                  /* the first key that the first row does not have */
+};
+
+/* ---- bytes ---------------------------------------------------------------------------------------------------- */
+
+/* The next part of the file. What was read ahead is not needed any more then. */
+static bool read_on(struct snug_json_cursor *cursor) {
+    struct snug_reader *reader = cursor->reader;
+    struct snug_json_rows *rows = reader->json;
+    if (!rows->looking) {
+        free(rows->held);
+        rows->held = NULL;
+    }
+    cursor->at = cursor->end = reader->buffer;
+    reader->line = cursor->line;
+    if (!snug_reader_refill(reader)) return false;
+    cursor->end = reader->buffer + reader->filled;
+    return true;
 }
 
-/* Appends one object to the record, from its brace to the matching one. */
-static snug_status read_object(struct snug_reader *reader) {
-    bool in_string = false, escaped = false;
-    int64_t depth = 0;
+static snug_status hold(struct snug_json_rows *rows, const char *data, size_t size) {
+    RETURN_IF_ERROR(
+        snug_grow(rows->cursor.reader->ctx, (void **)&rows->held, &rows->held_capacity, rows->held_size + size, 1));
+    memcpy(rows->held + rows->held_size, data, size);
+    rows->held_size += size;
+    return SNUG_OK;
+}
+
+/* The next part, which is also held. */
+static bool read_ahead(struct snug_json_cursor *cursor) {
+    struct snug_reader *reader = cursor->reader;
+    struct snug_json_rows *rows = reader->json;
+    rows->look.cut = rows->held_size >= (snug_json_may_be_columns(&rows->look) ? RECORD_MAX : LOOK_MOST);
+    if (rows->look.cut || !read_on(cursor)) return false;
+    reader->input_status = hold(rows, cursor->at, reader->filled);
+    return reader->input_status == SNUG_OK;
+}
+
+static bool nothing_more(struct snug_json_cursor *cursor) {
+    (void)cursor;
+    return false;
+}
+
+/* ---- columns and rows ----------------------------------------------------------------------------------------- */
+
+static snug_status add_column(struct snug_reader *reader, const char *name, size_t length) {
+    struct snug_json_rows *rows = reader->json;
+    const size_t count = reader->columns + 1;
+    int32_t before;
+    if (count > INT32_MAX)
+        return snug_reader_fail_at(reader, reader->record_line, "too many keys"); /* untested: 2^31 */
+    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->values, &rows->value_capacity, count, sizeof *rows->values));
+    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->given, &rows->given_capacity, count, sizeof *rows->given));
+    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->set, &rows->set_capacity, count, sizeof *rows->set));
+    RETURN_IF_ERROR(snug_reader_add_name(reader, name));
+    rows->given[count - 1] = false;
+    return snug_hash_map_add(reader->ctx, &rows->numbers, reader->names[count - 1], length, (int32_t)count - 1,
+                             &before);
+}
+
+/* The number of the column whose key is next, or -1 for a key that the first row does not have. */
+static snug_status read_key(struct snug_json_cursor *cursor, int32_t *column) {
+    struct snug_reader *reader = cursor->reader;
+    struct snug_json_rows *rows = reader->json;
+    const size_t start = reader->record_size;
+    RETURN_IF_ERROR(snug_json_key(cursor));
+    const char *key = reader->record + start;
+    const size_t length = strlen(key);
+    *column = snug_hash_map_find(&rows->numbers, "", 0, key, length);
+    if (*column < 0 && !rows->named) {
+        *column = (int32_t)reader->columns;
+        RETURN_IF_ERROR(add_column(reader, key, length));
+    } else if (*column < 0 && !rows->added_key) {
+        reader->added.line = reader->record_line;
+        RETURN_IF_ERROR(snug_strdup(reader->ctx, key, &rows->added_key));
+    }
+    reader->record_size = start;
+    return SNUG_OK;
+}
+
+static snug_status take_value(struct snug_json_cursor *cursor, size_t column) {
+    static const char twice[] = "given twice in the row";
+    struct snug_json_rows *rows = cursor->reader->json;
+    cursor->column = cursor->reader->names[column];
+    RETURN_IF_ERROR(snug_json_value(cursor, &rows->values[column]));
+    cursor->column = NULL;
+    if (rows->given[column])
+        rows->values[column] = (struct snug_json_value){SNUG_FIELD_OTHER, twice, 0, sizeof twice - 1};
+    else
+        rows->set[rows->set_count++] = column;
+    rows->given[column] = true;
+    return SNUG_OK;
+}
+
+static void begin_row(struct snug_reader *reader, int64_t line) {
+    struct snug_json_rows *rows = reader->json;
+    for (size_t i = 0; i < rows->set_count; i++) {
+        const size_t column = rows->set[i];
+        rows->given[column] = false;
+        reader->fields[column] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
+    }
+    rows->set_count = 0;
     reader->record_size = 0;
-    reader->record_line = reader->line;
-    do {
-        if (reader->at == reader->filled && !snug_reader_refill(reader)) {
-            RETURN_IF_ERROR(reader->input_status);
-            return snug_reader_fail_at(reader, reader->record_line, "the file ends within the object that begins here");
-        }
-        size_t start = reader->at;
-        do {
-            char byte = reader->buffer[reader->at++];
-            reader->line += byte == '\n';
-            if (escaped) {
-                escaped = false;
-            } else if (in_string) {
-                escaped = byte == '\\';
-                in_string = byte != '"';
-            } else {
-                in_string = byte == '"';
-                depth += (byte == '{' || byte == '[') - (byte == '}' || byte == ']');
-            }
-        } while (reader->at < reader->filled && depth > 0);
-        RETURN_IF_ERROR(snug_reader_append(reader, reader->buffer + start, reader->at - start));
-    } while (depth > 0);
-    return snug_reader_check_utf8(reader, 0, reader->record_line);
+    reader->record_line = line;
 }
 
-/* The next element of an array whose bracket was read; SNUG_END after its last. */
-static snug_status read_element(struct snug_reader *reader, bool first) {
-    int byte = snug_reader_peek(reader);
-    bool comma = byte == ',' && !first;
-    if (comma) {
-        reader->at++;
-        byte = snug_reader_peek(reader);
+/* The object at the cursor. */
+static snug_status read_object(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    bool added = false;
+    int32_t column;
+    begin_row(reader, cursor->line);
+    cursor->at++;
+    if (snug_json_take(cursor, '}')) return SNUG_OK;
+    do {
+        RETURN_IF_ERROR(read_key(cursor, &column));
+        added |= column < 0;
+        RETURN_IF_ERROR(column < 0 ? snug_json_pass(cursor) : take_value(cursor, (size_t)column));
+    } while (snug_json_take(cursor, ','));
+    reader->added.count += added;
+    return snug_json_take(cursor, '}') ? SNUG_OK : snug_json_fail(cursor, "an object needs a comma or } here");
+}
+
+/* Rows of one line are counted on from its number: no two rows have the same. */
+static void end_row(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    if (reader->record_line <= rows->last_line) reader->record_line = rows->last_line + 1;
+    rows->last_line = reader->record_line;
+    for (size_t i = 0; i < rows->set_count; i++) {
+        const size_t column = rows->set[i];
+        const struct snug_json_value *value = &rows->values[column];
+        reader->fields[column] = (struct snug_field){
+            value->kind, value->fixed ? value->fixed : reader->record + value->start, value->length};
     }
-    if (byte == '{' && (comma || first)) {
-        RETURN_IF_ERROR(read_object(reader));
-        return parse_record(reader);
+}
+
+/* ---- layouts -------------------------------------------------------------------------------------------------- */
+
+static snug_status read_next_object(struct snug_reader *reader) {
+    struct snug_json_cursor *cursor = &reader->json->cursor;
+    const int byte = snug_json_peek(cursor);
+    if (byte == '{') return read_object(reader);
+    RETURN_IF_ERROR(reader->input_status);
+    if (byte < 0) return SNUG_END;
+    return snug_json_fail(cursor, byte == ','
+                                      ? "a comma between objects: remove it, or write them as a list, [{…}, {…}]"
+                                      : "a row must be an object, {…}: give one per line, one after the other, "
+                                        "or one list of them");
+}
+
+/* What follows the list of rows in its object. */
+static snug_status pass_rest(struct snug_json_cursor *cursor) {
+    while (snug_json_take(cursor, ',')) {
+        RETURN_IF_ERROR(snug_json_key(cursor));
+        cursor->reader->record_size = 0;
+        RETURN_IF_ERROR(snug_json_pass(cursor));
     }
+    return snug_json_take(cursor, '}') ? SNUG_OK : snug_json_fail(cursor, "an object needs a comma or } here");
+}
+
+/* The next element of a list whose bracket was read; SNUG_END after its last. */
+static snug_status read_element(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    const bool comma = !rows->first && snug_json_take(cursor, ',');
+    const int byte = snug_json_peek(cursor);
+    if (byte == '{' && (comma || rows->first)) return read_object(reader);
     RETURN_IF_ERROR(reader->input_status);
     if (byte < 0)
-        return snug_reader_fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
-    if (byte != ']' || comma)
-        return snug_reader_fail_at(reader, reader->line, "a list must hold objects, separated by commas");
-    reader->at++;
-    if (snug_reader_peek(reader) >= 0) return snug_reader_fail_at(reader, reader->line, "there is text after the list");
+        return snug_reader_fail_at(reader, cursor->line, "the file ends before its list does: it is truncated");
+    if (byte != ']' || comma) return snug_json_fail(cursor, "a list must hold objects, separated by commas");
+    cursor->at++;
+    if (rows->layout == SNUG_JSON_LIST_IN_OBJECT) RETURN_IF_ERROR(pass_rest(cursor));
+    if (snug_json_peek(cursor) >= 0) return snug_json_fail(cursor, "there is text after the list");
     return reader->input_status == SNUG_OK ? SNUG_END : reader->input_status;
 }
 
-/* Text of a number, or of a list's item; NULL if the value is neither number nor string. */
-static snug_status scalar_text(struct snug_reader *reader, const json_t *value, char **out) {
-    *out = NULL;
-    if (json_is_string(value) && json_string_length(value) != strlen(json_string_value(value)))
-        return snug_reader_fail_at(reader, reader->record_line, "\\u0000 in a list: only a text may contain it");
-    if (json_is_string(value)) return snug_strdup(reader->ctx, json_string_value(value), out);
-    if (json_is_number(value)) return snug_json_text(reader->ctx, value, JSON_ENCODE_ANY, out);
+/* The next row of an object of columns, whose form was seen before. */
+static snug_status read_columns(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    if (rows->last_line == rows->look.length) return SNUG_END;
+    begin_row(reader, rows->last_line + 1);
+    for (size_t i = 0; i < reader->columns; i++) {
+        struct snug_json_cursor *cursor = &rows->columns[i];
+        const size_t start = reader->record_size;
+        if (rows->look.objects) RETURN_IF_ERROR(snug_json_key(cursor));
+        reader->record_size = start;
+        RETURN_IF_ERROR(take_value(cursor, i));
+        snug_json_take(cursor, ',');
+    }
     return SNUG_OK;
 }
 
-static struct snug_field other(const char *text) { return (struct snug_field){SNUG_FIELD_OTHER, text, strlen(text)}; }
+static snug_status read_row(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    const int64_t malformed = reader->malformed.count;
+    const snug_status status = rows->layout == SNUG_JSON_OBJECTS   ? read_next_object(reader)
+                               : rows->layout == SNUG_JSON_COLUMNS ? read_columns(reader)
+                                                                   : read_element(reader);
+    rows->first = false;
+    if (reader->malformed.count > malformed) reader->malformed.count = malformed + 1; /* rows, not strings */
+    return status;
+}
 
-/* Joins a list's items by '|'. *out is NULL if they could not be split again, or are not scalars: field says so. */
-static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
-    size_t index, length = 0, capacity = 0;
-    json_t *item;
-    void *joined = NULL;
-    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
-    json_array_foreach(list, index, item) {
-        char *text;
-        snug_status status = scalar_text(reader, item, &text);
-        bool usable = text && *text && !strchr(text, '|');
-        size_t size = usable ? strlen(text) : 0;
-        if (usable) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 2, 1);
-        if (usable && status == SNUG_OK) {
-            if (index) ((char *)joined)[length++] = '|';
-            memcpy((char *)joined + length, text, size);
-            length += size;
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+/* Finds the layout of a file that begins with an object; the cursor is where it was. What is malformed is reported when
+   it is read as a row. */
+static snug_status look_ahead(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    const int64_t line = cursor->line;
+    const bool strict = reader->strict;
+    RETURN_IF_ERROR(hold(rows, cursor->at, (size_t)(cursor->end - cursor->at)));
+    rows->looking = true;
+    cursor->more = read_ahead;
+    reader->strict = false;
+    snug_status status = snug_json_look(cursor, &rows->look);
+    reader->strict = strict;
+    reader->malformed = (struct oddity){0};
+    rows->looking = false;
+    if (status == SNUG_E_INPUT && reader->input_status == SNUG_OK) { /* malformed, or longer than what was read */
+        snug_clear_error(reader->ctx);
+        status = SNUG_OK;
+    }
+    RETURN_IF_ERROR(status);
+    *cursor = (struct snug_json_cursor){reader, rows->held, rows->held + rows->held_size, line, NULL, read_on};
+    return snug_json_layout_of(reader, &rows->look, &rows->layout);
+}
+
+/* Passes over the object's beginning up to the list of rows. */
+static snug_status enter_object(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    cursor->at++;
+    for (;;) {
+        reader->record_size = 0;
+        RETURN_IF_ERROR(snug_json_key(cursor));
+        if (strcmp(reader->record, rows->look.rows_key) == 0 && snug_json_take(cursor, '[')) break;
+        RETURN_IF_ERROR(snug_json_pass(cursor));
+        snug_json_take(cursor, ',');
+    }
+    snug_log(reader->ctx, SNUG_LOG_INFO, "%s: its rows are the list \"%s\" of its object", reader->path,
+             rows->look.rows_key);
+    return SNUG_OK;
+}
+
+/* Puts a cursor at the first value of each column. */
+static snug_status enter_columns(struct snug_reader *reader) {
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    RETURN_IF_ERROR(snug_alloc(reader->ctx, rows->look.keys, sizeof *rows->columns, (void **)&rows->columns));
+    cursor->at++;
+    do {
+        int32_t column;
+        const size_t before = reader->columns;
+        reader->record_size = 0;
+        RETURN_IF_ERROR(read_key(cursor, &column));
+        snug_json_peek(cursor);
+        if ((size_t)column == before) {
+            rows->columns[column] = *cursor;
+            rows->columns[column].at++;
+            rows->columns[column].more = nothing_more;
         }
-        if (!usable && text)
-            *field = other(*text ? "a list with an item that holds '|', by which snug separates labels: rename it"
-                                 : "a list with an empty item");
-        free(text);
-        if (!usable || status != SNUG_OK) {
-            free(joined);
-            return status;
-        }
-    }
-    ((char *)joined)[length] = '\0';
-    *out = joined;
-    field->kind = SNUG_FIELD_LIST;
+        RETURN_IF_ERROR(snug_json_pass(cursor));
+    } while (snug_json_take(cursor, ','));
+    snug_log(reader->ctx, SNUG_LOG_INFO, "%s: an object of columns: its lines are its rows, counted from 1",
+             reader->path);
     return SNUG_OK;
 }
 
-/* A list of words or tags: its items, NUL-terminated. *out is NULL if they are neither all strings nor all integers. */
-static snug_status words_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
-    size_t index, length = 0, capacity = 0, strings = 0, integers = 0;
-    json_t *item;
-    void *joined = NULL;
-    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
-    json_array_foreach(list, index, item) {
-        char *text = NULL;
-        strings += json_is_string(item);
-        integers += json_is_integer(item);
-        if (strings != index + 1 && integers != index + 1) break;
-        snug_status status = scalar_text(reader, item, &text);
-        const size_t size = text ? strlen(text) + 1 : 0; /* untested: a list item of null */
-        if (status == SNUG_OK) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 1, 1);
-        if (status == SNUG_OK && text) memcpy((char *)joined + length, text, size); /* untested: a list item of null */
-        free(text);
-        if (status != SNUG_OK) {
-            free(joined);
-            return status;
-        }
-        length += size;
+snug_status snug_reader_json_open(struct snug_reader *reader) {
+    RETURN_IF_ERROR(snug_alloc(reader->ctx, 1, sizeof *reader->json, (void **)&reader->json));
+    struct snug_json_rows *rows = reader->json;
+    struct snug_json_cursor *cursor = &rows->cursor;
+    *cursor = (struct snug_json_cursor){
+        reader, reader->buffer + reader->at, reader->buffer + reader->filled, reader->line, NULL, read_on};
+    rows->first = true;
+    if (snug_json_peek(cursor) == '[') {
+        cursor->at++;
+        rows->layout = SNUG_JSON_LIST;
+    } else if (snug_json_peek(cursor) == '{') {
+        RETURN_IF_ERROR(look_ahead(reader));
     }
-    if (index < json_array_size(list)) {
-        free(joined);
-        return SNUG_OK;
+    if (rows->layout == SNUG_JSON_LIST_IN_OBJECT) RETURN_IF_ERROR(enter_object(reader));
+    if (rows->layout == SNUG_JSON_COLUMNS) {
+        RETURN_IF_ERROR(enter_columns(reader));
+    } else {
+        RETURN_IF_ERROR(read_row(reader));
+        if (!reader->columns) return snug_reader_fail_at(reader, reader->record_line, "the first object has no keys");
+        rows->peeked = true;
     }
-    ((char *)joined)[length] = '\0';
-    *out = joined;
-    *field = (struct snug_field){integers ? SNUG_FIELD_NUMBERS : SNUG_FIELD_WORDS, joined, length};
+    rows->named = true;
     return SNUG_OK;
-}
-
-static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
-    *field = other("an object");
-    switch (json_typeof(value)) {
-    case JSON_NULL: field->kind = SNUG_FIELD_MISSING; return SNUG_OK;
-    case JSON_STRING:
-        *field = (struct snug_field){SNUG_FIELD_TEXT, json_string_value(value), json_string_length(value)};
-        return SNUG_OK;
-    case JSON_INTEGER:
-    case JSON_REAL:
-        RETURN_IF_ERROR(scalar_text(reader, value, made));
-        field->kind = json_is_integer(value) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL;
-        break;
-    case JSON_ARRAY:
-        *field = other("a list of other values");
-        if (reader->words) return words_text(reader, value, made, field);
-        RETURN_IF_ERROR(list_text(reader, value, made, field));
-        break;
-    case JSON_TRUE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "True", 4}; return SNUG_OK;
-    case JSON_FALSE: *field = (struct snug_field){SNUG_FIELD_BOOLEAN, "False", 5}; return SNUG_OK;
-    default: break;
-    }
-    if (*made) {
-        field->text = *made;
-        field->length = strlen(*made);
-    }
-    return SNUG_OK;
-}
-
-/* Remembers a key that the first row does not have. */
-static snug_status note_added_key(struct snug_reader *reader, const char *key) {
-    if (reader->added_key) return SNUG_OK;
-    reader->added.line = reader->record_line;
-    return snug_strdup(reader->ctx, key, &reader->added_key);
-}
-
-void snug_reader_forget_row(struct snug_reader *reader) {
-    json_decref(reader->object);
-    reader->object = NULL;
-    for (size_t i = 0; i < reader->set_count; i++) {
-        const size_t column = reader->set[i];
-        free(reader->made[column]);
-        reader->made[column] = NULL;
-        reader->fields[column] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
-    }
-    reader->set_count = 0;
-}
-
-snug_status snug_reader_json(struct snug_reader *reader, bool first) {
-    if (reader->form == SNUG_DATA_JSON_ARRAY) return read_element(reader, first);
-    RETURN_IF_ERROR(snug_reader_filled_line(reader));
-    snug_reader_trim(reader);
-    return parse_record(reader);
 }
 
 snug_status snug_reader_json_row(struct snug_reader *reader) {
-    if (!reader->peeked) {
-        snug_reader_forget_row(reader);
-        RETURN_IF_ERROR(snug_reader_json(reader, false));
-    }
-    reader->peeked = false;
-    bool added = false;
-    const char *key;
-    json_t *value;
-    json_object_foreach(reader->object, key, value) {
-        const json_t *place = json_object_get(reader->column_of, key);
-        if (place) {
-            const size_t column = reader->set[reader->set_count++] = (size_t)json_integer_value(place);
-            RETURN_IF_ERROR(field_of(reader, value, &reader->made[column], &reader->fields[column]));
-        } else {
-            added = true;
-            RETURN_IF_ERROR(note_added_key(reader, key));
-        }
-    }
-    reader->added.count += added;
+    struct snug_json_rows *rows = reader->json;
+    if (!rows->peeked) RETURN_IF_ERROR(read_row(reader));
+    rows->peeked = false;
+    end_row(reader);
     return SNUG_OK;
 }
+
+void snug_reader_json_free(struct snug_json_rows *rows) {
+    if (!rows) return;
+    free(rows->held);
+    free(rows->look.rows_key);
+    snug_hash_map_free(&rows->numbers);
+    free(rows->values);
+    free(rows->given);
+    free(rows->set);
+    free(rows->columns);
+    free(rows->added_key);
+    free(rows);
+}
+
+const char *snug_reader_json_added(const struct snug_reader *reader) { return reader->json->added_key; }
