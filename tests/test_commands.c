@@ -109,9 +109,8 @@ static int set_up_commands(void **state) {
     write_task(f, "ner", "json", "", 8);
     write_task(f, "wikitext", "txt", "", 40);
     make_folder(f, "data");
-    make_folder(f, "cache");
     write_text(f, "data/train-00000-of-00001.parquet", "PAR1\x15\x04\x15PAR1");
-    write_text(f, "cache/imdb-train.arrow", "ARROW1 ");
+    write_bytes(path_of(f, "cache/imdb-train.arrow"), "ARROW1\0", 8);
     write_text(f, "ds_config.json",
                "{\"zero_optimization\": {\"stage\": 2}, \"train_micro_batch_size_per_gpu\": 4, "
                "\"gradient_clipping\": \"auto\"}");
