@@ -101,7 +101,6 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file ragged.csv", 1, {"ragged.csv:3", "3"}},
         {TRAIN "--train_file wrong.jsonl", 1, {"wrong.jsonl:2"}},
         {TRAIN "--train_file unlabelled.csv", 1, {"unlabelled.csv", "label", "--task mlm"}},
-        {TRAIN "--train_file train.csv --validation_file unseen.csv", 1, {"unseen.csv:3", "neutral"}},
         {TRAIN "--train_file train.csv --text_column_names words", 1, {"words", "sentence"}},
         {TRAIN "--train_file train.csv --eval_strategy epoch", 2, {"--eval_strategy", "--validation_file"}},
         {TRAIN "--train_file train.csv --lerning_rate 1", 2, {"--lerning_rate", "--learning_rate"}},

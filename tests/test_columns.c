@@ -278,26 +278,26 @@ static void assert_refused(struct fixture *f, struct snug_dataset *dataset, enum
 
 static void test_words_among_numbers(void **state) {
     struct fixture *f = *state;
-    const char *stars = "text,label\nw,1\nw,2\nw,N/A\nw,2\n", *real = "text,label\nw,1.5\nw,2\nw,1.5\n";
+    const char *stars = "text,label\nw,1\nw,2\nw,n.a.\nw,2\n", *real = "text,label\nw,1.5\nw,2\nw,1.5\n";
     assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_AUTO,
-                   "a.csv:4: the label \"N/A\" is among numbers");
+                   "a.csv:4: the label \"n.a.\" is among numbers");
     assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_AUTO, "--do_regression False");
-    assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_YES, "a.csv:4: the label \"N/A\"");
-    assert_classes(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_NO, SNUG_PROBLEM_SINGLE_LABEL, "1 2 N/A");
+    assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_YES, "a.csv:4: the label \"n.a.\"");
+    assert_classes(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_NO, SNUG_PROBLEM_SINGLE_LABEL, "1 2 n.a.");
     assert_classes(f, open_labels(f, "b.csv", real, NULL), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_REGRESSION, "LABEL_0");
     assert_classes(f, open_labels(f, "b.csv", real, NULL), SNUG_REGRESSION_NO, SNUG_PROBLEM_SINGLE_LABEL, "1.5 2");
-    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,1\n", NULL), SNUG_REGRESSION_NO,
-                   SNUG_PROBLEM_SINGLE_LABEL, "1 nan");
+    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,inf\nw,1\n", NULL), SNUG_REGRESSION_NO,
+                   SNUG_PROBLEM_SINGLE_LABEL, "1 inf");
     /* Strings of JSON are names, also of digits. */
     assert_classes(
-        f, open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
-        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 N/A");
+        f, open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"n.a.\"}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 n.a.");
     assert_classes(f,
                    open_labels(f, "d.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"2\"}\n", NULL),
                    SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 2");
     assert_refused(
-        f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
-        SNUG_REGRESSION_AUTO, "m.jsonl:2: the label \"N/A\"");
+        f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"n.a.\"}\n", NULL),
+        SNUG_REGRESSION_AUTO, "m.jsonl:2: the label \"n.a.\"");
 }
 
 static void test_one_class(void **state) {

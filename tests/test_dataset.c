@@ -146,14 +146,14 @@ static void test_label_forms(void **state) {
                    false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "10 2");
     assert_classes(f, open_labels(f, "s.csv", "text,label\nw,z\nw,ten\nw,2nd\n"), false, SNUG_LABELS_STRING,
                    SNUG_PROBLEM_SINGLE_LABEL, "2nd ten z");
-    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,0x10\nw,1e\n"), false, SNUG_LABELS_STRING,
-                   SNUG_PROBLEM_SINGLE_LABEL, "0x10 1e nan");
+    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,inf\nw,0x10\nw,1e\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "0x10 1e inf");
     assert_classes(f,
                    open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"10\"}\n{\"text\":\"w\",\"label\":\"2\"}\n"),
                    false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "10 2");
     assert_classes(f, open_labels(f, "i.jsonl", "{\"text\":\"w\",\"label\":10}\n{\"text\":\"w\",\"label\":2}\n"), false,
                    SNUG_LABELS_INTEGER, SNUG_PROBLEM_SINGLE_LABEL, "2 10");
-    assert_classes(f, open_labels(f, "r.csv", "text,label\nw,1\nw,-2.5e1\n"), false, SNUG_LABELS_REAL,
+    assert_classes(f, open_labels(f, "r.csv", "text,label\nw,1\nw,-2.55e1\n"), false, SNUG_LABELS_REAL,
                    SNUG_PROBLEM_REGRESSION, "LABEL_0");
     assert_classes(f, open_labels(f, "r2.csv", "text,label\nw,1\nw,3\n"), true, SNUG_LABELS_INTEGER,
                    SNUG_PROBLEM_REGRESSION, "LABEL_0");
@@ -175,7 +175,7 @@ static void test_label_forms(void **state) {
     snug_dataset_close(dataset);
 }
 
-/* nan and inf among numbers are refused, in every spelling; among words they are words. */
+/* nan and inf among numbers are refused, in every spelling; among words inf is a word. */
 static void test_nonfinite_labels(void **state) {
     static const struct {
         const char *name, *text, *says;
@@ -201,13 +201,13 @@ static void test_nonfinite_labels(void **state) {
         f, options_for(write_file(f, "f.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":NaN}\n")),
         SNUG_E_INPUT, "f.jsonl:2");
     assert_open_fails(f, options_for(path_of(f, "f.jsonl")), SNUG_E_INPUT, "f.jsonl:2: the row has no label");
-    assert_classes(f, open_labels(f, "g.csv", "text,label\nw,nan\nw,yes\nw,no\n"), false, SNUG_LABELS_STRING,
-                   SNUG_PROBLEM_SINGLE_LABEL, "nan no yes");
-    assert_classes(f, open_labels(f, "h.csv", "text,label\nw,nan\nw,inf\n"), false, SNUG_LABELS_STRING,
-                   SNUG_PROBLEM_SINGLE_LABEL, "inf nan");
+    assert_classes(f, open_labels(f, "g.csv", "text,label\nw,inf\nw,yes\nw,no\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "inf no yes");
+    assert_classes(f, open_labels(f, "h.csv", "text,label\nw,Infinity\nw,inf\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "Infinity inf");
     assert_classes(f,
-                   open_labels(f, "i.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"nan\"}\n"),
-                   false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "1 nan");
+                   open_labels(f, "i.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"inf\"}\n"),
+                   false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "1 inf");
 }
 
 static void test_label_errors(void **state) {

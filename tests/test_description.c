@@ -308,8 +308,9 @@ static void test_repeated(void **state) {
     assert_int_equal(strlen(json_string_value(json_object_get(file, "xxh3_64"))), 16);
     assert_int_equal(*json_string_value(json_object_get(file, "path")), '/');
     assert_true(json_is_null(json_object_get(json_object_get(made, "files"), "validation_file")));
-    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:n, s:i, s:n}", "text", "b", "a", "pair", 1, "delimiter",
-                             "label", "label", "label_separator", "max_seq_length", 9, "class_weights");
+    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:n, s:n, s:n, s:i, s:n}", "text", "b", "a", "pair", 1,
+                             "delimiter", "label", "label", "label_separator", "missing_label_values",
+                             "validation_split", "max_seq_length", 9, "class_weights");
     assert_true(json_equal(json_object_get(made, "data"), data));
     json_decref(data);
     json_decref(made);
@@ -512,7 +513,7 @@ static void test_used_again(void **state) {
     free(text);
     free(run_well(f, TRAIN "--train_file joined.csv --label_separator none --output_dir whole"));
     text = output_of(f, "stderr");
-    assert_contains(text, "Classes    2: bad, good|bad");
+    assert_contains(text, "Classes    2: bad, \"good|bad\"");
     free(text);
 
     static const struct {

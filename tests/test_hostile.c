@@ -183,10 +183,17 @@ static void too_many_classes(void **state) {
     struct snug_labels labels;
     struct snug_config config;
     struct snug_dataset many = {.path = "many.csv"};
+    char name[] = "a";
     many.cache.form = SNUG_LABELS_STRING;
-    many.cache.raw.count = SNUG_CLASSES_MOST + 1;
+    many.cache.raw = (struct snug_raw_labels){.text = name,
+                                              .items = calloc(SNUG_CLASSES_MOST + 1, sizeof(struct snug_raw_label)),
+                                              .count = SNUG_CLASSES_MOST + 1};
+    many.left_out = calloc(SNUG_CLASSES_MOST + 1, sizeof *many.left_out);
+    assert_true(many.cache.raw.items && many.left_out);
     assert_fails(s, snug_labels_of(s->ctx, &many, false, &labels), SNUG_E_UNSUPPORTED,
                  "many.csv: its labels are 1048577 different classes, but a model has at most 1048576");
+    free(many.cache.raw.items);
+    free(many.left_out);
     char json[64];
     snprintf(json, sizeof json, "{\"num_labels\": %d}", SNUG_CLASSES_MOST);
     assert_ok(s, snug_config_read(s->ctx, write_text(s, "config.json", json), &config)); /* the same limit */

@@ -132,17 +132,18 @@ static void test_nul_in_text(void **state) {
     free(rows);
 }
 
-/* The same as training on the last rows and evaluating on the first ones, in files of their own. */
+/* Of masked LM: the same as training on the last rows and evaluating on the first ones, in files of their own. Which
+   rows with labels are evaluated on: test_labels, test_label_runs. */
 static void test_split(void **state) {
     struct fixture *f = *state;
-    free(shell_well(f, "head -n 16 train.csv > first.csv; { head -n 1 train.csv; tail -n +17 train.csv; } > last.csv; "
-                       "head -n 9 first.csv > fewer.csv; wc -l train.csv first.csv last.csv fewer.csv"));
+    free(shell_well(
+        f, "head -n 15 train.txt > first.txt; tail -n +16 train.txt > last.txt; head -n 8 first.txt > fewer.txt"));
     static const char *const ways[][2] = {
-        {"--validation_split_percentage 20 --train_file train.csv --max_eval_samples 1000",
-         "--train_file last.csv --validation_file first.csv"},
-        {"--validation_split_percentage 20 --train_file train.csv --max_eval_samples 8 --max_train_samples 40 "
+        {"--validation_split_percentage 20 --train_file train.txt --max_eval_samples 1000",
+         "--train_file last.txt --validation_file first.txt"},
+        {"--validation_split_percentage 20 --train_file train.txt --max_eval_samples 8 --max_train_samples 40 "
          "--train_sampling_strategy group_by_length",
-         "--train_file last.csv --validation_file fewer.csv --max_train_samples 40 --train_sampling_strategy "
+         "--train_file last.txt --validation_file fewer.txt --max_train_samples 40 --train_sampling_strategy "
          "group_by_length"},
     };
     for (size_t i = 0; i < 2; i++) {
@@ -150,7 +151,7 @@ static void test_split(void **state) {
         for (size_t k = 0; k < 2; k++) {
             char command[1024], folder[32];
             snprintf(folder, sizeof folder, "%s%zu", k ? "files" : "split", i);
-            snprintf(command, sizeof command, TRAIN "%s --output_dir %s", ways[i][k], folder);
+            snprintf(command, sizeof command, TRAIN "--task mlm --line_by_line %s --output_dir %s", ways[i][k], folder);
             free(shell_well(f, command));
             losses[k] = losses_of(f, folder);
             results[k] = read_json(f, path_of(f, "%s/eval_results.json", folder));

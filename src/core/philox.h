@@ -45,6 +45,7 @@ enum snug_philox_use {
     SNUG_PHILOX_MASKING = 3,
     SNUG_PHILOX_DUMMY = 4,
     SNUG_PHILOX_ROUNDING = 5,
+    SNUG_PHILOX_SPLIT = 6,
 };
 
 /* Uniform in [0, 1) from one word, 24 bits. */

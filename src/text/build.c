@@ -388,6 +388,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     builder->label.typed = form == SNUG_DATA_JSON;
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;
+    builder->label.may_miss = snug_missing_labels_given(options->missing_labels);
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
     builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;

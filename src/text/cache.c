@@ -19,7 +19,7 @@
 _Static_assert(sizeof(struct snug_cache_header) == 152, "the header has no padding");
 _Static_assert(sizeof(struct snug_cache_row) == 16, "rows have no padding");
 _Static_assert(sizeof(struct snug_cache_entry) == 16, "entries have no padding");
-_Static_assert(sizeof(struct snug_raw_label) == 16, "labels have no padding");
+_Static_assert(sizeof(struct snug_raw_label) == 24, "labels have no padding");
 
 static snug_status create_sum(snug_context *ctx, XXH3_state_t **out) {
     *out = XXH3_createState();

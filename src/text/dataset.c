@@ -234,10 +234,11 @@ static snug_status make_key(struct opening *o) {
     char *columns, *text = NULL;
     RETURN_IF_ERROR(columns_key(o, &columns));
     const snug_status status = snug_format(
-        o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
+        o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
         o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
         separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
-        options->line_by_line, options->keep_words, options->strict, options->max_length, options->max_samples, o->hot);
+        snug_missing_labels_given(options->missing_labels), options->line_by_line, options->keep_words, options->strict,
+        options->max_length, options->max_samples, o->hot);
     free(columns);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
@@ -369,6 +370,11 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
         status = strncmp(options->path, dummy_prefix, sizeof dummy_prefix - 1) == 0
                      ? open_dummy(ctx, options, dataset)
                      : open_file(ctx, tokenizer, options, dataset);
+    if (status == SNUG_OK && options->missing_labels)
+        status = snug_strdup(ctx, options->missing_labels, &dataset->missing_labels);
+    if (status == SNUG_OK)
+        status = snug_alloc(ctx, dataset->cache.raw.count, sizeof *dataset->left_out, (void **)&dataset->left_out);
+    dataset->form = dataset->cache.form;
     if (status != SNUG_OK) {
         snug_dataset_close(dataset);
         return status;
@@ -381,6 +387,9 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     if (!dataset) return;
     snug_cache_close(&dataset->cache);
     snug_given_free(dataset->given);
+    snug_selection_free(&dataset->selection);
+    free(dataset->missing_labels);
+    free(dataset->left_out);
     free(dataset->classes);
     free(dataset->continued);
     free(dataset->values);
@@ -391,19 +400,19 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
-void snug_dataset_use_part(struct snug_dataset *dataset, int64_t first, int64_t rows) {
-    dataset->first = first;
-    dataset->part = rows;
+int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
+    return dataset->part ? dataset->part : dataset->selection.bits ? dataset->selection.count : dataset->cache.rows;
 }
 
-int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
-    return dataset->part ? dataset->part : dataset->cache.rows;
+int64_t snug_dataset_place(const struct snug_dataset *dataset, int64_t row) {
+    return dataset->selection.bits ? snug_selection_row(&dataset->selection, row) : row;
 }
 
 /* A sum over all rows of the file, for the part that is used. It is the largest value times the rows only if it was
    before: it is rounded down. */
 static int64_t share_of(const struct snug_dataset *dataset, int64_t sum) {
-    return dataset->part ? (int64_t)((__int128)sum * dataset->part / dataset->cache.rows) : sum;
+    const int64_t rows = snug_dataset_rows(dataset);
+    return rows < dataset->cache.rows ? (int64_t)((__int128)sum * rows / dataset->cache.rows) : sum;
 }
 
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.tokens); }
@@ -411,7 +420,11 @@ int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return datase
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset) {
     return dataset->cache.squared_lengths * ((double)snug_dataset_rows(dataset) / (double)dataset->cache.rows);
 }
-uint64_t snug_dataset_digest(const struct snug_dataset *dataset) { return dataset->cache.digest; }
+uint64_t snug_dataset_digest(const struct snug_dataset *dataset) {
+    const uint64_t content[] = {dataset->cache.digest,
+                                dataset->selection.bits ? snug_selection_digest(&dataset->selection) : 0};
+    return dataset->selection.bits ? XXH3_64bits(content, sizeof content) : dataset->cache.digest;
+}
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
     return share_of(dataset, dataset->cache.truncated);
@@ -429,7 +442,7 @@ int64_t snug_dataset_labelled(const struct snug_dataset *dataset) {
 }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset) { return &dataset->columns; }
-enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
+enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->form; }
 int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset) { return (int64_t)dataset->cache.raw.count; }
 
 const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t number) {
@@ -439,16 +452,15 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels) {
     if (!dataset->bound) return false;
     /* An empty list is a label, too: none of the classes. */
-    return dataset->dummy_most || snug_labels_are_lists(dataset->cache.form) || labels;
+    return dataset->dummy_most || snug_labels_are_lists(dataset->form) || labels;
 }
 
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                                       int64_t *out) {
     struct snug_cache_entry entry = {.labels = 1};
     /* Usually all rows have a label. */
-    if (!dataset->dummy_most &&
-        (snug_labels_are_lists(dataset->cache.form) || dataset->cache.labelled < dataset->cache.rows))
-        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, dataset->first + row, &entry));
+    if (!dataset->dummy_most && (snug_labels_are_lists(dataset->form) || dataset->cache.labelled < dataset->cache.rows))
+        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, snug_dataset_place(dataset, row), &entry));
     *out = entry.labels;
     return SNUG_OK;
 }
@@ -459,12 +471,13 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
-    if (dataset->dummy_most) return read_dummy(ctx, dataset, dataset->first + row, buffer, out);
+    if (dataset->dummy_most) return read_dummy(ctx, dataset, snug_dataset_place(dataset, row), buffer, out);
     if (dataset->given) {
         snug_given_read(dataset->given, row, out);
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, dataset->first + row, buffer, &entry, &head, &labels, &ids));
+    RETURN_IF_ERROR(
+        snug_cache_read(ctx, &dataset->cache, snug_dataset_place(dataset, row), buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
                                      .count = entry.length,
                                      .first_count = head->first_count,

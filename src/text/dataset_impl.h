@@ -5,6 +5,7 @@
 
 #include "text/cache.h"
 #include "text/dataset.h"
+#include "text/selection.h"
 #include "text/words.h"
 
 struct snug_given;
@@ -12,8 +13,12 @@ struct snug_given;
 struct snug_dataset {
     char *path;
     struct snug_used_columns columns;
-    int64_t first, part;             /* the rows that are used: their first one and their number; 0: all */
+    struct snug_selection selection; /* of the cache's rows, those that are used; without bits: all */
+    int64_t part;                    /* of them only so many are used; 0: all */
     struct snug_cache cache;         /* dummy data: its sizes and labels only */
+    enum snug_label_form form;       /* the cache's, without the labels that are left out */
+    char *missing_labels;            /* --missing_label_values, or NULL */
+    bool *left_out;                  /* [raw labels] it means that a row has none (text/missing_labels.h) */
     int64_t dummy_least, dummy_most; /* tokens of a dummy row; 0 for data from a file */
     int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */
     bool dummy_words;                /* each token is a word with a tag */
@@ -25,6 +30,8 @@ struct snug_dataset {
     float *values;            /* [raw labels] regression */
 };
 
+/* The place of a row that is used among all rows. */
+int64_t snug_dataset_place(const struct snug_dataset *dataset, int64_t row);
 /* Tokens of a dummy row. */
 int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t row);
 /* Whether row, of which that many labels are known, has something for the loss. */

@@ -3,6 +3,8 @@
 #ifndef SNUG_TEXT_DATASET_OPTIONS_H
 #define SNUG_TEXT_DATASET_OPTIONS_H
 
+#include <string.h>
+
 #include "core/context.h"
 #include "text/tasks.h"
 
@@ -32,6 +34,8 @@ struct snug_dataset_options {
     const char *label_column;    /* or NULL: the task's default */
     const char *label_separator; /* of several labels in a text; "": none; NULL: not known, and a label with '|' is an
                                     error that names the choices */
+    const char *missing_labels;  /* comma-separated labels that mean that a row has none; "none": every one is a class;
+                                    NULL: see text/missing_labels.h */
     const struct snug_used_columns *trained; /* those that the model is trained on; NULL: not known */
     bool need_labels;                        /* a missing label column is an error, with a hint at --task mlm */
     bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */
@@ -44,6 +48,9 @@ struct snug_dataset_options {
     uint64_t seed;      /* of dummy data */
     int64_t vocab_size; /* of dummy data: ids in 100 … min(30000, vocab_size) - 1 */
 };
+
+/* Whether --missing_label_values names labels: then a row may have none. */
+static inline bool snug_missing_labels_given(const char *values) { return values && strcmp(values, "none") != 0; }
 
 /* Between texts that are joined. */
 const char *snug_dataset_delimiter(const struct snug_dataset_options *options);

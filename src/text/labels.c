@@ -69,28 +69,6 @@ static snug_status intern(snug_context *ctx, struct snug_raw_labels *raw, const 
 
 /* ---- one column ------------------------------------------------------------------------------------------------ */
 
-static size_t digits(const char *text) { return strspn(text, "0123456789"); }
-
-enum snug_number_kind snug_number_kind(const char *text) {
-    text += *text == '-' || *text == '+';
-    size_t whole = digits(text), fraction = 0;
-    if (whole && !text[whole]) return whole <= 18 ? SNUG_NUMBER_INTEGER : SNUG_NUMBER_REAL;
-    text += whole;
-    if (*text == '.') {
-        fraction = digits(++text);
-        text += fraction;
-    }
-    if (!whole && !fraction) return SNUG_NUMBER_NONE;
-    if (*text == 'e' || *text == 'E') {
-        text++;
-        text += *text == '-' || *text == '+';
-        size_t exponent = digits(text);
-        if (!exponent) return SNUG_NUMBER_NONE;
-        text += exponent;
-    }
-    return *text ? SNUG_NUMBER_NONE : SNUG_NUMBER_REAL;
-}
-
 /* Texts that other programs write for a missing number: in a column of words a word, among numbers an error. */
 static bool is_nonfinite(const char *text) {
     text += *text == '-' || *text == '+';
@@ -116,14 +94,10 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
         snug_grow(ctx, (void **)&column->seen, &column->seen_capacity, column->raw.count, sizeof *column->seen));
     *twice = number < before && column->seen[number] == column->rows;
     if (*twice) return SNUG_OK; /* it counts once */
+    column->raw.items[number].rows++;
     column->seen[number] = column->rows;
     column->numbers[column->count++] = number;
     return SNUG_OK;
-}
-
-snug_status snug_plain_locale(snug_context *ctx, locale_t *out) {
-    *out = newlocale(LC_ALL_MASK, "C", NULL);
-    return *out ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading numbers");
 }
 
 /* The value of a number; a number that no float can hold is kept as text, and is an error when it is used. */
@@ -250,7 +224,10 @@ static snug_status add_hot(snug_context *ctx, struct snug_label_column *column, 
         snug_grow(ctx, (void **)&column->numbers, &column->capacity, (size_t)column->hot, sizeof *column->numbers));
     const char *text = field->text;
     for (int64_t i = 0; i < column->hot; i++, text = skip_hot(text))
-        if (*text == '1') column->numbers[column->count++] = (uint32_t)i;
+        if (*text == '1') {
+            column->raw.items[i].rows++;
+            column->numbers[column->count++] = (uint32_t)i;
+        }
     return SNUG_OK;
 }
 
@@ -278,14 +255,23 @@ static snug_status find_separator(snug_context *ctx, const struct snug_label_col
     return SNUG_OK;
 }
 
+static snug_status fail_missing(snug_context *ctx, const char *path, int64_t line) {
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s:%" PRId64
+                     ": the row has no label: give it one, remove it, or give --missing_label_values with "
+                     "an empty value to leave out all rows without one",
+                     path, line);
+}
+
 snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
                                   const struct snug_field *field, bool needed) {
     enum snug_field_kind kind = field->kind;
     column->count = 0;
     column->rows++;
     if (kind == SNUG_FIELD_MISSING) {
-        if (!needed) return SNUG_OK;
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, line);
+        if (needed && !column->may_miss) return fail_missing(ctx, path, line);
+        if (!column->missing_line) column->missing_line = line;
+        return SNUG_OK;
     }
     if (kind == SNUG_FIELD_OTHER)
         return snug_fail(ctx, SNUG_E_INPUT,
@@ -303,16 +289,15 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
         if (!column->empty_line) column->empty_line = line;
         return SNUG_OK;
     }
-    if (kind == SNUG_FIELD_TEXT && !column->typed) {
-        enum snug_number_kind look = snug_number_kind(field->text);
+    const enum snug_number_kind look = snug_number_kind(field->text);
+    if (kind == SNUG_FIELD_REAL || (kind == SNUG_FIELD_TEXT && !column->typed))
         kind = look == SNUG_NUMBER_INTEGER ? SNUG_FIELD_INTEGER
                : look == SNUG_NUMBER_REAL  ? SNUG_FIELD_REAL
                                            : SNUG_FIELD_TEXT;
-    }
     column->integer |= kind == SNUG_FIELD_INTEGER;
     column->real |= kind == SNUG_FIELD_REAL;
     if (kind == SNUG_FIELD_TEXT) *(is_nonfinite(field->text) ? &column->nonfinite : &column->string) = true;
-    column->word |= kind == SNUG_FIELD_TEXT && snug_number_kind(field->text) == SNUG_NUMBER_NONE;
+    column->word |= kind == SNUG_FIELD_TEXT && look == SNUG_NUMBER_NONE;
     if (kind != SNUG_FIELD_TEXT && column->real && column->raw.count >= SNUG_LABELS_NUMBERED) {
         RETURN_IF_ERROR(add_value(ctx, column, field->text));
         if (column->count) return SNUG_OK;
@@ -369,8 +354,9 @@ snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_colu
         RETURN_IF_ERROR(check_tag(ctx, column, path, line, tag));
         RETURN_IF_ERROR(
             snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
-        RETURN_IF_ERROR(intern(ctx, &column->raw, tag, strlen(tag), line, &column->numbers[column->count]));
-        column->count++;
+        uint32_t *number = &column->numbers[column->count++];
+        RETURN_IF_ERROR(intern(ctx, &column->raw, tag, strlen(tag), line, number));
+        column->raw.items[*number].rows++;
     }
     return SNUG_OK;
 }
@@ -387,7 +373,8 @@ snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_co
            : column->real      ? SNUG_LABELS_REAL
            : column->integer   ? SNUG_LABELS_INTEGER
                                : SNUG_LABELS_NONE;
-    if (needed && column->empty_line && !snug_labels_are_lists(*out))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, column->empty_line);
+    const bool lists = snug_labels_are_lists(*out); /* of which an empty one is a label, but none is not */
+    if (needed && lists && column->missing_line) return fail_missing(ctx, path, column->missing_line);
+    if (needed && !lists && column->empty_line && !column->may_miss) return fail_missing(ctx, path, column->empty_line);
     return SNUG_OK;
 }

@@ -3,10 +3,10 @@
 #ifndef SNUG_TEXT_LABELS_H
 #define SNUG_TEXT_LABELS_H
 
-#include <locale.h>
 #include <string.h>
 
 #include "text/label_form.h"
+#include "text/numbers.h"
 #include "text/peek.h"
 
 /* From this number of different labels on, if there are fractions among them, further values are not interned, because
@@ -17,7 +17,7 @@ enum { SNUG_LABELS_NUMBERED = 1 << 16 };
 
 /* Whether a row may have several labels, or none. */
 static inline bool snug_labels_are_lists(enum snug_label_form form) {
-    return form == SNUG_LABELS_LIST || form == SNUG_LABELS_MULTI_HOT;
+    return form == SNUG_LABELS_LIST || form == SNUG_LABELS_MULTI_HOT || form == SNUG_LABELS_COLUMNS;
 }
 static inline bool snug_label_is_value(const uint32_t *labels, int64_t count) {
     return count == 2 && labels[0] == SNUG_LABEL_VALUE;
@@ -30,6 +30,7 @@ static inline float snug_label_value(const uint32_t *labels) {
 
 struct snug_raw_label {
     int64_t line;    /* its first row */
+    int64_t rows;    /* of the whole file; of a tag the words */
     uint64_t offset; /* of its text */
 };
 
@@ -45,13 +46,6 @@ struct snug_raw_labels {
 void snug_raw_labels_free(struct snug_raw_labels *raw);
 const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t number);
 
-/* Whether a text is a decimal number as a whole: no hexadecimal, "nan" or "inf". */
-enum snug_number_kind { SNUG_NUMBER_NONE, SNUG_NUMBER_INTEGER, SNUG_NUMBER_REAL };
-enum snug_number_kind snug_number_kind(const char *text);
-
-/* The C locale, in which numbers are read: a program around the library may have set one with decimal commas. */
-snug_status snug_plain_locale(snug_context *ctx, locale_t *out);
-
 /* State of a label column that is being read. */
 struct snug_label_column {
     struct snug_raw_labels raw;
@@ -60,6 +54,8 @@ struct snug_label_column {
     int64_t hot;           /* above 0: rows are lists of as many zeros and ones (snug_label_hot()) */
     bool list, string, real, integer, nonfinite, word; /* word: a string that is no number */
     bool words;                                        /* tags of words */
+    bool may_miss;                                     /* rows without a label, which are then left out, are no error */
+    int64_t missing_line;                              /* the first of them without a value; 0 if none */
     int64_t empty_line;                                /* the first row whose label is the empty text; 0 if none */
     uint32_t *numbers;                                 /* of the last row; or SNUG_LABEL_VALUE and its value */
     size_t count, capacity;

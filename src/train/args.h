@@ -39,7 +39,7 @@ struct snug_args {
     int64_t top_k;
     char *data_format; /* NULL: by the name */
     char *text_column_names, *text_column_delimiter, *text_column_name, *text_pair_column_name, *label_column_name,
-        *label_separator;
+        *label_separator, *missing_label_values;
     char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     int64_t validation_split_percentage;                                              /* 0: none */
@@ -140,6 +140,8 @@ static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
     const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
     return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
 }
+/* The seed of the order of rows. */
+uint64_t snug_args_data_seed(const struct snug_args *args);
 /* Whether labels are numbers to predict. */
 enum snug_regression snug_args_regression(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */

@@ -679,6 +679,10 @@ bool snug_args_is_chosen(const struct snug_args *args, const char *name) {
     return snug_args_is_set(args, name) && !snug_args_has_default(args, name);
 }
 
+uint64_t snug_args_data_seed(const struct snug_args *args) {
+    return (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed);
+}
+
 enum snug_regression snug_args_regression(const struct snug_args *args) {
     if (!args->do_regression) return SNUG_REGRESSION_AUTO;
     return strcmp(args->do_regression, "True") == 0 ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;

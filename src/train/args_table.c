@@ -81,17 +81,22 @@ const struct snug_argument snug_arguments[] = {
     TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
     ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
         "what is put between joined text columns; default: a space"),
-    TEXT(label_column_name, "", DATA, "NAME", "label column; default: label; token classification: ner_tags; in a file with a word a line also a column's "
+    TEXT(label_column_name, "", DATA, "NAME",
+         "label column; default: label; token classification: ner_tags; in a file with a word a line also a column's "
          "number, from 1"),
     TEXT(label_separator, "", DATA, "TEXT",
          "what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name "
          "(snug's own)"),
+    ROW(STRING, missing_label_values, "", DATA, "A,B", "", NULL, NULL,
+        "labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a "
+        "class; default: -1 and - among other classes (snug's own)"),
     COUNT(max_seq_length, "", DATA, "128", "[3,)", "maximum tokens of a sequence; longer texts are truncated"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),
     COUNT(validation_split_percentage, "", DATA, "0", "[0,99]",
-          "percentage of train_file, from its first row on, that is evaluated on and not trained on; 0: none"),
+          "percentage of train_file's rows that are evaluated on and not trained on: drawn by data_seed, of each class "
+          "the same share; masked LM: the first rows; 0: none"),
     FLAG(overwrite_cache, "", DATA, "False", "tokenize again, even if the cached tokens are valid"),
     FLAG(line_by_line, "", DATA, "False",
          "masked LM: each line is a row; otherwise the text is concatenated and split into blocks"),
@@ -111,7 +116,7 @@ const struct snug_argument snug_arguments[] = {
         "model's training (snug's own)"),
     ROW(TRISTATE, do_regression, "", DATA, "BOOL", "", NULL, NULL,
         "True: regression, even if all labels are integers; False: classes, even if they are numbers; default: "
-        "regression if a label is a number that is not whole"),
+        "regression if a label is a number that is not whole (1.0 is)"),
     FLAG(strict, "", DATA, "False", "refuse malformed UTF-8 instead of replacing it (snug's own)"),
 
     TEXT(output_dir, "", OUTPUT, "DIR", "folder for the model, results and checkpoints"),

@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
+#include "text/label_names.h"
 #include "train/group.h"
 
 enum { WIDTH = 80, INDENT = 11, CLASSES_SHOWN = 10 };
@@ -149,7 +150,7 @@ static json_t *describe(const struct snug_session *s) {
 
 /* A line that is being written, truncated at its end. */
 struct line {
-    char text[1024];
+    char text[CLASSES_SHOWN * SNUG_NAME_SHOWN + 512];
     size_t length;
 };
 
@@ -224,19 +225,20 @@ static void say_task(const struct snug_session *s) {
     const struct snug_labels *labels = &setup->config.labels;
     const char *problem = problem_text(setup);
     struct line line = {"", 0};
+    char name[SNUG_NAME_SHOWN];
     add(&line, "%s%s%s", snug_setup_task(setup)->title, problem ? ", " : "", problem ? problem : "");
     say(s, "Task", &line);
     if (!snug_setup_task(setup)->labelled || labels->problem == SNUG_PROBLEM_REGRESSION) return;
     line = (struct line){"", 0};
     add(&line, "%" PRId64 ": ", labels->count);
     for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
-        add(&line, "%s%s", i ? ", " : "", labels->names[i]);
+        add(&line, "%s%s", i ? ", " : "", snug_name_show(name, labels->names[i]));
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     say(s, "Classes", &line);
     if (!setup->class_weights) return;
     line = (struct line){"", 0};
     for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
-        add(&line, "%s%s=%g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
+        add(&line, "%s%s=%g", i ? ", " : "", snug_name_show(name, labels->names[i]), (double)setup->class_weights[i]);
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     if (labels->problem == SNUG_PROBLEM_MULTI_LABEL) add(&line, ", of the positives in the loss");
     say(s, "Weights", &line);

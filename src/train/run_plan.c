@@ -52,7 +52,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
         .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
-        .seed = (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed),
+        .seed = snug_args_data_seed(args),
         .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
         .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
         .ranks = ranks,

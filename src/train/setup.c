@@ -12,8 +12,10 @@
 #include "model/weights.h"
 #include "text/data_file.h"
 #include "text/given.h"
+#include "text/label_checks.h"
 #include "text/labels.h"
 #include "text/task.h"
+#include "text/used_rows.h"
 #include "train/class_weights.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
@@ -225,6 +227,11 @@ static void limit_length(struct snug_setup *setup, int64_t most, const char *bef
     setup->max_length = most;
 }
 
+static int64_t longest_possible(const struct snug_setup *setup) {
+    const int64_t most = setup->tokenizer ? snug_tokenizer_max_length(setup->tokenizer) : INT64_MAX;
+    return most < setup->config.positions ? most : setup->config.positions;
+}
+
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
     const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
@@ -273,6 +280,30 @@ static const char *label_separator(const struct snug_setup *setup) {
     return setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL ? "|" : "";
 }
 
+/* As in the model's training, unless the argument says something else. */
+static const char *missing_labels(const struct snug_setup *setup) {
+    const char *given = setup->args->missing_label_values;
+    return given ? given : setup->trained.missing_labels;
+}
+
+enum { MANY_TRUNCATED = 20 }; /* one text in so many is a reason to warn */
+
+static void tell_truncated(const struct snug_setup *setup, const struct snug_data_source *source) {
+    const int64_t truncated = snug_dataset_truncated(source->dataset), most = longest_possible(setup);
+    const bool many = truncated * MANY_TRUNCATED > source->rows;
+    char advice[128] = "";
+    if (!truncated) return;
+    if (many && setup->max_length < most)
+        snprintf(advice, sizeof advice, ": give a larger --max_seq_length, at most %lld, to use more of them",
+                 (long long)most);
+    if (many && setup->max_length >= most)
+        snprintf(advice, sizeof advice, ": this model takes no larger --max_seq_length");
+    snug_log(setup->ctx, many ? SNUG_LOG_WARNING : SNUG_LOG_INFO,
+             "%s: %lld of %lld texts are longer than %lld tokens and were truncated%s",
+             snug_dataset_path(source->dataset), (long long)truncated, (long long)source->rows,
+             (long long)setup->max_length, advice);
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
@@ -290,6 +321,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .text_delimiter = args->text_column_delimiter,
                                                  .label_column = given ? NULL : args->label_column_name,
                                                  .label_separator = label_separator(setup),
+                                                 .missing_labels = missing_labels(setup),
                                                  .trained = given ? NULL : trained_columns(setup),
                                                  .need_labels = need_labels,
                                                  .line_by_line =
@@ -330,15 +362,20 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                  "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
                  "class, or by model_input_names)",
                  path);
-    const int64_t truncated = snug_dataset_truncated(source->dataset);
-    if (truncated)
-        snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were truncated",
-                 path, (long long)truncated, (long long)source->rows, (long long)setup->max_length);
+    tell_truncated(setup, source);
     const int64_t lost = snug_dataset_words_without_tokens(source->dataset);
     if (lost)
         snug_log(setup->ctx, SNUG_LOG_WARNING,
                  "%s: %lld of %lld words were truncated, or have no token: they have no loss and get no tag", path,
                  (long long)lost, (long long)snug_dataset_words(source->dataset));
+    return SNUG_OK;
+}
+
+/* Rows without a label are not used. */
+static snug_status bind_labels(struct snug_setup *setup, struct snug_data_source *source) {
+    RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, source->dataset, &setup->config.labels));
+    RETURN_IF_ERROR(snug_dataset_leave_out(setup->ctx, source->dataset));
+    source->rows = snug_dataset_rows(source->dataset);
     return SNUG_OK;
 }
 
@@ -348,9 +385,12 @@ static snug_status choose_labels(struct snug_setup *setup) {
     if (!snug_setup_task(setup)->labelled || !setup->train.dataset)
         return snug_config_set_task(setup->ctx, &setup->config, task, &setup->config.labels);
     struct snug_labels labels;
+    bool same = false;
     RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, snug_args_regression(setup->args), &labels));
-    bool same;
-    snug_status status = snug_labels_serve(setup->ctx, setup->train.dataset, &setup->config.labels, &labels, &same);
+    snug_status status =
+        setup->eval.dataset ? snug_labels_add(setup->ctx, &labels, setup->train.dataset, setup->eval.dataset) : SNUG_OK;
+    if (status == SNUG_OK)
+        status = snug_labels_serve(setup->ctx, setup->train.dataset, &setup->config.labels, &labels, &same);
     const bool keep = same && setup->config.has_label_names;
     if (status == SNUG_OK)
         status = snug_config_set_task(setup->ctx, &setup->config, task, keep ? &setup->config.labels : &labels);
@@ -361,7 +401,8 @@ static snug_status choose_labels(struct snug_setup *setup) {
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; %s has %s",
                          setup->args->train_file,
                          setup->config.labels.problem == SNUG_PROBLEM_REGRESSION ? "real ones" : "several per row");
-    return snug_dataset_bind_labels(setup->ctx, setup->train.dataset, &setup->config.labels);
+    RETURN_IF_ERROR(bind_labels(setup, &setup->train));
+    return snug_labels_check(setup->ctx, setup->train.dataset, &setup->config.labels);
 }
 
 /* Until the problem type is known, metrics of all problem types are accepted. */
@@ -389,7 +430,8 @@ static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
 static snug_status try_labels(struct snug_setup *setup) {
     struct snug_dataset *dataset = setup->eval.dataset;
     if (snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
-    const snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
+    snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
+    if (status == SNUG_OK) status = snug_dataset_check_labels(setup->ctx, dataset);
     if (status != SNUG_E_INPUT) return status;
     snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s", snug_error_message(setup->ctx));
     snug_clear_error(setup->ctx);
@@ -422,56 +464,101 @@ static snug_status check_results(const struct snug_setup *setup) {
                      "--threshold is for texts with several labels, which this model does not have: leave it out");
 }
 
-static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
+/* Opens the training file again, for the rows that are evaluated on. */
+static snug_status open_split(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const int64_t all = setup->train.rows;
+    RETURN_IF_ERROR(open_dataset(setup, args->train_file, -1, snug_setup_task(setup)->labelled, &setup->eval));
+    if (setup->eval.rows != all) /* untested: a file that changes between two reads */
+        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s changed while it was read: start again", args->train_file);
+    return SNUG_OK;
+}
 
-/* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
-   without --line_by_line rows are blocks of tokens. */
+static void use_first(struct snug_data_source *source, int64_t most) {
+    if (most >= 0) snug_dataset_use_first(source->dataset, most);
+    source->rows = snug_dataset_rows(source->dataset);
+}
+
+/* As in run_mlm.py, texts without labels are evaluated on first: of masked LM without --line_by_line rows are blocks of
+   tokens, of which neighbours are of one text. Rows with labels may be sorted by them, and are drawn. */
 static snug_status split(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
+    const bool labelled = snug_setup_task(setup)->labelled;
     const int64_t percentage = args->validation_split_percentage, all = setup->train.rows;
     const int64_t rows = (all * percentage + 50) / 100;
     if (rows < 1 || rows == all)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--validation_split_percentage %lld: of %lld rows %s",
                          (long long)percentage, (long long)all, rows ? "none is left to train on" : "that is none");
-    RETURN_IF_ERROR(open_dataset(setup, args->train_file, -1, snug_setup_task(setup)->labelled, &setup->eval));
-    if (setup->eval.rows != all) /* untested: a file that changes between two reads */
-        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s changed while it was read: start again", args->train_file);
-    setup->eval.rows = smaller(rows, args->max_eval_samples);
-    setup->train.rows = smaller(all - rows, args->max_train_samples);
-    snug_dataset_use_part(setup->eval.dataset, 0, setup->eval.rows);
-    snug_dataset_use_part(setup->train.dataset, rows, setup->train.rows);
-    snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld rows are trained on, %lld of the first %lld rows are evaluated on",
-             args->train_file, (long long)setup->train.rows, (long long)setup->eval.rows, (long long)rows);
+    RETURN_IF_ERROR(snug_dataset_split(setup->ctx, setup->train.dataset, setup->eval.dataset,
+                                       labelled ? &setup->config.labels : NULL, rows, snug_args_data_seed(args)));
+    use_first(&setup->train, args->max_train_samples);
+    use_first(&setup->eval, args->max_eval_samples);
+    char drawn[64] = "";
+    if (labelled)
+        snprintf(drawn, sizeof drawn, ", drawn with seed %llu (--data_seed)",
+                 (unsigned long long)snug_args_data_seed(args));
+    snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld %s trained on, %lld of %s%lld %s evaluated on%s", args->train_file,
+             (long long)setup->train.rows, setup->train.rows == 1 ? "row is" : "rows are", (long long)setup->eval.rows,
+             labelled ? "" : "the first ", (long long)rows, rows == 1 ? "row is" : "rows are", drawn);
     return SNUG_OK;
 }
 
-static snug_status open_data(struct snug_setup *setup) {
+/* Before the first step: classes that cannot be learnt, or an evaluation that cannot tell them apart. */
+static snug_status check_classes(const struct snug_setup *setup, const struct snug_data_source *source, int64_t most,
+                                 bool trains) {
+    const struct snug_loader_options options = {.task = setup->config.task,
+                                                .problem = setup->config.labels.problem,
+                                                .labels = setup->config.labels.count,
+                                                .label_all_tokens = setup->args->label_all_tokens};
+    if (!source->dataset || !snug_setup_task(setup)->labelled) return SNUG_OK;
+    const bool whole = most < 0 || source->rows < most;
+    return snug_classes_check(setup->ctx, source->dataset, &setup->config.labels, &options, whole, trains);
+}
+
+/* Opens the data to train on and that of its evaluations, from which the classes follow. */
+static snug_status open_training_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
-    const bool trains = setup->trains, splits = trains && args->train_file && args->validation_split_percentage;
-    RETURN_IF_ERROR(find_best_metric(setup, false));
     const bool labelled = snug_setup_task(setup)->labelled;
-    if (trains && args->train_file)
+    const bool splits = args->train_file && args->validation_split_percentage;
+    if (args->train_file)
         RETURN_IF_ERROR(
             open_dataset(setup, args->train_file, splits ? -1 : args->max_train_samples, labelled, &setup->train));
+    if (splits) RETURN_IF_ERROR(open_split(setup));
+    if (args->validation_file)
+        RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
+    RETURN_IF_ERROR(choose_labels(setup));
+    if (setup->eval.dataset && labelled && !splits) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
+    /* Of the same file, whose labels were reported. */
+    if (splits && labelled)
+        RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     if (splits) RETURN_IF_ERROR(split(setup));
-    if (trains) RETURN_IF_ERROR(choose_labels(setup));
-    RETURN_IF_ERROR(find_best_metric(setup, true));
-    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args)
-                            : setup->command == SNUG_COMMAND_MODEL ? NULL
-                                                                   : args->validation_file;
-    const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
-    if (eval_file)
-        RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
-                                     labelled && !predicts, &setup->eval));
-    if (setup->eval.dataset && labelled)
-        RETURN_IF_ERROR(predicts ? try_labels(setup)
-                                 : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
-    RETURN_IF_ERROR(choose_class_weights(setup));
-    RETURN_IF_ERROR(check_results(setup));
+    RETURN_IF_ERROR(check_classes(setup, &setup->train, args->max_train_samples, true));
+    return check_classes(setup, &setup->eval, args->max_eval_samples, false);
+}
+
+/* Opens the data to evaluate or to predict. */
+static snug_status open_other_data(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const bool labelled = snug_setup_task(setup)->labelled;
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
         const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
-        RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
+        return snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset);
     }
+    if (setup->command == SNUG_COMMAND_PREDICT) {
+        RETURN_IF_ERROR(open_dataset(setup, prediction_file(args), args->max_predict_samples, false, &setup->eval));
+        return labelled ? try_labels(setup) : SNUG_OK;
+    }
+    RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
+    if (labelled) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
+    return check_classes(setup, &setup->eval, args->max_eval_samples, false);
+}
+
+static snug_status open_data(struct snug_setup *setup) {
+    RETURN_IF_ERROR(find_best_metric(setup, false));
+    RETURN_IF_ERROR(setup->trains ? open_training_data(setup) : open_other_data(setup));
+    RETURN_IF_ERROR(find_best_metric(setup, true));
+    RETURN_IF_ERROR(choose_class_weights(setup));
+    RETURN_IF_ERROR(check_results(setup));
     setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
 }

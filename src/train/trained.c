@@ -25,6 +25,7 @@ snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *byt
 void snug_trained_free(struct snug_trained *trained) {
     snug_used_columns_free(&trained->columns);
     free(trained->label_separator);
+    free(trained->missing_labels);
     free(trained->class_weights);
     *trained = (struct snug_trained){0};
 }
@@ -70,6 +71,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     }
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "delimiter"), &out->columns.delimiter));
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "label_separator"), &out->label_separator));
+    RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "missing_label_values"), &out->missing_labels));
     RETURN_IF_ERROR(read_weights(ctx, path, json_object_get(data, "class_weights"), out));
     return copy_text(ctx, json_object_get(data, "label"), &out->columns.label);
 }

@@ -12,6 +12,7 @@
 struct snug_trained {
     struct snug_used_columns columns; /* no texts: not known */
     char *label_separator;            /* --label_separator; NULL: not given */
+    char *missing_labels;             /* --missing_label_values; NULL: not given */
     int64_t max_seq_length;           /* 0: not known */
     float *class_weights;             /* [classes] of the loss, or NULL */
     size_t classes;

@@ -28,6 +28,18 @@ static json_t *file_json(const struct snug_data_source *source) {
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
+/* The rows that --validation_split_percentage took to evaluate on. */
+static json_t *split_json(const struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    if (!args->validation_split_percentage) return json_null();
+    json_t *o = json_object();
+    snug_json_add(&o, "seed", json_integer((json_int_t)snug_args_data_seed(args)));
+    snug_json_add(&o, "train_rows", json_integer(setup->train.rows));
+    snug_json_add(&o, "eval_rows", json_integer(setup->eval.rows));
+    snug_json_add(&o, "xxh3_64", snug_json_hex(snug_dataset_digest(setup->eval.dataset)));
+    return o;
+}
+
 static json_t *data_json(const struct snug_setup *setup) {
     const struct snug_used_columns *columns = snug_dataset_columns(setup->train.dataset);
     json_t *o = json_object(), *texts = json_array();
@@ -37,6 +49,8 @@ static json_t *data_json(const struct snug_setup *setup) {
     snug_json_add(&o, "delimiter", text_or_null(columns->delimiter));
     snug_json_add(&o, "label", text_or_null(columns->label));
     snug_json_add(&o, "label_separator", text_or_null(setup->args->label_separator));
+    snug_json_add(&o, "missing_label_values", text_or_null(setup->args->missing_label_values));
+    snug_json_add(&o, "validation_split", split_json(setup));
     snug_json_add(&o, "max_seq_length", json_integer(setup->max_length));
     snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     return o;

@@ -6,7 +6,8 @@
  *   {"program": "snug", "version": "0.1.0", "system": "Linux 6.1 x86_64", "compiler": "12.2.0", "device": "CPU",
  *    "arguments": {"learning_rate": 5e-05, …}, "given": ["learning_rate", …], "seed": 42,
  *    "data": {"text": ["sentence"], "pair": false, "delimiter": null, "label": "label",
- *              "label_separator": null, "max_seq_length": 128},
+ *              "label_separator": null, "missing_label_values": null, "validation_split": null,
+ *              "max_seq_length": 128},
  *    "files": {"train_file": {"path": "/data/train.csv", "bytes": 1234, "xxh3_64": "16 hex digits"}, …}}
  */
 #ifndef SNUG_TRAIN_TRAINING_ARGS_H
