@@ -85,7 +85,7 @@ snug_status snug_reader_begin_sentences(struct snug_reader *reader, const struct
     struct snug_sentences *s = reader->sentences = memory;
     RETURN_IF_ERROR(peek(reader));
     const struct snug_conll_choice any = {0};
-    RETURN_IF_ERROR(snug_conll_decide(reader->ctx, reader->path, s->held, s->held_size, s->held_line,
+    RETURN_IF_ERROR(snug_conll_decide(reader->ctx, reader->path, s->held ? s->held : "", s->held_size, s->held_line,
                                       choice ? choice : &any, &s->conll));
     RETURN_IF_ERROR(snug_alloc(reader->ctx, s->conll.columns, sizeof *s->columns, &memory));
     s->columns = memory;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers and
-   whether rows are words. Also its columns, labels, tags and classes. */
+/* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers (of words:
+   whether their columns are chosen) and whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
 #include "fuzz.h"
 #include "text/classes.h"
@@ -12,6 +12,21 @@
 static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.tsv", FUZZ_FOLDER "/data.json",
                                     FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};
 
+static size_t count_values(const struct snug_field *field) {
+    size_t count = 0;
+    for (size_t i = 0; i < field->length; i++) count += !field->text[i];
+    return count;
+}
+
+/* Every column of a sentence has a value for each word. */
+static void check_sentence(const struct snug_row *row, const struct snug_conll *conll) {
+    const size_t words = count_values(&row->fields[conll->words]);
+    FUZZ_CHECK(words > 0);
+    for (size_t i = 0; i < row->count; i++)
+        FUZZ_CHECK(row->fields[i].kind == SNUG_FIELD_MISSING ? i == conll->tags
+                                                             : count_values(&row->fields[i]) == words);
+}
+
 static snug_status read_rows(snug_context *ctx, struct snug_peek *peek, const struct snug_columns *columns, bool words,
                              struct snug_label_column *label) {
     struct snug_row row;
@@ -20,6 +35,7 @@ static snug_status read_rows(snug_context *ctx, struct snug_peek *peek, const st
     for (int64_t index = 0, line = 0; (status = snug_peek_next(peek, &row)) == SNUG_OK; index++) {
         FUZZ_CHECK(row.index == index && row.line > 0 && row.line >= line && row.count == count);
         line = row.line;
+        if (snug_reader_conll(peek->reader)) check_sentence(&row, snug_reader_conll(peek->reader));
         for (size_t i = 0; i < count; i++) {
             const struct snug_field *field = &row.fields[i];
             if (field->kind == SNUG_FIELD_MISSING) continue;
@@ -58,14 +74,20 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (!size) return;
     const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
     const bool words = data[0] & 0x20;
+    const bool chosen = words && data[0] & 0x40;
     const struct snug_dataset_options options = {
-        .path = path, .task = words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION, .need_labels = true};
+        .path = path,
+        .task = words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION,
+        .text_column = chosen ? "2" : NULL,
+        .label_column = chosen ? "3" : NULL,
+        .need_labels = !chosen};
+    const struct snug_conll_choice choice = snug_columns_choice(&options);
     struct snug_reader *reader;
     struct snug_peek peek;
     struct snug_columns columns;
     struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
     enum snug_label_form form;
-    const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words};
+    const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words, .conll = &choice};
     snug_status status = snug_reader_open(ctx, path, &how, &reader);
     if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
