@@ -136,6 +136,25 @@ static void test_columns(void **state) {
         {.content = "a _\nb _\n", "words: column 1 of 2, no tags", "a b", .unlabelled = true},
         {.content = "a\t\nb\t\n", "words: column 1 of 2, no tags", "a b", .unlabelled = true},
         {.content = "a\tO\n\nb\t\nc\t\n", "words: column 1 of 2, tags: column 2", "a=O / b c"},
+        {.content = "1\tO\tB-X\n2\tB-X\tO\n",
+         "words: column 2 of 3, tags: column 3; column 1 has running numbers",
+         "O=B-X B-X=O"},
+        {.content = "I PRP\nB NN\n", "words: column 1 of 2, tags: column 2", "I=PRP B=NN"},
+        {.content = "1 EU NNP B-ORG\n2 is VBZ O\n",
+         "words: column 2 of 4, tags: column 4; column 1 has running numbers",
+         "EU=B-ORG is=O"},
+        {.content = "1 a X\n2 b Y\n", "words: column 2 of 3, tags: column 3; column 1 has running numbers", "a=X b=Y"},
+        {.content = "a _ O\nb - B-X\n", "words: column 1 of 3, tags: column 3", "a=O b=B-X"},
+        {.content = "1234567890 O\n1- O\n1:2 O\n1:x O\n",
+         "words: column 1 of 2, tags: column 2",
+         "1234567890=O 1-=O 1:2=O 1:x=O"},
+        {.content = "a 1 2 3 4 5 6 7 8 X\nb 1 2 3 4 5 6 7 8 Y\n",
+         "words: column 1 of 10, tags: column 10",
+         "a=X b=Y",
+         .tags = "10"},
+        {.content = "1 a X X X X X X X Y\n2 b X X X X X X X Z\n",
+         "words: column 2 of 10, tags: column 10; column 1 has running numbers",
+         "a=Y b=Z"},
     };
     CHECK(*state, examples);
 }
@@ -196,6 +215,18 @@ static void test_formats(void **state) {
          "WikiAnn: words: column 1 of 2, tags: column 2; each word's \"simple:\" is left out",
          "a=O b=O"},
         {.content = "-DOCSTART- (1)\n\na\tO\n-DOCSTART-\nb\tO\n", "words: column 1 of 2, tags: column 2", "a=O / b=O"},
+        {.content = "1\ta\ta\t_\tX\t_\t0\troot\t_\t_\n2\tb\tb\t_\tY\t_\t1\tdep\t_\t_\n",
+         "CoNLL-U: words: FORM (column 2 of 10), tags: XPOS (column 5); column 1 has running numbers",
+         "a=X b=Y"},
+        {.content = "# global.columns = ID FORM NER\n1\ta\tX\tO\n2\tb\tY\tB-Z\n",
+         "words: column 2 of 4, tags: column 4; column 1 has running numbers: skipped 1 comment line",
+         "a=O b=B-Z"},
+        {.content = "{a O\n{b O\n", "words: column 1 of 2, tags: column 2", "{a=O {b=O"},
+        {.content = "ab.c O\nab.d O\n", "words: column 1 of 2, tags: column 2", "ab.c=O ab.d=O"},
+        {.content = "en:a O\nde:b O\n", "words: column 1 of 2, tags: column 2", "en:a=O de:b=O"},
+        {.content = "ab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:x O\nab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:y O\n",
+         "words: column 1 of 2, tags: column 2",
+         "ab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:x=O ab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:y=O"},
     };
     CHECK(*state, examples);
 }
@@ -252,6 +283,9 @@ static void test_headers(void **state) {
         {.content = "word tag tag\na X O\nb Y O\n",
          "words: column 1 of 3, tags: column 3; the first line is a header",
          "a=O b=O"},
+        {.content = "word tag tag pos\na X O 1\nb Y O 0\n",
+         "words: column 1 of 4, tags: column 3; the first line is a header",
+         "a=O b=O"},
     };
     CHECK(*state, examples);
 }
@@ -286,6 +320,7 @@ static void test_comments(void **state) {
         {.content = "a\tO\n# id 1\nb\tO\n",
          "w.conll:2: the line has 1 column, and the file has 2, with tabs between them; a "
          "comment must be before a sentence"},
+        {.content = "# id 1\na X\n", "words: column 1 of 2, tags: column 2: skipped 1 comment line", "a=X"},
     };
     CHECK(*state, examples);
 }
@@ -341,6 +376,15 @@ static void test_refused(void **state) {
         {.content = "#begin document\na/b 0 0 In IN * - - - A B-X -\n\n", "\"B-X\" is no tag here"},
         {.content = "#begin document\na/b 0 0 In IN * - - - A (X* -\na/b 0 1 it IN * - - - A (Y) -\n",
          "\"(Y)\" is no tag here"},
+        {.content = "#begin document\na/b 0 0 In IN * - - - A X* -\n\n", "\"X*\" is no tag here"},
+        {.content = "#begin document\na/b 0 0 In IN * - - - A "
+                    "(XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX) -\n\n",
+         "XXX)\" is no tag here"},
+        {.content = "#begin document\na/b 0 0 In IN * - - - A * -\n",
+         "9 sense \"-\", 10 speaker \"A\", 11 ner \"*\"",
+         .tags = "12"},
+        {.content = "a B-X O B-Z\nb I-X B-Y O\nc O O O\n", "which column has the tags: 2, 3 or 4"},
+        {.content = "abcdefghijklmnopqrstuvwxyz 1\n", "Line 1 has: 1 \"abcdefghijklmnopqrstuvwx\"", .tags = "5"},
     };
     CHECK(*state, examples);
 }
@@ -375,8 +419,22 @@ static void test_trained(void **state) {
          .trained_tags = "pos"},
         {.content = "a\n", "words: column 1 of 1, no tags", "a", .tags = "column 2 of 2", .unlabelled = true},
         {.content = "a O X\n", "words: column 1 of 3, tags: column 2", "a=O", .tags = "2", .unlabelled = true},
+        {.content = "\n", "words: column 1 of 2, tags: column 2", "", .tags = "2"},
+        {.content = "\n", "words: column 2 of 2, tags: column 1", "", .words = "2"},
     };
     CHECK(*state, examples);
+}
+
+/* The status of all rows. */
+static snug_status read_rest(struct scratch *s, const char *path) {
+    struct snug_reader *reader;
+    struct snug_row row;
+    snug_status status;
+    assert_ok(s, snug_reader_open(s->ctx, path, &(struct snug_reader_options){.words = true}, &reader));
+    while ((status = snug_reader_next(reader, &row)) == SNUG_OK)
+        ;
+    snug_reader_close(reader);
+    return status;
 }
 
 /* Beyond the lines by which columns are decided, in a pipe and in gzip. */
@@ -412,12 +470,27 @@ static void test_streams(void **state) {
         snug_reader_close(reader);
     }
     assert_contains(s->log, "skipped 5001 comment lines");
-    /* A number that is none, after thousands. */
+    /* A sentence that is narrower than the others, and a word without its language, after thousands. */
+    size = (size_t)sprintf(text, "#begin document x\n");
+    for (int i = 0; i < LINES; i++) size += (size_t)sprintf(text + size, "a 0 %d w X * - - - A * -\n", i);
+    sprintf(text + size, "\na 0 0 w X * - - - A\n");
+    snprintf(path[1], sizeof *path, "%s", scratch_write(s, "d.conll", text, strlen(text)));
+    assert_fails(s, read_rest(s, path[1]), SNUG_E_INPUT, "d.conll:5003: the line has 10 columns, and the file has 11");
+    size = 0;
+    for (int i = 0; i < LINES; i++) size += (size_t)sprintf(text + size, "en:w\tO\n");
+    sprintf(text + size, "de:w\tO\n");
+    snprintf(path[1], sizeof *path, "%s", scratch_write(s, "e.conll", text, strlen(text)));
+    assert_fails(s, read_rest(s, path[1]), SNUG_E_INPUT,
+                 "e.conll:5001: the word \"de:w\" does not begin with \"en:\", as those before it do");
+    sprintf(text + size, "e\tO\n");
+    scratch_write(s, "e.conll", text, strlen(text));
+    assert_fails(s, read_rest(s, path[1]), SNUG_E_INPUT, "the word \"e\" does not begin");
+    /* A number that is none. */
     size = 0;
     for (int i = 0; i < LINES; i++) size += (size_t)sprintf(text + size, "%d\tw%d\tO\n", i + 1, i);
     sprintf(text + size, "x\tw\tO\n");
     snprintf(path[1], sizeof *path, "%s", scratch_write(s, "n.conll", text, strlen(text)));
-    assert_fails(s, read_file(s, path[1], NULL, &rows, &log), SNUG_E_INPUT,
+    assert_fails(s, read_rest(s, path[1]), SNUG_E_INPUT,
                  "n.conll:5001: \"x\" is no number, and column 1 has running numbers");
     /* Comments alone, more than are looked at. */
     for (size = 0; size < (1 << 18) + 100;) size += (size_t)sprintf(text + size, "# a comment\n");
@@ -440,6 +513,26 @@ static void test_names(void **state) {
     check(s, "w.conll", &many);
     for (char *at = text; (at = strchr(at, ' ')); at++) *at = '\t';
     check(s, "w.conll", &many);
+    /* A message that is cut. */
+    strcpy(text, "a");
+    for (int i = 0; i < 300; i++) strcat(text, " B-X");
+    strcat(text, "\nb");
+    for (int i = 0; i < 300; i++) strcat(text, " O");
+    strcat(text, "\n");
+    many = (struct example){.content = text, .told = "which column has the tags: 2, 3, 4, 5"};
+    check(s, "w.conll", &many);
+    assert_true(snug_conll_is_position("column 12 of 14"));
+    static const char *const others[] = {"tokens", "column", "column A", "column 2", "column 2 of A"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_false(snug_conll_is_position(others[i]));
+    /* Names of JSON. */
+    struct snug_reader *reader;
+    scratch_write(s, "w.conll", "1\ta\tO\n2\tb\tO\n", strlen("1\ta\tO\n2\tb\tO\n"));
+    assert_ok(s, snug_reader_open(s->ctx, s->path, &(struct snug_reader_options){.words = true}, &reader));
+    assert_int_equal(snug_reader_find(reader, "tokens", 6), 1);
+    assert_int_equal(snug_reader_find(reader, "ner_tags", 8), 2);
+    assert_int_equal(snug_reader_find(reader, "COLUMN 1 of 3", 13), 0);
+    assert_true(snug_reader_find(reader, "4", 1) == SIZE_MAX);
+    snug_reader_close(reader);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

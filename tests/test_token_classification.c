@@ -403,7 +403,10 @@ static void test_chosen_columns(void **state) {
     f->log[0] = '\0';
     ok(f, evaluate_args(f, args, NULL, &metrics));
     assert_null(strstr(f->log, "is trained on"));
-    set_args(f, args, "text_column_name= text_column_names=a,b");
+    set_args(f, args, "text_column_name= text_column_names=1");
+    ok(f, evaluate_args(f, args, NULL, &metrics));
+    assert_null(strstr(f->log, "is trained on"));
+    set_args(f, args, "text_column_names=a,b");
     assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "there is no column \"a,b\"");
     set_args(f, args, "text_column_name=1 text_column_names=1");
@@ -459,6 +462,27 @@ static void test_tokenize(void **state) {
               "text.jsonl:2: the row has no text in its text column; if the list is one of words, give --task");
     tokenizes(f, MODEL "test_file=@text.jsonl text_column_name=text", SNUG_E_INPUT,
               "text.jsonl:1: the words must be a list of strings");
+    write_text(f, "null.jsonl", "{\"text\":null}\n");
+    tokenizes(f, MODEL "task=classification test_file=@null.jsonl", SNUG_E_INPUT,
+              "null.jsonl:1: the row has no text in its text column");
+    /* A folder with a tokenizer alone, or with the head of another task. */
+    write_text(f, "text.txt", "john went\n");
+    tokenizes(f, "tokenizer_name=" GOLDEN " test_file=@text.txt", SNUG_OK, "[CLS] john went [SEP]\n");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "alone")), SNUG_OK);
+    static const char *const files[] = {"vocab.txt", "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[256];
+        snprintf(path, sizeof path, GOLDEN "/%s", files[i]);
+        char *text = read_text(f, path, NULL);
+        snprintf(path, sizeof path, "alone/%s", files[i]);
+        write_text(f, path, text);
+        free(text);
+    }
+    tokenizes(f, "model_name_or_path=@alone test_file=@text.txt", SNUG_OK, "[CLS] john went [SEP]\n");
+    write_text(f, "alone/config.json", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"]}");
+    tokenizes(f, "model_name_or_path=@alone test_file=@text.txt", SNUG_OK, "[CLS] john went [SEP]\n");
+    write_text(f, "alone/config.json", "{\"model_type\": \"bert\", \"architectures\": [\"BertModel\"]}");
+    tokenizes(f, "model_name_or_path=@alone test_file=@text.txt", SNUG_OK, "[CLS] john went [SEP]\n");
     tokenizes(f, MODEL "test_file=@two.conll text_column_name=3", SNUG_E_INPUT, "there is no column \"3\"");
 }
 

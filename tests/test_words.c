@@ -99,6 +99,9 @@ static void test_bad_rows(void **state) {
         {"8.jsonl", "{\"tokens\":[\"a\"],\"ner_tags\":[-100]}\n", "8.jsonl:1: the tag -100: an integer is the number"},
         {"9.jsonl", "{\"tokens\":[\"a\"],\"ner_tags\":[1048576]}\n",
          "an integer is the number of a class, from 0 to 1048"},
+        {"21.jsonl", "{\"tokens\":[\"a\"],\"ner_tags\":[12345678]}\n",
+         "21.jsonl:1: the tag 12345678: an integer is the number of a class"},
+        {"22.conll", "word tag\na O\nb\n", "22.conll:3: the line has 1 column, and the file has 2"},
         {"10.jsonl", "{\"tokens\":[\"a\"],\"ner_tags\":[\"O\"]}\n{\"tokens\":[\"a\"]}\n",
          "10.jsonl:2: the row has no tags"},
         {"11.jsonl", "{\"tokens\":[\"a\"],\"ner_tags\":[\"O\"]}\n{\"ner_tags\":[\"O\"]}\n",
@@ -108,7 +111,8 @@ static void test_bad_rows(void **state) {
         {"14.jsonl", "{\"tokens\":[\"a\"]}\n",
          "14.jsonl: there is no label column \"ner_tags\"; its columns are: tokens"},
         {"15.jsonl", "{\"x\":1,\"tokens\":[\"a\"]}\n", "15.jsonl: there is no label column \"ner_tags\""},
-        {"16.conll", "a O\n\nb O\nc\n", "16.conll:4: the line has 1 column, and the file has 2, with blanks between them"},
+        {"16.conll", "a O\n\nb O\nc\n",
+         "16.conll:4: the line has 1 column, and the file has 2, with blanks between them"},
         {"17.conll", "a O\n\nb\n", "17.conll:3: the line has 1 column, and the file has 2"},
         {"19.conll", "a\tO\n\nb\t\nc\t\n", "19.conll:3: the row has no tags"},
         {"20.conll", "a\nb\n", "20.conll: its words are in column 1 of 1, and no column has tags"},
@@ -117,9 +121,39 @@ static void test_bad_rows(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_open_fails(f, words_options(write_file(f, cases[i].name, cases[i].text)), SNUG_E_INPUT, cases[i].part);
     struct snug_labels of;
-    struct snug_dataset *dataset =
-        open_with(f, words_options(write_file(f, "e.jsonl", "{\"tokens\":[],\"tags\":[]}\n")));
+    struct snug_dataset *dataset = open_with(f, words_options(write_file(f, "h.conll", "word tag\nw1 O\n")));
+    assert_int_equal(snug_dataset_rows(dataset), 1);
+    snug_dataset_close(dataset);
+    dataset = open_with(f, words_options(write_file(f, "e.jsonl", "{\"tokens\":[],\"tags\":[]}\n")));
     assert_failed(f, snug_labels_of(f->ctx, dataset, false, &of), SNUG_E_INPUT, "no row has a label");
+    snug_dataset_close(dataset);
+}
+
+/* Numbers of a model's classes: each is named, as far as a message goes. */
+static void test_numbers(void **state) {
+    enum { MANY = 200 };
+    struct fixture *f = *state;
+    char text[4096] = "{\"tokens\":[", called[MANY][32], *list[MANY];
+    for (int i = 0; i < MANY; i++) strcat(text, i ? ",\"w1\"" : "\"w1\"");
+    strcat(text, "],\"ner_tags\":[");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i ? "," : "", i);
+        snprintf(called[i], sizeof called[i], "B-CLASS%d", i);
+        list[i] = called[i];
+    }
+    strcat(text, "]}\n");
+    struct snug_labels classes = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = MANY, .names = list};
+    struct snug_dataset *dataset = open_with(f, words_options(write_file(f, "n.jsonl", text)));
+    f->log[0] = '\0';
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &classes), SNUG_OK);
+    assert_contains(f->log, "n.jsonl: its tags are numbers, taken for places in the model's list of 200 classes: 0 = "
+                            "B-CLASS0, 1 = B-CLASS1, ");
+    assert_contains(f->log, "If they number other classes, write names instead");
+    /* Names that say no more than the numbers. */
+    for (int i = 0; i < MANY; i++) snprintf(called[i], sizeof called[i], "LABEL_%d", i);
+    f->log[0] = '\0';
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &classes), SNUG_OK);
+    assert_string_equal(f->log, "");
     snug_dataset_close(dataset);
 }
 
@@ -274,7 +308,7 @@ static void test_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_rows),      TEST(test_bad_rows), TEST(test_damaged_words),
+        TEST(test_rows),      TEST(test_bad_rows), TEST(test_numbers), TEST(test_damaged_words),
         TEST(test_positions), TEST(test_workers),  TEST(test_table),
     };
     return cmocka_run_group_tests_name("words", tests, NULL, NULL);

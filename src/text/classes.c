@@ -329,24 +329,27 @@ static bool is_generated(const char *name, int64_t number) {
 }
 
 /* Tags that are numbers may number the classes of another list than the model's: says what each one is taken for. */
-static void tell_numbers(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels) {
-    const struct snug_raw_labels *raw = &dataset->cache.raw;
+static snug_status tell_numbers(snug_context *ctx, const struct snug_dataset *dataset,
+                                const struct snug_labels *labels) {
     char text[512] = "";
     size_t used = 0;
-    int64_t shown = 0;
+    void *memory;
     bool named = false;
     for (int64_t i = 0; i < labels->count; i++) named |= !is_generated(labels->names[i], i);
-    if (!named || dataset->dummy_words || dataset->cache.form != SNUG_LABELS_TAG_NUMBERS) return;
+    if (!named || dataset->dummy_words || dataset->form != SNUG_LABELS_TAG_NUMBERS) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)labels->count, sizeof(bool), &memory));
+    bool *occurs = memory;
+    for (size_t i = 0; i < dataset->cache.raw.count; i++) occurs[dataset->classes[i]] = true;
     for (int64_t i = 0; i < labels->count && used < sizeof text; i++)
-        for (size_t k = 0; k < raw->count; k++)
-            if (dataset->classes[k] == i && used < sizeof text)
-                used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64 " = %s", shown++ ? ", " : "", i,
-                                         labels->names[i]);
+        if (occurs[i])
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64 " = %s", used ? ", " : "", i,
+                                     labels->names[i]);
+    free(occurs);
     snug_log(ctx, SNUG_LOG_WARNING,
-             "%s: its tags are numbers, taken for places in the model's list of %" PRId64
-             " classes: %s. If they number "
-             "other classes, write names instead",
+             "%s: its tags are numbers, taken for places in the model's list of %" PRId64 " classes: %s. If they "
+             "number other classes, write names instead",
              dataset->path, labels->count, text);
+    return SNUG_OK;
 }
 
 /* Whether each row has one label, no list and no tags. */
@@ -381,8 +384,7 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
         dataset->classes[i] = SNUG_IGNORE_LABEL;
     }
     free_index(&index);
-    if (status == SNUG_OK) tell_numbers(ctx, dataset, labels);
-    return status;
+    return status == SNUG_OK ? tell_numbers(ctx, dataset, labels) : status;
 }
 
 static snug_status bind_values(snug_context *ctx, struct snug_dataset *dataset) {

@@ -207,7 +207,7 @@ static snug_status name_columns(struct look *look) {
     } else if (out->documents) {
         RETURN_IF_ERROR(take_names(look, documents, false));
         out->format = "CoNLL-2012";
-    } else if (out->columns == 10 && look->columns[0].running && look->columns[6].heads && look->sample) {
+    } else if (out->columns == 10 && look->columns[0].running && look->columns[6].heads) {
         RETURN_IF_ERROR(take_names(look, universal, false));
         out->format = "CoNLL-U";
     }
@@ -217,8 +217,13 @@ static snug_status name_columns(struct look *look) {
 }
 
 bool snug_conll_is_position(const char *name) {
-    size_t column, columns;
-    return sscanf(name, "column %zu of %zu", &column, &columns) == 2;
+    static const char before[] = "column ", between[] = " of ", figures[] = "0123456789";
+    if (strncmp(name, before, sizeof before - 1) != 0) return false;
+    name += sizeof before - 1;
+    name += strspn(name, figures);
+    if (strncmp(name, between, sizeof between - 1) != 0) return false;
+    name += sizeof between - 1;
+    return !name[strspn(name, figures)];
 }
 
 /* ---- profiles ---------------------------------------------------------------------------------------------------- */
@@ -597,8 +602,7 @@ void snug_conll_tell(snug_context *ctx, const char *path, const struct snug_conl
         add(&text, ", tags: %s (column %zu)", conll->names[conll->tags], conll->tags + 1);
     else
         add(&text, ", tags: column %zu", conll->tags + 1);
-    if (conll->unsure && conll->tags == SNUG_CONLL_NONE)
-        add(&text, " (--label_column_name says which column has them: %s)", conll->unsure);
+    if (conll->unsure) add(&text, " (--label_column_name says which column has them: %s)", conll->unsure);
     if (conll->index != SNUG_CONLL_NONE) add(&text, "; column %zu has running numbers", conll->index + 1);
     if (conll->header) add(&text, "; the first line is a header");
     if (conll->documents && conll->tags == SNUG_CONLL_ENTITIES) add(&text, "; brackets are read as B-, I- and O");

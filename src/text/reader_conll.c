@@ -137,7 +137,7 @@ static snug_status append_entity(struct snug_reader *reader, struct column *colu
     char tag[sizeof s->entity + 2];
     const bool opens = *value.text == '(', closes = value.text[value.length - 1] == ')';
     const char *type = value.text + opens;
-    size_t length = value.length < (size_t)opens + closes ? 0 : value.length - opens - closes;
+    size_t length = value.length - opens - closes;
     const bool star = length && type[length - 1] == '*';
     length -= star;
     const bool valid = opens ? length && length < sizeof s->entity && star != closes && !*s->entity
@@ -200,12 +200,12 @@ static bool is_comment(const struct snug_sentences *s, size_t count) {
 }
 
 /* Whether the line is the header; a further one is an error. */
-static snug_status check_header(struct snug_reader *reader, size_t count, bool *header) {
+static snug_status check_header(struct snug_reader *reader, bool *header) {
     struct snug_sentences *s = reader->sentences;
     *header = s->conll.header && !s->header_read;
     s->header_read = true;
-    bool same = s->conll.header && s->conll.named && count == s->conll.columns;
-    for (size_t i = 0; i < count && same; i++) same = snug_conll_is(s->fields[i], s->conll.names[i]);
+    bool same = s->conll.header && s->conll.named;
+    for (size_t i = 0; i < s->conll.columns && same; i++) same = snug_conll_is(s->fields[i], s->conll.names[i]);
     if (*header || !same) return SNUG_OK;
     return snug_reader_fail_at(reader, reader->record_line, "this is the header again: remove the line");
 }
@@ -236,9 +236,9 @@ static snug_status take_line(struct snug_reader *reader, const char *line, bool 
     *taken = false;
     s->skipped[SNUG_CONLL_COMMENTS] += skipped;
     if (skipped) return SNUG_OK;
-    RETURN_IF_ERROR(check_header(reader, count, &skipped));
-    if (skipped) return SNUG_OK;
     RETURN_IF_ERROR(check_width(reader, line, count));
+    RETURN_IF_ERROR(check_header(reader, &skipped));
+    if (skipped) return SNUG_OK;
     RETURN_IF_ERROR(check_number(reader, &skipped));
     *taken = !skipped;
     return skipped ? SNUG_OK : take_word(reader);
