@@ -231,6 +231,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if is_large(name) and fault not in ("inline", "up", "down-get", "down-get-upper"):
             if fault == "linked-no-size":
                 return self.answer(302, [("X-Linked-Etag", tag), ("Location", "http://127.0.0.1:1/")])
+            if fault == "huge-weights":
+                size = 1 << 50
             where = "http://127.0.0.1:1/" if fault == "no-store" else f"http://127.0.0.1:{self.server.store_port}/{fault}/{name}?signature=1"
             return self.answer(302, common + [("X-Linked-Etag", f'"{tag}"'), ("X-Linked-Size", str(size)), ("Location", where)])
         if fault == "etag-other":
@@ -308,6 +310,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(206, [("Content-Range", f"bytes {start - 1}-{len(data) - 1}/{len(data)}")], data[start - 1:])
         if fault == "range-unnamed" and start > 0:
             return self.answer(206, [], data[start:])
+        if fault == "range-unsized" and start > 0:
+            self.close_connection = True
+            return self.answer(206, [("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}"), ("Connection", "close")],
+                               data[start:], "")
         if fault == "range-unasked":
             return self.answer(206, [("Content-Range", f"bytes 7-{len(data) - 1}/{len(data)}")], data[7:])
         if fault == "range-always":

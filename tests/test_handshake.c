@@ -74,6 +74,12 @@ static void start(struct rank *rank, int number, int size, const struct snug_ren
     assert_int_equal(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
 }
 
+static void start_for(struct rank *rank, int number, int size, const struct snug_rendezvous *at, double seconds) {
+    *rank = (struct rank){.ranks = {.rank = number, .size = size}, .at = *at, .seconds = seconds};
+    snprintf(rank->ranks.host, sizeof rank->ranks.host, "here");
+    assert_int_equal(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
+}
+
 static void end(struct rank *rank) {
     snug_handshake_free(&rank->connected, rank->ranks.rank == 0 ? rank->ranks.size : 1);
 }
@@ -417,6 +423,30 @@ static void a_rank_finds_rank_0_again(void **state) {
     }
 }
 
+/* Answers in another order: the connection has broken. */
+static void a_rank_drops_what_makes_no_sense(void **state) {
+    static const enum snug_handshake_kind first[] = {SNUG_HANDSHAKE_START, SNUG_HANDSHAKE_HELLO, SNUG_HANDSHAKE_SELF,
+                                                     99};
+    const struct snug_rendezvous at = rendezvous(1);
+    const int listener = listen_at(at.first);
+    struct rank other;
+    (void)state;
+    start(&other, 1, 2, &at);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        const int fd = lead_to(listener, L_LISTENED, L_HEARD, -1);
+        say(fd, first[i], 0, 2);
+        assert_closed(fd);
+    }
+    int fd = lead_to(listener, L_LISTENED, L_CONFIRMED, -1);
+    say(fd, SNUG_HANDSHAKE_WELCOME, 0, 2);
+    assert_closed(fd);
+    fd = lead_to(listener, L_LISTENED, L_STARTED, -1);
+    assert_met(&other);
+    close(fd);
+    close(listener);
+    end(&other);
+}
+
 /* ---- strangers -----------------------------------------------------------------------------------------------------
  */
 
@@ -589,7 +619,12 @@ static void another_number_of_ranks(void **state) {
     start(&ranks[0], 0, 3, &at);
     start(&ranks[1], 1, 3, &at);
     nap(stall);
+    const int welcomed = call(&at);
+    say(welcomed, SNUG_HANDSHAKE_HELLO, 2, 3);
+    assert_hears(welcomed, SNUG_HANDSHAKE_WELCOME);
     start(&ranks[2], 2, 4, &at);
+    assert_hears(welcomed, SNUG_HANDSHAKE_REFUSED);
+    close(welcomed);
     nap(stall);
     start(&ranks[3], 3, 4, &at); /* comes later */
     for (int r = 0; r < 4; r++) {
@@ -599,9 +634,11 @@ static void another_number_of_ranks(void **state) {
     /* Rank 0 last, and one of a single other. */
     const struct snug_rendezvous next = rendezvous(2);
     start(&ranks[1], 1, 3, &next);
-    start(&ranks[0], 0, 2, &next);
+    start_for(&ranks[0], 0, 2, &next, 20);
     for (int r = 0; r < 2; r++) {
-        assert_failed(&ranks[r], "rank 1 on host0 was started as one of 3 ranks, but rank 0 on host0 as one of 2");
+        assert_failed(&ranks[r],
+                      "rank 1 on host0 was started as one of 3 ranks, but rank 0 on here as one of 2: their number "
+                      "must be the same for all");
         assert_true(ranks[r].took < 4);
     }
 }
@@ -677,12 +714,6 @@ static void the_first_confirmation_counts(void **state) {
 /* ---- the end of the time
  * --------------------------------------------------------------------------------------------- */
 
-static void start_for(struct rank *rank, int number, int size, const struct snug_rendezvous *at, double seconds) {
-    *rank = (struct rank){.ranks = {.rank = number, .size = size}, .at = *at, .seconds = seconds};
-    snprintf(rank->ranks.host, sizeof rank->ranks.host, "here");
-    assert_int_equal(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
-}
-
 static void time_ends(void **state) {
     struct snug_rendezvous at = rendezvous(1), other;
     struct rank rank, foreign;
@@ -749,6 +780,7 @@ int main(void) {
         cmocka_unit_test(a_process_that_comes_again_is_the_same),
         cmocka_unit_test(a_rank_waits_for_rank_0_that_stalls),
         cmocka_unit_test(a_rank_finds_rank_0_again),
+        cmocka_unit_test(a_rank_drops_what_makes_no_sense),
         cmocka_unit_test(strangers_at_rank_0),
         cmocka_unit_test(a_flood_at_rank_0),
         cmocka_unit_test(a_silent_stranger_is_dropped),

@@ -369,6 +369,7 @@ static void folders_behind_links(void **state) {
     assert_contains(folder.path, "/a/b");
     snug_folder_close(&folder);
     assert_fails(s, snug_folder_open(s->ctx, &in, "a/none/c", &folder), SNUG_E_IO, "cannot open folder ");
+    assert_fails(s, snug_folder_open(s->ctx, NULL, scratch_path(s, "none"), &folder), SNUG_E_IO, "none: No such file");
     write_text(s, "a/file", "");
     assert_fails(s, snug_folder_make(s->ctx, &in, "a/file/c", 0666, &folder), SNUG_E_IO, "a/file: Not a directory");
     assert_int_equal(chmod(s->folder, 0755), 0);

@@ -162,6 +162,7 @@ static void only_files_of_a_model_are_fetched(void **state) {
         {"odd-config", SNUG_E_INPUT, "has no config.json"},
         {"long-list", SNUG_E_INPUT, "a list of more than 100000 files is not that of a model"},
         {"huge", SNUG_E_INPUT, "vocab.txt has 268435455 bytes: only weights may have more than 256 MiB"},
+        {"huge-weights", SNUG_E_IO, "MiB are to be fetched, and the disk of"},
     };
     REFUSE_ALL(s, cases);
     assert_ok(s, pull(s, "org/odd-names"));
@@ -184,7 +185,6 @@ static void a_part_that_cannot_be_continued_is_dropped(void **state) {
         make_blob_folder(s, models[i]);
         write_blob(s, models[i], "model.safetensors", ".incomplete", data, 123456);
     }
-    free(data);
     PULL_ALL(s, models);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char get[160];
@@ -194,6 +194,14 @@ static void a_part_that_cannot_be_continued_is_dropped(void **state) {
         snprintf(get, sizeof get, "store GET /%s/model.safetensors?signature=1 0 ", models[i]);
         assert_int_equal(logged(get), 1);
     }
+    /* An answer without a length continues it. */
+    make_blob_folder(s, "range-unsized");
+    write_blob(s, "range-unsized", "model.safetensors", ".incomplete", data, 123456);
+    free(data);
+    assert_ok(s, pull(s, "org/range-unsized"));
+    assert_whole(s, "range-unsized");
+    assert_int_equal(logged("store GET /range-unsized/model.safetensors?signature=1 123456 "), 1);
+    assert_int_equal(logged("store GET /range-unsized/model.safetensors?signature=1 0 "), 0);
     assert_fails(s, pull(s, "org/range-always"), SNUG_E_INPUT, "the server of its content answers 416");
 }
 

@@ -160,7 +160,7 @@ static void test_closing(void **state) {
     ranks.rank = other == 0;
     if (snug_context_create(&ctx) != SNUG_OK) exit(1);
     for (int again = 0; again < 2; again++) {
-        if (snug_tcp_open(ctx, &ranks, &at, 20, &c) != SNUG_OK) {
+        if (snug_tcp_open(ctx, &ranks, &at, 1000, &c) != SNUG_OK) {
             fprintf(stderr, "%s\n", snug_error_message(ctx));
             exit(1);
         }

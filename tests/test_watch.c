@@ -634,6 +634,10 @@ static void test_silent_leader(void **state) {
 /* Without a connection nothing is found, and nothing fails. */
 static void test_unconnected(void **state) {
     struct fixture *f = *state;
+    close(snug_watch_listen(&f->address, "leader")); /* nothing listens there any more */
+    const struct snug_watch_address nowhere = {.host = "leader"};
+    struct snug_watch_message m = message_of(1, SNUG_WATCH_HELLO);
+    assert_int_equal(snug_watch_connect(&nowhere, "leader", &m, &m), -1);
     follow(f, 1, 1, 1, false);
     snug_watch_enter(f->watch, "an operation");
     assert_quiet(f, 1.2);

@@ -67,9 +67,8 @@ static bool move(struct snug_dial *dial, double now) {
     }
     /* may be untested: depends on timing, and ENOTCONN on the kernel: still connecting */
     const bool waits = n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN);
-    const bool stuck = dial->sent == 0 && now > dial->began + connecting;
-    /* may be untested: a host that drops what is sent to it */
-    if (!waits || stuck) snug_dial_again(dial, now);
+    /* untested: a host that drops what is sent to it */
+    if (!waits || (dial->sent == 0 && now > dial->began + connecting)) snug_dial_again(dial, now);
     return false;
 }
 

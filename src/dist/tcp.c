@@ -51,7 +51,7 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN}; /* may be untested: depends on timing */
         /* The rank at the other end may have sent the rest, and ended. */
         if (poll(&ready, 1, TICK) > 0) continue; /* may be untested: depends on timing */
-        if (watch.user)
+        if (watch.user)                          /* may be untested: depends on timing */
             RETURN_IF_ERROR(watch.poll(watch.user, ctx));
         else if (snug_seconds() > until)
             return fail(ctx, what, other, "it has not answered for --ddp_timeout");

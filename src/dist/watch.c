@@ -255,13 +255,14 @@ static struct peer *find_place(struct snug_watch *w) {
         if (at->fd < 0) return at;
         if (!at->greeted && (!place || at->heard < place->heard)) place = at;
     }
-    return place; /* untested: many ranks that are stopped at this moment */
+    return place;
 }
 
 /* A new connection is read at once, before others could take its place. */
 static void accept_connections(struct snug_watch *w, double now) {
     for (int i = 0; i < STRANGERS; i++) { /* of a flood no more */
         struct peer *place = find_place(w);
+        /* untested: many ranks that are stopped at this moment */
         const int fd = place ? accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
         if (fd < 0) return;
         drop(place);
@@ -520,7 +521,7 @@ static void await_counted(struct snug_watch *w, const char *connected) {
 
 static void name_unconnected(struct snug_watch *w, const char *connected) {
     for (int r = 1; r < w->ranks.size; r++)
-        if (!connected[r]) /* untested: a firewall between the hosts */
+        if (!connected[r])
             snug_log(w->ctx, SNUG_LOG_WARNING,
                      "rank %d cannot connect to rank 0 on %s through TCP: is there a firewall? If it dies or hangs, "
                      "only MPI's launcher reports it",

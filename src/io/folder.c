@@ -64,7 +64,6 @@ static snug_status open_folder(snug_context *ctx, const struct snug_folder *in, 
                                struct snug_folder *out) {
     char *copy;
     *out = (struct snug_folder){.mode = in ? in->mode : 0666, .run = in ? in->run : 0};
-    /* untested: no caller gives an empty path */
     RETURN_IF_ERROR(snug_strdup(ctx, *path ? path : ".", &copy));
     out->fd = in ? open_below(in->fd, copy, made) : openat(AT_FDCWD, copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     snug_status status;

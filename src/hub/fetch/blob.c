@@ -85,8 +85,9 @@ static bool is_in_snapshot(const struct snug_blob *blob) {
     const struct snug_store *store = blob->store;
     struct stat named, own;
     if (size_of(&store->snapshot, blob->name, AT_SYMLINK_NOFOLLOW) == blob->size) return true;
-    return size_of(&store->blobs, blob->id, 0) == blob->size && fstatat(store->blobs.fd, blob->id, &own, 0) == 0 &&
-           fstatat(store->snapshot.fd, blob->name, &named, 0) == 0 && named.st_ino == own.st_ino &&
+    if (fstatat(store->blobs.fd, blob->id, &own, 0) || !S_ISREG(own.st_mode) || own.st_size != blob->size) return false;
+    /* may be untested: a file with the same number on another disk */
+    return fstatat(store->snapshot.fd, blob->name, &named, 0) == 0 && named.st_ino == own.st_ino &&
            named.st_dev == own.st_dev;
 }
 
