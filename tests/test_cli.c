@@ -40,6 +40,13 @@ static void test_help(void **state) {
     expect("-V", 0, "snug 0.");
     expect("eval --model_name_or_path none --validation_file x.csv --learning_rate 1 --log_level info", 1,
            "--learning_rate has no effect on snug eval");
+    char output[4096]; /* a default asks for nothing: dumps of all arguments have it */
+    assert_int_equal(
+        run("eval --model_name_or_path none --validation_file x.csv --learning_rate 5e-5 --warmup_steps 3 2>&1", output,
+            sizeof output),
+        1);
+    assert_null(strstr(output, "--learning_rate"));
+    assert_non_null(strstr(output, "--warmup_steps has no effect on snug eval"));
     expect("", 2, "usage: snug COMMAND");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char arguments[64], usage[64];

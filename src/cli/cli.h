@@ -39,9 +39,10 @@ struct cli {
     bool headed;      /* predict: the header line was written */
     bool reader_gone; /* stdout is a pipe without a reader */
     int write_error;  /* errno of another failed write to stdout */
-    const char
-        *unused; /* the command whose unused arguments are to be named; NULL: they have been, or are not asked for */
-    char *run;   /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
+    const char *command;
+    char *unused; /* names of arguments without effect on the command, each with a space after it; NULL: they were named
+                   */
+    char *run;    /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
 };
 
 /* Context, arguments and log of a command. True if the command is to run; else *code is the process's exit code, and
@@ -87,7 +88,10 @@ void cli_add(json_t **object, const char *key, json_t *value);
 void cli_append(json_t **array, json_t *value);
 void cli_add_metrics(json_t **object, const snug_metrics *metrics);
 
-/* Names the arguments that were given and have no effect on the command, once. */
+/* Finds the arguments that were given, with another value than their default, and have no effect on the command. It
+   forgets an error. */
+void cli_find_unused(struct cli *cli, const char *command);
+/* Names them, once. */
 void cli_tell_unused(struct cli *cli);
 
 /* The usage of a command and all arguments, by group. */

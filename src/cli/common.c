@@ -70,7 +70,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
-    if (level <= SNUG_LOG_INFO) cli->unused = argv[0];
+    if (level <= SNUG_LOG_INFO) cli_find_unused(cli, argv[0]);
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
@@ -80,6 +80,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
 
 void cli_close(struct cli *cli) {
     free(cli->run);
+    free(cli->unused);
     snug_args_destroy(cli->args);
     snug_context_destroy(cli->ctx);
 }

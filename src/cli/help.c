@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the names */
@@ -145,18 +146,39 @@ bool cli_help_concerns(const struct cli_help *help, const snug_arg_info *info) {
     return !strstr(help->hidden, info->group) && !lists(help->unused, info->name);
 }
 
-void cli_tell_unused(struct cli *cli) {
-    const char *command = cli->unused;
-    cli->unused = NULL;
-    if (!command) return;
+/* A dump of all arguments gives defaults, which ask for nothing. */
+static bool has_default(const snug_args *args, const snug_args *fresh, const char *name) {
+    char value[256], other[256];
+    return fresh && snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
+           snug_args_get(fresh, name, other, sizeof other) == SNUG_OK && strcmp(value, other) == 0;
+}
+
+void cli_find_unused(struct cli *cli, const char *command) {
     const struct cli_help *help = find_help(command);
     const snug_arg_info *info;
-    char text[256];
+    snug_args *fresh;
+    size_t used = 0;
+    snug_args_create(cli->ctx, &fresh); /* without memory for it all are named */
     for (size_t i = 0; (info = snug_args_info(i)); i++) {
         if (cli_help_concerns(help, info) || !snug_args_given(cli->args, info->name)) continue;
-        snprintf(text, sizeof text, "--%s has no effect on snug %s", info->name, command);
+        if (has_default(cli->args, fresh, info->name)) continue;
+        char *longer = realloc(cli->unused, used + strlen(info->name) + 2);
+        if (!longer) break; /* may be untested: an allocation that fails */
+        cli->unused = longer;
+        used += (size_t)sprintf(longer + used, "%s ", info->name);
+    }
+    snug_args_destroy(fresh);
+    cli->command = command;
+}
+
+void cli_tell_unused(struct cli *cli) {
+    char text[256];
+    for (const char *at = cli->unused; at && *at; at += strcspn(at, " ") + 1) {
+        snprintf(text, sizeof text, "--%.*s has no effect on snug %s", (int)strcspn(at, " "), at, cli->command);
         progress_on_log(&cli->progress, SNUG_LOG_INFO, text);
     }
+    free(cli->unused);
+    cli->unused = NULL;
 }
 
 const char *cli_help_default(const struct cli_help *help, const snug_arg_info *info) {
