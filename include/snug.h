@@ -479,8 +479,9 @@ snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
 snug_status snug_session_evaluate(snug_session *session, snug_metrics **metrics);
 /* Writes config.json, model.safetensors and the tokenizer's files into folder, each atomically, and a manifest.json
- * that lists them; from_pretrained loads the folder. Other files are kept. SNUG_E_IO names a file with one of these
- * names that snug did not write: the argument overwrite_output_dir allows replacing it. */
+ * that lists them; from_pretrained loads the folder. Results of an earlier model that the manifest lists are removed,
+ * other files kept. SNUG_E_IO names a file with one of these names that snug did not write: the argument
+ * overwrite_output_dir allows replacing it. */
 snug_status snug_save_model(snug_session *session, const char *folder);
 /* Writes a checkpoint: the model as snug_save_model() does, the optimizer's states, and the position in the schedule
  * and the data. The folder is complete or absent; one that snug wrote is replaced, another one is SNUG_E_IO. Call it
