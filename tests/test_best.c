@@ -157,6 +157,20 @@ static void test_nothing_to_load(void **state) {
     json_decref(state_json);
 }
 
+/* Evaluations that are not finite are no candidates, though their steps are saved. */
+static void test_not_finite(void **state) {
+    struct fixture *f = *state;
+    write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
+    write_text(f, "far.csv", "sentence,label\nw1 good,3e38\n");
+    *f->log = '\0';
+    const snug_train_result result = train(f, "out",
+                                           JUDGED "train_file=@values.csv validation_file=@far.csv "
+                                                  "learning_rate=1e-4 save_steps=2 max_steps=4");
+    assert_null(result.best_checkpoint);
+    assert_true(exists(path_of(f, "out/checkpoint-2")));
+    assert_contains(f->log, "no evaluation in the training had a finite loss: the last weights stay");
+}
+
 /* As transformers: the run stops early, and its last weights are the model. */
 static void test_early_stopping_without_saving(void **state) {
     static const struct {
@@ -198,6 +212,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_best_saved_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_not_finite, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_early_stopping_without_saving, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,17 +49,19 @@ static void put_csv_field(FILE *file, const char *text) {
     fputc('"', file);
 }
 
-static void write_rows(const struct fixture *f) {
-    FILE *file = fopen(path_of(f, "odd.csv"), "w");
+static void write_rows_of(const struct fixture *f, const char *path, const char *const *labels, int count) {
+    FILE *file = fopen(path_of(f, "%s", path), "w");
     assert_non_null(file);
     fputs("sentence,label\n", file);
-    for (int row = 0; row < 2 * NAMES; row++) {
+    for (int row = 0; row < 2 * count; row++) {
         fprintf(file, "w%d w%d,", row % 20, row % 7);
-        put_csv_field(file, names[row % NAMES]);
+        put_csv_field(file, labels[row % count]);
         fputc('\n', file);
     }
     assert_int_equal(fclose(file), 0);
 }
+
+static void write_rows(const struct fixture *f) { write_rows_of(f, "odd.csv", names, NAMES); }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------ */
 
@@ -312,6 +314,41 @@ static void test_card(void **state) {
     assert_contains(text, "\n- \\\\x1b\\[31mred F1: ");
     assert_null(strstr(text, "<b>"));
     free(text);
+    /* Of few classes all metrics are there; the folder's name has what YAML does not take. */
+    static const char *const few[] = {"\xc3\xa9t\xc3\xa9", "topic: x", "@a", "a\nb", "null"};
+    write_rows_of(f, "few.csv", few, 5);
+    free(run_well(f, TINY "--train_file few.csv --validation_file few.csv --class_metrics --output_dir "
+                          "a\xef\xbf\xbe\xef\xbf\xbf\xef\xbb\xbf"));
+    text = read_text(f, path_of(f, "a\xef\xbf\xbe\xef\xbf\xbf\xef\xbb\xbf/README.md"), NULL);
+    static const char *const parts[] = {"\n- \"@a_f1\"\n",
+                                        "\n- \"a\\x0ab_f1\"\n",
+                                        "\n- \"topic: x_f1\"\n",
+                                        "\n- \"\xc3\xa9t\xc3\xa9_f1\"\n",
+                                        "\n- name: \"a\\ufffe\\uffff\\ufeff\"\n",
+                                        "\n- \xc3\xa9t\xc3\xa9 F1: ",
+                                        "\n- Topic\\: x F1: "};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_contains(text, parts[i]);
+    free(text);
+}
+
+static void test_shown_names(void **state) {
+    static const struct {
+        const char *name, *shown;
+    } cases[] = {
+        {"plain_name-1.0+/", "plain_name-1.0+/"},
+        {"k\xc3\xa4se", "k\xc3\xa4se"},
+        {"", "\"\""},
+        {"two words", "\"two words\""},
+        {"\xc2\x85", "\"\\u0085\""},
+        {"\xff", "\"\\xff\""},
+        {"a\\\"b", "\"a\\\\\\\"b\""},
+        {"thirty letters, and then ten more of them", "\"thirty letters, and then ten m\""}, /* cut */
+        {"twenty-nine letters in all ..\xe2\x82\xac", "\"twenty-nine letters in all ..\""}, /* not within a character */
+    };
+    char out[33];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(snug_shown_name(out, sizeof out, cases[i].name), cases[i].shown);
 }
 
 int main(void) {
@@ -321,6 +358,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_predictions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_card, set_up, tear_down),
+        cmocka_unit_test(test_shown_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,8 @@ static void test_said(void **state) {
          "--warmup_steps has no effect with --lr_scheduler_type constant: use constant_with_warmup\n"},
         {"--lr_scheduler_type constant --warmup_ratio 0.9",
          "--warmup_steps has no effect with --lr_scheduler_type constant: use constant_with_warmup\n"},
+        {"--lr_scheduler_type constant --warmup_steps 50",
+         "--warmup_steps has no effect with --lr_scheduler_type constant"},
         {"--optim sgd --adam_beta2 0.99", "--adam_beta2 has no effect with this --optim, which has no betas\n"},
         {"--optim sgd --adam_epsilon 1e-6", "--adam_epsilon has no effect with this --optim, which has no epsilon\n"},
         {"--logging_dir logs", "--logging_dir has no effect without --report_to tensorboard\n"},
@@ -107,8 +109,8 @@ static void test_said(void **state) {
          "warning: --early_stopping_patience 2 has no effect: the run can stop after 3 evaluations at the earliest, "
          "and "
          "has 3 until its last step\n"},
-        {EPOCHS "--save_strategy epoch --load_best_model_at_end --early_stopping_patience 9223372036854775807",
-         "--early_stopping_patience 9223372036854775807 has no effect"},
+        {EPOCHS "--save_strategy epoch --load_best_model_at_end --early_stopping_patience 1000000000000",
+         "--early_stopping_patience 1000000000000 has no effect"},
         {"--warmup_steps 30",
          "warning: --warmup_steps 30: the warm-up takes 30 steps, and the run ends at step 30: the "
          "learning rate ends at 4.83e-05, below --learning_rate 5e-05\n"},

@@ -48,6 +48,7 @@ static void play(enum snug_seconds_source source, const struct part *parts, stru
     snug_context_set_log(ctx, keep_log, said, SNUG_LOG_DEBUG);
     for (const struct part *part = parts; part->steps; part++) left += part->steps;
     snug_pace_begin(&pace, &plan, now);
+    if (source == SNUG_SECONDS_UNKNOWN) pace.plan.step = 0;
     for (const struct part *part = parts; part->steps; part++)
         for (int i = 0; i < part->steps; i++) snug_pace_step(&pace, ctx, now += part->seconds, part->tokens, 0, --left);
     snug_context_destroy(ctx);
@@ -90,6 +91,8 @@ static void test_slow_trainings(void **state) {
         {SNUG_SECONDS_MEASURED, {{200, 1, 100}, {100, 5, 100}}, "takes 5.0 times"},
         {SNUG_SECONDS_MEASURED, {{5, 600, 100}}, "the last 3 steps took 600 s each"},
         {SNUG_SECONDS_MEASURED, {{5, 19, 100}}, NULL},
+        /* most steps are slow, but all of them together are not */
+        {SNUG_SECONDS_MEASURED, {{10, 0.01, 100}, {14, 2.2, 100}, {5, 1, 100}}, NULL},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

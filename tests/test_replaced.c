@@ -174,7 +174,10 @@ static void test_files_of_the_user(void **state) {
     write_text(f, "foreign/all_results.json", "{\"eval_accuracy\": 0.99, \"eval_samples\": 872}");
     write_text(f, "foreign/eval_results.json", "{\"eval_accuracy\": 0.99}");
     write_text(f, "foreign/predictions.txt", "O O\n");
+    write_text(f, "foreign/config.json", "{}");
+    *f->log = '\0';
     train(f, "foreign", "max_steps=1 overwrite_output_dir=True");
+    assert_contains(f->log, "foreign has the model of an earlier training, which is replaced when this one ends\n");
     assert_false(has_member(f, "foreign/all_results.json", "eval_"));
     assert_true(file_contains(f, "foreign/eval_results.json", "0.99"));
     assert_true(exists(path_of(f, "foreign/predictions.txt")));

@@ -323,7 +323,7 @@ static snug_status read_deepspeed(const struct fixture *f, snug_args *args, cons
     return snug_args_check(args, "plan");
 }
 
-static void test_deepspeed(void **state) {
+static void test_deepspeed_refused(void **state) {
     static const struct {
         const char *text, *says;
         snug_status status;
@@ -356,6 +356,8 @@ static void test_deepspeed(void **state) {
          SNUG_E_UNSUPPORTED},
         {"{\"scheduler\": {\"params\": {\"total_num_steps\": 500}}}",
          "scheduler.params.total_num_steps is 500: but --max_steps is 400: use \"auto\"", SNUG_E_USAGE},
+        {"{\"gradient_predivide_factor\": 2}", "gradient_predivide_factor is 2: snug has 1: leave it out",
+         SNUG_E_UNSUPPORTED},
         {"{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled: not supported by snug", SNUG_E_UNSUPPORTED},
         {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"}}}",
          "zero_optimization.offload_param.device is cpu: several ranks do not offload weights yet", SNUG_E_UNSUPPORTED},
@@ -379,6 +381,23 @@ static void test_deepspeed(void **state) {
     };
     struct fixture *f = *state;
     snug_args *args;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "max_grad_norm", "2"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "offload", "activations"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "learning_rate", "0.5"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "adam_beta2", "0.5"), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "max_steps", "400"), SNUG_OK);
+        const snug_status status = read_deepspeed(f, args, refused[i].text);
+        if (status != refused[i].status || !strstr(snug_error_message(f->ctx), refused[i].says))
+            fail_msg("%s: status %d: %s", refused[i].text, (int)status, snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
+}
+
+static void test_deepspeed(void **state) {
+    struct fixture *f = *state;
+    snug_args *args;
     assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
     assert_int_equal(snug_args_set(args, "max_grad_norm", "0.5"), SNUG_OK);
     for (int again = 0; again < 2; again++) /* a run checks its arguments more than once */
@@ -394,18 +413,6 @@ static void test_deepspeed(void **state) {
     assert_int_equal(args->gradient_accumulation_steps, 3);
     assert_true(args->bf16 && !args->fp16 && args->max_grad_norm == 0.5);
     snug_args_destroy(args);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
-        assert_int_equal(snug_args_set(args, "max_grad_norm", "2"), SNUG_OK);
-        assert_int_equal(snug_args_set(args, "offload", "activations"), SNUG_OK);
-        assert_int_equal(snug_args_set(args, "learning_rate", "0.5"), SNUG_OK);
-        assert_int_equal(snug_args_set(args, "adam_beta2", "0.5"), SNUG_OK);
-        assert_int_equal(snug_args_set(args, "max_steps", "400"), SNUG_OK);
-        const snug_status status = read_deepspeed(f, args, refused[i].text);
-        if (status != refused[i].status || !strstr(snug_error_message(f->ctx), refused[i].says))
-            fail_msg("%s: status %d: %s", refused[i].text, (int)status, snug_error_message(f->ctx));
-        snug_args_destroy(args);
-    }
     assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
     assert_int_equal(read_deepspeed(f, args, "{\"train_batch_size\": \"auto\"}"), SNUG_OK);
     assert_int_equal(read_deepspeed(f, args, "{}"), SNUG_OK);
@@ -546,6 +553,10 @@ static void test_deepspeed_auto(void **state) {
          "lr_scheduler_type=constant_with_warmup warmup_steps=5", NULL, "warmup_steps 5"},
         {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "lr_scheduler_type=constant warmup_steps=5",
          "WarmupLR stays constant", "warmup_steps 5"},
+        {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_type\": \"log\"}}}",
+         "lr_scheduler_type=constant", "WarmupDecayLR decreases linearly", "warmup_steps 0"},
+        {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_type\": \"log\"}}}", "warmup_steps=5",
+         "the warm-up of WarmupDecayLR is logarithmic", "warmup_steps 5"},
         {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_type\": \"linear\", \"warmup_min_lr\": 0,"
          " \"warmup_max_lr\": 1e-4, \"warmup_num_steps\": 10, \"total_num_steps\": 400, \"last_batch_iteration\": "
          "-1}}}",
@@ -679,6 +690,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed_auto, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed_object, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fsdp_config, set_up, tear_down),

@@ -149,7 +149,9 @@ bool cli_help_concerns(const struct cli_help *help, const snug_arg_info *info) {
 /* A dump of all arguments gives defaults, which ask for nothing. */
 static bool has_default(const snug_args *args, const snug_args *fresh, const char *name) {
     char value[256], other[256];
-    return fresh && snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
+    if (!fresh) return false; /* may be untested: an allocation that fails */
+    /* may be untested: the values of these arguments are short */
+    return snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
            snug_args_get(fresh, name, other, sizeof other) == SNUG_OK && strcmp(value, other) == 0;
 }
 

@@ -16,8 +16,8 @@ enum snug_conversion {
     SNUG_CONVERT_GROUP_BY_LENGTH,
     SNUG_CONVERT_WARMUP_RATIO,
     SNUG_CONVERT_FSDP,
-    SNUG_CONVERSION_COUNT
 };
+enum { SNUG_CONVERSIONS = SNUG_CONVERT_FSDP + 1 };
 
 enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
 
@@ -91,7 +91,7 @@ struct snug_args {
     struct snug_pair {         /* two names of one value, as warmup_ratio and warmup_steps: args_table.h */
         bool of_file;          /* what follows is what a file has, not the command line */
         bool given[2], off[2]; /* the value's own name, the other one; off: by that name it has its default */
-    } pairs[SNUG_CONVERSION_COUNT];
+    } pairs[SNUG_CONVERSIONS];
     /* Names of the arguments that were set, separated by spaces; some checks depend on it. */
     char *set_names;
     /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */

@@ -126,7 +126,8 @@ static bool print_leaf(const json_t *value, char *text, size_t size) {
     if (json_is_integer(value)) return snprintf(text, size, "%lld", (long long)json_integer_value(value)) > 0;
     if (!json_is_real(value)) return false;
     snprintf(text, size, "%.15g", json_real_value(value));
-    return strtod(text, NULL) == json_real_value(value) || snprintf(text, size, "%.17g", json_real_value(value)) > 0;
+    if (strtod(text, NULL) != json_real_value(value)) snprintf(text, size, "%.17g", json_real_value(value));
+    return true;
 }
 
 static bool is_object_text(const char *text) { return text[strspn(text, " \t\r\n")] == '{'; }
@@ -323,7 +324,8 @@ static void compare_schedule(const struct snug_args *args, const json_t *file) {
 static void tell(struct reading *r) {
     struct snug_args *args = r->args;
     const char *space, *path = place(args, &space);
-    if (args->deepspeed_told || snug_group_rank(args->group) != 0) return; /* arguments are checked more than once */
+    if (args->deepspeed_told) return;              /* arguments are checked more than once */
+    if (snug_group_rank(args->group) != 0) return; /* may be untested: needs MPI */
     args->deepspeed_told = true;
     if (args->zero_stage && snug_args_ranks(args) == 1) note(r, "zero_optimization.stage (this run has one rank)");
     if (*r->without_effect)

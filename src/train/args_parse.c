@@ -317,9 +317,8 @@ static void print_value(const struct snug_args *args, const struct snug_argument
 static bool has_default(const struct snug_args *args, const struct snug_argument *argument) {
     const char *text = argument->info.default_value, *value;
     char number[PRINTED];
-    double real;
     print_value(args, argument, number, sizeof number, &value);
-    if (argument->type == SNUG_ARG_REAL) return parse_real(text, &real) && real == strtod(value, NULL);
+    if (argument->type == SNUG_ARG_REAL) return strtod(text, NULL) == strtod(value, NULL); /* 5e-5 and 5e-05 */
     return strcmp(value, text) == 0;
 }
 
@@ -375,7 +374,6 @@ static snug_status convert(struct snug_args *args, const struct snug_converted *
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be a number of at least 0 and below 1",
                              converted->name, text);
         return SNUG_OK;
-    case SNUG_CONVERSION_COUNT: break;
     }
     return snug_fail(args->ctx, SNUG_E_INTERNAL, "--%s has no conversion", converted->name);
 }
@@ -487,7 +485,7 @@ snug_status snug_args_check_name(struct snug_args *args, const char *name) {
 
 bool snug_args_is_alias(const char *name, const char *other) {
     const struct snug_argument *argument = find_argument(name);
-    return argument && strcmp(name, other) != 0 && find_argument(other) == argument;
+    return argument && find_argument(other) == argument;
 }
 
 bool snug_args_has_default(const struct snug_args *args, const char *name) {

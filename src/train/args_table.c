@@ -260,7 +260,7 @@ const struct snug_argument snug_arguments[] = {
          "metric that selects the best checkpoint: loss, accuracy, f1, …; default: loss"),
     ROW(TRISTATE, greater_is_better, "", STRATEGY, "BOOL", "", NULL, NULL,
         "whether larger metrics are better; default: True unless the metric is a loss, mse or perplexity"),
-    COUNT(early_stopping_patience, "", STRATEGY, "0", "[0,)",
+    COUNT(early_stopping_patience, "", STRATEGY, "0", "[0,1e12]",
           "stop after this many evaluations without improvement; 0: off"),
     REAL(early_stopping_threshold, STRATEGY, "0", "[0,)", "minimum improvement for early_stopping_patience"),
 };

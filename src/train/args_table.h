@@ -75,7 +75,7 @@ extern const size_t snug_short_count;
 snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text);
 /* Whether there is an argument of this name, here or in transformers; else the error has the nearest. */
 snug_status snug_args_check_name(struct snug_args *args, const char *name);
-/* Whether these are two names of one argument. */
+/* Whether both are names of one argument. */
 bool snug_args_is_alias(const char *name, const char *other);
 /* Whether the argument has its default now. */
 bool snug_args_has_default(const struct snug_args *args, const char *name);

@@ -22,14 +22,10 @@ struct snug_calendar snug_calendar_of(const struct snug_args *args, int64_t step
 
 bool snug_calendar_is_due(const struct snug_calendar *c, const struct snug_rhythm *r, int64_t step) {
     const bool ends = step == c->steps;
-    switch (r->strategy) {
-    case SNUG_INTERVAL_STEPS: return (step % r->every == 0 && (double)step >= r->delay) || (ends && r->at_end);
-    case SNUG_INTERVAL_EPOCH:
-        return (ends || step % c->per_epoch == 0) && (double)step / (double)c->per_epoch >= r->delay;
-    case SNUG_INTERVAL_NO:
-    case SNUG_INTERVAL_BEST: break;
-    }
-    return false;
+    if (r->strategy == SNUG_INTERVAL_STEPS)
+        return (step % r->every == 0 && (double)step >= r->delay) || (ends && r->at_end);
+    return r->strategy == SNUG_INTERVAL_EPOCH && (ends || step % c->per_epoch == 0) &&
+           (double)step / (double)c->per_epoch >= r->delay;
 }
 
 /* The steps of an action are multiples of a unit, from the first one on. */
@@ -51,7 +47,7 @@ int64_t snug_calendar_count(const struct snug_calendar *c, const struct snug_rhy
 }
 
 int64_t snug_calendar_nth(const struct snug_calendar *c, const struct snug_rhythm *r, int64_t after, int64_t n) {
-    if (n < 1 || n > snug_calendar_count(c, r, after, c->steps)) return 0;
+    if (n > snug_calendar_count(c, r, after, c->steps)) return 0;
     const int64_t unit = unit_of(c, r);
     const double step = (first_of(r, unit, after) + (double)(n - 1)) * (double)unit;
     return step < (double)c->steps ? (int64_t)step : c->steps;

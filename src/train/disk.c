@@ -38,9 +38,8 @@ struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64
 /* The first step in which early stopping may end the run: that of evaluation patience + 1, the first being the best. */
 int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
     const int64_t patience = t->args->early_stopping_patience;
-    const int64_t stop = patience > 0 && patience < SNUG_NEVER
-                             ? snug_calendar_nth(&t->calendar, &t->calendar.evaluating, t->session->step, patience + 1)
-                             : 0;
+    if (patience <= 0) return t->session->max_steps;
+    const int64_t stop = snug_calendar_nth(&t->calendar, &t->calendar.evaluating, t->session->step, patience + 1);
     return stop ? stop : t->session->max_steps;
 }
 

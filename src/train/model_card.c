@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "core/utf8.h"
+#include "hub/cache.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "train/group.h"
@@ -46,7 +47,6 @@ static void find_columns(struct card *card) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)last_evaluation(card->log_history), key, value) {
-        /* untested: metrics of more entity types than a card shows */
         if (is_metric(key) && card->count < COLUMNS) card->columns[card->count++] = key;
     }
 }
@@ -116,17 +116,17 @@ static void put_name(FILE *out, const char *key) {
     }
 }
 
-/* A name that YAML reads as a text without quotes, and Markdown as it is. */
-static bool is_simple(const char *name, const char *others) {
+/* A name that YAML reads as a text without quotes. */
+static bool is_simple(const char *name) {
     for (const char *at = name; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr(others, *at)) return false;
+        if (!isalnum((unsigned char)*at) && *at != '_' && *at != '-') return false;
     return isalpha((unsigned char)*name);
 }
 
 /* An item of a list in YAML. */
 static void put_item(FILE *out, const char *name) {
     fputs("- ", out);
-    if (is_simple(name, "_-"))
+    if (is_simple(name))
         fputs(name, out);
     else
         put_string(out, name);
@@ -138,12 +138,8 @@ static const char *name_of(const char *folder) {
     return slash && slash[1] ? slash + 1 : folder; /* untested: a folder whose name ends with a slash */
 }
 
-/* A name on the hub: of the form ORG/NAME or NAME, and not a folder here. */
-static bool is_hub_name(const char *name) {
-    const char *slash = name ? strchr(name, '/') : NULL;
-    /* untested: a path that is no folder was refused */
-    return name && !snug_folder_exists(name) && !(slash && (slash == name || strchr(slash + 1, '/')));
-}
+/* A name on the hub, and not a folder here. */
+static bool is_hub_name(const char *name) { return name && !snug_folder_exists(name) && snug_hub_is_name(name); }
 
 static void put_head(const struct card *card) {
     const char *base = card->job->setup.args->model_name_or_path;
@@ -171,7 +167,7 @@ static void put_results(const struct card *card) {
     const json_t *last = card->evaluated ? last_evaluation(card->log_history) : NULL;
     if (!args->model_name_or_path)
         fputs("This model was trained from scratch on ", card->out);
-    else if (is_hub_name(args->model_name_or_path) && is_simple(args->model_name_or_path, "._-/"))
+    else if (is_hub_name(args->model_name_or_path))
         fprintf(card->out, "This model is a fine-tuned version of [%s](https://huggingface.co/%s) on ",
                 args->model_name_or_path, args->model_name_or_path);
     else {

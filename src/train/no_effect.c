@@ -126,7 +126,7 @@ static void tell_best(snug_context *ctx, const effects *e) {
 static void tell_early_stopping(snug_context *ctx, const effects *e) {
     const struct snug_args *args = e->args;
     const struct snug_calendar *c = e->calendar;
-    const int64_t patience = args->early_stopping_patience < SNUG_NEVER ? args->early_stopping_patience : SNUG_NEVER;
+    const int64_t patience = args->early_stopping_patience;
     const int64_t left = e->has_best ? patience - e->impatience : patience + 1, needed = left > 1 ? left : 1;
     const int64_t stop = snug_calendar_nth(c, &c->evaluating, e->step, needed);
     if (!may_stop(e)) return;

@@ -189,7 +189,7 @@ static snug_status remove_results(struct snug_output *o, const char *const *name
     json_object_foreach_safe(o->files, next, name, entry) {
         bool model = false;
         const bool written_by_train = is_known(name, &model), there = snug_entry_kind(&o->folder, name);
-        if (model || has_name(names, name)) continue;
+        if (has_name(names, name) || model) continue;
         if (!written_by_train && !snug_output_is_as_written(o, name)) {
             snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s is of an earlier training, and was changed since: it stays",
                      o->folder.path, name);
@@ -204,7 +204,7 @@ static snug_status remove_results(struct snug_output *o, const char *const *name
 
 snug_status snug_output_replace(struct snug_output *o) {
     struct names removed = {""};
-    const bool model = snug_entry_kind(&o->folder, "config.json") && is_listed(o, "config.json");
+    const bool model = snug_entry_kind(&o->folder, "config.json");
     RETURN_IF_ERROR(remove_results(o, (const char *const[]){NULL}, &removed));
     if (!model && !*removed.text) return SNUG_OK;
     snug_log(o->ctx, o->overwrite ? SNUG_LOG_INFO : SNUG_LOG_WARNING, "%s has %s an earlier training%s%s%s",
