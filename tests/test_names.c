@@ -315,7 +315,7 @@ static void test_card(void **state) {
     assert_null(strstr(text, "<b>"));
     free(text);
     /* Of few classes all metrics are there; the folder's name has what YAML does not take. */
-    static const char *const few[] = {"\xc3\xa9t\xc3\xa9", "topic: x", "@a", "a\nb", "null"};
+    static const char *const few[] = {"\xc3\xa9t\xc3\xa9", "topic: x", "@a", "a\nb", "~"};
     write_rows_of(f, "few.csv", few, 5);
     free(run_well(f, TINY "--train_file few.csv --validation_file few.csv --class_metrics --output_dir "
                           "a\xef\xbf\xbe\xef\xbf\xbf\xef\xbb\xbf"));
