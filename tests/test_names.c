@@ -331,26 +331,6 @@ static void test_card(void **state) {
     free(text);
 }
 
-static void test_shown_names(void **state) {
-    static const struct {
-        const char *name, *shown;
-    } cases[] = {
-        {"plain_name-1.0+/", "plain_name-1.0+/"},
-        {"k\xc3\xa4se", "k\xc3\xa4se"},
-        {"", "\"\""},
-        {"two words", "\"two words\""},
-        {"\xc2\x85", "\"\\u0085\""},
-        {"\xff", "\"\\xff\""},
-        {"a\\\"b", "\"a\\\\\\\"b\""},
-        {"thirty letters, and then ten more of them", "\"thirty letters, and then ten m\""}, /* cut */
-        {"twenty-nine letters in all ..\xe2\x82\xac", "\"twenty-nine letters in all ..\""}, /* not within a character */
-    };
-    char out[33];
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_string_equal(snug_shown_name(out, sizeof out, cases[i].name), cases[i].shown);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_metrics_of_classes, set_up, tear_down),
@@ -358,7 +338,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_predictions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_card, set_up, tear_down),
-        cmocka_unit_test(test_shown_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

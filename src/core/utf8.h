@@ -12,11 +12,6 @@ size_t snug_utf8_invalid(const char *text, size_t length);
    least a byte, which is what one U+FFFD replaces (Unicode 15, section 3.9, "maximal subparts"). */
 size_t snug_utf8_sequence(const unsigned char *text, size_t length, bool *well_formed);
 
-/* A name of a class or a metric within a line of text, from which it must be told apart: as it is if it consists of
- * letters, digits, _-.+/ and characters that are not ASCII, else in quotes, with \" and \\, escaped by snug_escape().
- * Truncated to size, which is at least 32. Returns out. */
-const char *snug_shown_name(char *out, size_t size, const char *name);
-
 /* The length of text without an incomplete character at its end. */
 size_t snug_utf8_cut(const char *text, size_t length);
 

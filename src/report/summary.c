@@ -2,8 +2,8 @@
 /* The result of a training, as text. */
 #include <stdio.h>
 
-#include "core/utf8.h"
 #include "report/report.h"
+#include "text/label_names.h"
 
 static void print_duration(FILE *out, double seconds) {
     long long whole = (long long)seconds;
@@ -81,9 +81,9 @@ static void print_run(FILE *out, const snug_train_result *result) {
     if (result->infinite_losses > 0 || result->infinite_gradients > 0)
         fprintf(out, "NaN or infinite: the loss of %lld steps, the gradients of %lld, which changed no weight\n",
                 (long long)result->infinite_losses, (long long)result->infinite_gradients);
-    char shown[SNUG_SHOWN];
+    char name[SNUG_NAME_SHOWN], shown[SNUG_SHOWN];
     for (size_t i = 0; i < result->metrics->count; i++)
-        fprintf(out, "%s: %.4f\n", snug_shown_name(shown, sizeof shown, result->metrics->items[i].name),
+        fprintf(out, "%s: %.4f\n", snug_name_show(name, result->metrics->items[i].name),
                 result->metrics->items[i].value);
     if (result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", snug_shown(shown, result->best_checkpoint));
 }

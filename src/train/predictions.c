@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "text/label_names.h"
 #include "train/description.h"
 #include "train/group.h"
 #include "train/parallel.h"
 #include "train/predictions_impl.h"
-
-enum { SHOWN = 512 }; /* bytes of a name in a message */
 
 snug_status snug_prediction_append_label(struct snug_predicting *p, const char *separator, const char *text) {
     const size_t length = strlen(text), gap = p->label_length ? strlen(separator) : 0;
@@ -190,8 +188,8 @@ static snug_status finish_metrics(struct snug_predicting *p, double seconds, str
         const snug_status status = snug_keep_text(s->ctx, name, &metrics->items[i].name);
         free(name);
         RETURN_IF_ERROR(status);
-        char shown[SHOWN];
-        snug_log(s->ctx, SNUG_LOG_INFO, "%s = %.10g", snug_shown_name(shown, sizeof shown, metrics->items[i].name),
+        char shown[SNUG_NAME_SHOWN];
+        snug_log(s->ctx, SNUG_LOG_INFO, "%s = %.10g", snug_name_show(shown, metrics->items[i].name),
                  metrics->items[i].value);
     }
     metrics->items[metrics->count++] = (snug_metric){"predict_runtime", seconds};
