@@ -383,7 +383,7 @@ typedef struct snug_tokenized {
     const int32_t *input_ids, *token_type_ids; /* types: 0 where the tokenizer returns none */
     const char *const *tokens;
 } snug_tokenized;
-/* Tokenizes test_file (else validation_file, else train_file) row by row; nothing is cached. */
+/* Tokenizes test_file (else validation_file, else train_file) row by row, uncached; words by task, name or model. */
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user);
 
 /* ---- models from a hub ------------------------------------------------------------------------------------------- */

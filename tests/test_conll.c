@@ -385,6 +385,7 @@ static void test_refused(void **state) {
          .tags = "12"},
         {.content = "a B-X O B-Z\nb I-X B-Y O\nc O O O\n", "which column has the tags: 2, 3 or 4"},
         {.content = "abcdefghijklmnopqrstuvwxyz 1\n", "Line 1 has: 1 \"abcdefghijklmnopqrstuvwx\"", .tags = "5"},
+        {.content = "abcdefghijklmnopqrstuvw\xC3\xA4 1\n", "Line 1 has: 1 \"abcdefghijklmnopqrstuvw\"", .tags = "5"},
     };
     CHECK(*state, examples);
 }

@@ -66,7 +66,7 @@ static void find_separator(struct look *look) {
         look->out->tabs |= at.kind == SNUG_CONLL_WORD && strchr(at.line, '\t');
 }
 
-/* What most lines have; of two numbers that are as frequent, the first. A header in a comment says it, too. */
+/* What most lines have; of two numbers that are as frequent, the first. Comments may name a format. */
 static snug_status count_columns(struct look *look) {
     static const char begin[] = "#begin document", global[] = "global.columns =";
     int32_t counts[SNUG_CONLL_COLUMNS + 2] = {0};
@@ -92,8 +92,9 @@ static snug_status count_columns(struct look *look) {
         const size_t count = snug_conll_split(at.line, out->tabs, look->fields);
         if (counts[count] > counts[most]) most = count;
     }
-    out->documents &= least >= 12 && least < SIZE_MAX;
-    out->columns = out->documents ? 11 : most ? most : 2;
+    /* One more than those with names: the last one has coreferences. */
+    out->documents &= least > SNUG_CONLL_ENTITIES + 1 && least < SIZE_MAX;
+    out->columns = out->documents ? SNUG_CONLL_ENTITIES + 1 : most ? most : 2;
     return SNUG_OK;
 }
 
@@ -268,7 +269,8 @@ static void add_sample(struct look *look, struct text *to) {
     const size_t count = snug_conll_split(look->sample, look->out->tabs, look->fields);
     add(to, "Line %" PRId64 " has: ", look->sample_number);
     for (size_t i = 0; i < count && i < look->out->columns; i++) {
-        const int length = look->fields[i].length < 24 ? (int)look->fields[i].length : 24;
+        int length = look->fields[i].length < 24 ? (int)look->fields[i].length : 24;
+        while (((unsigned char)look->fields[i].text[length] & 0xC0) == 0x80) length--; /* within a character */
         add(to, "%s%zu", i ? ", " : "", i + 1);
         if (look->out->named) add(to, " %s", look->out->names[i]);
         add(to, " \"%.*s\"", length, look->fields[i].text);

@@ -10,7 +10,7 @@
 #include "text/conll_profile.h"
 
 #define SNUG_CONLL_NONE SIZE_MAX   /* no column */
-enum { SNUG_CONLL_ENTITIES = 10 }; /* the column of entities in CoNLL-2012, in brackets */
+enum { SNUG_CONLL_ENTITIES = 10 }; /* the column of entities in CoNLL-2012, in brackets: the last one with a name */
 
 /* Lines that are no words. */
 enum snug_conll_skipped { SNUG_CONLL_COMMENTS, SNUG_CONLL_RANGES, SNUG_CONLL_EMPTY_NODES };
