@@ -6,8 +6,11 @@
  * snug_train() uses the same calls, so both give the same bits.
  *
  * Conventions. Every call that can fail returns a snug_status; snug_error_message() has the message, which names the
- * error, the place, and what to do. Strings are UTF-8. The library never prints and never exits: messages go to the log
- * callback, reports are returned as text. Sizes are bytes unless the name says otherwise.
+ * error, the place, and what to do. A pointer may be NULL where the comment says so; callbacks, their members and user
+ * always may. Else, and in an order that makes no sense, a call is refused: it changes nothing and returns
+ * SNUG_E_USAGE, or -1, NaN, false or NULL if it has no status. Strings are UTF-8, paths any bytes. The library never
+ * prints and never exits: messages go to the log callback, reports are returned as text. Sizes are bytes unless the
+ * name says otherwise.
  *
  * Lifetimes. `T **out` gives the caller an object of its own, freed with snug_T_destroy(), which accepts NULL; after a
  * failure it is NULL unless the call says otherwise. `char **text` is freed with snug_free(). `const T *` and
@@ -19,9 +22,14 @@
  * not copy or allocate them. snug_callbacks, snug_metric and snug_memory_line, which callers make or which are elements
  * of arrays, do not change. Enumerations grow at their end: ignore values that you do not know.
  *
- * Threads. A context and what was made with it belong to one thread at a time; different contexts are independent. The
- * exception is snug_model_predict(). snug_version(), snug_free(), snug_escape(), snug_args_info() and
- * snug_memory_class_name() can be called in any thread.
+ * Threads. A context and what was made with it belong to one thread at a time; different contexts are independent. A
+ * call during another thread's is refused, and so is one in a callback of a call with the same context; destroying
+ * waits for the other thread, and does nothing in a callback. The exceptions are snug_model_predict() and
+ * snug_model_close(); snug_version(), snug_free(), snug_escape(), snug_args_info() and snug_memory_class_name(), for
+ * any thread; and reading arguments, also in callbacks.
+ *
+ * Processes. A child of fork() may use what its parent made, but for sessions, models on a GPU, and contexts of which a
+ * thread was in a call at that moment: these are refused there, and can be created again.
  *
  * Signals. A program's handlers may run at any moment and in any of its threads, with SA_ONSTACK and SA_RESTART or
  * without. A handler that interrupts a call runs at once, and the call goes on: should_stop can return a flag that it
@@ -93,9 +101,11 @@ typedef void snug_log_fn(void *user, snug_log_level level, const char *message);
 /* Creates a context. On failure *out is NULL and the status is SNUG_E_MEMORY. */
 snug_status snug_context_create(snug_context **out);
 void snug_context_destroy(snug_context *ctx);
-/* Messages of this level and above go to fn; NULL drops them all (the default). */
+/* Messages of this level and above go to fn; NULL drops them all (the default). fn may be called in other threads, one
+ * call at a time. */
 void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level);
-/* The message of the last failure in this context; "" if none. Valid until the next failing call. */
+/* The message of the last failure in this context; "" if none. Valid until the next failing call. A call that was
+ * refused has its message in its thread alone, until the next one there; ctx is then any context, or NULL. */
 const char *snug_error_message(const snug_context *ctx);
 /* Escapes length bytes of text for a terminal. Control characters, bidirectional controls and line and paragraph
    separators become \x1b or (above ASCII) \u202e, each byte of malformed UTF-8 \xff; a backslash is not changed. Writes
@@ -134,7 +144,7 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]);
  * the launcher started one process. Rank 0 writes all files; a program prints results on rank 0 alone. */
 int snug_args_rank(const snug_args *args);
 /* Ends all ranks of the run that failed with these args, this process included, with an exit code; without other
- * ranks it returns. Call it after the error was reported: the other ranks wait for this one. */
+ * ranks, or with NULL, it returns. Call it after the error was reported: the other ranks wait for this one. */
 void snug_end_ranks(snug_args *args, int code);
 /* Argument number index, NULL after the last. */
 const snug_arg_info *snug_args_info(size_t index);
@@ -146,10 +156,10 @@ const snug_arg_info *snug_args_info(size_t index);
 typedef struct snug_rows snug_rows;
 snug_status snug_rows_create(snug_context *ctx, snug_rows **out);
 void snug_rows_destroy(snug_rows *rows);
-/* Set a column of the current row; the value is copied. The columns are those of the first row, and what a later row
- * lacks is missing there. A label is a class name, a number, or a list of them if a row has several. For token
- * classification "tokens" and "ner_tags" are lists. A real number is one to predict, and must be finite. A row of which
- * a call failed is discarded. */
+/* Set a column of the current row; the value is copied (items of count 0 may be NULL). The columns are those of the
+ * first row, and what a later row lacks is missing there. A label is a class name, a number, or a list of them if a row
+ * has several. For token classification "tokens" and "ner_tags" are lists. A real number is one to predict, and must be
+ * finite. A row of which a call failed is discarded. */
 snug_status snug_rows_text(snug_rows *rows, const char *column, const char *text);
 snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value);
 snug_status snug_rows_real(snug_rows *rows, const char *column, double value);
@@ -297,8 +307,8 @@ void snug_train_result_destroy(snug_train_result *result);
 
 /* Trains. Where a launcher started several ranks (docs/distributed.md), every process calls it with the same arguments,
  * and snug_evaluate() and snug_predict() too: the first call connects the ranks, which stay connected until args are
- * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. callbacks and
- * result may be NULL. */
+ * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. result may be
+ * NULL. */
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result);
 /* The final summary as text: time, rate, memory, the memory report. */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
@@ -306,7 +316,7 @@ snug_status snug_train_result_text(const snug_train_result *result, char **text)
 /* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
    dummy:512x512 with batch 4 for an epoch (on a CPU a few steps of it), and reports memory before, with the context and
    in training, time, and for tensor contractions, normalisations and element-wise operations their time and their rates
-   compared with the machine's peak rates. Nothing is saved. callbacks get SNUG_EVENT_PROGRESS; they may be NULL. */
+   compared with the machine's peak rates. Nothing is saved. callbacks get SNUG_EVENT_PROGRESS. */
 typedef struct snug_anatomy snug_anatomy;
 snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out);
 void snug_anatomy_destroy(snug_anatomy *anatomy);
@@ -322,7 +332,8 @@ void snug_runs_destroy(snug_runs *runs);
  * time, planned and measured memory, settings. */
 snug_status snug_runs_html(const snug_runs *runs, char **html);
 
-/* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
+/* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. metrics may
+ * be NULL. */
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics);
 
 typedef struct snug_prediction {
@@ -364,14 +375,18 @@ typedef struct snug_model snug_model;
  * what predictions of per_device_eval_batch_size texts of max_seq_length tokens at a time need. The arguments must
  * outlive the model, and are not changed meanwhile. One rank only. */
 snug_status snug_model_open(snug_args *args, snug_model **out);
+/* Waits for the prediction that runs, then frees the model's memory: predictions that wait or begin later are refused.
+ * In on_row it does so at the end of that call. Any thread may call it, also again. */
+snug_status snug_model_close(snug_model *model);
+/* Closes the model, and waits for the calls that have begun. None may begin later. */
 void snug_model_destroy(snug_model *model);
 /* Predicts count texts and calls on_row for each in their order: the bits are those of snug_predict() on a file of
- * them. pairs has the second text of each, or is NULL. Token classification takes the words of a text between its
- * blanks. Texts that are too long are truncated; on_row gets `truncated`. Masked LM: a call for each mask token of
- * a text. A status other than SNUG_OK from on_row ends the call with it. Several threads may call it on one model: one
- * call runs at a time, and the others wait; on_row must not call it on the same model. Models of different contexts run
- * at the same time. ctx gets the message of a failure; where several threads use the model, it is a context of the
- * calling thread. */
+ * them. pairs has the second text of each, or is NULL; texts may be NULL if count is 0. Token classification takes the
+ * words of a text between its blanks. Texts that are too long are truncated; on_row gets `truncated`. Masked LM: a call
+ * for each mask token of a text. A status other than SNUG_OK from on_row ends the call with it. Several threads may
+ * call it on one model: one call runs at a time, and the others wait; on_row must not call it on the same model. Models
+ * of different contexts run at the same time. ctx gets the message of a failure; where several threads use the model,
+ * it is a context of the calling thread. */
 snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char *const *texts, const char *const *pairs,
                                size_t count, snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
 
@@ -398,10 +413,10 @@ void snug_pull_result_destroy(snug_pull_result *result);
 /* Brings model_name_or_path, a name such as ORG/NAME, from a Hugging Face hub into the local cache, where all calls
  * find it by its name, and huggingface_hub too: config.json, the tokenizer's files and the weights in safetensors,
  * several at once, checked by size and hash. Uses args' cache_dir and model_revision, and huggingface_hub's environment
- * variables. callbacks may be NULL; they get SNUG_EVENT_DOWNLOAD. A failed or interrupted call keeps what has arrived,
- * and the next one continues there; a process that fetches the same file is waited for. SNUG_E_IO: network, server or
- * disk. SNUG_E_INPUT: there is no such model, the server refuses it, or it sent other content than it announced.
- * SNUG_E_UNSUPPORTED: this build or this machine has no libcurl. */
+ * variables. callbacks get SNUG_EVENT_DOWNLOAD. result may be NULL. A failed or interrupted call keeps what has
+ * arrived, and the next one continues there; a process that fetches the same file is waited for. SNUG_E_IO: network,
+ * server or disk. SNUG_E_INPUT: there is no such model, the server refuses it, or it sent other content than it
+ * announced. SNUG_E_UNSUPPORTED: this build or this machine has no libcurl. */
 snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -428,7 +443,10 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
 
 /* ---- your own training loop -------------------------------------------------------------------------------------- */
 
-/* A model, its optimizer, its data and the arena that holds them. */
+/* A model, its optimizer, its data and the arena that holds them. A micro-batch is snug_next_batch(), snug_forward(),
+ * snug_loss(), snug_backward(), each once (snug_forward() as often as wanted); what is left out at the end is not done.
+ * A call that fails and may have changed a part of the weights or states leaves a session that only
+ * snug_load_checkpoint() makes usable. */
 typedef struct snug_session snug_session;
 
 /* One micro-batch of packed sequences. */
@@ -449,8 +467,8 @@ int64_t snug_session_epochs(const snug_session *session);
 int64_t snug_session_epoch(const snug_session *session);
 /* Optimizer steps done, those before the checkpoint included. */
 int64_t snug_session_steps(const snug_session *session);
-/* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). After snug_load_checkpoint() the
- * checkpoint's epoch continues after its last step. */
+/* Starts epoch number epoch, from 0 and below snug_session_epochs(): its order is a permutation of (seed, epoch). After
+ * snug_load_checkpoint() the checkpoint's epoch continues after its last step. */
 snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
 /* The next micro-batch, which the loader has prefetched; SNUG_END after the last of the epoch or of the run
  * (max_steps). It is the current one until the next call, and *info is valid as long; info may be NULL. */
@@ -458,12 +476,12 @@ snug_status snug_next_batch(snug_session *session, const snug_batch_info **info)
 /* Runs the encoder on the current micro-batch. */
 snug_status snug_forward(snug_session *session);
 /* Runs the head on the current micro-batch: *loss is the sum of its items' losses divided by the step's divisor, so
- * that the losses of a step's micro-batches add up to the step's mean. It adds the head's gradients: call it once. */
+ * that the losses of a step's micro-batches add up to the step's mean. It adds the head's gradients. */
 snug_status snug_loss(snug_session *session, double *loss);
 /* Adds the current micro-batch's gradients. */
 snug_status snug_backward(snug_session *session);
-/* Scales all gradients so that their L2 norm is at most max_norm; *norm is the norm before. max_norm <= 0 only
- * measures. */
+/* Scales all gradients so that their L2 norm is at most max_norm; *norm is the norm before, and norm may be NULL.
+ * max_norm <= 0 only measures. */
 snug_status snug_clip_grad_norm(snug_session *session, double max_norm, double *norm);
 /* One update of the optimizer at the current learning rate; in fp16 it is skipped if gradients are not finite. */
 snug_status snug_optimizer_step(snug_session *session);
@@ -500,7 +518,7 @@ snug_status snug_get_parameter(snug_session *session, const char *name, float *v
 snug_status snug_set_parameter(snug_session *session, const char *name, const float *values, size_t count);
 /* The gradient, scaled by the last snug_clip_grad_norm. */
 snug_status snug_get_gradient(snug_session *session, const char *name, float *values, size_t count);
-/* Name and size of parameter number index; NULL after the last. */
+/* Name and size of parameter number index; NULL after the last. count may be NULL. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
 /* Whether parameter number index is trained. What is frozen (the argument freeze) has neither gradient nor states in
  * the plan, so it is decided when the session is created: to freeze more, save a checkpoint and load it in a session

@@ -242,9 +242,9 @@ static void test_misused_rows(void **state) {
     ok(f, snug_rows_text(rows, "text", "a"));
     fails(f, snug_rows_real(rows, "label", NAN), SNUG_E_USAGE, "row 1, label: nan is no value");
     fails(f, snug_rows_end(rows), SNUG_E_USAGE, "row 1 has no column"); /* it was discarded */
-    fails(f, snug_rows_text(rows, "text", NULL), SNUG_E_USAGE, "row 1: a text is NULL");
+    fails(f, snug_rows_text(rows, "text", NULL), SNUG_E_USAGE, "snug_rows_text: text must not be NULL (row 1)");
     fails(f, snug_rows_texts(rows, "label", (const char *const[]){"a", NULL}, 2), SNUG_E_USAGE,
-          "row 1: a text is NULL");
+          "snug_rows_texts: items[1] must not be NULL (row 1)");
     ok(f, snug_rows_text(rows, "text", "a"));
     fails(f, snug_rows_json(rows, "{}"), SNUG_E_USAGE, "row 1 is not complete");
     fails(f, snug_args_set_rows(args, "output_dir", rows), SNUG_E_USAGE,

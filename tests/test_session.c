@@ -171,8 +171,8 @@ static void test_parameters(void **state) {
         }
         ok(f, snug_session_evaluate(to.session, &after));
         assert_true(metric_of(before, "eval_loss") == metric_of(after, "eval_loss"));
-        fails(f, snug_set_parameter(to.session, "none", NULL, 0), SNUG_E_USAGE, "no parameter none");
-        fails(f, snug_set_parameter(to.session, name, NULL, 1), SNUG_E_USAGE, "values, not 1");
+        fails(f, snug_set_parameter(to.session, "none", (const float[]){0}, 1), SNUG_E_USAGE, "no parameter none");
+        fails(f, snug_set_parameter(to.session, name, (const float[]){0}, 1), SNUG_E_USAGE, "values, not 1");
         snug_metrics_destroy(before);
         snug_metrics_destroy(after);
         close_loop(&from);

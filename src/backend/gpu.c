@@ -243,10 +243,8 @@ void snug_gpus_free(struct snug_gpus *gpus) {
     *gpus = (struct snug_gpus){0};
 }
 
-snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
+static snug_status create_gpus(snug_context *ctx, snug_gpus **out) {
     void *memory;
-    *out = NULL;
-    snug_clear_error(ctx);
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
     const snug_status status = snug_gpus_look(ctx, memory);
     if (status != SNUG_OK)
@@ -254,6 +252,13 @@ snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
     else
         *out = memory;
     return status;
+}
+
+snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(ctx);
+    RETURN_IF_ERROR(snug_enter(ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(ctx, create_gpus(ctx, out));
 }
 
 void snug_gpus_destroy(snug_gpus *gpus) {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/process.h"
+
 struct snug_compute {
     pthread_t thread;
     pid_t process; /* a child of fork() has no such thread */
@@ -29,7 +31,9 @@ static void *run(void *argument) {
         while (!c->function && !c->end) pthread_cond_wait(&c->to_thread, &c->lock);
         if (c->end) break;
         pthread_mutex_unlock(&c->lock);
+        snug_operations_begin();
         const snug_status status = c->function(c->user);
+        snug_operations_end();
         pthread_mutex_lock(&c->lock);
         c->status = status;
         c->function = NULL;
@@ -82,6 +86,7 @@ snug_status snug_compute_run(struct snug_compute *c, snug_status (*function)(voi
         if (c->left) {
             pthread_mutex_unlock(&c->lock);
             c->left(c->left_user);
+            if (c->process != getpid()) return SNUG_E_USAGE; /* it has forked: the thread does not exist here */
             pthread_mutex_lock(&c->lock);
             c->left = NULL;
             pthread_cond_signal(&c->to_thread);
@@ -99,12 +104,14 @@ void snug_compute_leave(struct snug_compute *c, void (*function)(void *user), vo
         function(user);
         return;
     }
+    snug_operations_end();
     pthread_mutex_lock(&c->lock);
     c->left_user = user;
     c->left = function;
     pthread_cond_signal(&c->to_caller);
     while (c->left) pthread_cond_wait(&c->to_thread, &c->lock);
     pthread_mutex_unlock(&c->lock);
+    snug_operations_begin();
 }
 
 void snug_compute_end(struct snug_compute *c) {

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/call.h"
 #include "core/compute.h"
+#include "core/process.h"
 #include "core/utf8.h"
-
-enum { MESSAGE_SIZE = 2048 };
 
 struct kept {
     struct kept *next;
@@ -19,9 +19,11 @@ struct kept {
 };
 
 struct snug_context {
-    pthread_mutex_t lock; /* worker threads report failures and log too */
+    struct snug_call call;
+    pthread_mutex_t lock;     /* worker threads report failures too */
+    pthread_mutex_t log_lock; /* and log; a callback of the log may fail */
     bool failed;
-    char message[MESSAGE_SIZE];
+    char message[SNUG_MESSAGE_SIZE];
     snug_log_fn *log;
     void *log_user;
     snug_log_level level;
@@ -33,28 +35,52 @@ struct snug_context {
 };
 
 snug_status snug_context_create(snug_context **out) {
+    SNUG_REQUIRE(out);
     *out = calloc(1, sizeof **out);
     if (!*out) return SNUG_E_MEMORY;
     pthread_mutex_init(&(*out)->lock, NULL);
+    pthread_mutex_init(&(*out)->log_lock, NULL);
     return SNUG_OK;
 }
 
 void snug_context_destroy(snug_context *ctx) {
-    if (!ctx) return;
+    if (!ctx || snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET) != SNUG_OK) return;
     snug_compute_end(atomic_load(&ctx->compute));
     for (struct kept *next; ctx->kept; ctx->kept = next) {
         next = ctx->kept->next;
         free(ctx->kept);
     }
+    pthread_mutex_destroy(&ctx->log_lock);
     pthread_mutex_destroy(&ctx->lock);
     free(ctx);
 }
 
+/* ---- calls ----------------------------------------------------------------------------------------------------- */
+
+snug_status snug_enter(snug_context *ctx, const char *function, enum snug_turn turn) {
+    RETURN_IF_ERROR(snug_call_begin(&ctx->call, function, turn));
+    if (ctx->call.depth == 1 && !ctx->call.quiet) snug_clear_error(ctx);
+    return SNUG_OK;
+}
+
+snug_status snug_leave(snug_context *ctx, snug_status status) {
+    snug_call_end(&ctx->call, !ctx->call.quiet && (status == SNUG_OK || ctx->failed));
+    return status;
+}
+
+bool snug_is_within_call(const snug_context *ctx) { return snug_call_is_own(&ctx->call); }
+
 void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level) {
+    SNUG_REQUIRE_OR(, ctx);
+    if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK)
+        return; /* untested: in a child of fork() */
     ctx->log = fn;
     ctx->log_user = user;
     ctx->level = level;
+    snug_leave(ctx, SNUG_OK);
 }
+
+/* ---- messages -------------------------------------------------------------------------------------------------- */
 
 void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *user) {
     ctx->should_stop = should_stop;
@@ -79,7 +105,12 @@ bool snug_stop_asked(const snug_context *ctx) {
     return question.stop;
 }
 
-const char *snug_error_message(const snug_context *ctx) { return ctx->message; }
+const char *snug_context_message(const snug_context *ctx) { return ctx->message; }
+
+const char *snug_error_message(const snug_context *ctx) {
+    const char *refusal = snug_refusal();
+    return refusal ? refusal : ctx ? ctx->message : "";
+}
 
 void snug_clear_error(snug_context *ctx) {
     pthread_mutex_lock(&ctx->lock);
@@ -90,7 +121,7 @@ void snug_clear_error(snug_context *ctx) {
 
 /* Messages quote names from files. A terminal would interpret control characters in them. */
 static void write_message(char *out, size_t size, const char *format, va_list args) {
-    char text[MESSAGE_SIZE];
+    char text[SNUG_MESSAGE_SIZE];
     const int length = vsnprintf(text, sizeof text, format, args);
     const size_t kept = length < (int)sizeof text ? strlen(text) : snug_utf8_cut(text, sizeof text - 1);
     snug_escape(out, size, text, kept);
@@ -123,15 +154,15 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
 struct message {
     snug_context *ctx;
     snug_log_level level;
-    char text[MESSAGE_SIZE];
+    char text[SNUG_MESSAGE_SIZE];
 };
 
 static void tell(void *user) {
     const struct message *message = user;
     snug_context *ctx = message->ctx;
-    pthread_mutex_lock(&ctx->lock);
+    pthread_mutex_lock(&ctx->log_lock);
     ctx->log(ctx->log_user, message->level, message->text);
-    pthread_mutex_unlock(&ctx->lock);
+    pthread_mutex_unlock(&ctx->log_lock);
 }
 
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
@@ -146,11 +177,33 @@ void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) 
     snug_compute_leave(atomic_load(&ctx->compute), tell, &message);
 }
 
+/* ---- computing ------------------------------------------------------------------------------------------------- */
+
+static snug_status check_process(snug_context *ctx) {
+    /* untested: an operation that takes longer than fork() waits */
+    if (snug_operations_torn())
+        return snug_fail(
+            ctx, SNUG_E_USAGE,
+            "this process was forked while another thread of its parent computed, so that libraries cannot "
+            "be used here: start processes without fork(), as Python's multiprocessing does with the start "
+            "method \"spawn\"");
+    if (!snug_call_is_parents(&ctx->call)) return SNUG_OK;
+    return snug_fail(
+        ctx, SNUG_E_USAGE,
+        "this process was forked by a callback of %s(), and that call cannot go on here: " SNUG_WITHOUT_FORK,
+        ctx->call.function);
+}
+
 snug_status snug_compute(snug_context *ctx, snug_status (*function)(void *user), void *user) {
+    RETURN_IF_ERROR(check_process(ctx));
     struct snug_compute *compute = atomic_load(&ctx->compute); /* which the caller's thread alone sets */
     const int error = snug_compute_begin(&compute);
     atomic_store(&ctx->compute, compute);
-    if (!error) return snug_compute_run(compute, function, user);
+    if (!error) {
+        const snug_status status = snug_compute_run(compute, function, user);
+        RETURN_IF_ERROR(check_process(ctx)); /* a callback may have forked */
+        return status;
+    }
     /* may be untested: a call that fails: tools/failure-test */
     return snug_fail(ctx, SNUG_E_MEMORY,
                      "a thread cannot be made: %s: is there a limit on processes (ulimit -u) or on memory (ulimit -v)?",

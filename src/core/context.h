@@ -5,7 +5,7 @@
 
 #include <stdarg.h>
 
-#include "snug.h"
+#include "core/call.h"
 
 #define RETURN_IF_ERROR(expression)                                                                                    \
     do {                                                                                                               \
@@ -13,6 +13,15 @@
         if (status_ != SNUG_OK) return status_;                                                                        \
     } while (0)
 
+/* Around what a public function does (core/call.h): it is the call of ctx in progress from enter to leave. Enter clears
+ * the error message, unless turn is quiet. Leave returns status. */
+snug_status snug_enter(snug_context *ctx, const char *function, enum snug_turn turn);
+snug_status snug_leave(snug_context *ctx, snug_status status);
+/* Whether this thread is in a call of ctx: in a callback of it. */
+bool snug_is_within_call(const snug_context *ctx);
+
+/* The last failure's message, as snug_error_message() gives it to the program, but never that of a refused call. */
+const char *snug_context_message(const snug_context *ctx);
 /* Records the error message and returns status, so that a failing function ends with `return snug_fail(…)`. The message
  * names the file, line, tensor, flag or device, and what to do. Safe from any thread. The first failure since the last
  * public call is kept, because later ones follow from it. The text is escaped by snug_escape(). */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/call.h"
+
 size_t snug_utf8_sequence(const unsigned char *text, size_t length, bool *well_formed) {
     unsigned char lead = text[0], low = 0x80, high = 0xBF;
     size_t need;
@@ -70,6 +72,9 @@ static bool is_control(unsigned code) {
 size_t snug_escape(char *out, size_t size, const char *text, size_t length) {
     const unsigned char *bytes = (const unsigned char *)text;
     size_t at = 0, to = 0;
+    SNUG_REQUIRE_OR(0, out);
+    SNUG_REQUIRE_OR(0, text);
+    if (size == 0) return 0;
     for (size_t step, shown; at < length; at += step, to += shown) {
         bool well_formed;
         char piece[16] = "";

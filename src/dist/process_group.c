@@ -162,7 +162,7 @@ snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group 
     own->status = status;
     memcpy(own->host, group->ranks.host, sizeof own->host);
     /* may be untested: a rank that is ended records nothing */
-    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_error_message(ctx));
+    snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_context_message(ctx));
     snug_status agreed = snug_group_all_gather(ctx, group, all, sizeof *all);
     /* may be untested: a rank that is ended records nothing */
     for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {

@@ -285,7 +285,7 @@ snug_status snug_cache_folder_open(snug_context *ctx, struct snug_folder *out, c
     free(path);
     if (*problem) snug_folder_close(out);
     if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
-    snprintf(problem, 256, "%s: name another folder in SNUG_CACHE", snug_error_message(ctx));
+    snprintf(problem, 256, "%s: name another folder in SNUG_CACHE", snug_context_message(ctx));
     snug_clear_error(ctx);
     return SNUG_OK;
 }

@@ -269,7 +269,7 @@ bool snug_folder_sweep(snug_context *ctx, const struct snug_folder *in, const ui
         bool ours = false;
         for (size_t i = 0; i < count; i++) ours |= runs[i] == run;
         if (!ours || sweep_entry(ctx, in, entry->d_name, length) == SNUG_OK) continue;
-        snug_log(ctx, SNUG_LOG_WARNING, "%s", snug_error_message(ctx));
+        snug_log(ctx, SNUG_LOG_WARNING, "%s", snug_context_message(ctx));
         snug_clear_error(ctx);
         complete = false;
     }

@@ -85,7 +85,7 @@ snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *fold
     snug_status status = snug_json_read(ctx, folder, SNUG_MANIFEST, &json);
     if (status == SNUG_E_MEMORY) return status;
     if (status != SNUG_OK) {
-        snprintf(out->problem, sizeof out->problem, "its manifest cannot be read: %s", snug_error_message(ctx));
+        snprintf(out->problem, sizeof out->problem, "its manifest cannot be read: %s", snug_context_message(ctx));
         snug_clear_error(ctx);
         return SNUG_OK;
     }

@@ -28,7 +28,7 @@ enum {
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
 static snug_status set_default(struct snug_args *args, const char *name, const char *value) {
-    return snug_args_is_set(args, name) ? SNUG_OK : snug_args_set(args, name, value);
+    return snug_args_is_set(args, name) ? SNUG_OK : snug_args_assign(args, name, value);
 }
 
 /* The default arguments of the experiment. */
@@ -111,12 +111,13 @@ static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t kno
         share->tokens += (double)info->tokens;
     }
     RETURN_IF_ERROR(snug_session_attend(s));
-    RETURN_IF_ERROR(snug_clip_grad_norm(s, s->job.setup.args->max_grad_norm, &norm));
+    RETURN_IF_ERROR(snug_session_clip(s, s->job.setup.args->max_grad_norm, &norm));
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) share->loss += snug_session_loss(s, micro);
-    RETURN_IF_ERROR(snug_optimizer_step(s));
+    RETURN_IF_ERROR(snug_session_update(s));
     if (known) count_work(a, s, s->profile.times, known);
-    RETURN_IF_ERROR(snug_scheduler_step(s));
-    return snug_zero_grad(s);
+    snug_session_advance_schedule(s);
+    snug_session_zero_grad(s);
+    return SNUG_OK;
 }
 
 /* What all ranks did. shares: room for each of them. */
@@ -144,7 +145,7 @@ static snug_status train_steps(struct snug_session *s, snug_anatomy *a, const sn
     bool stop = !s->job.setup.args->group && is_asked(callbacks);  /* of ranks: after a step, when all know of it */
     double begin = snug_seconds(), after_one = 0, after_first = 0; /* seconds after 1 and after FIRST_STEPS steps */
     for (int64_t epoch = 0; s->step < s->max_steps; epoch++) {
-        snug_status status = snug_session_begin_epoch(s, epoch);
+        snug_status status = snug_session_start_epoch(s, epoch);
         while (status == SNUG_OK && s->step < s->max_steps) {
             struct share own;
             if (stop) return snug_fail(a->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld", (long long)s->step);
@@ -223,7 +224,7 @@ static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
     snug_session_seek(s, 0);
     snug_status status = snug_op_times_init(&s->train_run, s->job.setup.backend, &times);
     if (status == SNUG_OK) status = snug_alloc(a->ctx, program->op_count, sizeof *known, (void **)&known);
-    if (status == SNUG_OK) status = snug_session_begin_epoch(s, 0);
+    if (status == SNUG_OK) status = snug_session_start_epoch(s, 0);
     s->profile.times = &times;
     s->train_run.one_by_one = true;
     for (int64_t i = 0; i < a->timed_steps && status == SNUG_OK; i++) {
@@ -332,21 +333,19 @@ static snug_status measure(struct snug_args *args, const snug_callbacks *callbac
     const snug_status chosen = choose_arguments(args);
     if (chosen != SNUG_OK) return snug_group_fail(args, callbacks, chosen, -1);
     a->before = snug_resident_bytes();
-    snug_status status = snug_session_create(args, &session);
+    snug_status status = snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, &session);
     if (status == SNUG_OK) status = run_session(session, a, callbacks);
     const struct snug_backend *backend = session ? session->job.setup.backend : NULL;
     const int threads = session ? session->job.setup.threads : 1;
     const int64_t step = session ? session->step + 1 : -1;
-    snug_session_destroy(session); /* its memory is needed for the peak rates */
+    snug_session_close(session); /* its memory is needed for the peak rates */
     if (status != SNUG_OK) return snug_group_fail(args, callbacks, status, step);
-    if (snug_args_rank(args) > 0) return SNUG_OK; /* it prints nothing */
+    if (snug_group_rank(args->group) > 0) return SNUG_OK; /* it prints nothing */
     return snug_peak_rates_measure(a->ctx, backend, a->compute, threads, &a->peaks);
 }
 
-snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
+static snug_status create_anatomy(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
     void *memory;
-    *out = NULL;
-    snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_anatomy *a = memory;
@@ -358,6 +357,13 @@ snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks
     else
         free(a);
     return status;
+}
+
+snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, create_anatomy(args, callbacks, out));
 }
 
 void snug_anatomy_destroy(snug_anatomy *anatomy) { free(anatomy); }

@@ -70,7 +70,7 @@ static snug_status look_at_cache(snug_doctor *d) {
     if (!d->cache) {
         snprintf(d->cache_problem, sizeof d->cache_problem, "none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset");
     } else if (snug_folder_check(d->ctx, d->cache) != SNUG_OK) {
-        snprintf(d->cache_problem, sizeof d->cache_problem, "%s", snug_error_message(d->ctx));
+        snprintf(d->cache_problem, sizeof d->cache_problem, "%s", snug_context_message(d->ctx));
         snug_clear_error(d->ctx);
     }
     if (*d->cache_problem)
@@ -105,7 +105,7 @@ static void look_at_plugin(snug_doctor *d, const struct snug_args *args) {
     d->plugin = snug_backend_cuda_of(d->ctx, local_rank(args), &cuda);
     if (d->plugin == SNUG_OK) d->cuda = cuda;
     snprintf(d->plugin_text, sizeof d->plugin_text, "%s",
-             d->cuda ? "libsnug_cuda.so works" : snug_error_message(d->ctx));
+             d->cuda ? "libsnug_cuda.so works" : snug_context_message(d->ctx));
     snug_clear_error(d->ctx);
     look_at_cublaslt(d);
     if (*d->gpus.cuda_problem)
@@ -196,15 +196,13 @@ static snug_status decide(snug_doctor *d, struct snug_args *args) {
     return SNUG_OK;
 }
 
-snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
+static snug_status create_doctor(snug_args *args, snug_doctor **out) {
     void *memory;
-    *out = NULL;
-    snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_doctor *d = memory;
     d->ctx = args->ctx;
     const snug_status joined = snug_group_join(args);
-    if (joined != SNUG_OK) snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
+    if (joined != SNUG_OK) snprintf(d->refused, sizeof d->refused, "%s", snug_context_message(d->ctx));
     snug_clear_error(d->ctx);
     look_at_machine(d, args);
     snug_status status = look_at_cache(d);
@@ -218,11 +216,18 @@ snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
     look_at_mpi(d);
     status = joined == SNUG_OK ? decide(d, args) : snug_fail(d->ctx, joined, "%s", d->refused);
     if (status != SNUG_OK) {
-        snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
+        snprintf(d->refused, sizeof d->refused, "%s", snug_context_message(d->ctx));
         snprintf(d->used, sizeof d->used, "nothing: a training with these arguments is refused");
     }
     *out = d;
     return share_ranks(d, args, status);
+}
+
+snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, create_doctor(args, out));
 }
 
 void snug_doctor_destroy(snug_doctor *d) {

@@ -69,7 +69,7 @@ static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, s
     free(args->freeze);
     args->freeze = NULL;
     const snug_status status = snug_run_plan_build(&job->setup, args, pipelines, out);
-    snug_args_destroy(args);
+    snug_args_free(args);
     return status;
 }
 
@@ -83,7 +83,7 @@ static snug_status find_frozen(const struct snug_job *job, snug_plan *plan) {
     snug_status status = build_thawed(job, ctx, &thawed);
     if (status == SNUG_OK) status = compare_thawed(job, &thawed, plan);
     /* may be untested: an allocation that fails */
-    if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "without --freeze: %s", snug_error_message(ctx));
+    if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "without --freeze: %s", snug_context_message(ctx));
     snug_run_plan_free(&thawed);
     snug_context_destroy(ctx);
     return status;
@@ -190,10 +190,9 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     return price_methods(job, plan);
 }
 
-snug_status snug_plan_create(snug_args *args, snug_plan **out) {
+static snug_status create_plan(snug_args *args, snug_plan **out) {
     struct snug_job job;
     void *memory;
-    *out = NULL;
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_plan *plan = memory;
     plan->ctx = args->ctx;
@@ -209,6 +208,13 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
     return status;
 }
 
+snug_status snug_plan_create(snug_args *args, snug_plan **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, create_plan(args, out));
+}
+
 void snug_plan_destroy(snug_plan *plan) {
     if (!plan) return;
     free(plan->offload_dir);
@@ -218,6 +224,12 @@ void snug_plan_destroy(snug_plan *plan) {
     free(plan);
 }
 
-int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) { return plan->bytes[memory_class]; }
+int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) {
+    SNUG_REQUIRE_OR(-1, plan);
+    return (unsigned)memory_class < SNUG_MEMORY_CLASS_COUNT ? plan->bytes[memory_class] : -1;
+}
 
-int64_t snug_plan_total(const snug_plan *plan) { return plan->total; }
+int64_t snug_plan_total(const snug_plan *plan) {
+    SNUG_REQUIRE_OR(-1, plan);
+    return plan->total;
+}

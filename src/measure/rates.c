@@ -8,13 +8,11 @@
 #include "train/device.h"
 #include "train/threads.h"
 
-snug_status snug_rates_create(snug_args *args, snug_rates **out) {
+static snug_status create_rates(snug_args *args, snug_rates **out) {
     struct snug_device device;
     void *memory;
     char *path = NULL;
     const int threads = snug_args_threads(args);
-    *out = NULL;
-    snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_threads_check(args->ctx, threads));
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_rates *rates = memory;
@@ -27,7 +25,7 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
         return status;
     }
     if (snug_rates_keep(rates, &path) != SNUG_OK) { /* untested: measures for seconds */
-        snug_log(args->ctx, SNUG_LOG_WARNING, "the rates are not stored: %s", snug_error_message(args->ctx));
+        snug_log(args->ctx, SNUG_LOG_WARNING, "the rates are not stored: %s", snug_context_message(args->ctx));
         snug_clear_error(args->ctx);
     }
     /* untested: measures for seconds */
@@ -35,6 +33,13 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
     free(path);
     *out = rates;
     return SNUG_OK;
+}
+
+snug_status snug_rates_create(snug_args *args, snug_rates **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, create_rates(args, out));
 }
 
 void snug_rates_destroy(snug_rates *rates) {

@@ -326,10 +326,8 @@ static snug_status read_run(snug_context *ctx, const char *path, struct snug_his
     return status;
 }
 
-snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out) {
+static snug_status create_runs(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out) {
     void *memory;
-    snug_clear_error(ctx);
-    *out = NULL;
     if (count == 0 || count > SNUG_RUNS_MOST)
         return snug_fail(ctx, SNUG_E_USAGE, "a report is of 1 to %d runs, not of %zu", SNUG_RUNS_MOST, count);
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
@@ -344,6 +342,14 @@ snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size
     else
         snug_runs_destroy(runs);
     return status;
+}
+
+snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(ctx);
+    SNUG_REQUIRE_ITEMS(folders, count);
+    RETURN_IF_ERROR(snug_enter(ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(ctx, create_runs(ctx, folders, count, out));
 }
 
 static void free_entries(struct snug_entries *entries) {

@@ -54,14 +54,14 @@ typedef const char *const words[];
 static words no_words = {NULL};
 
 static snug_status set_words(snug_args *args, words list) {
-    for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_set(args, list[i], list[i + 1]));
+    for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_assign(args, list[i], list[i + 1]));
     return SNUG_OK;
 }
 
 static snug_status set_number(snug_args *args, const char *name, int64_t value) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, value);
-    return snug_args_set(args, name, text);
+    return snug_args_assign(args, name, text);
 }
 
 /* Rows of random tokens if the user names no data: of all lengths, to test packing. */
@@ -71,7 +71,7 @@ static snug_status choose_data(const struct verifying *v, snug_args *args, int64
         return snug_args_is_set(v->args, "max_train_samples") ? SNUG_OK : set_number(args, "max_train_samples", rows);
     const int64_t least = v->longest < 8 ? v->longest : 8;
     snprintf(name, sizeof name, "dummy:%" PRId64 "x%" PRId64 "-%" PRId64, rows, least, v->longest);
-    return snug_args_set(args, "train_file", name);
+    return snug_args_assign(args, "train_file", name);
 }
 
 /* No evaluations, no checkpoints; logs every step's loss; only the methods that the user chose. */
@@ -109,8 +109,8 @@ static snug_status make_args(const struct verifying *v, const char *output, word
     RETURN_IF_ERROR(snug_path_join(v->quiet, &folder, v->folder, output));
     snug_status status = snug_args_copy(v->quiet, v->args, out);
     if (status == SNUG_OK) status = set_words(*out, always);
-    if (status == SNUG_OK) status = snug_args_set(*out, "device", v->device);
-    if (status == SNUG_OK) status = snug_args_set(*out, "output_dir", folder);
+    if (status == SNUG_OK) status = snug_args_assign(*out, "device", v->device);
+    if (status == SNUG_OK) status = snug_args_assign(*out, "output_dir", folder);
     free(folder);
     if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
     if (status == SNUG_OK) status = choose_data(v, *out, rows);
@@ -180,7 +180,7 @@ static snug_status train_here(const struct verifying *v, bool alone, const char 
     if (status == SNUG_OK && leads(v) && !keep) status = snug_folder_remove(v->quiet, NULL, args->output_dir);
     out->losses = XXH3_64bits_digest(l.losses);
     XXH3_freeState(l.losses);
-    snug_args_destroy(args);
+    snug_args_free(args);
     snug_train_result_destroy(result);
     return status;
 }
@@ -231,7 +231,7 @@ static snug_status report_check(struct verifying *v, const char *name, snug_chec
  */
 static snug_status give_up(struct verifying *v, const char *what, snug_status status) {
     if (status == SNUG_E_INTERRUPTED) return snug_fail(v->ctx, status, "interrupted");
-    return snug_fail(v->ctx, status, "%s%s", what, snug_error_message(v->quiet));
+    return snug_fail(v->ctx, status, "%s%s", what, snug_context_message(v->quiet));
 }
 
 /* A training that ended early: an unsupported method, too little memory or a full disk does not break the invariant;
@@ -242,7 +242,7 @@ static snug_status tell_failure(struct verifying *v, const char *name, const cha
     /* may be untested: a call that fails in one of its trainings */
     if (status == SNUG_E_INTERRUPTED || status == SNUG_E_IO || status == SNUG_E_MEMORY || have_failed(v))
         return give_up(v, detail, status);
-    snprintf(detail, sizeof detail, "%s: %s", variant, snug_error_message(v->quiet));
+    snprintf(detail, sizeof detail, "%s: %s", variant, snug_context_message(v->quiet));
     /* untested: a method for which the machine lacks the memory */
     return report_check(v, name, status == SNUG_E_DOES_NOT_FIT ? SNUG_CHECK_SKIPPED : SNUG_CHECK_FAILED, detail);
 }
@@ -372,7 +372,7 @@ static snug_status plan_alone(const struct verifying *v, bool *exact) {
         if (status == SNUG_OK) *exact = is_exact(&job);
         snug_job_close(&job);
     }
-    snug_args_destroy(args);
+    snug_args_free(args);
     return status;
 }
 
@@ -405,7 +405,7 @@ static snug_status check_stages(const struct verifying *v) {
     snug_args *args = NULL;
     snug_status status = make_args(v, "variant", (words){"zero_stage", "1", NULL}, &args);
     if (status == SNUG_OK) status = snug_args_check(args, "train");
-    snug_args_destroy(args);
+    snug_args_free(args);
     return status;
 }
 
@@ -428,7 +428,7 @@ static snug_status check_one_rank(struct verifying *v) {
         const double allowed = exact && keeps_order(v, 2 * high) ? 0 : share_allowed(is_low(v->args));
         snprintf(name, sizeof name, "%d ranks = 1 rank, ZeRO %s", ranks_of(v), high ? "2 and 3" : "0 and 1");
         if (high && !divides)
-            RETURN_IF_ERROR(report_check(v, name, SNUG_CHECK_SKIPPED, snug_error_message(v->quiet)));
+            RETURN_IF_ERROR(report_check(v, name, SNUG_CHECK_SKIPPED, snug_context_message(v->quiet)));
         else
             RETURN_IF_ERROR(check_runs(v, name, stages[high], divides ? 2 : 1, &alone, allowed));
     }
@@ -491,13 +491,13 @@ struct gradients {
 static snug_status run_step(struct snug_session *session, double *loss) {
     const snug_batch_info *info;
     *loss = 0;
-    RETURN_IF_ERROR(snug_session_begin_epoch(session, 0));
+    RETURN_IF_ERROR(snug_session_start_epoch(session, 0));
     do {
         double part;
-        RETURN_IF_ERROR(snug_next_batch(session, &info));
-        RETURN_IF_ERROR(snug_forward(session));
-        RETURN_IF_ERROR(snug_loss(session, &part));
-        RETURN_IF_ERROR(snug_backward(session));
+        RETURN_IF_ERROR(snug_session_next_batch(session, &info));
+        RETURN_IF_ERROR(snug_session_forward(session));
+        RETURN_IF_ERROR(snug_session_head(session, &part));
+        RETURN_IF_ERROR(snug_session_backward(session));
         *loss += part;
     } while (!info->last_in_step);
     return SNUG_OK;
@@ -509,7 +509,7 @@ static snug_status take_gradients(const struct verifying *v, struct snug_session
     for (size_t i = 0; snug_parameter_name(session, i, &count); i++) out->count += count;
     RETURN_IF_ERROR(snug_alloc(v->quiet, out->count, sizeof *out->values, (void **)&out->values));
     for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); used += count, i++)
-        RETURN_IF_ERROR(snug_get_gradient(session, name, out->values + used, count));
+        RETURN_IF_ERROR(snug_session_gradient(session, name, out->values + used, count));
     return SNUG_OK;
 }
 
@@ -534,12 +534,12 @@ static snug_status find_gradients(const struct verifying *v, int64_t batch, int6
                                    (words){"per_device_train_batch_size", sizes[0], "gradient_accumulation_steps",
                                            sizes[1], "update_in_backward", "False", NULL},
                                    &args);
-    if (status == SNUG_OK) status = snug_session_create(args, &session);
+    if (status == SNUG_OK) status = snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, &session);
     if (status == SNUG_OK) status = run_step(session, &out->loss);
     if (status == SNUG_OK) status = take_gradients(v, session, out);
     if (status == SNUG_OK) out->low = has_low_activations(&session->training->program);
-    snug_session_destroy(session);
-    snug_args_destroy(args);
+    snug_session_close(session);
+    snug_args_free(args);
     return status;
 }
 
@@ -609,7 +609,7 @@ static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_
         memcpy(classes, job.plan.bytes, sizeof job.plan.bytes);
         snug_job_close(&job);
     }
-    snug_args_destroy(args);
+    snug_args_free(args);
     return status;
 }
 
@@ -694,7 +694,7 @@ static snug_status verify_devices(struct verifying *v) {
     RETURN_IF_ERROR(verify_device(v, "cpu"));
     /* untested: needs a GPU */
     if (snug_backend_cuda(v->quiet, &cuda) == SNUG_OK) return verify_device(v, "cuda");
-    snug_log(v->ctx, SNUG_LOG_INFO, "on the CPU alone: %s", snug_error_message(v->quiet));
+    snug_log(v->ctx, SNUG_LOG_INFO, "on the CPU alone: %s", snug_context_message(v->quiet));
     return SNUG_OK;
 }
 
@@ -754,14 +754,20 @@ static snug_status verify(struct verifying *v) {
                      v->checked);
 }
 
-snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
-                        snug_status (*on_check)(void *user, const snug_check *check), void *user) {
-    struct verifying v = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .on_check = on_check, .user = user};
-    snug_clear_error(v.ctx);
+static snug_status verify_in_group(struct verifying *v, snug_args *args) {
     RETURN_IF_ERROR(snug_group_join(args));
     snug_status status = snug_args_check(args, "verify");
-    if (status == SNUG_OK) status = verify(&v);
+    if (status == SNUG_OK) status = verify(v);
     /* A training that failed has named its rank. */
-    if (status == SNUG_OK || have_failed(&v)) return status; /* may be untested: needs MPI */
-    return snug_group_fail(args, callbacks, status, -1);
+    if (status == SNUG_OK || have_failed(v)) return status; /* may be untested: needs MPI */
+    return snug_group_fail(args, v->callbacks, status, -1);
+}
+
+snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
+                        snug_status (*on_check)(void *user, const snug_check *check), void *user) {
+    SNUG_REQUIRE(args);
+    SNUG_REQUIRE(on_check);
+    struct verifying v = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .on_check = on_check, .user = user};
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, verify_in_group(&v, args));
 }

@@ -566,7 +566,7 @@ static snug_status measure_disk(snug_context *ctx, struct bench *bench, struct s
     const snug_status status = snug_rates_measure_disk(bench->ctx, NULL, rates);
     if (status == SNUG_OK || !on_device(bench)) return status; /* untested: needs a GPU */
     snug_log(ctx, SNUG_LOG_WARNING, "the rates of copies from and to a disk are unknown: %s",
-             snug_error_message(bench->ctx));
+             snug_context_message(bench->ctx));
     snug_clear_error(bench->ctx);
     return SNUG_OK;
 }
@@ -712,7 +712,7 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     if (status == SNUG_OK) status = measure_disk(ctx, &bench, out);
     if (status != SNUG_OK) {
         snug_rates_free(out);
-        snug_fail(ctx, status, "measuring rates: %s", snug_error_message(bench.ctx));
+        snug_fail(ctx, status, "measuring rates: %s", snug_context_message(bench.ctx));
     }
     free(bench.samples);
     snug_folder_close(&cache);

@@ -40,6 +40,8 @@ void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct s
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */
 
 snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(rates);
     json_t *items = json_array();
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
@@ -162,7 +164,7 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
         if (found == SNUG_OK) found = read_rates(ctx, name, json, out);
         if (found != SNUG_OK) {
             snug_rates_free(out);
-            snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured again", snug_error_message(ctx));
+            snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured again", snug_context_message(ctx));
             snug_clear_error(ctx);
         }
         json_decref(json);
@@ -201,7 +203,7 @@ snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backen
              gpu ? "GPU" : "machine");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));
     if (snug_rates_keep(out, &path) != SNUG_OK) { /* untested: without a given file it measures for seconds */
-        snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_error_message(ctx));
+        snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_context_message(ctx));
         snug_clear_error(ctx);
     }
     free(path);

@@ -216,8 +216,10 @@ static void print_anatomy(FILE *out, const void *report) {
     print_communication(out, a);
 }
 
-snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
-    return snug_report_text(a->ctx, print_anatomy, a, text);
+snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(anatomy);
+    return snug_report_text(anatomy->ctx, print_anatomy, anatomy, text);
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */
@@ -258,7 +260,7 @@ static json_t *memory_json(const snug_anatomy *a) {
                      snug_json_from_text(a->use.others));
 }
 
-snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
+static snug_status anatomy_json(const snug_anatomy *a, char **text) {
     json_t *groups = json_object(), *kinds = json_object();
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         json_t *sides = json_object();
@@ -285,4 +287,10 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
                   "peak_rates", "flops_per_second", a->peaks.flops, "matmul_size", (json_int_t)a->peaks.side,
                   "bytes_per_second", a->peaks.bytes),
         text);
+}
+
+snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(anatomy);
+    return anatomy_json(anatomy, text);
 }

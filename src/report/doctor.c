@@ -82,11 +82,13 @@ static void print_doctor(FILE *out, const void *report) {
     if (!d->missing_count) fputs("Missing    nothing\n", out);
 }
 
-snug_status snug_doctor_text(const snug_doctor *d, char **text) {
-    return snug_report_text(d->ctx, print_doctor, d, text);
+snug_status snug_doctor_text(const snug_doctor *doctor, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(doctor);
+    return snug_report_text(doctor->ctx, print_doctor, doctor, text);
 }
 
-snug_status snug_doctor_json(const snug_doctor *d, char **text) {
+static snug_status doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array(), *ranks = json_array();
     for (int i = 0; i < d->rank_count; i++) {
         const struct snug_doctor_rank *r = &d->ranks[i];
@@ -112,4 +114,10 @@ snug_status snug_doctor_json(const snug_doctor *d, char **text) {
             "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing, "nccl",
             *d->nccl ? snug_json_from_text(d->nccl) : json_null(), "mpi", snug_json_from_text(d->mpi), "ranks", ranks),
         text);
+}
+
+snug_status snug_doctor_json(const snug_doctor *doctor, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(doctor);
+    return doctor_json(doctor, text);
 }

@@ -121,6 +121,8 @@ static void print_gpus(FILE *out, const void *report) {
 }
 
 snug_status snug_gpus_text(const snug_gpus *gpus, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(gpus);
     return snug_report_text(gpus->ctx, print_gpus, gpus, text);
 }
 
@@ -192,5 +194,7 @@ json_t *snug_gpus_object(const snug_gpus *gpus) {
 }
 
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(gpus);
     return snug_report_json(gpus->ctx, snug_gpus_object(gpus), text);
 }

@@ -251,6 +251,8 @@ static void print_plan(FILE *out, const void *report) {
 }
 
 snug_status snug_plan_text(const snug_plan *plan, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(plan);
     return snug_report_text(plan->ctx, print_plan, plan, text);
 }
 
@@ -358,6 +360,8 @@ static json_t *frozen_json(const snug_plan *plan) {
 }
 
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(plan);
     json_t *layers = json_array();
     for (int64_t i = 0; i < plan->layers; i++) snug_json_append(&layers, part_json(&plan->encoder[i]));
     json_t *all = json_pack(

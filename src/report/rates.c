@@ -43,5 +43,7 @@ static void print_rates(FILE *out, const void *report) {
 }
 
 snug_status snug_rates_text(const snug_rates *rates, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(rates);
     return snug_report_text(rates->ctx, print_rates, rates, text);
 }

@@ -480,7 +480,8 @@ static void print_page(FILE *out, const snug_runs *runs) {
 
 snug_status snug_runs_html(const snug_runs *runs, char **html) {
     size_t size;
-    *html = NULL;
+    SNUG_REQUIRE_OUT(html);
+    SNUG_REQUIRE(runs);
     FILE *out = open_memstream(html, &size);
     if (out) print_page(out, runs);              /* may be untested: an allocation that fails */
     if (out && fclose(out) == 0) return SNUG_OK; /* may be untested: an allocation that fails */

@@ -95,5 +95,7 @@ static void print_result(FILE *out, const void *report) {
 }
 
 snug_status snug_train_result_text(const snug_train_result *result, char **text) {
+    SNUG_REQUIRE_OUT(text);
+    SNUG_REQUIRE(result);
     return snug_report_text(NULL, print_result, result, text);
 }

@@ -287,7 +287,7 @@ snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch
     int64_t number = loader->given;
     struct slot *slot = &loader->slots[number % loader->slot_count];
     await_slot(loader, number, slot);
-    if (slot->status != SNUG_OK) return snug_fail(loader->ctx, slot->status, "%s", snug_error_message(slot->errors));
+    if (slot->status != SNUG_OK) return snug_fail(loader->ctx, slot->status, "%s", snug_context_message(slot->errors));
     loader->given++;
     struct snug_batch *batch = &slot->batch;
     if (number % snug_loader_share(&loader->options) == 0) {

@@ -24,10 +24,9 @@ struct snug_rows {
     size_t row;            /* where the current row begins */
 };
 
-snug_status snug_rows_create(snug_context *ctx, snug_rows **out) {
+snug_status snug_rows_make(snug_context *ctx, struct snug_rows **out) {
     void *memory;
     *out = NULL;
-    snug_clear_error(ctx);
     const int fd = memfd_create("snug", MFD_CLOEXEC);
     if (fd < 0) /* may be untested: a call that fails: tools/failure-test */
         return snug_fail(ctx, SNUG_E_IO, "a file in memory cannot be made: %s", strerror(errno));
@@ -41,11 +40,26 @@ snug_status snug_rows_create(snug_context *ctx, snug_rows **out) {
     return SNUG_OK;
 }
 
-void snug_rows_destroy(snug_rows *rows) {
+void snug_rows_free(struct snug_rows *rows) {
     if (!rows) return;
     close(rows->fd);
     free(rows->text);
     free(rows);
+}
+
+snug_status snug_rows_create(snug_context *ctx, snug_rows **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(ctx);
+    RETURN_IF_ERROR(snug_enter(ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(ctx, snug_rows_make(ctx, out));
+}
+
+void snug_rows_destroy(snug_rows *rows) {
+    if (!rows) return;
+    snug_context *ctx = rows->ctx;
+    if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET) != SNUG_OK) return;
+    snug_rows_free(rows);
+    snug_leave(ctx, SNUG_OK);
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
@@ -59,11 +73,6 @@ static snug_status put(snug_rows *rows, const char *text, size_t length) {
 
 /* As JSON; malformed UTF-8 is left to the reader, which treats it as that of a file. */
 static snug_status put_string(snug_rows *rows, const char *text) {
-    if (!text)
-        return snug_fail(rows->ctx, SNUG_E_USAGE,
-                         "row %" PRId64 ": a text is NULL: leave the column out where it is "
-                         "missing",
-                         rows->count + 1);
     RETURN_IF_ERROR(put(rows, "\"", 1));
     for (;;) {
         size_t plain = 0;
@@ -97,16 +106,28 @@ static snug_status checked(snug_rows *rows, snug_status status) {
     return status;
 }
 
+/* The end of a call that changes rows. */
+static snug_status leave(snug_rows *rows, snug_status status) { return snug_leave(rows->ctx, checked(rows, status)); }
+
 snug_status snug_rows_text(snug_rows *rows, const char *column, const char *text) {
-    snug_clear_error(rows->ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(column);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
+    if (!text)
+        return leave(rows, snug_fail(rows->ctx, SNUG_E_USAGE,
+                                     "snug_rows_text: text must not be NULL (row %" PRId64
+                                     "): leave the column out where it is missing",
+                                     rows->count + 1));
     const snug_status status = put_column(rows, column);
-    return checked(rows, status == SNUG_OK ? put_string(rows, text) : status);
+    return leave(rows, status == SNUG_OK ? put_string(rows, text) : status);
 }
 
 snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value) {
-    snug_clear_error(rows->ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(column);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
     const snug_status status = put_column(rows, column);
-    return checked(rows, status == SNUG_OK ? put_integer(rows, value) : status);
+    return leave(rows, status == SNUG_OK ? put_integer(rows, value) : status);
 }
 
 /* With a point or an exponent: 1.0 is a real number, 1 would be a class. */
@@ -124,34 +145,45 @@ static snug_status put_real(snug_rows *rows, double value) {
 }
 
 snug_status snug_rows_real(snug_rows *rows, const char *column, double value) {
-    snug_clear_error(rows->ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(column);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
     if (!isfinite(value))
-        return checked(rows, snug_fail(rows->ctx, SNUG_E_USAGE,
-                                       "row %" PRId64 ", %s: %g is no value: leave the column out where it is missing",
-                                       rows->count + 1, column, value));
+        return leave(rows, snug_fail(rows->ctx, SNUG_E_USAGE,
+                                     "row %" PRId64 ", %s: %g is no value: leave the column out where it is missing",
+                                     rows->count + 1, column, value));
     const snug_status status = put_column(rows, column);
-    return checked(rows, status == SNUG_OK ? put_real(rows, value) : status);
+    return leave(rows, status == SNUG_OK ? put_real(rows, value) : status);
 }
 
 static snug_status put_list(snug_rows *rows, const char *const *texts, const int64_t *integers, size_t count) {
     RETURN_IF_ERROR(put(rows, "[", 1));
     for (size_t i = 0; i < count; i++) {
         if (i) RETURN_IF_ERROR(put(rows, ",", 1));
+        if (texts && !texts[i])
+            return snug_fail(rows->ctx, SNUG_E_USAGE, "snug_rows_texts: items[%zu] must not be NULL (row %" PRId64 ")",
+                             i, rows->count + 1);
         RETURN_IF_ERROR(texts ? put_string(rows, texts[i]) : put_integer(rows, integers[i]));
     }
     return put(rows, "]", 1);
 }
 
 snug_status snug_rows_texts(snug_rows *rows, const char *column, const char *const *items, size_t count) {
-    snug_clear_error(rows->ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(column);
+    if (count) SNUG_REQUIRE(items);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
     const snug_status status = put_column(rows, column);
-    return checked(rows, status == SNUG_OK ? put_list(rows, items, NULL, count) : status);
+    return leave(rows, status == SNUG_OK ? put_list(rows, items, NULL, count) : status);
 }
 
 snug_status snug_rows_integers(snug_rows *rows, const char *column, const int64_t *items, size_t count) {
-    snug_clear_error(rows->ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(column);
+    if (count) SNUG_REQUIRE(items);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
     const snug_status status = put_column(rows, column);
-    return checked(rows, status == SNUG_OK ? put_list(rows, NULL, items, count) : status);
+    return leave(rows, status == SNUG_OK ? put_list(rows, NULL, items, count) : status);
 }
 
 /* Writes the rows that are complete. */
@@ -179,15 +211,19 @@ static snug_status end_row(snug_rows *rows, const char *end) {
     return rows->size < BLOCK ? SNUG_OK : write_rows(rows, rows->size);
 }
 
-snug_status snug_rows_end(snug_rows *rows) {
-    snug_clear_error(rows->ctx);
+static snug_status end_columns(snug_rows *rows) {
     if (rows->size != rows->row) return end_row(rows, "}\n");
     return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " has no column: set one before snug_rows_end",
                      rows->count + 1);
 }
 
-snug_status snug_rows_json(snug_rows *rows, const char *object) {
-    snug_clear_error(rows->ctx);
+snug_status snug_rows_end(snug_rows *rows) {
+    SNUG_REQUIRE(rows);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(rows->ctx, end_columns(rows));
+}
+
+snug_status snug_rows_add(struct snug_rows *rows, const char *object) {
     if (rows->size != rows->row)
         return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " is not complete: call snug_rows_end first",
                          rows->count + 1);
@@ -195,6 +231,13 @@ snug_status snug_rows_json(snug_rows *rows, const char *object) {
         return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " must be a JSON object on one line", rows->count + 1);
     RETURN_IF_ERROR(checked(rows, put(rows, object, strlen(object))));
     return end_row(rows, "\n");
+}
+
+snug_status snug_rows_json(snug_rows *rows, const char *object) {
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(object);
+    RETURN_IF_ERROR(snug_enter(rows->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(rows->ctx, snug_rows_add(rows, object));
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
@@ -206,7 +249,7 @@ snug_status snug_rows_open(snug_context *ctx, snug_rows *rows, const char *path,
                          rows->count + 1);
     const snug_status status = write_rows(rows, rows->size);
     if (status != SNUG_OK) /* may be untested: a call that fails: tools/failure-test */
-        return snug_fail(ctx, status, "%s: %s", path, snug_error_message(rows->ctx));
+        return snug_fail(ctx, status, "%s: %s", path, snug_context_message(rows->ctx));
     *fd = fcntl(rows->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (*fd >= 0 && lseek(*fd, 0, SEEK_SET) == 0) return SNUG_OK; /* untested: a file in memory has a position */
     return snug_fail(ctx, SNUG_E_IO, "%s: %s", path, strerror(errno));

@@ -281,7 +281,7 @@ static snug_status load_bert_normalizer(struct snug_tokenizer_loader *loader) {
     if (status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
     if (status != SNUG_OK) {
         snug_log(ctx, SNUG_LOG_WARNING, "%s; using tokenizer_config.json, as transformers 5 does",
-                 snug_error_message(ctx));
+                 snug_context_message(ctx));
         snug_clear_error(ctx);
     }
     return snug_normalizer_add(ctx, &loader->tokenizer->normalizer, &config);

@@ -235,7 +235,7 @@ static snug_status try_vocabulary_file(struct snug_tokenizer_loader *loader) {
     /* may be untested: an allocation that fails */
     if (!json_path || status == SNUG_E_MEMORY || status == SNUG_OK) return status;
     /* transformers ignores it if there is a tokenizer.json */
-    snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_error_message(ctx), json_path);
+    snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_context_message(ctx), json_path);
     snug_clear_error(ctx);
     snug_vocabulary_free(&loader->tokenizer->vocabulary);
     snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);

@@ -103,6 +103,14 @@ struct snug_args {
     struct snug_rows *train_rows, *validation_rows, *test_rows;
 };
 
+/* As the functions of snug.h whose names end with create, destroy, set, get, parse and set_rows, which are calls of the
+ * program; these are for use inside one (core/call.h). */
+snug_status snug_args_make(snug_context *ctx, struct snug_args **out);
+void snug_args_free(struct snug_args *args);
+snug_status snug_args_assign(struct snug_args *args, const char *name, const char *value);
+snug_status snug_args_value(const struct snug_args *args, const char *name, char *buffer, size_t size);
+snug_status snug_args_read_words(struct snug_args *args, int argc, char *const argv[]);
+snug_status snug_args_take_rows(struct snug_args *args, const char *name, struct snug_rows *rows);
 /* The same arguments, set ones included, in another context. */
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* The rows in memory that path, the value of an argument for a file, stands for; NULL if it names a file. */

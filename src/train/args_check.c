@@ -262,7 +262,7 @@ static enum snug_task task_of(const struct snug_args *args) { return (enum snug_
 static bool is_given(const struct snug_args *args, const char *name) {
     char value[64];
     /* untested: the value is in the table */
-    return snug_args_is_set(args, name) && snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
+    return snug_args_is_set(args, name) && snug_args_value(args, name, value, sizeof value) == SNUG_OK &&
            strcmp(value, "False") != 0;
 }
 

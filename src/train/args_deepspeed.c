@@ -152,10 +152,10 @@ static snug_status give(struct snug_args *args, const char *key, const char *tex
     char before[TEXT_SIZE], after[TEXT_SIZE], why[160];
     const char *space, *file = place(args, &space);
     const bool given = snug_args_is_set(args, name);
-    RETURN_IF_ERROR(snug_args_get(args, name, before, sizeof before));
-    const snug_status status = snug_args_set(args, name, value);
+    RETURN_IF_ERROR(snug_args_value(args, name, before, sizeof before));
+    const snug_status status = snug_args_assign(args, name, value);
     if (status != SNUG_OK) return snug_add_to_error(args->ctx, status, " (%s in --deepspeed%s%s)", key, space, file);
-    RETURN_IF_ERROR(snug_args_get(args, name, after, sizeof after));
+    RETURN_IF_ERROR(snug_args_value(args, name, after, sizeof after));
     if (!given || strcmp(before, after) == 0) return SNUG_OK;
     snprintf(why, sizeof why, "but --%s is %s: give one of them, or \"auto\" in the file", name, before);
     return fail(args, SNUG_E_USAGE, key, text, why);

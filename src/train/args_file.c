@@ -106,7 +106,7 @@ static snug_status read_argument(struct snug_args *args, const char *name, const
     snug_status status = text_of(args->ctx, value, &text);
     if (status == SNUG_OK)
         status =
-            !given || is_listed(given, name) ? snug_args_set(args, name, text) : snug_args_restore(args, name, text);
+            !given || is_listed(given, name) ? snug_args_assign(args, name, text) : snug_args_restore(args, name, text);
     free(text);
     return status;
 }

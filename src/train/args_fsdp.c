@@ -99,10 +99,10 @@ static snug_status take_recompute(struct snug_args *args, const char *key, const
     char before[16];
     if (strcmp(text, "True") != 0 && strcmp(text, "False") != 0)
         return fail(args, SNUG_E_USAGE, key, text, "must be true or false");
-    RETURN_IF_ERROR(snug_args_get(args, "gradient_checkpointing", before, sizeof before));
+    RETURN_IF_ERROR(snug_args_value(args, "gradient_checkpointing", before, sizeof before));
     if (snug_args_is_set(args, "gradient_checkpointing") && strcmp(before, text) != 0)
         return fail(args, SNUG_E_USAGE, key, text, "but --gradient_checkpointing says otherwise: give one of them");
-    return snug_args_set(args, "gradient_checkpointing", text);
+    return snug_args_assign(args, "gradient_checkpointing", text);
 }
 
 static snug_status take(struct snug_args *args, const char *name, const json_t *value) {

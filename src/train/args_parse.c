@@ -497,17 +497,15 @@ snug_status snug_args_mark(struct snug_args *args, const char *name) {
     return find_argument(name) || find_converted(name) ? note_set(args, name) : SNUG_OK;
 }
 
-snug_status snug_args_set(snug_args *args, const char *name, const char *value) {
+snug_status snug_args_assign(snug_args *args, const char *name, const char *value) {
     char plain[name_size];
-    snug_clear_error(args->ctx);
     plain_name(plain, name, strlen(name));
     return set_plain(args, plain, value);
 }
 
-snug_status snug_args_get(const snug_args *args, const char *name, char *buffer, size_t size) {
+snug_status snug_args_value(const snug_args *args, const char *name, char *buffer, size_t size) {
     char plain[name_size], number[64];
     const char *text;
-    snug_clear_error(args->ctx);
     plain_name(plain, name, strlen(name));
     const struct snug_argument *argument = find_argument(plain);
     const struct snug_converted *converted = argument ? NULL : find_converted(plain);
@@ -568,10 +566,9 @@ static snug_status read_files(struct snug_args *args, int argc, char *const argv
     return SNUG_OK;
 }
 
-snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
+snug_status snug_args_read_words(snug_args *args, int argc, char *const argv[]) {
     int words;
     char before[name_size] = ""; /* the last argument that took the word after it */
-    snug_clear_error(args->ctx);
     args->command = argv[0];
     const snug_status read = read_files(args, argc, argv);
     args->command = NULL;
@@ -606,17 +603,16 @@ static bool owns_string(enum snug_arg_type type) {
     return type == SNUG_ARG_STRING || type == SNUG_ARG_CHOICE || type == SNUG_ARG_TRISTATE || type == SNUG_ARG_BYTES;
 }
 
-snug_status snug_args_create(snug_context *ctx, snug_args **out) {
+snug_status snug_args_make(snug_context *ctx, snug_args **out) {
     void *args;
     *out = NULL;
-    snug_clear_error(ctx);
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &args));
     ((snug_args *)args)->ctx = ctx;
     for (size_t i = 0; i < snug_argument_count; i++) {
         const struct snug_argument *argument = &snug_arguments[i];
         snug_status status = store(args, argument, argument->info.name, argument->info.default_value);
         if (status != SNUG_OK) {
-            snug_args_destroy(args);
+            snug_args_free(args);
             return status;
         }
     }
@@ -627,7 +623,7 @@ snug_status snug_args_create(snug_context *ctx, snug_args **out) {
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out) {
     snug_args *copy;
     *out = NULL;
-    RETURN_IF_ERROR(snug_args_create(ctx, &copy));
+    RETURN_IF_ERROR(snug_args_make(ctx, &copy));
     copy->to_host = args->to_host;
     copy->deepspeed_told = args->deepspeed_told;
     snug_status status = args->set_names ? snug_strdup(ctx, args->set_names, &copy->set_names) : SNUG_OK;
@@ -642,13 +638,13 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
     copy->validation_rows = args->validation_rows;
     copy->test_rows = args->test_rows;
     if (status != SNUG_OK)
-        snug_args_destroy(copy);
+        snug_args_free(copy);
     else
         *out = copy;
     return status;
 }
 
-void snug_args_destroy(snug_args *args) {
+void snug_args_free(snug_args *args) {
     if (!args) return;
     for (size_t i = 0; i < snug_argument_count; i++)
         if (owns_string(snug_arguments[i].type)) free(*(char **)((char *)args + snug_arguments[i].offset));
@@ -656,12 +652,6 @@ void snug_args_destroy(snug_args *args) {
     snug_process_group_close(args->group);
     free(args);
 }
-
-const snug_arg_info *snug_args_info(size_t index) {
-    return index < snug_argument_count ? &snug_arguments[index].info : NULL;
-}
-
-bool snug_args_given(const snug_args *args, const char *name) { return snug_args_is_set(args, name); }
 
 bool snug_args_is_set(const struct snug_args *args, const char *name) {
     const struct snug_argument *argument = find_argument(name);

@@ -17,14 +17,13 @@ static struct snug_rows **rows_of(const struct snug_args *args, size_t i) {
     return (struct snug_rows **)((char *)args + files[i].offset);
 }
 
-snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *rows) {
+snug_status snug_args_take_rows(struct snug_args *args, const char *name, struct snug_rows *rows) {
     for (size_t i = 0; i < FILES; i++) {
         if (strcmp(files[i].name, name) != 0) continue;
-        RETURN_IF_ERROR(snug_args_set(args, name, files[i].path));
+        RETURN_IF_ERROR(snug_args_assign(args, name, files[i].path));
         *rows_of(args, i) = rows;
         return SNUG_OK;
     }
-    snug_clear_error(args->ctx);
     return snug_fail(args->ctx, SNUG_E_USAGE,
                      "%s: rows in memory take the place of train_file, validation_file or test_file", name);
 }

@@ -70,7 +70,7 @@ static snug_status load(struct snug_trainer *t) {
     if (status == SNUG_OK || status == SNUG_E_MEMORY || !all) return status;
     char why[1024];
     int64_t last = -1;
-    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     snug_clear_error(t->ctx);
     /* may be untested: a checkpoint that another program damages while several ranks train */
     if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_checkpoint_last(t, &last));

@@ -255,7 +255,7 @@ static void log_left(struct snug_trainer *t, int64_t step) {
     t->left_step = step;
     /* may be untested: another program's change */
     if (snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL) != SNUG_E_IO) return;
-    snug_log(t->ctx, SNUG_LOG_WARNING, "--save_total_limit leaves %s: %s", name, snug_error_message(t->ctx));
+    snug_log(t->ctx, SNUG_LOG_WARNING, "--save_total_limit leaves %s: %s", name, snug_context_message(t->ctx));
     snug_clear_error(t->ctx);
 }
 
@@ -519,7 +519,7 @@ static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, struct s
     if (found == SNUG_E_MEMORY) {
         status = found; /* an error that is not due to the checkpoint */
     } else if (!*whole) {
-        snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder->path, snug_error_message(t->ctx));
+        snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder->path, snug_context_message(t->ctx));
         snug_clear_error(t->ctx);
     }
     snug_folder_close(folder);

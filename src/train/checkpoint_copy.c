@@ -243,7 +243,7 @@ static snug_status remove_copy(struct snug_trainer *t, const struct snug_checkpo
     char why[MESSAGE];
     if (status == SNUG_OK) return snug_folder_discard(t->ctx, &copy->in, copy->name);
     /* may be untested: a rank that is ended records nothing */
-    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     snug_folder_discard(t->ctx, &copy->in, copy->name);
     snug_clear_error(t->ctx);
     return snug_fail(t->ctx, status, "%s", why);

@@ -14,7 +14,7 @@
 
 snug_status snug_device_fail(snug_context *ctx, snug_status status) {
     char why[512];
-    snprintf(why, sizeof why, "%s", snug_error_message(ctx));
+    snprintf(why, sizeof why, "%s", snug_context_message(ctx));
     snug_clear_error(ctx);
     return snug_fail(ctx, status, "--device cuda: %s", why);
 }
@@ -42,7 +42,7 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
     } else if (strcmp(args->device, "cuda") == 0) {
         return snug_device_fail(device->ctx, status);
     } else {
-        snug_log(device->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(device->ctx));
+        snug_log(device->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_context_message(device->ctx));
         snug_clear_error(device->ctx);
     }
     return SNUG_OK;
@@ -148,7 +148,7 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
     const char *gpu = snug_device_gpu(device);
     const snug_status status = snug_rates_open(device->ctx, device->backend, gpu, device->threads, out);
     if (status != SNUG_E_MEMORY || !gpu) return status; /* may be untested: an allocation that fails */
-    snug_log(device->ctx, SNUG_LOG_WARNING, "the seconds of a step are unknown: %s", snug_error_message(device->ctx));
+    snug_log(device->ctx, SNUG_LOG_WARNING, "the seconds of a step are unknown: %s", snug_context_message(device->ctx));
     snug_clear_error(device->ctx);
     *out = (struct snug_rates){.ctx = device->ctx};
     return SNUG_OK;
@@ -183,7 +183,7 @@ static json_t *read_growth(const struct snug_device *device, const struct snug_f
     if (fd >= 0) {
         close(fd);
         if (snug_json_read(device->ctx, cache, name, &json) != SNUG_OK) {
-            snug_log(device->ctx, SNUG_LOG_WARNING, "%s: rewriting it", snug_error_message(device->ctx));
+            snug_log(device->ctx, SNUG_LOG_WARNING, "%s: rewriting it", snug_context_message(device->ctx));
             snug_clear_error(device->ctx);
         }
     }

@@ -76,7 +76,7 @@ static snug_status probe(const struct subject *s, struct snug_rates *rates) {
 /* Rates that cannot be read, or that lack some: the run does not need them. */
 static snug_status warn(snug_context *ctx, snug_status status) {
     if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
-    snug_log(ctx, SNUG_LOG_WARNING, "%s", snug_error_message(ctx));
+    snug_log(ctx, SNUG_LOG_WARNING, "%s", snug_context_message(ctx));
     snug_clear_error(ctx);
     return SNUG_OK;
 }

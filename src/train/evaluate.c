@@ -231,10 +231,8 @@ static snug_status create_metrics(const struct snug_session *s, const struct snu
                                snug_metric_accumulator_confusion(s->accumulator), out);
 }
 
-snug_status snug_session_evaluate(snug_session *s, snug_metrics **metrics) {
+snug_status snug_session_measure(struct snug_session *s, snug_metrics **metrics) {
     struct snug_metric_list list;
-    *metrics = NULL;
-    snug_clear_error(s->ctx);
     RETURN_IF_ERROR(snug_session_evaluate_with(s, NULL, &list));
     return create_metrics(s, &list, metrics);
 }
@@ -259,17 +257,22 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     return snug_group_barrier(args->ctx, args->group);
 }
 
-snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics) {
+static snug_status evaluate_in_group(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics) {
     struct snug_session *s = NULL;
     struct snug_output output = {0};
     struct snug_metric_list list = {0};
-    *metrics = NULL;
-    snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
     snug_status status = evaluate_into(args, callbacks, &list, &output, &s);
-    if (status == SNUG_OK) status = create_metrics(s, &list, metrics);
+    if (status == SNUG_OK && metrics) status = create_metrics(s, &list, metrics);
     if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     snug_output_close(&output);
-    snug_session_destroy(s);
+    snug_session_close(s);
     return status;
+}
+
+snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics) {
+    if (metrics) *metrics = NULL;
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, evaluate_in_group(args, callbacks, metrics));
 }

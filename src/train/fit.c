@@ -150,7 +150,7 @@ static snug_status give(struct snug_args *args, const char *flags) {
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
     while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
-    return snug_args_parse(args, count, words);
+    return snug_args_read_words(args, count, words);
 }
 
 snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix) { return give(args, mix->flags); }
@@ -242,7 +242,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
         snug_run_plan_free(&trial);
         s->planned++;
     }
-    snug_args_destroy(args);
+    snug_args_free(args);
     /* may be untested: no method is unsupported */
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
 }
@@ -266,7 +266,7 @@ static snug_status plan_split(struct search *s, int setting) {
     RETURN_IF_ERROR(snug_fit_args(s->ctx, s->setup, &args));
     snug_status status = give(args, s->settings[SPLIT][setting].flags);
     if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
-    snug_args_destroy(args);
+    snug_args_free(args);
     if (status != SNUG_OK) return status;
     /* may be untested: every divisor of a batch makes as many steps */
     return pipeline->steps_per_epoch == s->pipelines[0].steps_per_epoch ? SNUG_OK : SNUG_END;
@@ -345,7 +345,7 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
 /* Trials must not leave resident memory. */
 static snug_status end(struct search *s, snug_status status) {
     if (status != SNUG_OK)
-        snug_fail(s->setup->ctx, status, "searching for a mix that fits: %s", snug_error_message(s->ctx));
+        snug_fail(s->setup->ctx, status, "searching for a mix that fits: %s", snug_context_message(s->ctx));
     free(s->dead);
     free(s->split_tried);
     snug_context_destroy(s->ctx);

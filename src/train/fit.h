@@ -49,7 +49,7 @@ snug_status snug_fit_table(const struct snug_setup *setup, const struct snug_lim
 enum { SNUG_FIT_RANKS_MOST = 1024, SNUG_ZERO_STAGES = 4 };
 snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_limits *limits, int64_t limit,
                            int least[SNUG_ZERO_STAGES]);
-/* A copy of setup's arguments with which another plan of the same run can be built; snug_args_destroy(). */
+/* A copy of setup's arguments with which another plan of the same run can be built; snug_args_free(). */
 snug_status snug_fit_args(snug_context *ctx, const struct snug_setup *setup, struct snug_args **out);
 /* Sets the mix's arguments in args, as if the user had set them. */
 snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix);

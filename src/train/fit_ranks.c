@@ -45,7 +45,7 @@ static snug_status find_bytes(const struct trial *t, int stage, int ranks, int64
     args->num_processes = ranks;
     args->zero_stage = stage;
     const snug_status status = plan_ranks(t, args, bytes);
-    snug_args_destroy(args);
+    snug_args_free(args);
     /* may be untested: a stage is unsupported, or usage of an argument that depends on ranks */
     if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return status;
     *bytes = INT64_MAX;
@@ -90,7 +90,7 @@ snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_lim
         if (alone > limit) status = find_least(&t, stage, limit, &least[stage]);
     }
     if (status != SNUG_OK) /* may be untested: an allocation that fails */
-        snug_fail(setup->ctx, status, "planning for other numbers of ranks: %s", snug_error_message(t.ctx));
+        snug_fail(setup->ctx, status, "planning for other numbers of ranks: %s", snug_context_message(t.ctx));
     snug_context_destroy(t.ctx);
     malloc_trim(0); /* trials must not leave resident memory */
     return status;

@@ -65,8 +65,6 @@ snug_status snug_group_alone(const struct snug_args *args, const char *command) 
         command, ranks.size_source, ranks.size, ranks.launcher);
 }
 
-int snug_args_rank(const snug_args *args) { return snug_group_rank(args->group); }
-
 /* ---- failing --------------------------------------------------------------------------------------------------- */
 
 /* Seconds in which a launcher ends a rank: after the end of another one; after SIGTERM. */
@@ -134,16 +132,9 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
     }
     /* Often all ranks fail with the same error, and they report it in the order of their numbers. */
     wait_for_others(group, callbacks, turn, ASKED);
-    snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
+    snprintf(why, sizeof why, "%s", snug_context_message(args->ctx));
     if (step >= 0) snprintf(at, sizeof at, ", step %lld", (long long)step);
     snug_clear_error(args->ctx);
     return snug_fail(args->ctx, status, "rank %d of %d on %s%s: %s", group->ranks.rank, group->ranks.size,
                      group->ranks.host, at, why);
-}
-
-/* may be untested: a rank that is ended records nothing */
-void snug_end_ranks(snug_args *args, int code) {
-    if (!args || !args->group) return; /* may be untested: as above */
-    snug_watch_end(args->group->watch, code);
-    args->group->collectives->abort(code);
 }

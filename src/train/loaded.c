@@ -1,45 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loaded model: the session of snug_predict(), kept open for texts in memory. */
-#include <errno.h>
-#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "core/process.h"
 #include "model/family.h"
 #include "text/given.h"
+#include "train/device.h"
 #include "train/predictions.h"
 
+/* Its context has one call at a time, which guards the members, but for users. */
 struct snug_model {
-    pthread_mutex_t lock; /* held during a call; it knows its thread */
-    struct snug_session *session;
+    snug_context *ctx;
+    struct snug_session *session; /* NULL: it is closed */
     struct snug_predicting *predicting;
+    bool running;           /* a prediction, in a callback of which others may be set: */
+    bool closed, destroyed; /* at its end */
+    int users;              /* threads of the process in a prediction, or waiting for their turn; guarded by the gate */
+    pid_t process;
 };
 
-snug_status snug_model_open(snug_args *args, snug_model **out) {
+static void close_session(struct snug_model *model) {
+    snug_predicting_close(model->predicting);
+    snug_session_close(model->session);
+    model->predicting = NULL;
+    model->session = NULL;
+}
+
+static snug_status open_model(snug_args *args, snug_model **out) {
     void *memory;
-    pthread_mutexattr_t checking;
-    *out = NULL;
-    snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     struct snug_model *model = memory;
-    pthread_mutexattr_init(&checking);
-    pthread_mutexattr_settype(&checking, PTHREAD_MUTEX_ERRORCHECK);
-    pthread_mutex_init(&model->lock, &checking);
-    pthread_mutexattr_destroy(&checking);
+    model->ctx = args->ctx;
     snug_status status = snug_session_open(args, SNUG_COMMAND_MODEL, NULL, &model->session);
     if (status == SNUG_OK) status = snug_predicting_open(model->session, &model->predicting);
-    if (status == SNUG_OK)
+    if (status == SNUG_OK) {
         *out = model;
-    else
-        snug_model_destroy(model);
+    } else {
+        close_session(model);
+        free(model);
+    }
     return status;
+}
+
+snug_status snug_model_open(snug_args *args, snug_model **out) {
+    SNUG_REQUIRE_OUT(out);
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, open_model(args, out));
+}
+
+/* In a child of fork() a GPU's memory and its libraries' threads are missing. */
+static bool is_out_of_reach(const struct snug_model *model) {
+    return model->session && !snug_session_is_here(model->session) &&
+           snug_device_is_gpu(&model->session->job.limits.device);
+}
+
+/* A callback of a prediction: that closes the model when it ends. */
+static bool is_within_prediction(const struct snug_model *model) {
+    return snug_is_within_call(model->ctx) && model->running;
+}
+
+snug_status snug_model_close(snug_model *model) {
+    SNUG_REQUIRE(model);
+    if (is_within_prediction(model)) {
+        model->closed = true;
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(snug_enter(model->ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET));
+    model->closed = true;
+    if (!is_out_of_reach(model)) close_session(model); /* untested: needs a GPU */
+    return snug_leave(model->ctx, SNUG_OK);
+}
+
+/* The users in this process: a child of fork() has none of its parent's threads. */
+static int *users_of(struct snug_model *model) {
+    if (model->process != getpid()) model->users = 0;
+    model->process = getpid();
+    return &model->users;
+}
+
+static void count_user(struct snug_model *model, int change) {
+    snug_gate_lock();
+    *users_of(model) += change;
+    snug_gate_wake();
+    snug_gate_unlock();
+}
+
+static void free_unused(struct snug_model *model) {
+    snug_gate_lock();
+    while (*users_of(model)) snug_gate_wait();
+    snug_gate_unlock();
+    free(model);
 }
 
 void snug_model_destroy(snug_model *model) {
     if (!model) return;
-    snug_predicting_close(model->predicting);
-    snug_session_destroy(model->session);
-    pthread_mutex_destroy(&model->lock);
-    free(model);
+    if (is_within_prediction(model)) {
+        model->closed = model->destroyed = true;
+        return;
+    }
+    if (snug_model_close(model) == SNUG_OK) free_unused(model);
 }
 
 /* Texts that one batch holds. */
@@ -74,17 +136,50 @@ static snug_status predict(struct snug_model *model, const char *const *texts, c
     return SNUG_OK;
 }
 
+/* In a call of the model's context. */
+static snug_status predict_here(struct snug_model *model, const char *const *texts, const char *const *pairs,
+                                int64_t count, snug_status (*on_row)(void *user, const snug_prediction *row),
+                                void *user, bool *destroyed) {
+    if (model->closed) return snug_fail(model->ctx, SNUG_E_USAGE, "snug_model_predict: the model is closed");
+    if (is_out_of_reach(model)) /* untested: needs a GPU */
+        return snug_fail(model->ctx, SNUG_E_USAGE,
+                         "snug_model_predict: the model is in the memory of a GPU, which a child of fork() cannot "
+                         "use: " SNUG_WITHOUT_FORK);
+    model->running = true;
+    const snug_status status = predict(model, texts, pairs, count, on_row, user);
+    model->running = false;
+    if (model->closed) close_session(model);
+    *destroyed = model->destroyed;
+    return status;
+}
+
+/* Other threads may use the model's context, and ctx, as soon as this call has left them: the message is kept for this
+ * thread. */
+static snug_status leave(snug_context *own, snug_context *ctx, snug_status status) {
+    char message[SNUG_MESSAGE_SIZE];
+    if (status == SNUG_OK) return snug_leave(own, status);
+    snprintf(message, sizeof message, "%s", snug_context_message(own));
+    snug_leave(own, status);
+    if (!*message) return status; /* the program's */
+    if (ctx != own && snug_enter(ctx, "snug_model_predict", SNUG_TURN_WITHIN) == SNUG_OK)
+        snug_leave(ctx, snug_fail(ctx, status, "%s", message));
+    snug_keep_message(message);
+    return status;
+}
+
 snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char *const *texts, const char *const *pairs,
                                size_t count, snug_status (*on_row)(void *user, const snug_prediction *row),
                                void *user) {
-    snug_context *own = model->session->ctx;
-    if (pthread_mutex_lock(&model->lock) == EDEADLK)
-        return snug_fail(ctx, SNUG_E_USAGE, "snug_model_predict: on_row of a call cannot call it on the same model");
-    snug_clear_error(own);
-    snug_clear_error(ctx);
-    snug_status status = predict(model, texts, pairs, (int64_t)count, on_row, user);
-    if (status != SNUG_OK && ctx != own && !*snug_error_message(ctx))
-        snug_fail(ctx, status, "%s", snug_error_message(own));
-    pthread_mutex_unlock(&model->lock);
+    SNUG_REQUIRE(model);
+    SNUG_REQUIRE(ctx);
+    if (count) SNUG_REQUIRE(texts);
+    SNUG_REQUIRE(on_row);
+    bool destroyed = false;
+    count_user(model, 1);
+    snug_status status = snug_enter(model->ctx, __func__, SNUG_TURN_WAITS);
+    if (status == SNUG_OK)
+        status = leave(model->ctx, ctx, predict_here(model, texts, pairs, (int64_t)count, on_row, user, &destroyed));
+    count_user(model, -1);
+    if (destroyed) free_unused(model);
     return status;
 }

@@ -40,7 +40,7 @@ static snug_status hash_arguments(const struct snug_args *args, uint64_t *hash) 
     for (size_t i = 0; i < snug_argument_count; i++) {
         const char *name = snug_arguments[i].info.name;
         if (may_differ(name)) continue;
-        RETURN_IF_ERROR(snug_args_get(args, name, value, sizeof value));
+        RETURN_IF_ERROR(snug_args_value(args, name, value, sizeof value));
         *hash = XXH3_64bits_withSeed(value, strlen(value) + 1, *hash + i);
     }
     return SNUG_OK;

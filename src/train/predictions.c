@@ -258,16 +258,22 @@ static snug_status predict(struct snug_predicting *p, snug_args *args, const snu
     return snug_group_barrier(args->ctx, args->group);
 }
 
+static snug_status predict_in_group(struct snug_predicting *p, snug_args *args, const snug_callbacks *callbacks) {
+    RETURN_IF_ERROR(snug_group_join(args));
+    snug_status status = predict(p, args, callbacks);
+    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
+    release(p);
+    snug_session_close(p->session);
+    return status;
+}
+
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct snug_predicting p = {.on_row = on_row, .user = user};
-    snug_clear_error(args->ctx);
-    RETURN_IF_ERROR(snug_group_join(args));
-    snug_status status = predict(&p, args, callbacks);
-    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
-    release(&p);
-    snug_session_destroy(p.session);
-    return status;
+    SNUG_REQUIRE(args);
+    SNUG_REQUIRE(on_row);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, predict_in_group(&p, args, callbacks));
 }
 
 /* ---- of a loaded model ------------------------------------------------------------------------------------------- */

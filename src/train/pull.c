@@ -37,10 +37,8 @@ static snug_status create_result(snug_context *ctx, const struct snug_pulled *pu
     return SNUG_OK;
 }
 
-snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
+static snug_status pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
     struct snug_pulled pulled;
-    *result = NULL;
-    snug_clear_error(args->ctx);
     if (!args->model_name_or_path)
         return snug_fail(args->ctx, SNUG_E_USAGE, "no model: give its name on the hub, such as ORG/NAME");
     snug_callbacks own = callbacks ? *callbacks : (snug_callbacks){0};
@@ -59,15 +57,14 @@ snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pul
     snug_set_stop(args->ctx, own.should_stop, own.user);
     snug_status status = snug_hub_pull(args->ctx, &options, &pulled);
     snug_set_stop(args->ctx, NULL, NULL);
-    if (status == SNUG_OK) status = create_result(args->ctx, &pulled, result);
+    if (status == SNUG_OK && result) status = create_result(args->ctx, &pulled, result);
     free(pulled.folder);
     return status;
 }
 #else
-snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
+static snug_status pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
     (void)callbacks;
-    *result = NULL;
-    snug_clear_error(args->ctx);
+    (void)result;
     return snug_fail(
         args->ctx, SNUG_E_UNSUPPORTED,
         "this build of snug cannot download: libcurl and nettle were missing when it was built. Install them "
@@ -75,3 +72,10 @@ snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pul
         "model by other means, such as `hf download`");
 }
 #endif
+
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
+    if (result) *result = NULL;
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, pull(args, callbacks, result));
+}

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "io/json.h"
+#include "text/rows.h"
 #include "text/words.h"
 #include "train/setup.h"
 
@@ -31,11 +32,11 @@ snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct 
     char *text = snug_json_dump(row, JSON_COMPACT);
     json_decref(row);
     if (!text) return snug_fail(args->ctx, SNUG_E_MEMORY, "out of memory while reading --text");
-    snug_status status = snug_rows_create(args->ctx, out);
-    if (status == SNUG_OK) status = snug_rows_json(*out, text);
+    snug_status status = snug_rows_make(args->ctx, out);
+    if (status == SNUG_OK) status = snug_rows_add(*out, text);
     free(text);
     if (status == SNUG_OK) return SNUG_OK;
-    snug_rows_destroy(*out); /* may be untested: a call that fails: tools/failure-test */
+    snug_rows_free(*out); /* may be untested: a call that fails: tools/failure-test */
     *out = NULL;             /* may be untested: a call that fails: tools/failure-test */
     return status;           /* may be untested: a call that fails: tools/failure-test */
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dist/save.h"
 #include "io/json.h"
@@ -224,23 +225,22 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     struct snug_session *s = memory;
     s->ctx = args->ctx;
+    s->process = getpid();
     s->own_rate = NAN;
     if (callbacks) snug_set_stop(s->ctx, callbacks->should_stop, callbacks->user);
     snug_status status = snug_job_open(args, command, &s->job);
     snug_set_stop(s->ctx, NULL, NULL);
     if (status == SNUG_OK) status = open_session(s, callbacks && callbacks->on_event);
     if (status != SNUG_OK)
-        snug_session_destroy(s);
+        snug_session_close(s);
     else
         *out = s;
     return status;
 }
 
-snug_status snug_session_create(snug_args *args, snug_session **out) {
-    return snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out);
-}
+bool snug_session_is_here(const struct snug_session *s) { return s->process == getpid(); }
 
-void snug_session_destroy(snug_session *s) {
+void snug_session_close(struct snug_session *s) {
     if (!s) return;
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
@@ -273,14 +273,7 @@ snug_status snug_session_load(struct snug_session *s, struct snug_run *run) {
     return SNUG_OK;
 }
 
-/* ---- your own training loop -------------------------------------------------------------------------------------- */
-
-/* untested: asked of a training alone */
-int64_t snug_session_epochs(const snug_session *s) { return s->training ? s->training->pipeline.epochs : 0; }
-
-int64_t snug_session_epoch(const snug_session *s) { return s->epoch; }
-
-int64_t snug_session_steps(const snug_session *s) { return s->step; }
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
 
 void snug_session_seek(struct snug_session *s, int64_t step) {
     s->step = s->schedule_step = step;
@@ -292,8 +285,7 @@ snug_status snug_session_resume_epoch(struct snug_session *s) {
     return snug_loader_begin_epoch(s->train_loader, epoch, s->step % s->steps_per_epoch);
 }
 
-snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
-    snug_clear_error(s->ctx);
+snug_status snug_session_start_epoch(struct snug_session *s, int64_t epoch) {
     s->batch = NULL;
     s->within_step = false;
     if (!s->resumed || epoch != s->epoch) s->epoch_step = 0; /* untested: another epoch after resuming */
@@ -302,8 +294,7 @@ snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
     return snug_loader_begin_epoch(s->train_loader, epoch, s->epoch_step);
 }
 
-snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
-    snug_clear_error(s->ctx);
+snug_status snug_session_next_batch(struct snug_session *s, const snug_batch_info **info) {
     s->batch = NULL;
     if (s->step >= s->max_steps) return SNUG_END;
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
@@ -322,31 +313,18 @@ snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
     return snug_session_load(s, &s->train_run);
 }
 
-static snug_status need_batch(struct snug_session *s, const char *call) {
-    snug_clear_error(s->ctx);
-    if (s->batch) return SNUG_OK;
-    return snug_fail(s->ctx, SNUG_E_USAGE, "%s: there is no current batch; call snug_next_batch first", call);
-}
-
 static snug_status run_training(struct snug_session *s, enum snug_phase phase) {
     return snug_run_phase(&s->train_run, s->job.setup.backend, phase, &s->profile);
 }
 
-snug_status snug_forward(snug_session *s) {
-    RETURN_IF_ERROR(need_batch(s, "snug_forward"));
-    return run_training(s, SNUG_PHASE_FORWARD);
-}
-
-/* A NaN that a processor generates has a sign, which printf would print. */
-static double without_sign(double value) { return isnan(value) ? NAN : value; }
+snug_status snug_session_forward(struct snug_session *s) { return run_training(s, SNUG_PHASE_FORWARD); }
 
 /* weight_in_step is the same for all micro-batches of a step. */
 static double mean_of(const struct snug_session *s, float sum) {
-    return s->batch->weight_in_step > 0 ? without_sign(sum / s->batch->weight_in_step) : 0;
+    return s->batch->weight_in_step > 0 ? snug_without_sign(sum / s->batch->weight_in_step) : 0;
 }
 
-snug_status snug_loss(snug_session *s, double *loss) {
-    RETURN_IF_ERROR(need_batch(s, "snug_loss"));
+snug_status snug_session_head(struct snug_session *s, double *loss) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     float sum;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->training->program.loss, &sum, sizeof sum));
@@ -363,8 +341,7 @@ double snug_session_loss(const struct snug_session *s, int64_t micro_batch) {
     return mean_of(s, *loss_of(s, micro_batch));
 }
 
-snug_status snug_backward(snug_session *s) {
-    RETURN_IF_ERROR(need_batch(s, "snug_backward"));
+snug_status snug_session_backward(struct snug_session *s) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_BACKWARD));
     s->train_run.micro_batch++;
     return SNUG_OK;
@@ -397,56 +374,33 @@ snug_status snug_session_attend(struct snug_session *s) {
 snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_info **info) {
     if (s->training->pipeline.options.in_turns)
         s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
-    RETURN_IF_ERROR(snug_next_batch(s, info));
-    RETURN_IF_ERROR(snug_forward(s));
+    RETURN_IF_ERROR(snug_session_next_batch(s, info));
+    RETURN_IF_ERROR(snug_session_forward(s));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     const struct snug_run *run = &s->train_run;
     float *to = loss_of(s, run->micro_batch);
     const void *loss = snug_run_data(run, s->training->program.loss);
     RETURN_IF_ERROR(
         after_operations(s, run, snug_block_copy_later(s->ctx, &s->job.runner.arena, to, loss, sizeof *to)));
-    return snug_backward(s);
+    return snug_session_backward(s);
 }
 
-snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {
-    snug_clear_error(s->ctx);
-    if (s->train_run.micro_batch == 0 && !s->idle)
-        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_clip_grad_norm: there are no gradients; call snug_backward first");
-    if (max_norm > 0 && s->training->program.updates_in_backward)
-        return snug_fail(
-            s->ctx, SNUG_E_USAGE,
-            "snug_clip_grad_norm: the weights were updated in backward, because --max_grad_norm 0 disabled "
-            "clipping: set max_grad_norm before the session is opened");
+snug_status snug_session_clip(struct snug_session *s, double max_norm, double *norm) {
     s->train_run.max_grad_norm = (float)max_norm;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
     float clip[2];
     if (!norm) return SNUG_OK;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->training->program.clip, clip, sizeof clip));
-    *norm = without_sign(clip[0]);
+    *norm = snug_without_sign(clip[0]);
     return snug_session_look(s);
 }
 
-double snug_learning_rate(const snug_session *s) { return rate_after(s, s->skipped); }
+double snug_session_rate(const struct snug_session *s) { return rate_after(s, s->skipped); }
 
-snug_status snug_set_learning_rate(snug_session *s, double learning_rate) {
-    snug_clear_error(s->ctx);
-    if (!isfinite(learning_rate) || learning_rate < 0)
-        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_set_learning_rate: %g is no learning rate", learning_rate);
-    if (snug_optimizer_rate(&s->job.plan.optimizer, learning_rate, s->schedule_step) != learning_rate)
-        return snug_fail(s->ctx, SNUG_E_USAGE,
-                         "snug_set_learning_rate: --optim %s computes its own learning rate (relative_step)",
-                         s->job.plan.optimizer.name);
-    s->own_rate = learning_rate;
-    return SNUG_OK;
-}
-
-snug_status snug_optimizer_step(snug_session *s) {
-    snug_clear_error(s->ctx);
-    if (s->train_run.micro_batch == 0 && !s->idle)
-        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
+snug_status snug_session_update(struct snug_session *s) {
     if (!s->clipped && s->scaler) {
-        RETURN_IF_ERROR(snug_clip_grad_norm(s, 0, NULL)); /* gradients must be unscaled and checked */
+        RETURN_IF_ERROR(snug_session_clip(s, 0, NULL)); /* gradients must be unscaled and checked */
     } else if (!s->clipped) {
         static const float none[2] = {0, 1};
         void *clip = snug_run_data(&s->train_run, s->training->program.clip);
@@ -468,111 +422,14 @@ snug_status snug_session_skip_step(struct snug_session *s) {
     return snug_session_prepare(s);
 }
 
-snug_status snug_scheduler_step(snug_session *s) {
+void snug_session_advance_schedule(struct snug_session *s) {
     s->schedule_step++;
     s->own_rate = NAN;
-    return SNUG_OK;
 }
 
-snug_status snug_zero_grad(snug_session *s) {
+void snug_session_zero_grad(struct snug_session *s) {
     s->train_run.micro_batch = 0;
     s->clipped = false;
-    return SNUG_OK;
-}
-
-/* ---- parameters and gradients ------------------------------------------------------------------------------------ */
-
-static const struct snug_parameter *find_parameter(const struct snug_session *s, const char *name) {
-    const struct snug_program *program = any_program(s);
-    for (size_t i = 0; i < program->parameter_count; i++)
-        if (strcmp(program->parameters[i].name, name) == 0) return &program->parameters[i];
-    return NULL;
-}
-
-/* The gradient, scaled by the last clipping. */
-static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values,
-                                 size_t count) {
-    const struct snug_run *run = &s->train_run;
-    const int32_t index = run->program->tensors[gradient].index;
-    const int64_t cols = snug_run_cols(run, gradient), rows = (int64_t)count / cols;
-    float clip[2] = {0, 1};
-    if (s->clipped) {
-        RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
-    } else if (s->scaler) {
-        RETURN_IF_ERROR(snug_session_read(s, run, s->scaler, &clip[1], sizeof clip[1]));
-        clip[1] = 1 / clip[1];
-    }
-    if (!index)
-        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
-    for (int64_t row = 0; index && row < rows; row++) {
-        const int64_t slots = 1 + snug_run_rows(run, gradient);
-        int32_t slot;
-        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, index, slots + first_row + row, 1, &slot));
-        if (slot < 0)
-            memset(values + row * cols, 0, (size_t)cols * sizeof *values);
-        else
-            RETURN_IF_ERROR(
-                snug_tensor_read(run->program, &s->memory, gradient, slot * cols, cols, values + row * cols));
-    }
-    for (size_t i = 0; i < count; i++) values[i] *= clip[1];
-    return SNUG_OK;
-}
-
-/* The parameter of that name and so many values. */
-static snug_status require_parameter(struct snug_session *s, const char *name, size_t count,
-                                     const struct snug_parameter **out) {
-    snug_clear_error(s->ctx);
-    *out = find_parameter(s, name);
-    if (!*out) return snug_fail(s->ctx, SNUG_E_USAGE, "the model has no parameter %s", name);
-    if ((int64_t)count == snug_parameter_count(*out)) return SNUG_OK;
-    return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name, (long long)snug_parameter_count(*out),
-                     count);
-}
-
-static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
-                                  size_t count) {
-    const struct snug_program *program = any_program(s);
-    const struct snug_parameter *parameter;
-    RETURN_IF_ERROR(require_parameter(s, name, count, &parameter));
-    if (!gradient) {
-        RETURN_IF_ERROR(snug_session_flush(s));
-        return snug_parameter_read(program, &s->memory, parameter, 0, (int64_t)count, values);
-    }
-    const int32_t kept = program->tensors[parameter->tensor].gradient;
-    if (program->tensors[kept].persistent) return copy_gradient(s, kept, parameter->row, values, count);
-    return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
-}
-
-snug_status snug_get_parameter(snug_session *s, const char *name, float *values, size_t count) {
-    return copy_parameter(s, name, false, values, count);
-}
-
-snug_status snug_set_parameter(snug_session *s, const char *name, const float *values, size_t count) {
-    const struct snug_parameter *parameter;
-    RETURN_IF_ERROR(require_parameter(s, name, count, &parameter));
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return snug_fail(s->ctx, SNUG_E_USAGE, "snug_set_parameter: value %zu for %s is %g", i, name,
-                             without_sign((double)values[i]));
-    RETURN_IF_ERROR(snug_session_flush(s));
-    RETURN_IF_ERROR(snug_parameter_write(any_program(s), &s->memory, parameter, 0, (int64_t)count, values));
-    return snug_session_prepare(s);
-}
-
-snug_status snug_get_gradient(snug_session *s, const char *name, float *values, size_t count) {
-    return copy_parameter(s, name, true, values, count);
-}
-
-const char *snug_parameter_name(const snug_session *s, size_t index, size_t *count) {
-    const struct snug_program *program = any_program(s);
-    if (index >= program->parameter_count) return NULL;
-    if (count) *count = (size_t)snug_parameter_count(&program->parameters[index]);
-    return program->parameters[index].name;
-}
-
-bool snug_parameter_trainable(const snug_session *s, size_t index) {
-    const struct snug_program *program = any_program(s);
-    return index < program->parameter_count && program->tensors[program->parameters[index].tensor].trainable;
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
@@ -596,14 +453,4 @@ snug_status snug_session_write_model(struct snug_session *s, struct snug_output 
     RETURN_IF_ERROR(snug_output_begin(output, names));
     RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
     return snug_output_end(output);
-}
-
-snug_status snug_save_model(snug_session *s, const char *folder) {
-    struct snug_output output = {0};
-    snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(
-        snug_output_make(s->ctx, folder, true, s->job.setup.args->overwrite_output_dir, s->job.setup.mode, &output));
-    const snug_status status = snug_session_write_model(s, &output);
-    snug_output_close(&output);
-    return status;
 }

@@ -4,6 +4,7 @@
 #define SNUG_TRAIN_SESSION_H
 
 #include <jansson.h>
+#include <math.h>
 
 #include "optim/schedule.h"
 #include "train/duration.h"
@@ -12,9 +13,13 @@
 
 #define SNUG_SESSION_STATE "session_state.json" /* in a checkpoint of a loop of the caller's */
 
+/* The current micro-batch's last call in a loop of the program's. */
+enum snug_loop_stage { SNUG_LOOP_NO_BATCH, SNUG_LOOP_BATCH, SNUG_LOOP_FORWARD, SNUG_LOOP_LOSS, SNUG_LOOP_BACKWARD };
+
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
+    pid_t process; /* which opened it: its threads and its GPU are missing in a child of fork() */
     const struct snug_planned_program *training, *evaluation; /* of the job's plan, or NULL */
     struct snug_memory memory;                                /* of the job's runner */
     uint64_t written;                                         /* to divided tensors: see struct snug_memory */
@@ -40,11 +45,25 @@ struct snug_session {
     int64_t skipped, unseen; /* known at the last read, this step included; optimizer steps since then */
     float loss_scale;
     struct snug_profile profile;
+    struct { /* of a loop of the program's: train/loop.c */
+        enum snug_loop_stage stage;
+        bool begun;         /* an epoch */
+        const char *failed; /* the call that may have changed a part of the weights or states; NULL: none */
+    } loop;
 };
 
 /* Until the session is open, it asks callbacks, which may be NULL, whether to stop. */
 snug_status snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
                               struct snug_session **out);
+void snug_session_close(struct snug_session *session); /* NULL is allowed */
+/* Whether this process opened it. */
+bool snug_session_is_here(const struct snug_session *session);
+/* Enters a call of the program's, function: SNUG_E_USAGE where the session cannot be used. snug_leave() ends it. */
+snug_status snug_session_enter(struct snug_session *session, const char *function);
+/* The same for a call that needs weights and states of which no part was changed alone. */
+snug_status snug_session_enter_whole(struct snug_session *session, const char *function);
+/* After such a change by call, whose status it returns. */
+snug_status snug_session_changed(struct snug_session *session, const char *call, snug_status status);
 /* Recomputes what depends on weights and states. Call it after either was loaded. */
 snug_status snug_session_prepare(struct snug_session *session);
 /* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
@@ -56,7 +75,19 @@ snug_status snug_session_flush(struct snug_session *session);
 snug_status snug_session_look(struct snug_session *session);
 /* Continues at optimizer step `step`: the schedule, dropout and the data. */
 void snug_session_seek(struct snug_session *session, int64_t step);
-/* Instead of snug_optimizer_step(): a step that changes neither weights nor states. */
+/* What snug_session_begin_epoch() and the functions of snug.h after it do, without checks of their order. */
+snug_status snug_session_start_epoch(struct snug_session *session, int64_t epoch);
+snug_status snug_session_next_batch(struct snug_session *session, const snug_batch_info **info);
+snug_status snug_session_forward(struct snug_session *session);
+snug_status snug_session_head(struct snug_session *session, double *loss);
+snug_status snug_session_backward(struct snug_session *session);
+snug_status snug_session_clip(struct snug_session *session, double max_norm, double *norm);
+snug_status snug_session_update(struct snug_session *session);
+void snug_session_advance_schedule(struct snug_session *session);
+void snug_session_zero_grad(struct snug_session *session);
+double snug_session_rate(const struct snug_session *session);
+snug_status snug_session_gradient(struct snug_session *session, const char *name, float *values, size_t count);
+/* Instead of snug_session_update(): a step that changes neither weights nor states. */
 snug_status snug_session_skip_step(struct snug_session *session);
 /* Loads the weights in folder, in place of the current ones. */
 snug_status snug_session_load_weights(struct snug_session *session, const struct snug_folder *folder);
@@ -74,15 +105,17 @@ snug_status snug_session_load(struct snug_session *session, struct snug_run *run
 void snug_session_begin_step(struct snug_session *session);
 /* After this rank's micro-batches of a step: takes part in the others', if their gradients are summed in backward. */
 snug_status snug_session_attend(struct snug_session *session);
-/* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
- * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
+/* The next micro-batch forward and backward, but without waiting for its loss, which is
+ * available after the step's norm was read. SNUG_END as in snug_session_next_batch(). */
 snug_status snug_session_micro_batch(struct snug_session *session, const snug_batch_info **info);
-/* The loss of the step's micro-batch number micro_batch, as in snug_loss(). */
+/* The loss of the step's micro-batch number micro_batch, as in snug_session_head(). */
 double snug_session_loss(const struct snug_session *session, int64_t micro_batch);
 
 /* Evaluates with the current weights; callbacks get SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
                                        struct snug_metric_list *metrics);
+/* What snug_session_evaluate() does. */
+snug_status snug_session_measure(struct snug_session *session, snug_metrics **metrics);
 /* Runs the evaluation program over the data set, in rounds: in each every rank that has a batch left runs one, in the
    order of the ranks. */
 struct snug_inference {
@@ -123,6 +156,9 @@ json_t *snug_session_confusion(const struct snug_session *session);
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
 /* The same into an output folder; replaces the files of an earlier run. */
 snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);
+
+/* A NaN that a processor generates has a sign, which printf would print. */
+static inline double snug_without_sign(double value) { return isnan(value) ? NAN : value; }
 
 static inline int64_t snug_metrics_find(const struct snug_metric_list *metrics, const char *name) {
     for (size_t i = 0; i < metrics->count; i++)

@@ -63,11 +63,10 @@ static snug_status split(snug_context *ctx, const char *folder, char **copy, con
     return snug_fail(ctx, SNUG_E_USAGE, "snug_save_checkpoint: \"%s\" does not end with the name of a folder", folder);
 }
 
-snug_status snug_save_checkpoint(snug_session *s, const char *folder) {
+static snug_status save_checkpoint(struct snug_session *s, const char *folder) {
     struct snug_output output = {0};
     char *copy = NULL;
     const char *parent, *name;
-    snug_clear_error(s->ctx);
     if (s->within_step)
         return snug_fail(s->ctx, SNUG_E_USAGE,
                          "snug_save_checkpoint: a step has begun: call it after snug_optimizer_step, before the next "
@@ -78,6 +77,13 @@ snug_status snug_save_checkpoint(snug_session *s, const char *folder) {
     snug_output_close(&output);
     free(copy);
     return status;
+}
+
+snug_status snug_save_checkpoint(snug_session *session, const char *folder) {
+    SNUG_REQUIRE(session);
+    SNUG_REQUIRE(folder);
+    RETURN_IF_ERROR(snug_session_enter_whole(session, __func__));
+    return snug_leave(session->ctx, save_checkpoint(session, folder));
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
@@ -118,6 +124,22 @@ static void seek(struct snug_session *s, const struct position *at) {
     s->batch = NULL;
     s->clipped = false;
     s->within_step = false;
+    s->loop.stage = SNUG_LOOP_NO_BATCH;
+    s->loop.begun = false;
+}
+
+static snug_status apply(struct snug_session *s, const struct snug_folder *folder, const struct position *at) {
+    RETURN_IF_ERROR(snug_session_flush(s)); /* later it would change what is loaded */
+    const snug_status status = snug_states_load(s->ctx, folder, STATES, &s->training->program, &s->memory);
+    if (status == SNUG_E_INPUT && at->refrozen) /* untested: the file has other states than its session had */
+        return snug_add_to_error(s->ctx, status,
+                                 "; freeze named other parts, and what was frozen has no states: create a session from "
+                                 "its weights with model_name_or_path");
+    RETURN_IF_ERROR(status);
+    seek(s, at);
+    s->skipped = 0;
+    RETURN_IF_ERROR(snug_session_look(s));
+    return snug_session_load_weights(s, folder);
 }
 
 static snug_status load(struct snug_session *s, const struct snug_folder *folder) {
@@ -140,24 +162,20 @@ static snug_status load(struct snug_session *s, const struct snug_folder *folder
     }
     json_decref(state);
     RETURN_IF_ERROR(status);
-    RETURN_IF_ERROR(snug_session_flush(s)); /* later it would change what is loaded */
-    status = snug_states_load(s->ctx, folder, STATES, &s->training->program, &s->memory);
-    if (status == SNUG_E_INPUT && at.refrozen) /* untested: the file has other states than its session had */
-        return snug_add_to_error(s->ctx, status,
-                                 "; freeze named other parts, and what was frozen has no states: create a session from "
-                                 "its weights with model_name_or_path");
-    RETURN_IF_ERROR(status);
-    seek(s, &at);
-    s->skipped = 0;
-    RETURN_IF_ERROR(snug_session_look(s));
-    return snug_session_load_weights(s, folder);
+    return snug_session_changed(s, "snug_load_checkpoint", apply(s, folder, &at));
 }
 
-snug_status snug_load_checkpoint(snug_session *s, const char *folder) {
+static snug_status load_checkpoint(struct snug_session *s, const char *folder) {
     struct snug_folder opened;
-    snug_clear_error(s->ctx);
     RETURN_IF_ERROR(snug_folder_open(s->ctx, NULL, folder, &opened));
     const snug_status status = load(s, &opened);
     snug_folder_close(&opened);
     return status;
+}
+
+snug_status snug_load_checkpoint(snug_session *session, const char *folder) {
+    SNUG_REQUIRE(session);
+    SNUG_REQUIRE(folder);
+    RETURN_IF_ERROR(snug_session_enter(session, __func__));
+    return snug_leave(session->ctx, load_checkpoint(session, folder));
 }

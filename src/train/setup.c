@@ -14,6 +14,7 @@
 #include "text/given.h"
 #include "text/label_checks.h"
 #include "text/labels.h"
+#include "text/rows.h"
 #include "text/task.h"
 #include "text/used_rows.h"
 #include "train/class_weights.h"
@@ -335,7 +336,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .seed = (uint64_t)args->seed,
                                                  .vocab_size = setup->config.vocab_size};
     const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
-    snug_rows_destroy(sentence);
+    snug_rows_free(sentence);
     RETURN_IF_ERROR(opened);
     compare_columns(setup, source->dataset, given);
     if (!is_dummy(path) && !rows) note_source(setup, path);
@@ -433,7 +434,7 @@ static snug_status try_labels(struct snug_setup *setup) {
     snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
     if (status == SNUG_OK) status = snug_dataset_check_labels(setup->ctx, dataset);
     if (status != SNUG_E_INPUT) return status;
-    snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s", snug_error_message(setup->ctx));
+    snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s", snug_context_message(setup->ctx));
     snug_clear_error(setup->ctx);
     return SNUG_OK;
 }

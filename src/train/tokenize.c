@@ -147,10 +147,9 @@ static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in,
     return SNUG_OK;
 }
 
-snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
+static snug_status tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
     struct tokenizing t = {.ctx = args->ctx, .args = args};
     struct snug_row row;
-    snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "tokenize"));
     snug_status status = open_file(&t);
     const int64_t most = args->test_file         ? args->max_predict_samples
@@ -170,4 +169,11 @@ snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, con
     free(t.types);
     free(t.tokens);
     return status == SNUG_END ? SNUG_OK : status;
+}
+
+snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
+    SNUG_REQUIRE(args);
+    SNUG_REQUIRE(on_row);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, tokenize(args, on_row, user));
 }

@@ -300,11 +300,11 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     snug_group_at(t->args->group, s->step + 1, "in a step");
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
-    RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
+    RETURN_IF_ERROR(snug_session_clip(s, t->args->max_grad_norm, grad_norm));
     const bool applies = isfinite(*grad_norm) || s->scaler; /* the same on all ranks */
-    *learning_rate = snug_learning_rate(s);
+    *learning_rate = snug_session_rate(s);
     t->finished = s->step;
-    if (applies) RETURN_IF_ERROR(snug_optimizer_step(s)); /* a GPU does it while the ranks share their reports */
+    if (applies) RETURN_IF_ERROR(snug_session_update(s)); /* a GPU does it while the ranks share their reports */
     RETURN_IF_ERROR(share_reports(t, loss, logged));
     /* untested: only fp16 on a GPU has a loss scale */
     const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler); /* fp16 skips steps by design */
@@ -314,8 +314,9 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     else if (!s->scaler) /* else the device skips the step, and lowers the scale */
         RETURN_IF_ERROR(snug_trainer_not_finite(t, *loss, *grad_norm));
     if (!applies) RETURN_IF_ERROR(snug_session_skip_step(s));
-    RETURN_IF_ERROR(snug_scheduler_step(s));
-    return snug_zero_grad(s);
+    snug_session_advance_schedule(s);
+    snug_session_zero_grad(s);
+    return SNUG_OK;
 }
 
 /* Seconds for which operations waited for offloaded tensors; on a GPU it is not known. */
@@ -618,7 +619,7 @@ static snug_status name_last_good(struct snug_trainer *t, snug_status status) {
     int64_t last;
     if (!snug_trainer_leads(t)) return status; /* may be untested: a rank that is ended records nothing */
     if (status != SNUG_E_NUMERIC && !(status == SNUG_E_INTERRUPTED && t->streak)) return status;
-    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     const snug_status listed = snug_checkpoint_last(t, &last); /* forgets the error */
     snug_clear_error(t->ctx);
     snug_fail(t->ctx, status, "%s", why);
@@ -693,7 +694,7 @@ snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug
     free(t.reports);
     snug_events_close(t.events);
     json_decref(t.log_history);
-    snug_session_destroy(t.session);
+    snug_session_close(t.session);
     snug_output_close(&t.output);
     if (status == SNUG_OK) t.outcome->metrics = snug_metrics_shown(&t.outcome->list);
     if (status == SNUG_OK && result)
@@ -703,9 +704,14 @@ snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug
     return status;
 }
 
-snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result) {
-    if (result) *result = NULL;
-    snug_clear_error(args->ctx);
+static snug_status train_in_group(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result) {
     RETURN_IF_ERROR(snug_group_join(args));
     return snug_train_in(args, callbacks, result, NULL);
+}
+
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result) {
+    if (result) *result = NULL;
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, train_in_group(args, callbacks, result));
 }

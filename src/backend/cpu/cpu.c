@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/process.h"
+
 #define DECLARE(isa) extern const struct snug_backend snug_backend_cpu_##isa;
 SNUG_CPU_ISAS(DECLARE)
 #undef DECLARE
@@ -57,6 +59,7 @@ static snug_status build_gemms(snug_context *ctx, int threads) {
                                      form % 3 == 1 ? DEPTH : SIDE, form % 3 == 1, SIDE, SIDE, DEPTH, form < 3 ? 0 : 1);
     }
     free(zeros);
+    snug_operations_end_at_exit();
     /* untested: oneDNN refuses negative sizes and lack of memory alone */
     return refused ? snug_fail(ctx, SNUG_E_INTERNAL, "oneDNN rejected a matmul (dnnl_sgemm)") : SNUG_OK;
 }
