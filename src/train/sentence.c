@@ -37,6 +37,6 @@ snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct 
     free(text);
     if (status == SNUG_OK) return SNUG_OK;
     snug_rows_free(*out); /* may be untested: a call that fails: tools/failure-test */
-    *out = NULL;             /* may be untested: a call that fails: tools/failure-test */
-    return status;           /* may be untested: a call that fails: tools/failure-test */
+    *out = NULL;          /* may be untested: a call that fails: tools/failure-test */
+    return status;        /* may be untested: a call that fails: tools/failure-test */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers (of words:
-   whether their columns are chosen) and whether rows are words. Also its columns, labels, tags and classes. */
+/* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers (of
+   words: whether their columns are chosen) and whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
 #include "fuzz.h"
 #include "text/classes.h"
@@ -75,12 +75,12 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
     const bool words = data[0] & 0x20;
     const bool chosen = words && data[0] & 0x40;
-    const struct snug_dataset_options options = {
-        .path = path,
-        .task = words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION,
-        .text_column = chosen ? "2" : NULL,
-        .label_column = chosen ? "3" : NULL,
-        .need_labels = !chosen};
+    const struct snug_dataset_options options = {.path = path,
+                                                 .task =
+                                                     words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION,
+                                                 .text_column = chosen ? "2" : NULL,
+                                                 .label_column = chosen ? "3" : NULL,
+                                                 .need_labels = !chosen};
     const struct snug_conll_choice choice = snug_columns_choice(&options);
     struct snug_reader *reader;
     struct snug_peek peek;
