@@ -307,8 +307,8 @@ static void test_loss_scale(void **state) {
         if (step == 1) {                     /* a step that overflows */
             const float scale[4] = {INFINITY};
             assert_int_equal(snug_tensor_write(&s->training->program, &s->memory, s->scaler, 0, 1, scale), SNUG_OK);
-            assert_int_equal(snug_loss(s, &loss), SNUG_OK);
-            assert_int_equal(snug_backward(s), SNUG_OK);
+            assert_int_equal(snug_session_head(s, &loss), SNUG_OK);
+            assert_int_equal(snug_session_backward(s), SNUG_OK);
             assert_int_equal(snug_clip_grad_norm(s, 1, &norm), SNUG_OK);
             assert_int_equal(s->skipped, 1);
             assert_contains(f->log, "fp16: 1 steps skipped so far");
