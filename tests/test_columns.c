@@ -451,6 +451,201 @@ static void test_real_multi_hot(void **state) {
     }
 }
 
+/* Names decide before values do: no header takes the text for the label, or the label for the text. */
+static void test_headers(void **state) {
+    static const struct {
+        const char *name, *text;
+        enum snug_task task;
+        const char *columns; /* NULL: error */
+        const char *says;
+    } cases[] = {
+        {"a.csv", "id,label,text\n1,x,w1\n2,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (id)", NULL},
+        {"b.csv", "label,sentence\nw1,w2\nw3,w4\n", SNUG_TASK_CLASSIFICATION, "sentence > label", NULL},
+        {"c.csv", "text,labels\nw1,x\nw2,y\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
+        {"d.csv", "Label,Text\nx,w1\ny,w2\n", SNUG_TASK_CLASSIFICATION, "Text > Label", NULL},
+        {"e.csv", "id, text, label\n1, w1, x\n2, w2, y\n", SNUG_TASK_CLASSIFICATION, " text >  label (id)", NULL},
+        {"f.csv", "premise,hypothesis,gold_label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
+         "premise + hypothesis > gold_label", NULL},
+        {"g.tsv", "gold_label\tsentence1\tsentence2\tpairID\nx\tw1\tw2\t7\ny\tw1\tw3\t7\n", SNUG_TASK_CLASSIFICATION,
+         "sentence1 + sentence2 > gold_label (pairID)", NULL},
+        {"h.csv", "labels,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (labels)", NULL},
+        {"i.csv", "label_text,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (label_text)",
+         NULL},
+        {"j.csv", "Sentence1,SENTENCE2,Label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
+         "Sentence1 + SENTENCE2 > Label", NULL},
+        {"k.jsonl", "{\"labels\": [\"x\"], \"text\": \"w1\"}\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
+        {"l.csv", "text,score\nw1,1.5\nw2,2\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "Give the right one, as in --label_column_name \"score\""},
+        {"m.csv", "target,tweet\n1,w1\n0,w2\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "its columns are: target, tweet. Give the right one, as in --label_column_name \"target\""},
+        {"n.jsonl", "{\"id\": 1, \"context\": \"w1\", \"question\": \"w2\", \"answers\": {\"text\": [\"w1\"]}}\n",
+         SNUG_TASK_CLASSIFICATION, NULL, "(id, context, question, answers) are those of question answering"},
+        {"o.csv", "Question,Context,Answer\nw1,w2,w3\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "question answering, which snug does"},
+        {"p.csv", "question,context,label\nw1,w2,x\nw1,w2,y\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "which column is the text: question, context"},
+        {"q.csv", "id,comment,toxic,insult\n1,w1,0,1.0\n2,w2,1,False\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "or --label_column_name toxic,insult if these say with 1 which classes a row has"},
+        {"r.csv", "comment,toxic\nw1,0\nw2,1\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "Give the right one with --label_column_name, or train without"},
+        {"s.jsonl", "{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n",
+         SNUG_TASK_CLASSIFICATION, NULL, "or on tags of words with --task ner"},
+        {"t.jsonl", "{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n",
+         SNUG_TASK_CLASSIFICATION, NULL, "with --task ner"},
+        {"u.jsonl", "{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n",
+         SNUG_TASK_CLASSIFICATION, NULL,
+         "its column \"tokens\" holds lists: if they are words with tags, give --task ner"},
+        {"a.jsonl", "{\"id\": 1, \"words\": [\"w1\"], \"tags\": [\"O\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
+         "words > tags (id)", NULL},
+        {"b.jsonl", "{\"tags\": [\"O\"], \"words\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "words > tags", NULL},
+        {"c.jsonl", "{\"label\": [\"O\"], \"text\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "text > label", NULL},
+        {"d.jsonl", "{\"pos\": [1], \"sentence\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "sentence > pos", NULL},
+        {"e.jsonl", "{\"id\": \"7\", \"a\": [\"w1\"], \"b\": [\"O\"], \"c\": 2}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
+         "a > b (id, c)", NULL},
+        {"f.jsonl", "{\"pos_tags\": [4], \"chunk_tags\": [5], \"ner_tags\": [0], \"tokens\": [\"w1\"]}\n",
+         SNUG_TASK_TOKEN_CLASSIFICATION, "tokens > ner_tags (pos_tags, chunk_tags)", NULL},
+        {"g.jsonl", "{\"a\": null, \"tokens\": null, \"tags\": null}\n{\"tokens\": [\"w1\"], \"tags\": [\"O\"]}\n",
+         SNUG_TASK_TOKEN_CLASSIFICATION, NULL, "g.jsonl:1: the row has no"},
+        {"h.jsonl", "{\"text\": \"w1\", \"label\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
+         "there is no column of words, which are lists of strings; its columns are: text, label"},
+        {"i.jsonl", "{\"tokens\": [\"w1\"], \"note\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
+         "there is no label column \"ner_tags\"; its columns are: tokens, note"},
+        {"a.csv", "label,content\nw1,w2\nw3,w4\n", SNUG_TASK_MLM, "content (label)", NULL},
+        {"b.csv", "id,gold_label,content\n1,w1,w2\n2,w3,w4\n", SNUG_TASK_MLM, "content (id, gold_label)", NULL},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_dataset_options options = options_for(write_file(f, cases[i].name, cases[i].text));
+        options.task = cases[i].task;
+        options.line_by_line = true;
+        options.need_labels = options.task != SNUG_TASK_MLM;
+        if (cases[i].columns)
+            assert_columns(f, options, cases[i].columns);
+        else
+            assert_open_fails(f, options,
+                              strstr(cases[i].says, "question answering") ? SNUG_E_UNSUPPORTED : SNUG_E_INPUT,
+                              cases[i].says);
+    }
+    /* Names with blanks, which can hardly be seen, are in quotes; a name of an argument is not guessed. */
+    struct snug_dataset_options options = options_for(write_file(f, "blank.csv", "text, class ,n:1\nw1,x,2\nw2,y,2\n"));
+    options.label_column = "class";
+    assert_open_fails(
+        f, options, SNUG_E_INPUT,
+        "there is no label column \"class\"; its columns are: text, \" class \", n:1. Give the right one, as "
+        "in --label_column_name \" class \"");
+    options.label_column = " class ";
+    assert_columns(f, options, "text >  class  (n:1)");
+}
+
+/* The classes of a data set's rows: "a b; ; c". */
+static const char *flags_of(struct fixture *f, struct snug_dataset *dataset) {
+    static char text[256];
+    struct snug_row_buffer buffer = {0};
+    text[0] = '\0';
+    for (int64_t row = 0; row < snug_dataset_rows(dataset); row++) {
+        struct snug_dataset_row read;
+        assert_int_equal(snug_dataset_read(f->ctx, dataset, row, &buffer, &read), SNUG_OK);
+        for (int64_t i = 0; i < read.label_count; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "",
+                     snug_dataset_raw_label(dataset, read.labels[i]));
+        strcat(text, row + 1 < snug_dataset_rows(dataset) ? "; " : "");
+    }
+    free(buffer.data);
+    return text;
+}
+
+/* Several labels as a column of zeros and ones for each class. */
+static void test_flags(void **state) {
+    static const struct {
+        const char *name, *text, *label;
+        const char *flags, *says; /* NULL: error */
+    } cases[] = {
+        {"a.csv", "text,toxic,insult,threat\nw1,0,1,0\nw2,0,0,0\nw3,1,1,0\n", "toxic,insult,threat",
+         "insult; ; toxic insult", NULL},
+        {"b.csv", "text,toxic,insult\nw1,0.0,1.0\nw2,True,false\n", "toxic,insult", "insult; toxic", NULL},
+        {"c.tsv", "toxic\ttext\tinsult\n1\tw1\t1\n0\tw2\t0\n", "insult, toxic", "insult toxic; ", NULL},
+        {"d.jsonl", "{\"text\": \"w1\", \"a\": true, \"b\": 0}\n{\"text\": \"w2\", \"a\": 1.0, \"b\": \"1\"}\n", "a,b",
+         "a; a b", NULL},
+        {"e.csv", "text,\"a,b\"\nw1,x\nw2,y\n", "a,b", "x; y", NULL}, /* a column of that name */
+        {"f.csv", "text,a,b\nw1,0,2\n", "a,b", NULL, "f.csv:2: the column \"b\" holds \"2\", not 0 or 1"},
+        {"g.csv", "text,a,b\nw1,0,1\nw1,,1\n", "a,b", NULL, "g.csv:3: the column \"a\" holds nothing, not 0 or 1"},
+        {"h.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": null}\n", "a,b", NULL, "the column \"b\" holds nothing"},
+        {"i.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": [1]}\n", "a,b", NULL, "the column \"b\" holds \"1\", not"},
+        {"j.csv", "text,a,b\nw1,-1,-1\n", "a,b", NULL, "the column \"a\" holds \"-1\""},
+        {"k.csv", "text,a,b\nw1,0,1\n", "a,c", NULL,
+         "--label_column_name a,c: there is no column \"c\"; its columns are: text"},
+        {"l.csv", "text,a,b\nw1,0,1\n", "a,b,a", NULL, "--label_column_name a,b,a: the column \"a\" is there twice"},
+        {"m.csv", "text,a,b\nw1,0,1\n", "a,text", NULL, "the column \"text\" holds \"w1\""},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_dataset_options options = options_for(write_file(f, cases[i].name, cases[i].text));
+        options.label_column = cases[i].label;
+        if (strcmp(cases[i].name, "m.csv") == 0) options.text_column = "b";
+        for (int times = 0; times < 2 && cases[i].flags; times++) {
+            struct snug_dataset *dataset = open_with(f, options);
+            assert_string_equal(flags_of(f, dataset), cases[i].flags);
+            snug_dataset_close(dataset);
+        }
+        if (!cases[i].flags)
+            assert_open_fails(f, options, strstr(cases[i].says, "twice") ? SNUG_E_USAGE : SNUG_E_INPUT, cases[i].says);
+    }
+
+    /* The classes are the columns, in their order, also one that no row has; lists of names mean the same classes. */
+    struct snug_dataset_options options = options_for(path_of(f, "a.csv")), others;
+    options.label_column = "toxic,insult,threat";
+    assert_columns(f, options, "text > toxic,insult,threat");
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_COLUMNS);
+    assert_int_equal(snug_dataset_columns(dataset)->flags, 3);
+    assert_classes(f, dataset, SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "toxic insult threat");
+    assert_refused(f, open_with(f, options), SNUG_REGRESSION_YES, "its labels are lists");
+    char *names[] = {"insult", "threat", "toxic"};
+    const struct snug_labels model = {.problem = SNUG_PROBLEM_MULTI_LABEL, .count = 3, .names = names};
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
+    assert_int_equal(dataset->classes[0], 2);
+    assert_int_equal(dataset->classes[1], 0);
+    snug_dataset_close(dataset);
+    options.text_column = "insult";
+    assert_open_fails(f, options, SNUG_E_USAGE, "the column \"insult\" is the label");
+    options.text_column = NULL;
+
+    /* A file for a prediction may hold something else, or lack the columns of the training. */
+    char *trained_label = "toxic,insult,threat", *text = "text";
+    const struct snug_used_columns trained = {.text = {text}, .texts = 1, .label = trained_label};
+    others = options_for(write_file(f, "n.csv", "text,toxic,insult,threat\nw1,-1,-1,-1\nw2,1,0,0\n"));
+    others.need_labels = false;
+    others.trained = &trained;
+    dataset = open_with(f, others);
+    assert_string_equal(flags_of(f, dataset), "; toxic");
+    snug_dataset_close(dataset);
+    others.path = write_file(f, "o.csv", "text,toxic\nw1,1\n");
+    assert_columns(f, others, "text (toxic)");
+    others.path = write_file(f, "p.csv", "text,label\nw1,toxic\n");
+    assert_columns(f, others, "text > label");
+
+    /* Tags are in one column. */
+    others = options_for(write_file(f, "q.jsonl", "{\"tokens\": [\"w1\"], \"a\": [\"O\"], \"b\": [\"O\"]}\n"));
+    others.task = SNUG_TASK_TOKEN_CLASSIFICATION;
+    others.label_column = "a,b";
+    assert_open_fails(f, others, SNUG_E_INPUT, "there is no label column \"a,b\"");
+
+    char head[4096] = "text", row[4096] = "w1", label[4096] = "";
+    for (int i = 0; i <= SNUG_FLAGS_MOST; i++) {
+        snprintf(head + strlen(head), sizeof head - strlen(head), ",c%d", i);
+        snprintf(label + strlen(label), sizeof label - strlen(label), "%sc%d", i ? "," : "", i);
+        strcat(row, ",1");
+    }
+    strcat(head, "\n");
+    strcat(head, row);
+    strcat(head, "\n");
+    options = options_for(write_file(f, "many.csv", head));
+    options.label_column = label;
+    assert_open_fails(f, options, SNUG_E_UNSUPPORTED,
+                      "more than 256 columns of zeros and ones: write the classes of a row");
+}
+
 /* As run_classification.py, which has str(label) for a class's name. */
 static void test_booleans(void **state) {
     struct fixture *f = *state;
@@ -516,7 +711,8 @@ int main(void) {
         TEST(test_trained),   TEST(test_training_args),  TEST(test_words_among_numbers),
         TEST(test_one_class), TEST(test_tag_numbers),    TEST(test_separators),
         TEST(test_multi_hot), TEST(test_real_multi_hot), TEST(test_booleans),
-        TEST(test_late_list), TEST(test_peek),
+        TEST(test_late_list), TEST(test_peek),           TEST(test_headers),
+        TEST(test_flags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,12 +189,52 @@ static void test_remembered(void **state) {
     assert_string_not_equal(digest[0], digest[1]);
 }
 
+/* Columns of zeros and ones: in evaluation and prediction as in the training, without being named again. */
+static void test_columns_of_classes(void **state) {
+    struct fixture *f = *state;
+    struct snug_job job;
+    write_text(f, "flags.csv", "text,toxic,insult\ngood w1,1,0\nbad w2,0,0\nw3 good,1,1\nw4 bad,0,1\n");
+    write_text(f, "lists.jsonl", "{\"text\": \"w1\", \"label\": [\"insult\"]}\n{\"text\": \"w2\", \"label\": []}\n");
+    write_text(f, "half.jsonl", "{\"text\": \"w1\", \"label\": [\"insult\"]}\n{\"text\": \"w2\", \"label\": null}\n");
+    write_text(f, "other.csv", "text,toxic,insult\nw1,0,1\nw2,-1,-1\n");
+    train(f, "out", "train_file=@flags.csv validation_file=@flags.csv label_column_name=toxic,insult max_steps=2");
+    assert_contains(f->log, "Label      2 columns of zeros and ones: toxic,insult\n");
+    assert_contains(f->log, "Classes    2: toxic, insult\n");
+    json_t *config = read_json(f, path_of(f, "out/config.json"));
+    assert_string_equal(json_string_value(json_object_get(config, "problem_type")), "multi_label_classification");
+    json_decref(config);
+    static const struct {
+        enum snug_command command;
+        const char *words, *says;
+    } cases[] = {
+        {SNUG_COMMAND_EVAL, "validation_file=@flags.csv", "flags.csv: 4 rows"},
+        {SNUG_COMMAND_EVAL, "validation_file=@lists.jsonl label_column_name=label", "lists.jsonl: 2 rows"},
+        {SNUG_COMMAND_EVAL, "validation_file=@other.csv", "the column \"toxic\" holds \"-1\", not 0 or 1"},
+        {SNUG_COMMAND_PREDICT, "test_file=@flags.csv", "flags.csv: 4 rows"},
+        {SNUG_COMMAND_PREDICT, "test_file=@other.csv", "no metrics: @/other.csv: some rows have no list of labels"},
+        {SNUG_COMMAND_PREDICT, "test_file=@half.jsonl", "no metrics: @/half.jsonl: some rows have no list of labels"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256], expected[256];
+        const char *at = strchr(cases[i].says, '@');
+        snprintf(words, sizeof words, "model_name_or_path=@out %s", cases[i].words);
+        const char *log = open_job(f, cases[i].command, words, &job);
+        snprintf(expected, sizeof expected, "%.*s%s%s", at ? (int)(at - cases[i].says) : 0, cases[i].says,
+                 at ? f->folder : "", at ? at + 1 : cases[i].says);
+        assert_contains(log, expected);
+        assert_int_equal(strstr(log, "no metrics") != NULL, strstr(expected, "no metrics") != NULL);
+        if (strstr(cases[i].says, "4 rows")) assert_true(snug_dataset_all_labelled(job.setup.eval.dataset));
+        close_job(&job);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_warnings),
         TEST(test_remembered),
+        TEST(test_columns_of_classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,14 +111,23 @@ static snug_status take_text(struct builder *builder, struct chunk *chunk, const
     return SNUG_OK;
 }
 
-static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+/* The row's raw labels. */
+static snug_status parse_label(struct builder *builder, const struct snug_row *row) {
     const struct snug_dataset_options *options = builder->options;
-    const struct snug_field *field = &row->fields[builder->columns.label];
+    const struct snug_columns *columns = &builder->columns;
+    const struct snug_field *field = &row->fields[columns->label];
+    if (columns->flags)
+        return snug_label_column_add_flags(builder->ctx, &builder->label, options->path, row->line, row->fields,
+                                           columns->flag, options->need_labels);
     if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
         return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000", options->path,
                          row->line);
-    RETURN_IF_ERROR((builder->task->words ? snug_label_column_add_tags : snug_label_column_add)(
-        builder->ctx, &builder->label, options->path, row->line, field, options->need_labels));
+    return (builder->task->words ? snug_label_column_add_tags : snug_label_column_add)(
+        builder->ctx, &builder->label, options->path, row->line, field, options->need_labels);
+}
+
+static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+    RETURN_IF_ERROR(parse_label(builder, row));
     if (builder->full || !builder->label.count) return SNUG_OK;
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&chunk->labels, &chunk->label_capacity,
                               chunk->label_count + builder->label.count, sizeof *chunk->labels));
@@ -381,15 +390,19 @@ static snug_status check_rows(struct builder *builder) {
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
 }
 
-static snug_status prepare(struct builder *builder, int64_t hot) {
+static snug_status prepare(struct builder *builder, const struct snug_reader *reader, int64_t hot) {
     const struct snug_dataset_options *options = builder->options;
+    const char *const *names;
     enum snug_data_form form;
+    snug_reader_columns(reader, &names);
     RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
     builder->label.typed = form == SNUG_DATA_JSON;
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;
     builder->label.may_miss = snug_missing_labels_given(options->missing_labels);
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
+    RETURN_IF_ERROR(snug_label_column_begin_flags(builder->ctx, &builder->label, names, builder->columns.flag,
+                                                  builder->columns.flags));
     builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->last_log_time = snug_seconds();
@@ -424,7 +437,7 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
                          const char *name, XXH128_hash_t key, int *fd) {
     enum snug_label_form form;
-    RETURN_IF_ERROR(prepare(builder, hot));
+    RETURN_IF_ERROR(prepare(builder, peek->reader, hot));
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
     RETURN_IF_ERROR(build_rows(builder, peek));
     note_oddities(builder, peek->reader);

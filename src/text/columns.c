@@ -8,61 +8,22 @@
 #include "text/labels.h"
 #include "text/task.h"
 
-struct name_list {
-    const char *const *names;
-    size_t count;
-    char text[512]; /* for messages: "a, b, c", truncated if it is long */
-};
-
-static void add_name(char *text, size_t size, const char *name) {
-    const size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
-}
-
-/* The column called name (length bytes); count if there is none. */
-static size_t find(const struct name_list *list, const char *name, size_t length) {
-    size_t i = 0;
-    while (i < list->count && (strlen(list->names[i]) != length || memcmp(list->names[i], name, length) != 0)) i++;
-    return i;
-}
-
-static size_t find_name(const struct name_list *list, const char *name) { return find(list, name, strlen(name)); }
-
-/* ---- the label ------------------------------------------------------------------------------------------------- */
-
-static snug_status find_label(snug_context *ctx, const struct snug_dataset_options *options,
-                              const struct name_list *list, struct snug_columns *out) {
-    const struct snug_task_info *task = snug_task_info(options->task);
-    const struct snug_used_columns *trained = options->trained;
-    const char *name = options->label_column ? options->label_column : task->label_column;
-    out->label = list->count;
-    if (!options->label_column && trained && trained->label) out->label = find_name(list, trained->label);
-    if (out->label == list->count) out->label = find_name(list, name);
-    /* untested: a --label_column that is missing */
-    if (out->label == list->count && !options->label_column && task->label_second && list->count > 1 &&
-        strcmp(list->names[1], task->text_column[0]) != 0)
-        out->label = 1;
-    out->has_label = task->labelled && out->label < list->count;
-    if (out->has_label || !options->need_labels || !task->labelled) return SNUG_OK;
-    const struct snug_task_info *tags = &snug_task_token_classification;
-    const bool words = find_name(list, tags->label_column) < list->count;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: there is no label column \"%s\"; its columns are: %s. Give the right one with "
-                     "--label_column_name, or train without labels with --task mlm%s",
-                     options->path, name, list->text, words ? ", or on tags of words with --task ner" : "");
+static size_t find_name(const struct snug_column_names *list, const char *name) {
+    return snug_column_find(list, name, strlen(name));
 }
 
 /* ---- texts that arguments name ----------------------------------------------------------------------------------- */
 
-static snug_status add_text(snug_context *ctx, const struct snug_dataset_options *options, const struct name_list *list,
-                            const char *argument, const char *name, size_t length, struct snug_columns *out) {
-    const size_t column = find(list, name, length);
+static snug_status add_text(snug_context *ctx, const struct snug_dataset_options *options,
+                            const struct snug_column_names *list, const char *argument, const char *name, size_t length,
+                            struct snug_columns *out) {
+    const size_t column = snug_column_find(list, name, length);
     const bool several = strcmp(argument, "text_column_name") == 0 && memchr(name, ',', length);
     if (column == list->count)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: --%s: there is no column \"%.*s\"; its columns are: %s%s%s",
                          options->path, argument, (int)length, name, list->text,
                          several ? ". Columns are joined with --text_column_names " : "", several ? name : "");
-    if (options->need_labels && out->has_label && column == out->label)
+    if (options->need_labels && snug_columns_is_label(out, column))
         return snug_fail(
             ctx, SNUG_E_USAGE,
             "%s: the column \"%s\" is the label, and --%s names it as a text: name another one, or another "
@@ -83,7 +44,7 @@ static snug_status check_arguments(snug_context *ctx, const struct snug_dataset_
 }
 
 static snug_status find_joined(snug_context *ctx, const struct snug_dataset_options *options,
-                               const struct name_list *list, struct snug_columns *out) {
+                               const struct snug_column_names *list, struct snug_columns *out) {
     const size_t most = snug_task_info(options->task)->words ? 1 : SNUG_TEXTS_MOST;
     for (const char *name = options->text_columns; name;) {
         const char *comma = strchr(name, ',');
@@ -98,7 +59,7 @@ static snug_status find_joined(snug_context *ctx, const struct snug_dataset_opti
 }
 
 static snug_status find_named(snug_context *ctx, const struct snug_dataset_options *options,
-                              const struct name_list *list, struct snug_columns *out) {
+                              const struct snug_column_names *list, struct snug_columns *out) {
     const char *first = options->text_column, *second = options->text_pair_column;
     RETURN_IF_ERROR(check_arguments(ctx, options));
     if (options->text_columns) return find_joined(ctx, options, list, out);
@@ -117,19 +78,26 @@ static snug_status find_named(snug_context *ctx, const struct snug_dataset_optio
 static const char *const known_pairs[][2] = {
     {"sentence1", "sentence2"}, {"question1", "question2"}, {"premise", "hypothesis"}, {"question", "sentence"}};
 
-static bool find_known(const struct snug_dataset_options *options, const struct name_list *list,
+static size_t find_usual(const struct snug_column_names *list, const char *name) {
+    return snug_column_find_usual(list, (const char *const[]){name, NULL});
+}
+
+static bool find_known(const struct snug_dataset_options *options, const struct snug_column_names *list,
                        struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
     for (size_t i = 0; task->pairs && i < sizeof known_pairs / sizeof *known_pairs; i++) {
-        const size_t a = find_name(list, known_pairs[i][0]), b = find_name(list, known_pairs[i][1]);
-        if (a == list->count || b == list->count || a == out->label || b == out->label) continue;
-        *out = (struct snug_columns){
-            .text = {a, b}, .texts = 2, .pair = true, .label = out->label, .has_label = out->has_label};
+        const size_t a = find_usual(list, known_pairs[i][0]), b = find_usual(list, known_pairs[i][1]);
+        if (a == list->count || b == list->count || snug_columns_is_label(out, a) || snug_columns_is_label(out, b))
+            continue;
+        out->text[0] = a;
+        out->text[1] = b;
+        out->texts = 2;
+        out->pair = true;
         return true;
     }
-    for (size_t i = 0; i < sizeof task->text_column / sizeof *task->text_column && task->text_column[i]; i++) {
-        const size_t column = find_name(list, task->text_column[i]);
-        if (column == list->count || column == out->label) continue;
+    for (const char *const *name = task->text_column; *name; name++) {
+        const size_t column = find_usual(list, *name);
+        if (column == list->count || snug_columns_is_label(out, column)) continue;
         out->text[0] = column;
         out->texts = 1;
         return true;
@@ -154,7 +122,7 @@ static bool has_own_numbers(const struct snug_peek *peek, size_t column) {
     return peek->count > 0;
 }
 
-static bool is_identifier(const struct name_list *list, const struct snug_peek *peek, size_t column) {
+static bool is_identifier(const struct snug_column_names *list, const struct snug_peek *peek, size_t column) {
     static const char *const usual[] = {"id", "idx", "index", "guid", ""};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strcasecmp(list->names[column], usual[i]) == 0) return true;
@@ -162,20 +130,36 @@ static bool is_identifier(const struct name_list *list, const struct snug_peek *
     return has_own_numbers(peek, column);
 }
 
+/* Whether a name or the values show that a column is not the text: a label, or no list of words. */
+static bool is_no_text(const struct snug_dataset_options *options, const struct snug_column_names *list,
+                       const struct snug_peek *peek, size_t column) {
+    const struct snug_task_info *task = snug_task_info(options->task);
+    if (snug_column_is_usual(list->names[column], task->label_column)) return !task->pairs;
+    return task->words && !snug_column_has_kind(peek, column, SNUG_FIELD_WORDS, SNUG_FIELD_WORDS);
+}
+
 /* run_mlm.py and run_ner.py take the first column. Two texts may be a pair, or one may be something else: that is
    asked. */
 static snug_status find_only(snug_context *ctx, const struct snug_dataset_options *options,
-                             const struct name_list *list, const struct snug_peek *peek, struct snug_columns *out) {
+                             const struct snug_column_names *list, const struct snug_peek *peek,
+                             struct snug_columns *out) {
     const bool takes_first = !snug_task_info(options->task)->pairs;
     char candidates[512] = "", joined[512] = "";
     size_t found[2], count = 0;
     for (size_t i = 0; i < list->count; i++) {
-        if (i == out->label || is_identifier(list, peek, i)) continue;
+        if (snug_columns_is_label(out, i) || is_identifier(list, peek, i) || is_no_text(options, list, peek, i))
+            continue;
         if (count < 2) found[count] = i;
         count++;
-        add_name(candidates, sizeof candidates, list->names[i]);
+        snug_column_names_add(candidates, sizeof candidates, list->names[i]);
         snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", *joined ? "," : "", list->names[i]);
     }
+    if (count == 0 && snug_task_info(options->task)->words)
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s: there is no column of words, which are lists of strings; its columns are: %s. Name it with "
+            "--text_column_name",
+            options->path, list->text);
     if (count == 0)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: there is no text column; its columns are: %s. Identifiers and numbers that all differ "
@@ -193,7 +177,7 @@ static snug_status find_only(snug_context *ctx, const struct snug_dataset_option
 }
 
 /* The columns that the model is trained on. */
-static bool find_trained(const struct snug_dataset_options *options, const struct name_list *list,
+static bool find_trained(const struct snug_dataset_options *options, const struct snug_column_names *list,
                          struct snug_columns *out) {
     const struct snug_used_columns *trained = options->trained;
     if (!trained || !trained->texts) return false;
@@ -208,12 +192,12 @@ static bool find_trained(const struct snug_dataset_options *options, const struc
 
 /* The file has other columns than the training's: one text for one, or a pair for a pair, can be used. */
 static snug_status check_trained(snug_context *ctx, const struct snug_dataset_options *options,
-                                 const struct name_list *list, const struct snug_columns *columns) {
+                                 const struct snug_column_names *list, const struct snug_columns *columns) {
     const struct snug_used_columns *trained = options->trained;
     char was[512] = "", is[512] = "";
     if (!trained || !trained->texts) return SNUG_OK;
-    for (size_t i = 0; i < trained->texts; i++) add_name(was, sizeof was, trained->text[i]);
-    for (size_t i = 0; i < columns->texts; i++) add_name(is, sizeof is, list->names[columns->text[i]]);
+    for (size_t i = 0; i < trained->texts; i++) snug_column_names_add(was, sizeof was, trained->text[i]);
+    for (size_t i = 0; i < columns->texts; i++) snug_column_names_add(is, sizeof is, list->names[columns->text[i]]);
     if (columns->texts != trained->texts || columns->pair != trained->pair)
         return snug_fail(
             ctx, SNUG_E_INPUT,
@@ -246,7 +230,8 @@ struct snug_conll_choice snug_columns_choice(const struct snug_dataset_options *
 
 /* The reader has decided the columns of a file with a word a line. */
 static snug_status take_conll(snug_context *ctx, const struct snug_dataset_options *options,
-                              const struct name_list *list, const struct snug_conll *conll, struct snug_columns *out) {
+                              const struct snug_column_names *list, const struct snug_conll *conll,
+                              struct snug_columns *out) {
     const struct snug_used_columns *trained = options->trained;
     RETURN_IF_ERROR(check_arguments(ctx, options));
     *out = (struct snug_columns){
@@ -257,19 +242,41 @@ static snug_status take_conll(snug_context *ctx, const struct snug_dataset_optio
     return check_trained(ctx, options, list, out);
 }
 
+/* Lists of words, of a task that takes texts. */
+static snug_status check_words(snug_context *ctx, const struct snug_dataset_options *options,
+                               const struct snug_column_names *list, const struct snug_peek *peek,
+                               const struct snug_columns *columns) {
+    const struct snug_task_info *task = snug_task_info(options->task);
+    for (size_t i = 0; i < columns->texts && !task->words; i++)
+        if (snug_column_has_kind(peek, columns->text[i], SNUG_FIELD_LIST, SNUG_FIELD_LIST))
+            return snug_fail(ctx, SNUG_E_INPUT,
+                             "%s: its column \"%s\" holds lists: if they are words with tags, give --task ner; else "
+                             "write texts as strings, or name another column with --text_column_name",
+                             options->path, list->names[columns->text[i]]);
+    return SNUG_OK;
+}
+
+static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
+                              const struct snug_column_names *list, const struct snug_peek *peek,
+                              struct snug_columns *out) {
+    if (options->text_columns || options->text_column || options->text_pair_column)
+        return find_named(ctx, options, list, out);
+    if (find_trained(options, list, out)) return SNUG_OK;
+    if (!find_known(options, list, out)) RETURN_IF_ERROR(find_only(ctx, options, list, peek, out));
+    RETURN_IF_ERROR(check_words(ctx, options, list, peek, out));
+    return check_trained(ctx, options, list, out);
+}
+
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
                               size_t count, const struct snug_peek *peek, struct snug_columns *out) {
-    struct name_list list = {.names = names, .count = count};
+    struct snug_column_names list;
     *out = (struct snug_columns){0};
-    for (size_t i = 0; i < count; i++) add_name(list.text, sizeof list.text, names[i]);
+    snug_column_names_init(&list, names, count);
     const struct snug_conll *conll = snug_reader_conll(peek->reader);
     if (conll) return take_conll(ctx, options, &list, conll, out);
-    RETURN_IF_ERROR(find_label(ctx, options, &list, out));
-    if (options->text_columns || options->text_column || options->text_pair_column)
-        return find_named(ctx, options, &list, out);
-    if (find_trained(options, &list, out)) return SNUG_OK;
-    if (!find_known(options, &list, out)) RETURN_IF_ERROR(find_only(ctx, options, &list, peek, out));
-    return check_trained(ctx, options, &list, out);
+    RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
+    RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));
+    return snug_tag_column_find(ctx, options, &list, peek, out);
 }
 
 /* ---- their names and texts ------------------------------------------------------------------------------------- */
@@ -277,7 +284,7 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
 static bool is_used(const struct snug_columns *columns, size_t column) {
     for (size_t i = 0; i < columns->texts; i++)
         if (columns->text[i] == column) return true;
-    return columns->has_label && columns->label == column;
+    return snug_columns_is_label(columns, column);
 }
 
 void snug_used_columns_free(struct snug_used_columns *used) {
@@ -288,18 +295,32 @@ void snug_used_columns_free(struct snug_used_columns *used) {
     *used = (struct snug_used_columns){0};
 }
 
+/* The name of the label's column, or those of the classes: "a,b,c", as --label_column_name takes them. */
+static snug_status join_labels(snug_context *ctx, const struct snug_columns *columns, const char *const *names,
+                               char **out) {
+    RETURN_IF_ERROR(snug_strdup(ctx, names[columns->label], out));
+    for (size_t i = 1; i < columns->flags; i++) {
+        char *longer;
+        const snug_status status = snug_format(ctx, &longer, "%s,%s", *out, names[columns->flag[i]]);
+        free(*out);
+        *out = longer;
+        RETURN_IF_ERROR(status);
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,
                                   struct snug_used_columns *out) {
     char unused[512] = "";
-    *out = (struct snug_used_columns){.pair = columns->pair};
+    *out = (struct snug_used_columns){.pair = columns->pair, .flags = columns->flags};
     for (size_t i = 0; i < columns->texts; i++) {
         RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
         out->texts = i + 1;
     }
     for (size_t i = 0; i < count; i++)
-        if (!is_used(columns, i)) add_name(unused, sizeof unused, names[i]);
-    if (columns->has_label) RETURN_IF_ERROR(snug_strdup(ctx, names[columns->label], &out->label));
+        if (!is_used(columns, i)) snug_column_names_add(unused, sizeof unused, names[i]);
+    if (columns->has_label) RETURN_IF_ERROR(join_labels(ctx, columns, names, &out->label));
     if (columns->texts > 1 && !columns->pair)
         RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
     return snug_strdup(ctx, unused, &out->unused);

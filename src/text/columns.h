@@ -3,22 +3,14 @@
 #ifndef SNUG_TEXT_COLUMNS_H
 #define SNUG_TEXT_COLUMNS_H
 
-#include "text/dataset_options.h"
 #include "text/dataset_row.h"
-#include "text/peek.h"
-
-struct snug_columns {
-    size_t text[SNUG_TEXTS_MOST], texts;
-    bool pair; /* text[0] and text[1] are a pair of texts; else the texts of all are joined into one */
-    size_t label;
-    bool has_label;
-};
+#include "text/label_columns.h"
 
 /* What options say of the columns of a file with a word a line, for its reader. */
 struct snug_conll_choice snug_columns_choice(const struct snug_dataset_options *options);
 /* As options name them; else as they are known from GLUE, or as the model was trained; else the only column that can be
-   a text. Identifiers are not texts: columns with a usual name of one, and columns of numbers that all differ in the
-   rows of peek. Of a file with a word a line, those that its reader has decided. */
+   a text. Names decide before values do. Identifiers are not texts: columns with a usual name of one, and columns of
+   numbers that all differ in the rows of peek. Of a file with a word a line, those that its reader has decided. */
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
                               size_t count, const struct snug_peek *peek, struct snug_columns *out);
 /* Their names. */

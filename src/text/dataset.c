@@ -205,7 +205,7 @@ static snug_status find_columns(struct opening *o) {
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
     if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
-    if (o->columns.has_label && !task->words)
+    if (o->columns.has_label && !o->columns.flags && !task->words)
         RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
     return snug_columns_describe(o->ctx, &o->columns, options, names, count, o->used);
 }
@@ -214,8 +214,8 @@ static snug_status find_columns(struct opening *o) {
 static snug_status columns_key(const struct opening *o, char **out) {
     const struct snug_used_columns *used = o->used;
     const char *label = used->label ? used->label : "", *delimiter = used->delimiter ? used->delimiter : "";
-    RETURN_IF_ERROR(snug_format(o->ctx, out, "%d %zu %zu:%s %zu:%s", used->pair, used->texts, strlen(label), label,
-                                strlen(delimiter), delimiter));
+    RETURN_IF_ERROR(snug_format(o->ctx, out, "%d %zu %zu %zu:%s %zu:%s", used->pair, used->texts, used->flags,
+                                strlen(label), label, strlen(delimiter), delimiter));
     for (size_t i = 0; i < used->texts; i++) {
         char *longer;
         const snug_status status =
@@ -435,7 +435,8 @@ int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
 }
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
-    return dataset->bound && (dataset->dummy_most || dataset->cache.labelled == dataset->cache.rows);
+    return dataset->bound && (dataset->dummy_most || snug_labels_are_lists(dataset->form) ||
+                              dataset->cache.labelled == dataset->cache.rows);
 }
 int64_t snug_dataset_labelled(const struct snug_dataset *dataset) {
     return dataset->bound ? (int64_t)dataset->cache.labelled : 0;

@@ -18,6 +18,7 @@ struct snug_used_columns {
     bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
     char *delimiter; /* NULL where there is one text, or a pair */
     char *label;     /* NULL: none */
+    size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
     char *unused;    /* all others: "a, b" */
 };
 void snug_used_columns_free(struct snug_used_columns *used);

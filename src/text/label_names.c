@@ -42,16 +42,25 @@ const char *snug_name_quote(char out[SNUG_NAME_SHOWN], const char *name, bool as
     return out;
 }
 
-const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name) {
-    bool plain = *name && strlen(name) < SNUG_NAME_SHOWN;
+/* Whether a name consists of letters, digits and characters of `others`, with no blank at its ends or beside another.
+ */
+static bool is_plain(const char *name, const char *others) {
+    bool plain = *name && *name != ' ' && name[strlen(name) - 1] != ' ' && !strstr(name, "  ");
     for (size_t at = 0; plain && name[at];) {
         const uint32_t code = snug_utf8_next(name, &at);
         plain = snug_codepoint_flags(code) & (SNUG_CODEPOINT_LETTER | SNUG_CODEPOINT_NUMBER) ||
-                (code < 0x80 && strchr("_-.+/", (int)code));
+                (code < 0x80 && strchr(others, (int)code));
     }
-    if (!plain) return snug_name_quote(out, name, false);
-    return strcpy(out, name);
+    return plain && strlen(name) < SNUG_NAME_SHOWN;
 }
+
+static const char *show(char out[SNUG_NAME_SHOWN], const char *name, const char *others) {
+    return is_plain(name, others) ? strcpy(out, name) : snug_name_quote(out, name, false);
+}
+
+const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/"); }
+
+const char *snug_column_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/ :()#"); }
 
 /* ---- names that look alike --------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How names of classes look to a person. */
+/* How names of classes and columns look to a person. */
 #ifndef SNUG_TEXT_LABEL_NAMES_H
 #define SNUG_TEXT_LABEL_NAMES_H
 
@@ -10,8 +10,10 @@ enum { SNUG_NAME_SHOWN = 160 }; /* bytes, the end of a longer name is "…" */
 /* A name in quotes. Blanks other than a space, and what cannot be seen, become \u00a0 and the like; with ascii all that
    is not ASCII does. Returns out. */
 const char *snug_name_quote(char out[SNUG_NAME_SHOWN], const char *name, bool ascii);
-/* The same, but a name that consists of letters, digits and _-.+/ is shown without quotes. */
+/* The same, but a class's name that consists of letters, digits and _-.+/ is shown without quotes; a column's name may
+   also have single blanks and :()# in it. */
 const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name);
+const char *snug_column_show(char out[SNUG_NAME_SHOWN], const char *name);
 
 /* In what two names differ that a person hardly tells apart: "in blanks", "in upper and lower case", "in the form of
    their characters" (also in those that cannot be seen), or in several of these; or that they are one number ("in how

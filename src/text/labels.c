@@ -231,6 +231,53 @@ static snug_status add_hot(snug_context *ctx, struct snug_label_column *column, 
     return SNUG_OK;
 }
 
+/* ---- columns of zeros and ones --------------------------------------------------------------------------------- */
+
+int snug_label_flag(const struct snug_field *field) {
+    char whole[SNUG_WHOLE_SIZE];
+    if (field->kind == SNUG_FIELD_MISSING || (field->kind == SNUG_FIELD_TEXT && !field->length)) return -2;
+    if (!snug_field_is_text(field) && field->kind != SNUG_FIELD_BOOLEAN) return -1;
+    if (strcasecmp(field->text, "true") == 0) return 1;
+    if (strcasecmp(field->text, "false") == 0) return 0;
+    if (!snug_whole_number(field->text, whole)) return -1;
+    return strcmp(whole, "0") == 0 ? 0 : strcmp(whole, "1") == 0 ? 1 : -1;
+}
+
+snug_status snug_label_column_begin_flags(snug_context *ctx, struct snug_label_column *column, const char *const *names,
+                                          const size_t columns[], size_t count) {
+    uint32_t number;
+    for (size_t i = 0; i < count; i++)
+        RETURN_IF_ERROR(intern(ctx, &column->raw, names[columns[i]], strlen(names[columns[i]]), 1, &number));
+    column->flags = count > 0;
+    return SNUG_OK;
+}
+
+snug_status snug_label_column_add_flags(snug_context *ctx, struct snug_label_column *column, const char *path,
+                                        int64_t line, const struct snug_field *fields, const size_t columns[],
+                                        bool needed) {
+    const size_t classes = column->raw.count;
+    column->count = 0;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&column->numbers, &column->capacity, classes, sizeof *column->numbers));
+    for (size_t i = 0; i < classes; i++) {
+        const struct snug_field *field = &fields[columns[i]];
+        const int flag = snug_label_flag(field);
+        if (flag < 0 && needed)
+            return snug_fail(ctx, SNUG_E_INPUT,
+                             "%s:%" PRId64 ": the column \"%s\" holds %s%.*s%s, not 0 or 1, as the columns of "
+                             "--label_column_name must",
+                             path, line, snug_raw_labels_text(&column->raw, i), flag == -2 ? "nothing" : "\"",
+                             flag == -2 ? 0 : 80, field->text, flag == -2 ? "" : "\"");
+        if (flag < 0) {
+            column->count = 0;
+            column->missing_line = line;
+            return SNUG_OK;
+        }
+        if (flag) column->numbers[column->count++] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < column->count; i++) column->raw.items[column->numbers[i]].rows++;
+    return SNUG_OK;
+}
+
 /* ---- all forms -----------------------------------------------------------------------------------------------------
  */
 
@@ -366,7 +413,8 @@ snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_co
     const bool number = column->real || column->integer;
     *out = column->integer ? SNUG_LABELS_TAG_NUMBERS : SNUG_LABELS_TAGS;
     if (column->words) return SNUG_OK;
-    *out = column->hot         ? SNUG_LABELS_MULTI_HOT
+    *out = column->flags       ? SNUG_LABELS_COLUMNS
+           : column->hot       ? SNUG_LABELS_MULTI_HOT
            : column->list      ? SNUG_LABELS_LIST
            : column->string    ? (number && column->word ? SNUG_LABELS_MIXED : SNUG_LABELS_STRING)
            : column->nonfinite ? (number ? SNUG_LABELS_NONFINITE : SNUG_LABELS_STRING)
@@ -375,6 +423,7 @@ snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_co
                                : SNUG_LABELS_NONE;
     const bool lists = snug_labels_are_lists(*out); /* of which an empty one is a label, but none is not */
     if (needed && lists && column->missing_line) return fail_missing(ctx, path, column->missing_line);
+    if (lists && column->missing_line) *out = SNUG_LABELS_NONE; /* rows of both kinds look alike */
     if (needed && !lists && column->empty_line && !column->may_miss) return fail_missing(ctx, path, column->empty_line);
     return SNUG_OK;
 }

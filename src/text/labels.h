@@ -51,6 +51,7 @@ struct snug_label_column {
     struct snug_raw_labels raw;
     bool typed;            /* JSON distinguishes numbers from strings; in other formats the text decides */
     const char *separator; /* of the labels in a text; "": none; NULL: a text with '|' is an error */
+    bool flags;            /* rows are columns of zeros and ones (snug_label_column_add_flags()) */
     int64_t hot;           /* above 0: rows are lists of as many zeros and ones (snug_label_hot()) */
     bool list, string, real, integer, nonfinite, word; /* word: a string that is no number */
     bool words;                                        /* tags of words */
@@ -70,6 +71,16 @@ snug_status snug_label_hot(snug_context *ctx, const char *path, const struct snu
                            int64_t *out);
 /* Begins a column of such lists: a raw label for each of its classes. */
 snug_status snug_label_column_begin_hot(snug_context *ctx, struct snug_label_column *column, int64_t classes);
+/* The value of a zero or one, also as 0.0 or True; -1: it is something else, -2: there is none. */
+int snug_label_flag(const struct snug_field *field);
+/* Begins columns of zeros and ones, of a class each: a raw label for each of their names. */
+snug_status snug_label_column_begin_flags(snug_context *ctx, struct snug_label_column *column, const char *const *names,
+                                          const size_t columns[], size_t count);
+/* A row of them: its raw labels are the columns that hold a one. If labels are not required, a row that holds anything
+   else than zeros and ones has none. */
+snug_status snug_label_column_add_flags(snug_context *ctx, struct snug_label_column *column, const char *path,
+                                        int64_t line, const struct snug_field *fields, const size_t columns[],
+                                        bool needed);
 void snug_label_column_free(struct snug_label_column *column);
 /* Parses one row's label; numbers[0 … count-1] are its raw labels. A missing label gives none or, if it is required, is
    an error that names path and line. */
@@ -79,7 +90,8 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
    tags are an error if tags are required; else the row has none. */
 snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
                                        int64_t line, const struct snug_field *field, bool needed);
-/* The form of the whole column; an empty label is an error if labels are required, except among lists. */
+/* The form of the whole column; an empty label is an error if labels are required, except among lists. Lists of which
+   some are missing have no form. */
 snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                    bool needed, enum snug_label_form *out);
 

@@ -33,10 +33,9 @@ struct snug_task_info {
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
     const char *only[6];                          /* arguments that are for this task only */
 
-    bool pairs;                 /* a row may be a pair of texts */
-    const char *text_column[2]; /* usual names of the text column */
-    const char *label_column;   /* the default names of the label column */
-    bool label_second;          /* without such a column the second one has the labels */
+    bool pairs; /* a row may be a pair of texts */
+    /* Usual names of the columns, the first one of a file; up to NULL. */
+    const char *text_column[4], *label_column[8];
 
     /* Whether options are valid; NULL: nothing to check. */
     snug_status (*check)(snug_context *ctx, const struct snug_loader_options *options);

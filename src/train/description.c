@@ -199,14 +199,16 @@ static void say_model(const struct snug_session *s) {
 }
 
 static void add_texts(const struct snug_used_columns *columns, struct line *line) {
+    char name[SNUG_NAME_SHOWN];
     for (size_t i = 0; i < columns->texts; i++)
-        add(line, "%s%s", !i ? "" : columns->pair ? " + " : ", ", columns->text[i]);
+        add(line, "%s%s", !i ? "" : columns->pair ? " + " : ", ", snug_column_show(name, columns->text[i]));
 }
 
 static void say_columns(const struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_used_columns *columns = snug_dataset_columns(main_data(s)->dataset);
     struct line line = {"", 0};
+    char name[SNUG_NAME_SHOWN];
     add_texts(columns, &line);
     if (columns->pair) add(&line, ", as a pair");
     if (columns->delimiter) add(&line, ", joined by \"%s\"", columns->delimiter);
@@ -216,7 +218,10 @@ static void say_columns(const struct snug_session *s) {
     const bool predicts = setup->command == SNUG_COMMAND_PREDICT; /* whose labels are for metrics */
     if (!columns->label || (predicts && !snug_dataset_all_labelled(main_data(s)->dataset))) return;
     line = (struct line){"", 0};
-    add(&line, "%s", columns->label);
+    if (columns->flags)
+        add(&line, "%zu columns of zeros and ones: %s", columns->flags, columns->label);
+    else
+        add(&line, "%s", snug_column_show(name, columns->label));
     say(s, "Label", &line);
 }
 

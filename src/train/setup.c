@@ -430,7 +430,12 @@ static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
 /* Labels of a file to predict are for metrics; they may be absent, or stand for none, as -1 in GLUE's files. */
 static snug_status try_labels(struct snug_setup *setup) {
     struct snug_dataset *dataset = setup->eval.dataset;
-    if (snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
+    if (snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) {
+        if (snug_dataset_raw_labels(dataset))
+            snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s: some rows have no list of labels",
+                     snug_dataset_path(dataset));
+        return SNUG_OK;
+    }
     snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
     if (status == SNUG_OK) status = snug_dataset_check_labels(setup->ctx, dataset);
     if (status != SNUG_E_INPUT) return status;

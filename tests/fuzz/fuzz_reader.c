@@ -6,6 +6,7 @@
 #include "text/classes.h"
 #include "text/columns.h"
 #include "text/dataset_impl.h"
+#include "text/label_checks.h"
 #include "text/labels.h"
 #include "text/reader.h"
 
@@ -51,20 +52,38 @@ static snug_status read_rows(snug_context *ctx, struct snug_peek *peek, const st
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-/* The classes of the column, and those of its labels, which must all be among them. */
-static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
-                       enum snug_regression regression) {
-    struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}};
+/* Whether a label is written as its class is called, or is the same number. */
+static bool is_name(const char *name, const char *label) {
+    char whole[2][SNUG_WHOLE_SIZE];
+    if (strcmp(name, label) == 0) return true;
+    return snug_whole_number(name, whole[0]) && snug_whole_number(label, whole[1]) && strcmp(whole[0], whole[1]) == 0;
+}
+
+/* The classes of the column, and those of its labels, which must all be among them, unless they mean that there is
+   none. */
+static void use_classes(snug_context *ctx, struct snug_dataset *dataset, enum snug_regression regression) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
     struct snug_labels labels;
     bool same;
-    if (!fuzz_accepts(ctx, snug_labels_of(ctx, &dataset, regression, &labels))) return;
+    if (!fuzz_accepts(ctx, snug_labels_of(ctx, dataset, regression, &labels))) return;
     FUZZ_CHECK(snug_labels_match(ctx, &labels, &labels, &same) == SNUG_OK && same);
-    const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, &dataset, &labels));
+    const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, dataset, &labels));
     FUZZ_CHECK(bound || labels.problem == SNUG_PROBLEM_REGRESSION); /* a number may be too large */
-    const bool numbered = form == SNUG_LABELS_TAG_NUMBERS || form == SNUG_LABELS_MULTI_HOT;
-    for (size_t i = 0; i < label->raw.count && dataset.classes && !numbered; i++)
-        FUZZ_CHECK(strcmp(labels.names[dataset.classes[i]], snug_raw_labels_text(&label->raw, i)) == 0);
+    const bool numbered = dataset->form == SNUG_LABELS_TAG_NUMBERS || dataset->form == SNUG_LABELS_MULTI_HOT;
+    for (size_t i = 0; i < raw->count && dataset->classes && !numbered; i++)
+        FUZZ_CHECK(dataset->left_out[i] ? dataset->classes[i] == SNUG_IGNORE_LABEL
+                                        : is_name(labels.names[dataset->classes[i]], snug_raw_labels_text(raw, i)));
+    if (bound) FUZZ_CHECK(snug_labels_check(ctx, dataset, &labels) == SNUG_OK);
     snug_labels_free(&labels);
+}
+
+static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
+                       enum snug_regression regression) {
+    struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}, .form = form};
+    dataset.left_out = calloc(label->raw.count + 1, sizeof *dataset.left_out);
+    FUZZ_CHECK(dataset.left_out);
+    use_classes(ctx, &dataset, regression);
+    free(dataset.left_out);
     free(dataset.classes);
     free(dataset.continued);
     free(dataset.values);
