@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,196 @@ class Package(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+    def run_script(self, script, timeout=120):
+        """In a process of its own, which may crash or hang."""
+        process = [sys.executable, "-X", "faulthandler", "-c", script]
+        return subprocess.run(process, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+
+    def test_close_during_predictions(self):
+        """A model is closed, by any way and in any thread, while others predict: each call gives its result or a ValueError."""
+        out = self.train().output_dir
+        expected = snug.load(out).predict("a good film").logits
+        for number, close in enumerate(
+            (lambda model: model.close(), lambda model: model.__exit__(None, None, None), lambda model: [model.close(), model.close()])
+        ):
+            model, ends, wrong = snug.load(out), [], []
+
+            def predict():
+                for count in range(10**6):
+                    try:
+                        if not np.array_equal(model.predict(["a good film"] * (1 + number)).logits[-1:], expected):
+                            wrong.append(count)
+                    except ValueError as error:
+                        ends.append(str(error))
+                        return
+
+            threads = [threading.Thread(target=predict) for _ in range(4)]
+            closers = [threading.Thread(target=close, args=(model,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.05)
+            for thread in closers:
+                thread.start()
+            for thread in threads + closers:
+                thread.join(60)
+            self.assertEqual((wrong, len(ends)), ([], 4))
+            self.assertTrue(all("the model is closed" in end for end in ends), ends)
+            model.close()
+
+    def test_close_in_a_signal_handler(self):
+        """Python's handlers run between the rows of a prediction: it goes on, and the model is closed at its end."""
+        out = self.train().output_dir
+        model = snug.load(out)
+        before = signal.signal(signal.SIGUSR1, lambda *_: model.close())
+        try:
+            threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+            end = time.monotonic() + 60
+            with self.assertRaisesRegex(ValueError, "the model is closed"):
+                while time.monotonic() < end:
+                    self.assertEqual(len(model.predict(["a good film"] * 1000).labels), 1000)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def test_fork(self):
+        """A child that is forked while another thread predicts opens its own models. What it has of its parent works, if no call
+        was in progress, or is an error that says what to do."""
+        out = self.train().output_dir
+        script = f"""
+import multiprocessing, os, signal, sys, threading, time
+import snug
+model = snug.load({str(out)!r})
+expected = model.predict("a good film").labels
+def predict():
+    while True:
+        model.predict(["a good film", "it is bad"] * 50)
+threading.Thread(target=predict, daemon=True).start()
+def child(number):
+    signal.alarm(60)
+    try:
+        assert model.predict("a good film").labels == expected
+        said = "works"
+    except snug.UsageError as error:
+        assert "spawn" in str(error), error
+        said = "refused"
+    model.close() if said == "works" else None
+    with snug.load({str(out)!r}) as own:
+        assert own.predict("a good film").labels == expected
+    return said
+said = []
+for number in range(12):
+    time.sleep(0.003 * number)
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(w, child(number).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    said.append(os.read(r, 100).decode())
+    os.close(r), os.close(w)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    said += pool.map(child, range(4))
+print(*said)
+"""
+        done = self.run_script(script)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(len(done.stdout.split()), 16)
+        self.assertIn("refused", done.stdout)
+
+    def test_fork_in_a_callback(self):
+        """A child that returns from the callback in which it was forked does not train beside its parent."""
+        script = f"""
+import os, sys
+import snug
+parent, child = os.getpid(), None
+def on_event(event):
+    global child
+    if event.kind == "step" and event.step == 2:
+        child = os.fork()
+try:
+    snug.train(train={ROWS!r}, output_dir={str(self.folder / "out")!r}, on_event=on_event, **{ {**SCRATCH, "num_train_epochs": 5}!r})
+except snug.UsageError as error:
+    assert os.getpid() != parent and "spawn" in str(error), error
+    sys.exit(7)
+assert os.getpid() == parent and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+        done = self.run_script(script)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with snug.load(self.folder / "out") as model:
+            self.assertEqual(len(model.predict("a good film").labels), 1)
+
+    def test_exit_during_calls(self):
+        """At the end of the process a training of a daemon thread ends its step and saves a checkpoint, as for a signal, and
+        predictions end; one that a callback holds up is left."""
+        out = self.train().output_dir
+        endless = {**SCRATCH, "num_train_epochs": 10**6}
+        train = f"snug.train(train={ROWS * 8!r}, output_dir={str(self.folder / 'daemon')!r}, on_event=on_event, **{endless!r})"
+        for number, (call, more) in enumerate(
+            (
+                (train, ""),
+                ("[started.set() for _ in range(10**6) if model.predict(['a good film'] * 5000)]", f"model = snug.load({str(out)!r})"),
+                (train.replace("on_event=on_event", "on_event=stall"), "snug._signals._EXIT_SECONDS = 0.2"),
+                ("[started.set() for _ in range(10**6) if snug.plan(train=DEMO + '/train.csv', config_name=DEMO, tokenizer_name=DEMO)]", ""),
+            )
+        ):
+            script = f"""
+import sys, threading, time
+import snug
+DEMO, started = {DEMO!r}, threading.Event()
+def on_event(event):
+    if event.step == 3:
+        started.set()
+def stall(event):
+    on_event(event)
+    if event.step == 3:
+        time.sleep(100)
+{more}
+threading.Thread(target=lambda: {call}, daemon=True).start()
+started.wait()
+"""
+            for _ in range(3):
+                begin = time.monotonic()
+                done = self.run_script(script)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), script)
+                self.assertLess(time.monotonic() - begin, 25)
+                self.assertTrue(number > 0 or list((self.folder / "daemon").glob("checkpoint-*")))
+                shutil.rmtree(self.folder / "daemon", ignore_errors=True)
+
+    def test_foreign_libraries(self):
+        """A library of an earlier version, another library, and a sub-interpreter: an ImportError with what is wrong."""
+        library = pathlib.Path(os.environ.get("SNUG_LIBRARY") or pathlib.Path(snug.__file__).with_name("libsnug.so.0"))
+        own = snug.__version__.encode() + b"\0"
+        for version, says in ((b"0.0.9", "is version 0.0.9"), (b"1.1.0", "is version 1.1.0"), (b"0.9.0", ""), (b"x.y.z", "is version x.y.z")):
+            other = self.folder / f"lib{version.decode()}.so"
+            other.write_bytes(library.read_bytes().replace(own, version + b"\0"))
+            done = subprocess.run(
+                [sys.executable, "-c", "import snug; print(snug.__version__)"],
+                env={**os.environ, "SNUG_LIBRARY": str(other)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            if says:
+                self.assertIn(f"ImportError: {other} {says}", done.stderr)
+                self.assertIn("0.1.0", done.stderr)
+            else:
+                self.assertEqual(done.stdout, "0.9.0\n")
+        for name in ("libm.so.6", str(self.folder / "none.so"), __file__):
+            done = subprocess.run(
+                [sys.executable, "-c", "import snug"], env={**os.environ, "SNUG_LIBRARY": name}, stderr=subprocess.PIPE, text=True
+            )
+            self.assertIn(f"ImportError: {name} cannot be used as snug's library", done.stderr)
+        with open("include/snug.h") as header:
+            self.assertIn('#define SNUG_VERSION "' + ".".join(map(str, snug._library.VERSION)) + '"', header.read())
+        try:
+            import _xxsubinterpreters as interpreters  # noqa: PLC0415: until Python 3.12
+        except ImportError:
+            return
+        done = self.run_script("import _xxsubinterpreters as i; i.run_string(i.create(), 'import snug')")
+        self.assertRegex(done.stderr, "snug cannot be used in a sub-interpreter|does not support loading in subinterpreters")
 
     def test_regression(self):
         rows = [{"text": text, "label": np.float32(0.5 + number)} for number, (text, _) in enumerate(ROWS)]

@@ -23,7 +23,7 @@ from ._library import (
     lib,
 )
 from ._progress import Progress
-from ._signals import Deferred
+from ._signals import CALLS, Deferred
 from .errors import error_of
 
 PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -57,7 +57,7 @@ class Context:
         self.check(lib.snug_args_create(self.handle, ctypes.byref(self.args)))
 
     def __del__(self) -> None:
-        if lib is not None and self.handle:
+        if lib is not None and self.handle and not CALLS.hang:
             lib.snug_args_destroy(self.args)
             lib.snug_context_destroy(self.handle)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 FILE = "libsnug.so.0"
+VERSION = (0, 1, 0)  #: of snug.h whose structs and functions are declared here
 
 OK, E_DOES_NOT_FIT, E_INTERRUPTED = 0, 6, 8
 
@@ -176,6 +177,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "snug_evaluate": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(Metrics))]),
     "snug_metrics_destroy": (None, [POINTER(Metrics)]),
     "snug_model_open": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_model_close": (c_int, [c_void_p]),
     "snug_model_destroy": (None, [c_void_p]),
     "snug_model_predict": (
         c_int,
@@ -186,17 +188,49 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+def text_of(value: Optional[bytes]) -> str:
+    return value.decode(errors="replace") if value else ""
+
+
+def _is_main_interpreter() -> bool:
+    """Whether this is the first interpreter of the process, as far as Python's C API says."""
+    try:
+        current, main = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_Main
+    except AttributeError:
+        return True
+    current.restype = main.restype = c_void_p
+    return bool(current() == main())
+
+
+def _check_version(name: str, found: bytes) -> None:
+    """A later library of the same name has all that this package uses; an earlier one, or another one, may not."""
+    wanted = ".".join(map(str, VERSION))
+    numbers = re.match(rb"(\d+)\.(\d+)\.(\d+)", found)
+    if numbers is None or int(numbers[1]) != VERSION[0] or tuple(map(int, numbers.groups())) < VERSION:
+        raise ImportError(
+            f"{name} is version {text_of(found)} of snug's library, but this package needs {wanted}, or a later {VERSION[0]}.x: "
+            "install both from the same release, or unset SNUG_LIBRARY"
+        )
+
+
 def _load() -> ctypes.CDLL:
     """The library of the wheel, or the file that SNUG_LIBRARY names, or an installed one."""
+    if not _is_main_interpreter():
+        raise ImportError(
+            "snug cannot be used in a sub-interpreter, where neither ctypes' callbacks nor NumPy work: import it in the main "
+            "interpreter, or in a process of its own (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+        )
     own = Path(__file__).parent / FILE
     name = os.environ.get("SNUG_LIBRARY") or (str(own) if own.exists() else FILE)
     try:
         library = ctypes.CDLL(name)
+        library.snug_version.restype = c_char_p
+        _check_version(name, library.snug_version())
         for function, (result, arguments) in _FUNCTIONS.items():
             declared = getattr(library, function)
             declared.restype, declared.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise ImportError(f"snug's library cannot be used: {error}") from error
+        raise ImportError(f"{name} cannot be used as snug's library: {error}") from error
     return library
 
 
@@ -235,10 +269,6 @@ def c_string(text: str, what: str, *, is_path: bool = False, replace: bool = Fal
 def path_of(value: Optional[bytes]) -> str:
     """A path, whose bytes need not be UTF-8: as os.listdir() gives it."""
     return os.fsdecode(value) if value else ""
-
-
-def text_of(value: Optional[bytes]) -> str:
-    return value.decode(errors="replace") if value else ""
 
 
 def take_text(pointer: c_void_p) -> str:

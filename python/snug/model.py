@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ._context import ArgumentValue, Context, PathLike
 from ._library import E_INTERRUPTED, OK, ON_ROW, c_string, lib, text_of
-from ._signals import Deferred
+from ._signals import CALLS, Deferred
 from .errors import UsageError
 
 _CHECK_EVERY = 64  # rows between two looks for signals
@@ -89,7 +89,7 @@ class _Rows:
         try:
             row = pointer.contents
             self._add(row)
-            if row.index % _CHECK_EVERY == _CHECK_EVERY - 1:
+            if CALLS.ending or row.index % _CHECK_EVERY == _CHECK_EVERY - 1:
                 self._signals.deliver()
         except BaseException as error:  # noqa: BLE001: raised after the call, in Python's own frames
             self.raised = error
@@ -141,10 +141,11 @@ def _encode(texts: Sequence[str], what: str) -> Any:
 
 class Model(Generic[Result]):
     """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
-    one after the other. close(), or leaving a with block, frees it."""
+    one after the other. close(), or leaving a with block, frees it when the call that runs has ended."""
 
     def __init__(self, folder: PathLike, arguments: dict[str, ArgumentValue]) -> None:
-        self._handle = ctypes.c_void_p()
+        self._handle = ctypes.c_void_p()  # until nothing refers to the object, so that other threads may use it
+        self._closed = False
         self._local = threading.local()
         try:
             self._open({"model_name_or_path": folder, "return_all_scores": True, **arguments})
@@ -166,7 +167,7 @@ class Model(Generic[Result]):
 
         Classification and regression: Predictions, with NumPy arrays. Token classification: a TaggedWords for each text. Masked
         LM: a FilledMask for each mask token, the top_k of load() in each. An interrupt ends a long call."""
-        if not self._handle:
+        if self._closed:
             raise ValueError("the model is closed")
         texts = [texts] if isinstance(texts, str) else texts
         pairs = [pairs] if isinstance(pairs, str) else pairs
@@ -187,10 +188,10 @@ class Model(Generic[Result]):
         return cast(Result, rows.tagged or rows.filled or rows.predictions())
 
     def close(self) -> None:
-        """Frees the model."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            lib.snug_model_destroy(handle)
+        """Frees the model's memory. Waits for a prediction that another thread runs; later ones, and those that wait, raise
+        ValueError."""
+        self._closed = True
+        self._context.check(lib.snug_model_close(self._handle))
 
     def __enter__(self) -> Model[Result]:
         return self
@@ -199,8 +200,8 @@ class Model(Generic[Result]):
         self.close()
 
     def __del__(self) -> None:
-        if lib is not None and getattr(self, "_handle", None):
-            self.close()
+        if lib is not None and getattr(self, "_handle", None) and not CALLS.hang:
+            lib.snug_model_destroy(self._handle)
 
 
 # The literal tasks are among the arguments of the last one, which mypy reports.
