@@ -289,8 +289,8 @@ static snug_status read_scalar(struct snug_json_cursor *cursor, struct snug_json
         return SNUG_OK;
     }
     if (!is_number(token, &whole)) return fail_token(cursor, token);
-    if (!whole) RETURN_IF_ERROR(print_real(cursor, start));
-    if (strcmp(token, "-0") == 0) {
+    if (!whole) RETURN_IF_ERROR(print_real(cursor, start)); /* the record may move */
+    if (strcmp(reader->record + start, "-0") == 0) {
         reader->record_size = start;
         RETURN_IF_ERROR(put(cursor, "0", 2));
     }

@@ -61,6 +61,7 @@ snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int
 }
 
 snug_status snug_reader_repair(struct snug_reader *reader, size_t start, int64_t line) {
+    if (reader->record_size == start) return SNUG_OK; /* there may be no record yet */
     size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
     if (invalid == length) return SNUG_OK;
     if (reader->strict)
