@@ -17,7 +17,7 @@
 /* binary: the bytes could be text, and a control character among the first bytes shows that they are not. */
 #define KIND(bytes, offset, binary, name, way)                                                                         \
     {                                                                                                                  \
-        bytes, sizeof bytes - 1, offset, binary, { name, way, false }                                                  \
+        bytes, sizeof(bytes) - 1, offset, binary, { name, way, false }                                                 \
     }
 static const struct signature {
     const char *bytes;

@@ -55,7 +55,7 @@ static bool is_plain(const char *name, const char *others) {
 }
 
 static const char *show(char out[SNUG_NAME_SHOWN], const char *name, const char *others) {
-    return is_plain(name, others) ? strcpy(out, name) : snug_name_quote(out, name, false);
+    return is_plain(name, others) ? memcpy(out, name, strlen(name) + 1) : snug_name_quote(out, name, false);
 }
 
 const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/"); }

@@ -56,7 +56,7 @@ bool snug_whole_number(const char *text, char out[SNUG_WHOLE_SIZE]) {
     if (!parts.is_number) return false;
     while (first < count && digit_at(&parts, first) == '0') first++;
     if (first == count) {
-        strcpy(out, "0");
+        memcpy(out, "0", sizeof "0");
         return true;
     }
     if (point <= first || point - first > SNUG_WHOLE_DIGITS) return false;
