@@ -486,6 +486,13 @@ static void test_headers(void **state) {
          "which column is the text: question, context"},
         {"q.csv", "id,comment,toxic,insult\n1,w1,0,1.0\n2,w2,1,False\n", SNUG_TASK_CLASSIFICATION, NULL,
          "or --label_column_name toxic,insult if these say with 1 which classes a row has"},
+        {"va.csv", "comment,toxic,insult\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "Give the right one with --label_column_name, or"},
+        {"vb.csv", "question,answer\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
+        {"vc.csv", "question,context\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
+        {"vd.jsonl", "{\"w\": [\"w1\"], \"ner_tags\": [\"O\"], \"n\": 1}\n", SNUG_TASK_CLASSIFICATION, NULL,
+         "or on tags of words with --task ner"},
+        {"ve.csv", " ,text,label\n1,w1,x\n1,w2,y\n", SNUG_TASK_CLASSIFICATION, "text > label (\" \")", NULL},
         {"r.csv", "comment,toxic\nw1,0\nw2,1\n", SNUG_TASK_CLASSIFICATION, NULL,
          "Give the right one with --label_column_name, or train without"},
         {"s.jsonl", "{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n",
@@ -624,6 +631,29 @@ static void test_flags(void **state) {
     assert_columns(f, others, "text (toxic)");
     others.path = write_file(f, "p.csv", "text,label\nw1,toxic\n");
     assert_columns(f, others, "text > label");
+
+    /* A prediction's file may lack a column that an argument names. */
+    others = options_for(write_file(f, "r.jsonl", "{\"tokens\": [\"w1\"], \"a\": [\"O\"], \"b\": 1}\n"));
+    others.task = SNUG_TASK_TOKEN_CLASSIFICATION;
+    others.label_column = "c";
+    others.need_labels = false;
+    assert_columns(f, others, "tokens (a, b)");
+    others.label_column = NULL;
+    assert_columns(f, others, "tokens > a (b)");
+    others.path = write_file(f, "s.jsonl", "{\"tokens\": [\"w1\"], \"b\": 1}\n");
+    assert_columns(f, others, "tokens (b)");
+
+    /* More names than a message has. */
+    char wide[2048] = "text", ones[2048] = "w1";
+    for (int i = 0; i < 20; i++) {
+        snprintf(wide + strlen(wide), sizeof wide - strlen(wide), ",a_name_of_some_length_%d", i);
+        strcat(ones, ",1");
+    }
+    strcat(wide, "\n");
+    strcat(wide, ones);
+    strcat(wide, "\n");
+    assert_open_fails(f, options_for(write_file(f, "wide.csv", wide)), SNUG_E_INPUT,
+                      ". Give the right one with --label_column_name, or train");
 
     /* Tags are in one column. */
     others = options_for(write_file(f, "q.jsonl", "{\"tokens\": [\"w1\"], \"a\": [\"O\"], \"b\": [\"O\"]}\n"));

@@ -51,6 +51,7 @@ static void test_warnings(void **state) {
         {"train_file=@sorted.csv max_train_samples=30",
          "1 of 3 classes has no row to train on and cannot be learnt: \"c\"", NULL},
         {"train_file=@sorted.csv max_train_samples=60", NULL, "warning:"},
+        {"train_file=@sorted.csv max_train_samples=61", NULL, "warning:"},
         {"train_file=@rare.csv validation_file=@sorted.csv max_train_samples=20",
          "2 of 4 classes have no row to train on and cannot be learnt: \"c\", \"rare\"", NULL},
         {"train_file=@floats.csv validation_file=@ones.csv", "ones.csv: all that is evaluated on has the class \"1\"",

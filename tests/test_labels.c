@@ -85,6 +85,11 @@ static void test_shown_names(void **state) {
         assert_string_equal(snug_name_show(out, cases[i][0]), cases[i][1]);
         assert_string_equal(snug_name_quote(out, cases[i][0], true), cases[i][2]);
     }
+    static const char *const columns[][2] = {{"a", "a"},       {"Unnamed: 0", "Unnamed: 0"}, {" a", "\" a\""},
+                                             {"a ", "\"a \""}, {"a  b", "\"a  b\""},         {"a,b", "\"a,b\""},
+                                             {"", "\"\""}};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        assert_string_equal(snug_column_show(out, columns[i][0]), columns[i][1]);
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     assert_int_equal(strlen(snug_name_show(out, longer)), SNUG_NAME_SHOWN - 1);
@@ -195,6 +200,7 @@ static void test_missing_labels(void **state) {
         {"g.csv", NULL, {"yes", "-1", "yes"}, "error", "\"yes\" is among numbers"},
         {"h.csv", NULL, {"yes", "no", "-1"}, "no yes (1 0)", "left out"},
         {"i.csv", NULL, {"0.5", "-1", "2"}, "LABEL_0 (-1 -1 -1)", NULL},
+        {"j.csv", NULL, {"-1", "0", "yes"}, "error", "\"yes\" is among numbers"},
         /* "-", as in data of sentence pairs */
         {"a.csv", NULL, {"yes", "-", "no"}, "no yes (1 0)", "1 of 3 rows is left out: the label \"-\""},
         {"a.tsv", NULL, {"0", "1", "-"}, "0 1 (0 1)", "left out: the label \"-\""},
@@ -227,6 +233,8 @@ static void test_missing_labels(void **state) {
         {"f.jsonl", "", {"\"yes\"", "null", "\"\"", "\"no\""}, "no yes (1 0)", "2 of 4 rows have no label"},
         {"g.csv", "yes", {"yes", "yes"}, "error", "no row has a label"},
         {"h.csv", "-", {"1", "-", "-1", "0"}, "-1 0 1 (2 0 1)", "1 of 4 rows"},
+        {"i.csv", "x", {"1", "x", "y"}, "error", "the label \"y\" is among numbers"},
+        {"j.csv", "x", {"0.5", "x", "y"}, "error", "the label \"y\" is among numbers"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -241,6 +249,7 @@ static void test_missing_labels(void **state) {
         if (cases[i].says && !strstr(said, cases[i].says)) fail_msg("%s, %zu: %s", cases[i].name, i, said);
         if (!cases[i].says && (strstr(said, "left out") || strstr(said, "is taken for"))) fail_msg("%zu: %s", i, said);
     }
+    snug_clear_error(f->ctx);
     /* A list without labels is a label, but a missing one is not. */
     struct snug_dataset_options options =
         options_for(write_file(f, "l.jsonl",
@@ -248,6 +257,33 @@ static void test_missing_labels(void **state) {
                                "{\"text\": \"w1\", \"label\": null}\n"));
     options.missing_labels = "";
     assert_open_fails(f, options, SNUG_E_INPUT, "l.jsonl:3: the row has no label");
+}
+
+/* A label that means none may be in a row that is not used; and beside more numbers than are kept by their text. */
+static void test_rows_that_are_left_out(void **state) {
+    struct fixture *f = *state;
+    const char *const labels[ROWS_SHOWN] = {"a", "b", "a", "-"};
+    struct snug_dataset_options options = options_for(write_labels(f, "late.csv", labels));
+    options.max_samples = 3;
+    assert_string_equal(classes_of(f, options, SNUG_REGRESSION_AUTO), "a b (0 1 0)");
+    const char *path = path_of(f, "values.csv");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("text,label\nw1,nan\n", file);
+    for (int row = 0; row < SNUG_LABELS_NUMBERED + 10; row++) fprintf(file, "w2,%d.5\n", row);
+    fputs("w1,nan\n", file);
+    assert_int_equal(fclose(file), 0);
+    options = options_for(path);
+    options.missing_labels = "nan";
+    struct snug_dataset *dataset = open_with(f, options);
+    struct snug_labels labelled;
+    assert_int_equal(snug_labels_of(f->ctx, dataset, SNUG_REGRESSION_AUTO, &labelled), SNUG_OK);
+    assert_int_equal(labelled.problem, SNUG_PROBLEM_REGRESSION);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labelled), SNUG_OK);
+    assert_int_equal(snug_dataset_leave_out(f->ctx, dataset), SNUG_OK);
+    assert_int_equal(snug_dataset_rows(dataset), SNUG_LABELS_NUMBERED + 10);
+    snug_labels_free(&labelled);
+    snug_dataset_close(dataset);
 }
 
 /* Without an argument, rows without a label are errors. */
@@ -406,6 +442,7 @@ static void test_added_classes(void **state) {
         {"b.csv", {"0", "10"}, {"2.0", "2", "0"}, "0 2 10", "the label \"2.0\" is in no row of"},
         {"c.csv", {"a", "c"}, {"A", "-", "c"}, "a c", NULL},
         {"d.csv", {"a", "c"}, {"nan", "c"}, "a c", NULL},
+        {"h.csv", {"-1", "1"}, {"-1", "1", "-"}, "-1 1", NULL},
         {"e.csv", {"0", "1"}, {"yes", "no"}, "0 1", NULL},
         {"f.csv", {"0", "1"}, {"-1", "-", "2"}, "0 1 2", "the label \"2\" is in no row of"},
         {"g.csv", {"0.5", "1"}, {"2", "3"}, "LABEL_0", NULL},
@@ -431,6 +468,20 @@ static void test_added_classes(void **state) {
         snug_dataset_close(train);
         snug_dataset_close(eval);
     }
+    /* A word for a missing value may be said to be a class. */
+    struct snug_dataset_options options = options_for(path_of(f, "d.csv"));
+    struct snug_labels labels;
+    options.missing_labels = "none";
+    struct snug_dataset *train = open_with(f, options);
+    options.path = path_of(f, "eval-d.csv");
+    struct snug_dataset *eval = open_with(f, options);
+    assert_int_equal(snug_labels_of(f->ctx, train, SNUG_REGRESSION_AUTO, &labels), SNUG_OK);
+    assert_int_equal(snug_labels_add(f->ctx, &labels, train, eval), SNUG_OK);
+    assert_int_equal(labels.count, 3);
+    assert_string_equal(labels.names[2], "nan");
+    snug_labels_free(&labels);
+    snug_dataset_close(train);
+    snug_dataset_close(eval);
 }
 
 /* ---- warnings ---------------------------------------------------------------------------------------------------- */
@@ -510,6 +561,32 @@ static void test_alike_tags(void **state) {
     f->log[0] = '\0';
     assert_int_equal(snug_classes_check(f->ctx, dataset, &labels, &loader, true, true), SNUG_OK);
     assert_string_equal(f->log, "");
+    snug_labels_free(&labels);
+    snug_dataset_close(dataset);
+}
+
+/* More classes without rows than a message names. */
+static void test_absent_classes(void **state) {
+    struct fixture *f = *state;
+    const char *path = path_of(f, "absent.csv");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("text,label\n", file);
+    for (int row = 0; row < 200; row++) fprintf(file, "w%d,the class of number %d\n", row % WORDS, row / 2);
+    assert_int_equal(fclose(file), 0);
+    struct snug_dataset_options options = options_for(path);
+    const struct snug_loader_options loader = {.labels = 100};
+    struct snug_labels labels;
+    options.max_samples = 2;
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(snug_labels_of(f->ctx, dataset, SNUG_REGRESSION_AUTO, &labels), SNUG_OK);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_OK);
+    f->log[0] = '\0';
+    assert_int_equal(snug_classes_check(f->ctx, dataset, &labels, &loader, false, true), SNUG_OK);
+    assert_contains(f->log,
+                    "99 of 100 classes have no row to train on and cannot be learnt: \"the class of number 1\", ");
+    assert_contains(f->log, ", …\n");
+    assert_true(strlen(f->log) < 1200);
     snug_labels_free(&labels);
     snug_dataset_close(dataset);
 }
@@ -661,6 +738,24 @@ static void test_other_splits(void **state) {
     }
 }
 
+/* A class of the model that the file does not have. */
+static void test_split_without_a_class(void **state) {
+    struct fixture *f = *state;
+    const char *const rows[ROWS_SHOWN] = {"a", "a", "c", "c", "a", "c"};
+    char *names[] = {"a", "b", "c"};
+    const struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 3, .names = names};
+    const struct snug_dataset_options options = options_for(write_labels(f, "two.csv", rows));
+    for (int64_t wanted = 1; wanted < 6; wanted++) {
+        struct snug_dataset *parts[2] = {open_with(f, options), open_with(f, options)};
+        for (int part = 0; part < 2; part++)
+            assert_int_equal(snug_dataset_bind_labels(f->ctx, parts[part], &model), SNUG_OK);
+        assert_int_equal(snug_dataset_split(f->ctx, parts[0], parts[1], &model, wanted, 42), SNUG_OK);
+        assert_int_equal(snug_dataset_rows(parts[1]), wanted);
+        snug_dataset_close(parts[0]);
+        snug_dataset_close(parts[1]);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -669,6 +764,7 @@ int main(void) {
         cmocka_unit_test(test_shown_names),
         TEST(test_alike_names),
         TEST(test_missing_labels),
+        TEST(test_rows_that_are_left_out),
         TEST(test_no_label),
         TEST(test_numbers_as_classes),
         TEST(test_numbers_in_another_file),
@@ -678,9 +774,11 @@ int main(void) {
         TEST(test_alike_classes),
         TEST(test_alike_tags),
         TEST(test_identifiers),
+        TEST(test_absent_classes),
         TEST(test_selection),
         TEST(test_split),
         TEST(test_other_splits),
+        TEST(test_split_without_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

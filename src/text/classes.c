@@ -51,10 +51,10 @@ static snug_status add_name(snug_context *ctx, struct snug_labels *labels, size_
 }
 
 static void sort_names(struct snug_labels *labels, enum snug_label_form form) {
-    const bool integers = form == SNUG_LABELS_INTEGER && labels->problem == SNUG_PROBLEM_SINGLE_LABEL;
     int64_t count = 0;
     if (form == SNUG_LABELS_COLUMNS) return;
-    qsort(labels->names, (size_t)labels->count, sizeof *labels->names, integers ? compare_integers : compare_texts);
+    qsort(labels->names, (size_t)labels->count, sizeof *labels->names,
+          form == SNUG_LABELS_INTEGER ? compare_integers : compare_texts);
     for (int64_t i = 0; i < labels->count; i++) { /* a number that is written in several ways is one class */
         if (count && strcmp(labels->names[count - 1], labels->names[i]) == 0)
             free(labels->names[i]);
@@ -240,13 +240,12 @@ static int32_t find(const struct snug_hash_map *names, const char *prefix, const
    model that was given none. */
 static int32_t find_class(const struct class_index *index, const char *text) {
     char whole[SNUG_WHOLE_SIZE];
-    int32_t found = find(&index->names, "", text);
-    if (found >= 0 || snug_number_kind(text) != SNUG_NUMBER_INTEGER) return found;
-    const bool written = strpbrk(text, ".eE") && snug_whole_number(text, whole);
-    const char *value = written ? whole : text;
-    if (written) found = find(&index->names, "", value);
-    if (found < 0) found = find(&index->values, "", value);
-    return found < 0 ? find(&index->names, "LABEL_", value) : found;
+    const int32_t exact = find(&index->names, "", text);
+    if (exact >= 0 || snug_number_kind(text) != SNUG_NUMBER_INTEGER) return exact;
+    const char *value = strpbrk(text, ".eE") ? whole : text; /* such an integer is whole, or it would be a fraction */
+    snug_whole_number(text, whole);
+    const int32_t found = find(&index->names, "", value), same = find(&index->values, "", value);
+    return found >= 0 ? found : same >= 0 ? same : find(&index->names, "LABEL_", value);
 }
 
 snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, const struct snug_labels *b, bool *out) {
@@ -437,9 +436,10 @@ static snug_status add_new(snug_context *ctx, const struct class_index *index, c
     for (size_t i = 0; i < eval->cache.raw.count && status == SNUG_OK; i++) {
         bool is_new;
         status = is_new_class(ctx, index, labels, eval, i, &is_new);
-        if (status != SNUG_OK || !is_new) continue;
-        tell_new(ctx, train, eval, i);
-        status = add_name(ctx, &added, &capacity, class_name(eval, i, whole));
+        if (status == SNUG_OK && is_new) {
+            tell_new(ctx, train, eval, i);
+            status = add_name(ctx, &added, &capacity, class_name(eval, i, whole));
+        }
     }
     if (status == SNUG_OK && labels->count + added.count > SNUG_CLASSES_MOST) /* untested: more than a test has */
         status = fail_many(ctx, eval, labels->count + added.count);

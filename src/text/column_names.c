@@ -28,8 +28,8 @@ size_t snug_column_find(const struct snug_column_names *list, const char *name, 
 
 /* A name without the blanks around it. */
 static const char *trim(const char *name, size_t *length) {
-    for (; *length && (*name == ' ' || *name == '\t'); name++) --*length;
-    while (*length && (name[*length - 1] == ' ' || name[*length - 1] == '\t')) --*length;
+    for (; *length && *name == ' '; name++) --*length;
+    while (*length && name[*length - 1] == ' ') --*length;
     return name;
 }
 

@@ -45,13 +45,13 @@ static snug_status tell_pair(snug_context *ctx, const struct snug_dataset *datas
     char name[2][SNUG_NAME_SHOWN];
     const char *how;
     RETURN_IF_ERROR(snug_names_differ(ctx, labels->names[a], labels->names[b], &how));
-    const bool words = snug_cache_has_words(&dataset->cache), ascii = how && strstr(how, "form");
-    if (how) /* untested: two classes of a model have one name */
-        snug_log(ctx, SNUG_LOG_WARNING,
-                 "%s: the classes %s (%s: %" PRId64 ") and %s (%" PRId64 ") differ only %s: correct the labels if they "
-                 "are meant to be one class",
-                 dataset->path, snug_name_quote(name[0], labels->names[a], ascii), words ? "words" : "rows",
-                 rows_of(dataset, a), snug_name_quote(name[1], labels->names[b], ascii), rows_of(dataset, b), how);
+    if (!how) return SNUG_OK; /* untested: two classes of a model have one name */
+    const bool words = snug_cache_has_words(&dataset->cache), ascii = strstr(how, "form") != NULL;
+    snug_log(ctx, SNUG_LOG_WARNING,
+             "%s: the classes %s (%s: %" PRId64 ") and %s (%" PRId64 ") differ only %s: correct the labels if they are "
+             "meant to be one class",
+             dataset->path, snug_name_quote(name[0], labels->names[a], ascii), words ? "words" : "rows",
+             rows_of(dataset, a), snug_name_quote(name[1], labels->names[b], ascii), rows_of(dataset, b), how);
     return SNUG_OK;
 }
 
@@ -107,7 +107,8 @@ static void check_points(snug_context *ctx, const struct snug_dataset *dataset) 
     if (dataset->form != SNUG_LABELS_INTEGER) return;
     for (size_t i = 0; i < dataset->cache.raw.count; i++) {
         const char *text = text_of(dataset, i);
-        if (!strpbrk(text, ".eE") || !snug_whole_number(text, whole)) continue;
+        if (!strpbrk(text, ".eE")) continue;
+        snug_whole_number(text, whole); /* the form says that it is one */
         snug_log(ctx, SNUG_LOG_WARNING,
                  "%s: all labels are whole numbers: they are taken for classes, %s for the class %s; give "
                  "--do_regression if they are numbers to predict",
@@ -146,8 +147,7 @@ snug_status snug_labels_check(snug_context *ctx, const struct snug_dataset *trai
 static snug_status count_rows(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options, bool whole, int64_t counts[]) {
     int64_t items;
-    if (!whole || dataset->selection.bits || dataset->part)
-        return snug_classes_count(ctx, dataset, options, counts, &items);
+    if (!whole || dataset->selection.bits) return snug_classes_count(ctx, dataset, options, counts, &items);
     for (size_t i = 0; i < dataset->cache.raw.count; i++) {
         if (dataset->classes[i] < 0) continue; /* a tag that is left out */
         counts[dataset->classes[i]] += dataset->cache.raw.items[i].rows;
@@ -158,19 +158,20 @@ static snug_status count_rows(snug_context *ctx, const struct snug_dataset *data
 static void tell_absent(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,
                         const int64_t counts[]) {
     char names[1024] = "", name[SNUG_NAME_SHOWN];
-    int64_t absent = 0;
+    int64_t absent = 0, shown = 0;
     for (int64_t i = 0; i < labels->count; i++) {
-        if (counts[i]) continue;
         const size_t used = strlen(names);
-        if (used + SNUG_NAME_SHOWN < sizeof names)
-            snprintf(names + used, sizeof names - used, "%s%s", absent ? ", " : "",
-                     snug_name_quote(name, labels->names[i], false));
+        if (counts[i]) continue;
         absent++;
+        if (used + SNUG_NAME_SHOWN + sizeof ", …" > sizeof names) continue;
+        snprintf(names + used, sizeof names - used, "%s%s", shown++ ? ", " : "",
+                 snug_name_quote(name, labels->names[i], false));
     }
     if (absent)
         snug_log(ctx, SNUG_LOG_WARNING,
-                 "%s: %" PRId64 " of %" PRId64 " classes %s no row to train on and cannot be learnt: %s", dataset->path,
-                 absent, labels->count, absent == 1 ? "has" : "have", names);
+                 "%s: %" PRId64 " of %" PRId64 " classes %s no row to train on and cannot be learnt: %s%s",
+                 dataset->path, absent, labels->count, absent == 1 ? "has" : "have", names,
+                 shown < absent ? ", …" : "");
 }
 
 static void tell_only(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,

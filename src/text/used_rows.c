@@ -149,11 +149,10 @@ static void divide(struct share *shares, size_t count, int64_t all, int64_t want
     for (size_t i = 0; i < count; i++) {
         struct share *share = &shares[i];
         const double exact = (double)share->rows * (double)wanted / (double)all;
-        const int64_t least = share->rows > 1, most = share->rows - (share->rows > 0);
+        const int64_t least = share->rows > 1;
         share->wanted = (int64_t)exact;
         share->rest = exact - (double)share->wanted;
         if (share->wanted < least) share->wanted = least;
-        if (share->wanted > most) share->wanted = most;
         missing -= share->wanted;
     }
     qsort(shares, count, sizeof *shares, compare_rests);
