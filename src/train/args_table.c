@@ -81,9 +81,10 @@ const struct snug_argument snug_arguments[] = {
     TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
     ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
         "what is put between joined text columns; default: a space"),
-    TEXT(label_column_name, "", DATA, "NAME",
-         "label column; default: label; token classification: ner_tags; in a file with a word a line also a column's "
-         "number, from 1"),
+    TEXT(
+        label_column_name, "", DATA, "NAME",
+        "label column; default: label, labels or gold_label; token classification: ner_tags, tags or labels, in a file "
+        "with a word a line also a column's number, from 1; several labels: columns of zeros and ones, A,B,C"),
     TEXT(label_separator, "", DATA, "TEXT",
          "what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name "
          "(snug's own)"),
