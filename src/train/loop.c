@@ -56,19 +56,19 @@ snug_status snug_session_changed(snug_session *s, const char *call, snug_status 
 
 /* ---- epochs and micro-batches ------------------------------------------------------------------------------------ */
 
-int64_t snug_session_epochs(const snug_session *s) {
-    SNUG_REQUIRE_OR(-1, s);
-    return s->training->pipeline.epochs;
+int64_t snug_session_epochs(const snug_session *session) {
+    SNUG_REQUIRE_OR(-1, session);
+    return session->training->pipeline.epochs;
 }
 
-int64_t snug_session_epoch(const snug_session *s) {
-    SNUG_REQUIRE_OR(-1, s);
-    return s->epoch;
+int64_t snug_session_epoch(const snug_session *session) {
+    SNUG_REQUIRE_OR(-1, session);
+    return session->epoch;
 }
 
-int64_t snug_session_steps(const snug_session *s) {
-    SNUG_REQUIRE_OR(-1, s);
-    return s->step;
+int64_t snug_session_steps(const snug_session *session) {
+    SNUG_REQUIRE_OR(-1, session);
+    return session->step;
 }
 
 static snug_status begin_epoch(struct snug_session *s, int64_t epoch) {
