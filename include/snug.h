@@ -151,24 +151,48 @@ const snug_arg_info *snug_args_info(size_t index);
 
 /* ---- rows in memory ---------------------------------------------------------------------------------------------- */
 
-/* Rows of data that take the place of a file. They are read as the rows of a JSON Lines file are: columns, task and
- * labels are recognised and checked as there, and messages name the row, from 1. */
+/* Rows of data that take the place of a file. Columns, task and labels are recognised and checked as in a file, and
+ * messages name the row, from 1, and the column. */
 typedef struct snug_rows snug_rows;
+
+/* A value of a row. Whatever it is, it is harmless in a column that is not used. */
+typedef enum snug_value_kind {
+    SNUG_VALUE_MISSING, /* text: how the program writes it, as "None", for messages; or NULL */
+    SNUG_VALUE_TEXT,    /* text: UTF-8 of length bytes; may hold U+0000 */
+    SNUG_VALUE_NUMBER,  /* text: decimal digits of a number to predict, of any size */
+    SNUG_VALUE_INTEGER,
+    SNUG_VALUE_REAL,    /* a number to predict; NaN and infinity are missing values */
+    SNUG_VALUE_BOOLEAN, /* integer: not 0 is true */
+    SNUG_VALUE_LIST,    /* items: length texts or numbers, as words, tags, or the labels of a row that has several */
+    SNUG_VALUE_OTHER,   /* text: what it is, as "a Timestamp": an error in a column that is used */
+} snug_value_kind;
+
+/* Members without a meaning for the kind are ignored. */
+typedef struct snug_value {
+    snug_value_kind kind;
+    const char *text;
+    size_t length;
+    int64_t integer;
+    double real;
+    const struct snug_value *items;
+} snug_value;
+
 snug_status snug_rows_create(snug_context *ctx, snug_rows **out);
 void snug_rows_destroy(snug_rows *rows);
-/* Set a column of the current row; the value is copied (items of count 0 may be NULL). The columns are those of the
- * first row, and what a later row lacks is missing there. A label is a class name, a number, or a list of them if a row
- * has several. For token classification "tokens" and "ner_tags" are lists. A real number is one to predict, and must be
- * finite. A row of which a call failed is discarded. */
+/* Set a column of the current row; the value is copied. The columns are those of all rows; what a row lacks is missing
+ * there. A label is a class name, a number, or a list of them if a row has several. For token classification "tokens"
+ * and "ner_tags" are lists. A row of which a call failed is discarded. */
+snug_status snug_rows_set(snug_rows *rows, const char *column, const snug_value *value);
 snug_status snug_rows_text(snug_rows *rows, const char *column, const char *text);
-snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t value);
-snug_status snug_rows_real(snug_rows *rows, const char *column, double value);
-snug_status snug_rows_texts(snug_rows *rows, const char *column, const char *const *items, size_t count);
-snug_status snug_rows_integers(snug_rows *rows, const char *column, const int64_t *items, size_t count);
+snug_status snug_rows_integer(snug_rows *rows, const char *column, int64_t integer);
+snug_status snug_rows_real(snug_rows *rows, const char *column, double real);
 /* Ends the current row. */
 snug_status snug_rows_end(snug_rows *rows);
-/* Adds a whole row, a JSON object on one line, as bindings have it. */
-snug_status snug_rows_json(snug_rows *rows, const char *object);
+/* Adds a whole row: values [count] of columns [count]. */
+snug_status snug_rows_add(snug_rows *rows, const char *const *columns, const snug_value *values, size_t count);
+/* Whole numbers of this column, also in lists, are classes of these names, from 0; below 0 is no label. A model that is
+ * trained on it has all of them, in this order. */
+snug_status snug_rows_classes(snug_rows *rows, const char *column, const char *const *names, size_t count);
 /* args read rows instead of the file that the argument name, "train_file", "validation_file" or "test_file", gives.
  * rows outlive args, and do not change during a call; others may read them before or after. */
 snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *rows);
@@ -389,6 +413,11 @@ void snug_model_destroy(snug_model *model);
  * it is a context of the calling thread. */
 snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char *const *texts, const char *const *pairs,
                                size_t count, snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
+/* The same for rows with columns, of which the texts are those that the model was trained on, or that its arguments
+ * name (text_column_name, …), as snug_predict() finds them in a file. Words are lists. SNUG_E_INPUT names row and
+ * column of a text that is missing. */
+snug_status snug_model_predict_rows(snug_model *model, snug_context *ctx, snug_rows *rows,
+                                    snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 

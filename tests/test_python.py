@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package, as it is installed. tests/test_python.sh runs this, from the repository's root."""
 
+import datetime
+import decimal
+import json
+import math
 import os
 import pathlib
 import shutil
@@ -11,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+from collections import UserDict
 
 import numpy as np
 
@@ -19,6 +24,138 @@ import snug
 DEMO = "examples/demo"
 SCRATCH = {"config_name": DEMO, "tokenizer_name": DEMO, "save_strategy": "no", "num_train_epochs": 1, "max_seq_length": 32}
 ROWS = [("a good film", "positive"), ("a bad film", "negative"), ("a very good story", "positive"), ("it is bad", "negative")]
+
+
+# Stand-ins for what pandas, polars, pyarrow and datasets have, which the package does not need.
+
+
+class NAType:
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+class NaTType:
+    pass
+
+
+class Series:
+    def __init__(self, values):
+        self._values = list(values)
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def to_list(self):
+        return self._values
+
+    tolist = to_list
+
+
+class Frame:
+    """As that of pandas: iterating over it gives the names of its columns."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def __iter__(self):
+        return iter(self._columns)
+
+    @property
+    def columns(self):
+        return list(self._columns)
+
+    @property
+    def iloc(self):
+        class Places:
+            def __getitem__(_, key):
+                return Series(list(self._columns.values())[key[1]])
+
+        return Places()
+
+
+class OtherFrame:
+    """As that of polars."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    @property
+    def columns(self):
+        return list(self._columns)
+
+    def get_columns(self):
+        return [Series(column) for column in self._columns.values()]
+
+
+class ArrowColumn:
+    def __init__(self, values):
+        self._values = values
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def to_pylist(self):
+        return self._values
+
+
+class ArrowTable:
+    def __init__(self, columns):
+        self._columns = columns
+
+    @property
+    def column_names(self):
+        return list(self._columns)
+
+    @property
+    def columns(self):
+        return [ArrowColumn(column) for column in self._columns.values()]
+
+
+class Feature:
+    """As a feature of datasets, of a class of that name."""
+
+    def __new__(cls, name, **members):
+        return type(name, (), members)()
+
+
+class Dataset:
+    """As that of datasets; a column of None cannot be read."""
+
+    def __init__(self, columns, features):
+        self._columns, self._features = columns, features
+
+    @property
+    def features(self):
+        return self._features
+
+    @property
+    def column_names(self):
+        return list(self._columns)
+
+    def select_columns(self, names):
+        return Dataset({name: self._columns[name] for name in names}, {name: self._features[name] for name in names})
+
+    def with_format(self, _format):
+        return self
+
+    def iter(self, batch_size):
+        for start in range(0, len(next(iter(self._columns.values()))), batch_size):
+            yield {name: column[start : start + batch_size] for name, column in self._columns.items()}
+
+
+class LazyFrame:
+    """Looking at its columns takes long."""
+
+    @property
+    def columns(self):
+        raise AssertionError
+
+    def collect(self):
+        raise AssertionError
+
+
+class Unknown:
+    columns = ()
 
 
 class Package(unittest.TestCase):
@@ -91,7 +228,7 @@ class Package(unittest.TestCase):
             self.assertEqual(model.predict("it is bad").labels, ["negative"])
             self.assertTrue(model.predict("it is bad " * 100).truncated[0])
             pairs = "text 0 is a tuple, not a str; the second texts of pairs are given by pairs="
-            for bad, what in ((["a", 3], "text 1 is a int"), ([("a", "b")], pairs), (["a\0b"], r"text 0 holds the character U\+0000")):
+            for bad, what in ((["a", 3], "text 1 is an int"), ([("a", "b")], pairs), (["a\0b"], r"text 0 holds the character U\+0000")):
                 with self.assertRaisesRegex((TypeError, ValueError), what):
                     model.predict(bad)
             with self.assertRaisesRegex(ValueError, "2 texts have 1 second texts"):
@@ -354,9 +491,7 @@ started.wait()
             with self.assertRaisesRegex(kind, says) as caught:
                 call()
             self.assertIsInstance(caught.exception, snug.Error)
-        with self.assertRaisesRegex(TypeError, "row 0 is not a dict"):
-            self.train(train=["text"])
-        with self.assertRaisesRegex(TypeError, "a row holds a set"):
+        with self.assertRaisesRegex(snug.InputError, 'train rows in memory:1: the text must be a string: the column "text" holds a set'):
             self.train(train=[{"text": {1}, "label": 1}])
 
     def test_strings_that_c_would_cut(self):
@@ -511,6 +646,130 @@ finally:
         ):
             with self.assertRaisesRegex(snug.InputError, says):
                 self.train(train=bad)
+
+    def classes_of(self, rows, **arguments):
+        """The model's classes after a step on these rows."""
+        out = self.train(train=rows, max_steps=1, overwrite_output_dir=True, **arguments).output_dir
+        labels = json.loads((self.folder / "out" / "config.json").read_text())["id2label"]
+        self.assertEqual(out, str(self.folder / "out"))
+        return [labels[str(number)] for number in range(len(labels))]
+
+    def test_tables(self):
+        """Everything with columns gives the same rows, whatever is in those that are not used."""
+        texts, labels = [row[0] for row in ROWS] * 4, [row[1] for row in ROWS] * 4
+        odd = [decimal.Decimal(1), b"bytes", {1}, {"a": 1}, math.nan, math.inf, -math.inf, None, NAType(), NaTType(), 10**40]
+        odd += [np.float32("nan"), np.datetime64("NaT"), np.array(1), np.array([[1]]), datetime.date(2031, 1, 1), object()]
+        odd = (odd * 2)[: len(texts)]
+        out = self.train(train=list(zip(texts, labels)), max_steps=1).output_dir
+        expected = (pathlib.Path(out) / "model.safetensors").read_bytes()
+        columns = {"odd": odd, "text": texts, "label": labels}
+        tables = [
+            columns,
+            UserDict(columns),
+            {name: tuple(column) for name, column in columns.items()},
+            {"text": np.array(texts), "label": Series(labels), "odd": odd},
+            {"text": (text for text in texts), "label": labels},
+            Frame(columns),
+            OtherFrame(columns),
+            ArrowTable(columns),
+            Dataset(columns, {name: Feature("Value") for name in columns}),
+            Dataset({**columns, "picture": None}, {**{name: Feature("Value") for name in columns}, "picture": Feature("Image")}),
+            Dataset(columns, None),
+            [dict(zip(columns, row)) for row in zip(*columns.values())],
+            (UserDict(zip(columns, row)) for row in zip(*columns.values())),
+            np.array([texts, labels]).T,
+        ]
+        for number, table in enumerate(tables):
+            with self.subTest(number):
+                self.train(train=table, max_steps=1, overwrite_output_dir=True)
+                self.assertEqual((pathlib.Path(out) / "model.safetensors").read_bytes(), expected)
+        # Texts alone, and numbers as names of columns.
+        for lines in (texts, np.array(texts), Series(texts), {"text": texts}):
+            self.train(train=lines, task="mlm", line_by_line=True, max_steps=1, overwrite_output_dir=True)
+        self.train(train=Frame({0: texts, 1: labels}), text_column_name="0", label_column_name="1", overwrite_output_dir=True)
+
+    def test_missing_values(self):
+        """A missing value of a column that is used is named with its row and column; numbers of any size are numbers."""
+        texts = [row[0] for row in ROWS]
+        for missing, name in ((None, "None"), (math.nan, "NaN"), (NAType(), "<NA>"), (NaTType(), "NaT"), (np.float64("nan"), "NaN")):
+            for column, rest in (("text", "the row has no text"), ("label", "the row has no label")):
+                rows = {"text": list(texts), "label": [1, 0, 1, 0]}
+                rows[column][2] = missing
+                with self.assertRaisesRegex(snug.InputError, f'^train rows in memory:3: {rest}.*"{column}" is {name}'):
+                    self.train(train=rows)
+        with self.assertRaisesRegex(snug.InputError, '"text" holds a Decimal'):
+            self.train(train={"text": [decimal.Decimal(1)], "label": [1]})
+        self.assertEqual(self.classes_of({"text": texts, "label": [10**20, 1, 2, 10**21]}, do_regression=True), ["LABEL_0"])
+        self.assertEqual(self.classes_of({"text": [1, 2.5, 10**30, np.int8(4)], "label": texts}), sorted(texts))
+        halves = {"text": ["a \ud83d", "b"], "label": [1, 0]}
+        self.train(train=halves, max_steps=1, overwrite_output_dir=True)
+        with self.assertRaisesRegex(snug.InputError, r"train rows in memory:1: .ud83d is half of a surrogate pair"):
+            self.train(train=halves, strict=True)
+        for name in ("a\0", "a\ud83d"):
+            with self.assertRaisesRegex(ValueError, "^the name .*holds the"):
+                self.train(train={name: texts, "label": [1, 0, 1, 0]})
+
+    def test_class_labels(self):
+        """The names of a ClassLabel are the model's classes, in its order, also those without a row."""
+        names = ["zebra", "ant", "unseen"]
+        label, texts = Feature("ClassLabel", names=names), [row[0] for row in ROWS]
+        features = {"text": Feature("Value"), "label": label}
+        self.assertEqual(self.classes_of(Dataset({"text": texts, "label": [1, 0, 1, 0]}, features)), names)
+        tagged = {"tokens": [["a", "b"], ["c"]], "ner_tags": [[0, 1], [0]]}
+        for tags in ([label], Feature("Sequence", feature=label), Feature("List", feature=label)):
+            features = {"tokens": [Feature("Value")], "ner_tags": tags}
+            self.assertEqual(self.classes_of(Dataset(tagged, features), task="ner"), names)
+        with self.assertRaisesRegex(snug.InputError, "train rows in memory:2: .*a number beyond its classes"):
+            self.train(train=Dataset({"text": texts, "label": [1, 3, 1, 0]}, {"text": Feature("Value"), "label": label}))
+
+    def test_predict_tables(self):
+        """A table is predicted by the columns that the model was trained on, and the bits are those of its texts."""
+        rows = {"number": list(range(4)), "review": [row[0] for row in ROWS], "label": [row[1] for row in ROWS]}
+        out = self.train(train=rows, text_column_name="review", max_steps=1).output_dir
+        texts = rows["review"]
+        with snug.load(out) as model:
+            expected = model.predict(texts).logits
+            for table in (rows, Frame(rows), OtherFrame(rows), Dataset(rows, None), [{"review": text} for text in texts]):
+                np.testing.assert_array_equal(model.predict(table).logits, expected)
+            for plain in (np.array(texts), Series(texts), tuple(texts), iter(texts), ArrowColumn(texts)):
+                np.testing.assert_array_equal(model.predict(plain).logits, expected)
+            self.assertEqual(len(model.predict([])), 0)
+            self.assertEqual(len(model.predict({"review": []})), 0)
+            with self.assertRaisesRegex(snug.InputError, 'rows in memory:2: the row has no text: its column "review" is None'):
+                model.predict({"review": ["a", None]})
+            for bad, what in (
+                (b"text", "texts is a bytes, which is neither a list of texts nor a table"),
+                ({"a", "b"}, "texts is a set"),
+                (7, "texts is an int"),
+                (None, "texts is None"),
+                (np.array("a"), "texts is a ndarray"),
+                ([1.5], "text 0 is a float"),
+                ([math.nan], r"text 0 is a float \(nan\)"),
+                ([["a", "b"]], "text 0 is a list"),
+                ({"review": "a"}, "whose value for 'review' is a str, not a list"),
+                ({"review": {"a": 1}}, "whose value for 'review' is a dict"),
+                ({"review": Frame(rows)}, "whose value for 'review' is a Frame"),
+                ({"train": Dataset(rows, None)}, "texts is a dict of data sets: give one of them, as in texts=data\\['train'\\]"),
+                ({"review": ["a"], "b": []}, "whose columns have different lengths: 1, and 'b' 0"),
+                (LazyFrame(), r"texts is a LazyFrame: give texts.collect\(\)"),
+                (Unknown(), "texts is an Unknown, not a table that is known here"),
+            ):
+                with self.assertRaisesRegex(TypeError, what):
+                    model.predict(bad)
+            with self.assertRaisesRegex(TypeError, "leave out pairs"):
+                model.predict(rows, ["a"])
+        with self.assertRaisesRegex(TypeError, "train: row 0 is an int, not a dict by column, a text"):
+            self.train(train=[1, 2])
+        with self.assertRaisesRegex(TypeError, "train is a set"):
+            self.train(train={"a"})
+        tagged = {"tokens": [["a", "b"], ["c"]], "ner_tags": [["X", "O"], ["O"]]}
+        with snug.load(self.train(train=tagged, task="ner", overwrite_output_dir=True).output_dir) as model:
+            found = model.predict(tagged)
+            self.assertEqual([row.words for row in found], tagged["tokens"])
+            np.testing.assert_array_equal(found[0].scores, model.predict(["a b"])[0].scores)
+        pairs = {"sentence2": ["c", "d"], "sentence1": ["a", "b"], "label": [0, 1]}
+        with snug.load(self.train(train=pairs, overwrite_output_dir=True).output_dir) as model:
+            np.testing.assert_array_equal(model.predict(pairs).logits, model.predict(["a", "b"], ["c", "d"]).logits)
 
     def test_overhead(self):
         """Python adds at most 0.1 ms to a prediction of one text: what is spent outside the library, or in its callback."""

@@ -17,43 +17,61 @@ static snug_rows *new_rows(const struct fixture *f) {
     return rows;
 }
 
-/* A row of JSON by the calls for single columns. */
-static void add_columns(const struct fixture *f, snug_rows *rows, const json_t *row) {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)row, key, value) {
-        const char *texts[64];
-        int64_t integers[64];
-        const size_t count = json_array_size(value);
-        for (size_t i = 0; i < count; i++) {
-            texts[i] = json_string_value(json_array_get(value, i));
-            integers[i] = json_integer_value(json_array_get(value, i));
-        }
-        if (json_is_string(value)) ok(f, snug_rows_text(rows, key, json_string_value(value)));
-        if (json_is_integer(value)) ok(f, snug_rows_integer(rows, key, json_integer_value(value)));
-        if (json_is_real(value)) ok(f, snug_rows_real(rows, key, json_real_value(value)));
-        if (json_is_array(value) && count && json_is_integer(json_array_get(value, 0)))
-            ok(f, snug_rows_integers(rows, key, integers, count));
-        else if (json_is_array(value))
-            ok(f, snug_rows_texts(rows, key, texts, count));
-    }
-    ok(f, snug_rows_end(rows));
+enum { ITEMS = 64 };
+
+static snug_value text_value(const char *text) {
+    return (snug_value){.kind = SNUG_VALUE_TEXT, .text = text, .length = strlen(text)};
 }
 
-/* The rows of a JSON Lines file: whole, or column by column. */
+/* A value of JSON; items: memory for a list's. */
+static snug_value value_of(const json_t *value, snug_value items[ITEMS]) {
+    const size_t count = json_array_size(value);
+    assert_true(count <= ITEMS);
+    for (size_t i = 0; items && i < count; i++) items[i] = value_of(json_array_get(value, i), NULL);
+    switch (json_typeof(value)) {
+    case JSON_STRING: return text_value(json_string_value(value));
+    case JSON_INTEGER: return (snug_value){.kind = SNUG_VALUE_INTEGER, .integer = json_integer_value(value)};
+    case JSON_REAL: return (snug_value){.kind = SNUG_VALUE_REAL, .real = json_real_value(value)};
+    case JSON_TRUE:
+    case JSON_FALSE: return (snug_value){.kind = SNUG_VALUE_BOOLEAN, .integer = json_is_true(value)};
+    case JSON_ARRAY: return (snug_value){.kind = SNUG_VALUE_LIST, .items = items, .length = count};
+    case JSON_OBJECT: return (snug_value){.kind = SNUG_VALUE_OTHER, .text = "a dict"};
+    default: return (snug_value){.kind = SNUG_VALUE_MISSING, .text = "None"};
+    }
+}
+
+/* A row by the calls for single columns, or as a whole. */
+static void add_row(const struct fixture *f, snug_rows *rows, const char *object, bool whole) {
+    json_error_t error;
+    json_t *row = json_loads(object, 0, &error), *value;
+    if (!row) fail_msg("%s: %s", object, error.text);
+    const char *key, *columns[ITEMS];
+    static snug_value values[ITEMS], items[ITEMS][ITEMS];
+    size_t count = 0;
+    json_object_foreach(row, key, value) {
+        values[count] = value_of(value, items[count]);
+        columns[count] = key;
+        if (whole)
+            count++;
+        else if (json_is_string(value))
+            ok(f, snug_rows_text(rows, key, json_string_value(value)));
+        else if (json_is_integer(value))
+            ok(f, snug_rows_integer(rows, key, json_integer_value(value)));
+        else if (json_is_real(value))
+            ok(f, snug_rows_real(rows, key, json_real_value(value)));
+        else
+            ok(f, snug_rows_set(rows, key, &values[count]));
+    }
+    ok(f, whole ? snug_rows_add(rows, columns, values, count) : snug_rows_end(rows));
+    json_decref(row);
+}
+
+/* The rows of a JSON Lines file. */
 static snug_rows *rows_of(const struct fixture *f, const char *path, bool whole) {
     snug_rows *rows = new_rows(f);
     char *text = read_text(f, path, NULL), *rest = text, *line;
-    while ((line = strsep(&rest, "\n"))) {
-        if (!*line) continue;
-        json_t *row = json_loads(line, 0, NULL);
-        assert_non_null(row);
-        if (whole)
-            ok(f, snug_rows_json(rows, line));
-        else
-            add_columns(f, rows, row);
-        json_decref(row);
-    }
+    while ((line = strsep(&rest, "\n")))
+        if (*line) add_row(f, rows, line, whole);
     free(text);
     return rows;
 }
@@ -159,7 +177,7 @@ static void test_other_jobs(void **state) {
     ok(f, snug_args_set_rows(args, "validation_file", rows));
     ok(f, evaluate_args(f, args, NULL, &metrics));
     assert_true(metric_of(&metrics, "eval_samples") == 2);
-    ok(f, snug_rows_json(rows, "{\"text\": \"w2\", \"note\": \"three\"}"));
+    add_row(f, rows, "{\"text\": \"w2\", \"note\": \"three\"}", true);
     snug_args_destroy(args);
     args = plain_args(f, "model_name_or_path=@out threads=2 keep_columns=note");
     ok(f, snug_args_set_rows(args, "test_file", rows));
@@ -205,7 +223,7 @@ static void test_many_rows(void **state) {
 static snug_status try_rows(struct fixture *f, const char *const *objects, const char *words) {
     snug_rows *rows = new_rows(f);
     snug_args *args = training_args(f, words);
-    for (int i = 0; objects[i]; i++) ok(f, snug_rows_json(rows, objects[i]));
+    for (int i = 0; objects[i]; i++) add_row(f, rows, objects[i], i % 2);
     ok(f, snug_args_set_rows(args, "train_file", rows));
     set_args(f, args, "output_dir=@none");
     const snug_status status = snug_train(args, NULL, NULL);
@@ -216,37 +234,175 @@ static snug_status try_rows(struct fixture *f, const char *const *objects, const
 
 #define ROWS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void test_errors_name_the_row(void **state) {
+static void test_errors_name_row_and_column(void **state) {
     struct fixture *f = *state;
     const char *const none[] = {NULL};
+    static const struct {
+        const char *row, *says;
+    } cases[] = {
+        {"{\"label\": 1}", "the row has no text: its column \"text\" is missing"},
+        {"{\"text\": null, \"label\": 1}", "the row has no text: its column \"text\" is None"},
+        {"{\"text\": true, \"label\": 1}", "the text must be a string: the column \"text\" holds a boolean"},
+        {"{\"text\": [\"a\"], \"label\": 1}", "the column \"text\" holds a list; if it is one of words, give --task"},
+        {"{\"text\": {}, \"label\": 1}", "the text must be a string: the column \"text\" holds a dict"},
+        {"{\"text\": \"a\"}", "(its column \"label\" is missing"},
+        {"{\"text\": \"a\", \"label\": null}", "(its column \"label\" is None"},
+        {"{\"text\": \"a\", \"label\": {}}", "numbers, not a dict (column \"label\")"},
+        {"{\"text\": \"a\", \"label\": [[1]]}", "numbers, not a list of other values (column \"label\")"},
+        {"{\"text\": \"a\", \"label\": \"N/A\"}", "\"N/A\""},
+    };
     fails(f, try_rows(f, none, ""), SNUG_E_INPUT, "train rows in memory is empty");
-    fails(f, try_rows(f, ROWS("{\"text\": \"a\", \"label\": 0}", "{\"label\": 1}"), ""), SNUG_E_INPUT,
-          "train rows in memory:2: the row has no text");
-    fails(f, try_rows(f, ROWS("{\"text\": \"a\", \"label\": 0}", "{\"text\": \"a\", \"label\": }"), ""), SNUG_E_INPUT,
-          "train rows in memory:2:");
-    fails(f, try_rows(f, ROWS("{\"text\": \"a\", \"label\": 1}", "{\"text\": \"a\", \"label\": \"N/A\"}"), ""),
-          SNUG_E_INPUT, "train rows in memory:2");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const rows[] = {"{\"text\": \"a\", \"label\": 0}", cases[i].row, NULL};
+        fails(f, try_rows(f, rows, ""), SNUG_E_INPUT, "train rows in memory:2: ");
+        fails(f, try_rows(f, rows, ""), SNUG_E_INPUT, cases[i].says);
+    }
     fails(f, try_rows(f, ROWS("{\"tokens\": [\"a\", \"b\"], \"ner_tags\": [\"O\"]}"), "task=ner"), SNUG_E_INPUT,
           "train rows in memory:1: 2 words and 1 tags");
-    fails(f, try_rows(f, ROWS("{\"text\": \"a\xff\", \"label\": 1}", "{\"text\": \"b\", \"label\": 0}"), "strict=True"),
-          SNUG_E_INPUT, "train rows in memory:1: malformed UTF-8");
+    fails(f, try_rows(f, ROWS("{\"tokens\": [\"a\"], \"ner_tags\": null}"), "task=ner"), SNUG_E_INPUT,
+          "train rows in memory:1: the row has no tags: its column \"ner_tags\" is None");
+    fails(f, try_rows(f, ROWS("{\"tokens\": [1], \"ner_tags\": [\"O\"]}"), "task=ner"), SNUG_E_INPUT,
+          "train rows in memory:1: the words must be a list of strings: the column \"tokens\" holds numbers");
+    fails(f,
+          try_rows(f, ROWS("{\"a\": \"x\", \"b\": \"y\", \"label\": 1}", "{\"a\": \"x\", \"label\": 0}"),
+                   "text_column_names=a,b"),
+          SNUG_E_INPUT, "train rows in memory:2: the row has no text: its column \"b\" is missing");
+}
+
+/* Whatever a program has there: an unused column never ends a run, a label of any kind means what it does in a file. */
+static void test_values(void **state) {
+    struct fixture *f = *state;
+    const double infinite = strtod("inf", NULL);
+    const snug_value strange[] = {
+        {.kind = SNUG_VALUE_OTHER, .text = "a Timestamp"},
+        {.kind = SNUG_VALUE_OTHER, .text = NULL},
+        {.kind = SNUG_VALUE_MISSING},
+        {.kind = SNUG_VALUE_REAL, .real = infinite},
+        {.kind = SNUG_VALUE_REAL, .real = -infinite},
+        {.kind = SNUG_VALUE_REAL, .real = strtod("nan", NULL)},
+        {.kind = SNUG_VALUE_NUMBER, .text = "123456789012345678901234567890"},
+        {.kind = SNUG_VALUE_TEXT, .text = "\xff\xed\xa0\xbd", .length = 4},
+        {.kind = SNUG_VALUE_TEXT},
+        {.kind = SNUG_VALUE_LIST},
+        {.kind = SNUG_VALUE_LIST, .length = 1, .items = (const snug_value[]){{.kind = SNUG_VALUE_LIST}}},
+        {.kind = SNUG_VALUE_BOOLEAN},
+    };
+    snug_rows *rows = new_rows(f);
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        ok(f, snug_rows_text(rows, "text", i % 2 ? "good" : "bad"));
+        ok(f, snug_rows_set(rows, "strange", &strange[i]));
+        ok(f, snug_rows_integer(rows, "label", (int64_t)i % 2));
+        if (i == 3) ok(f, snug_rows_text(rows, "later", "x")); /* a column that the first row lacks */
+        ok(f, snug_rows_end(rows));
+    }
+    train_rows(f, "out", "", rows, rows);
+    assert_contains(f->log, "train rows in memory: 12 rows");
+    assert_contains(f->log, "train rows in memory: malformed UTF-8 in 1 line(s), first in line 8");
+    snug_args *args = training_args(f, "output_dir=@none strict=True");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "train rows in memory:8: \\ud83d is half of a surrogate pair");
+    snug_args_destroy(args);
+    args = training_args(f, "output_dir=@none text_column_name=strange");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "the column \"strange\" holds a Timestamp");
+    snug_args_destroy(args);
+    snug_rows_destroy(rows);
+    /* a column that is set twice in a row, as two of a table may have one name */
+    rows = new_rows(f);
+    for (int i = 0; i < 2; i++) ok(f, snug_rows_text(rows, "text", "a"));
+    ok(f, snug_rows_integer(rows, "label", 1));
+    ok(f, snug_rows_end(rows));
+    args = training_args(f, "output_dir=@none");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "the column \"text\" holds two values");
+    snug_args_destroy(args);
+    snug_rows_destroy(rows);
+    /* a text with U+0000 is a text, and a label with it is refused */
+    rows = new_rows(f);
+    const snug_value nul = {.kind = SNUG_VALUE_TEXT, .text = "a\0b", .length = 3};
+    ok(f, snug_rows_set(rows, "text", &nul));
+    ok(f, snug_rows_set(rows, "label", &nul));
+    ok(f, snug_rows_end(rows));
+    args = training_args(f, "output_dir=@none");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "train rows in memory:1: a label contains \\u0000");
+    snug_args_destroy(args);
+    snug_rows_destroy(rows);
+}
+
+/* The names of classes that a program has, as those of a ClassLabel of datasets. */
+static void test_classes(void **state) {
+    static const char *const names[] = {"zebra", "ant", "unseen", "3 | 4", "n/a"};
+    static const struct {
+        const char *rows[3], *words, *classes;
+    } cases[] = {
+        {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": 0}"}, "", "zebra,ant,unseen,3 | 4,n/a"},
+        {{"{\"text\": \"a\", \"label\": 4}", "{\"text\": \"b\", \"label\": 3}"},
+         "label_separator=none",
+         "zebra,ant,unseen,3 | 4,n/a"},
+        {{"{\"text\": \"a\", \"label\": [1, 2]}", "{\"text\": \"b\", \"label\": []}"},
+         "",
+         "zebra,ant,unseen,3 | 4,n/a"},
+        {{"{\"tokens\": [\"a\", \"b\"], \"label\": [1, 0]}", "{\"tokens\": [], \"label\": []}"},
+         "task=ner label_column_name=label",
+         "zebra,ant,unseen,3 | 4,n/a"},
+        /* below 0: no label */
+        {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": -1}"}, "", "zebra,ant,unseen,3 | 4,n/a"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char found[256] = "";
+        snug_rows *rows = new_rows(f);
+        ok(f, snug_rows_classes(rows, "label", names, 2));
+        ok(f, snug_rows_classes(rows, "label", names, 5)); /* the last call counts */
+        for (int row = 0; row < 2; row++) add_row(f, rows, cases[i].rows[row], row);
+        snug_args *args = training_args(f, cases[i].words);
+        set_args(f, args, "output_dir=@out overwrite_output_dir=True max_steps=1");
+        ok(f, snug_args_set_rows(args, "train_file", rows));
+        ok(f, snug_train(args, NULL, NULL));
+        snug_args_destroy(args);
+        snug_rows_destroy(rows);
+        json_t *config = read_json(f, path_of(f, "out/config.json"));
+        const json_t *classes = json_object_get(config, "id2label");
+        for (size_t k = 0; k < json_object_size(classes); k++) {
+            char key[24];
+            snprintf(key, sizeof key, "%zu", k);
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", k ? "," : "",
+                     json_string_value(json_object_get(classes, key)));
+        }
+        json_decref(config);
+        assert_string_equal(found, cases[i].classes);
+    }
+    snug_rows *rows = new_rows(f);
+    ok(f, snug_rows_classes(rows, "label", names, 5));
+    add_row(f, rows, "{\"text\": \"a\", \"label\": 5}", true);
+    snug_args *args = training_args(f, "output_dir=@none");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "not a number beyond its classes (column \"label\")");
+    snug_args_destroy(args);
+    fails(f, snug_rows_classes(rows, "label", (const char *const[]){"a", ""}, 2), SNUG_E_USAGE, "class 1 has no name");
+    snug_rows_destroy(rows);
 }
 
 static void test_misused_rows(void **state) {
     struct fixture *f = *state;
     snug_rows *rows = new_rows(f);
     snug_args *args = training_args(f, "output_dir=@none");
+    const snug_value text = text_value("a"), list = {.kind = SNUG_VALUE_LIST, .length = 2},
+                     number = {.kind = SNUG_VALUE_NUMBER, .text = "1,5"}, unknown = {.kind = (snug_value_kind)99},
+                     longer = {.kind = SNUG_VALUE_TEXT, .text = "a", .length = (size_t)1 << 29},
+                     more = {.kind = SNUG_VALUE_LIST, .length = (size_t)1 << 40, .items = &text};
     fails(f, snug_rows_end(rows), SNUG_E_USAGE, "row 1 has no column");
-    fails(f, snug_rows_json(rows, "{\n}"), SNUG_E_USAGE, "row 1 must be a JSON object on one line");
-    fails(f, snug_rows_json(rows, "[]"), SNUG_E_USAGE, "row 1 must be a JSON object on one line");
     ok(f, snug_rows_text(rows, "text", "a"));
-    fails(f, snug_rows_real(rows, "label", NAN), SNUG_E_USAGE, "row 1, label: nan is no value");
+    fails(f, snug_rows_set(rows, "label", &number), SNUG_E_USAGE, "row 1: \"1,5\" is not a number");
     fails(f, snug_rows_end(rows), SNUG_E_USAGE, "row 1 has no column"); /* it was discarded */
-    fails(f, snug_rows_text(rows, "text", NULL), SNUG_E_USAGE, "snug_rows_text: text must not be NULL (row 1)");
-    fails(f, snug_rows_texts(rows, "label", (const char *const[]){"a", NULL}, 2), SNUG_E_USAGE,
-          "snug_rows_texts: items[1] must not be NULL (row 1)");
+    fails(f, snug_rows_text(rows, "text", NULL), SNUG_E_USAGE, "snug_rows_text: text must not be NULL");
+    fails(f, snug_rows_set(rows, "label", &list), SNUG_E_USAGE, "row 1: the items of a list must not be NULL");
+    fails(f, snug_rows_set(rows, "label", &more), SNUG_E_USAGE, "row 1 is longer than 256 MiB");
+    fails(f, snug_rows_set(rows, "label", &unknown), SNUG_E_USAGE, "row 1: a value of no kind");
+    fails(f, snug_rows_set(rows, "label", &longer), SNUG_E_USAGE, "row 1 is longer than 256 MiB");
     ok(f, snug_rows_text(rows, "text", "a"));
-    fails(f, snug_rows_json(rows, "{}"), SNUG_E_USAGE, "row 1 is not complete");
+    fails(f, snug_rows_add(rows, (const char *const[]){"text"}, &text, 1), SNUG_E_USAGE, "row 1 is not complete");
     fails(f, snug_args_set_rows(args, "output_dir", rows), SNUG_E_USAGE,
           "output_dir: rows in memory take the place of");
     ok(f, snug_args_set_rows(args, "train_file", rows));
@@ -284,8 +440,10 @@ static void test_repetition(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_same_as_a_file),      TEST(test_other_jobs),   TEST(test_many_rows),
-        TEST(test_errors_name_the_row), TEST(test_misused_rows), TEST(test_repetition),
+        TEST(test_same_as_a_file), TEST(test_other_jobs),
+        TEST(test_many_rows),      TEST(test_errors_name_row_and_column),
+        TEST(test_values),         TEST(test_classes),
+        TEST(test_misused_rows),   TEST(test_repetition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -459,12 +459,13 @@ static void test_tokenize(void **state) {
     tokenizes(f, MODEL "task=classification test_file=@text.jsonl max_predict_samples=1", SNUG_OK,
               "[CLS] john went [SEP]\n");
     tokenizes(f, MODEL "task=classification test_file=@text.jsonl", SNUG_E_INPUT,
-              "text.jsonl:2: the row has no text in its text column; if the list is one of words, give --task");
+              "text.jsonl:2: the text must be a string: the column \"text\" holds a list; if it is one of words, give "
+              "--task");
     tokenizes(f, MODEL "test_file=@text.jsonl text_column_name=text", SNUG_E_INPUT,
               "text.jsonl:1: the words must be a list of strings");
     write_text(f, "null.jsonl", "{\"text\":null}\n");
     tokenizes(f, MODEL "task=classification test_file=@null.jsonl", SNUG_E_INPUT,
-              "null.jsonl:1: the row has no text in its text column");
+              "null.jsonl:1: the row has no text: its column");
     /* A folder with a tokenizer alone, or with the head of another task. */
     write_text(f, "text.txt", "john went\n");
     tokenizes(f, "tokenizer_name=" GOLDEN " test_file=@text.txt", SNUG_OK, "[CLS] john went [SEP]\n");

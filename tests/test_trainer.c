@@ -229,8 +229,9 @@ static void test_tokenize(void **state) {
         {"model_name_or_path=@model test_file=@dev.csv", 5, SNUG_E_IO, ""}, /* the caller's own */
         {"model_name_or_path=@none test_file=@dev.csv", 0, SNUG_E_INPUT, "none"},
         {"model_name_or_path=@model test_file=@null.jsonl", 0, SNUG_E_INPUT, "null.jsonl:1: the row has no text"},
-        {"model_name_or_path=@model test_file=@list.jsonl", 1, SNUG_E_INPUT, "list.jsonl:2: the row has no text"},
-        {"model_name_or_path=@model test_file=@object.jsonl", 0, SNUG_E_INPUT, "object.jsonl:1: the row has no text"},
+        {"model_name_or_path=@model test_file=@list.jsonl", 1, SNUG_E_INPUT, "list.jsonl:2: the text must be a string"},
+        {"model_name_or_path=@model test_file=@object.jsonl", 0, SNUG_E_INPUT,
+         "object.jsonl:1: the text must be a string"},
     };
     struct fixture *f = *state;
     write_text(f, "null.jsonl", "{\"sentence\": null}\n");

@@ -64,6 +64,31 @@ class Event(Structure):
     ]
 
 
+(
+    VALUE_MISSING,
+    VALUE_TEXT,
+    VALUE_NUMBER,
+    VALUE_INTEGER,
+    VALUE_REAL,
+    VALUE_BOOLEAN,
+    VALUE_LIST,
+    VALUE_OTHER,
+) = range(8)
+
+
+class Value(Structure):
+    pass
+
+
+Value._fields_ = [
+    ("kind", c_int),
+    ("text", c_char_p),
+    ("length", c_size_t),
+    ("integer", c_int64),
+    ("real", c_double),
+    ("items", POINTER(Value)),
+]
+
 ON_LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ON_EVENT = CFUNCTYPE(None, c_void_p, POINTER(Event))
 SHOULD_STOP = CFUNCTYPE(c_bool, c_void_p)
@@ -164,7 +189,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "snug_args_info": (POINTER(ArgumentInfo), [c_size_t]),
     "snug_rows_create": (c_int, [c_void_p, POINTER(c_void_p)]),
     "snug_rows_destroy": (None, [c_void_p]),
-    "snug_rows_json": (c_int, [c_void_p, c_char_p]),
+    "snug_rows_add": (c_int, [c_void_p, POINTER(c_char_p), POINTER(Value), c_size_t]),
+    "snug_rows_classes": (c_int, [c_void_p, c_char_p, POINTER(c_char_p), c_size_t]),
     "snug_args_set_rows": (c_int, [c_void_p, c_char_p, c_void_p]),
     "snug_plan_create": (c_int, [c_void_p, POINTER(c_void_p)]),
     "snug_plan_destroy": (None, [c_void_p]),
@@ -183,6 +209,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [c_void_p, c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_size_t, ON_ROW, c_void_p],
     ),
+    "snug_model_predict_rows": (c_int, [c_void_p, c_void_p, c_void_p, ON_ROW, c_void_p]),
     "snug_pull": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(PullResult))]),
     "snug_pull_result_destroy": (None, [POINTER(PullResult)]),
 }

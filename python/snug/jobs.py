@@ -145,8 +145,8 @@ def train(
     """Fine-tunes a model and writes a Hugging Face folder.
 
     model: a model folder, or a model's name in the local Hugging Face cache (see pull()).
-    train, validation: a file (CSV, TSV, JSON Lines, CoNLL, text), or rows: dicts by column, (text, label),
-        (text, second text, label), or a pandas DataFrame.
+    train, validation: a file (CSV, TSV, JSON, CoNLL, text), or rows: a DataFrame of pandas or polars, a Dataset of datasets, a dict
+        of columns, dicts by column, texts, (text, label), (text, second text, label).
     output_dir: the folder for the model, by default trainer_output.
     progress: shows bars and messages; by default in terminals and notebooks. Messages go to the logger "snug" instead where
         logging is configured.

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union, cast, overload
+from typing import Any, Callable, Generic, Literal, NamedTuple, Optional, TypeVar, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ._context import ArgumentValue, Context, PathLike
 from ._library import E_INTERRUPTED, OK, ON_ROW, c_string, lib, text_of
+from ._rows import Texts, a, filled, is_table, list_of
 from ._signals import CALLS, Deferred
 from .errors import UsageError
 
@@ -129,12 +130,13 @@ class _Rows:
         )
 
 
-def _encode(texts: Sequence[str], what: str) -> Any:
+def _encode(texts: Iterable[Any], what: str) -> Any:
     encoded = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             pair = "; the second texts of pairs are given by pairs=" if isinstance(text, (tuple, list)) else ""
-            raise TypeError(f"{what} {number} is a {type(text).__name__}, not a str{pair}")
+            missing = " (nan)" if isinstance(text, float) and text != text else ""
+            raise TypeError(f"{what} {number} is {a(text)}{missing}, not a str{pair}")
         encoded.append(c_string(text, f"{what} {number}", replace=True))
     return (ctypes.c_char_p * len(encoded))(*encoded)
 
@@ -160,28 +162,38 @@ class Model(Generic[Result]):
             status = lib.snug_model_open(self._context.args, ctypes.byref(self._handle))
         self._context.check(status)
 
-    def predict(
-        self, texts: Union[str, Sequence[str]], pairs: Union[None, str, Sequence[str]] = None
-    ) -> Result:
-        """Predicts texts (a single one counts as a list of one). pairs: the second text of each.
+    def predict(self, texts: Union[str, Texts], pairs: Union[None, str, Iterable[str]] = None) -> Result:
+        """Predicts texts: a list of them (or a Series, or an array; a single one counts as a list of one), with the second text of
+        each in pairs; or rows with columns, as train() takes them: a DataFrame, a Dataset, a dict of columns, a list of dicts. Of
+        these the columns are used that the model was trained on, or that load() was given (text_column_name, …).
 
         Classification and regression: Predictions, with NumPy arrays. Token classification: a TaggedWords for each text. Masked
         LM: a FilledMask for each mask token, the top_k of load() in each. An interrupt ends a long call."""
         if self._closed:
             raise ValueError("the model is closed")
-        texts = [texts] if isinstance(texts, str) else texts
-        pairs = [pairs] if isinstance(pairs, str) else pairs
-        if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"{len(texts)} texts have {len(pairs)} second texts")
-        first, second = _encode(texts, "text"), None if pairs is None else _encode(pairs, "second text")
         context = getattr(self._local, "context", None)
         if context is None:
             context = self._local.context = Context()
+        data = texts if isinstance(texts, str) or is_table(texts) else list(list_of(texts, "texts"))
+        if is_table(data) or (isinstance(data, list) and data and isinstance(data[0], Mapping)):
+            if pairs is not None:
+                raise TypeError(f"texts is {a(texts)} with columns, which has the second texts of pairs, too: leave out pairs")
+            with filled(context, data, "texts") as rows:
+                return self._collect(
+                    context, lambda on_row: lib.snug_model_predict_rows(self._handle, context.handle, rows, on_row, None)
+                )
+        first = _encode([data] if isinstance(data, str) else data, "text")
+        second = None if pairs is None else _encode([pairs] if isinstance(pairs, str) else list_of(pairs, "pairs"), "second text")
+        if second is not None and len(second) != len(first):
+            raise ValueError(f"{len(first)} texts have {len(second)} second texts")
+        return self._collect(
+            context, lambda on_row: lib.snug_model_predict(self._handle, context.handle, first, second, len(first), on_row, None)
+        )
+
+    def _collect(self, context: Context, call: Callable[[Any], int]) -> Result:
         with Deferred() as signals:
             rows = _Rows(signals)
-            status = lib.snug_model_predict(
-                self._handle, context.handle, first, second, len(first), ON_ROW(rows.on_row), None
-            )
+            status = call(ON_ROW(rows.on_row))
         if rows.raised is not None:
             raise rows.raised
         context.check(status)

@@ -52,7 +52,7 @@ struct builder {
     const struct snug_tokenizer *tokenizer;
     const struct snug_dataset_options *options;
     const struct snug_task_info *task;
-    struct snug_columns columns;
+    struct snug_text_source source;
     struct snug_row_buffer joined; /* a row's text, of several columns */
     struct snug_label_column label;
     struct snug_cache_writer writer;
@@ -91,37 +91,30 @@ static void builder_free(struct builder *builder) {
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
-static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_field *field, int64_t line,
-                             size_t *start) {
-    const char *path = builder->options->path;
-    const bool words = builder->task->words;
-    if (field->kind == SNUG_FIELD_MISSING)
-        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no %s; remove it, or make it empty",
-                         path, line, words ? "words" : "text");
-    if (words && field->kind != SNUG_FIELD_WORDS)
-        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the words must be a list of strings", path, line);
-    if (!words && !snug_field_is_text(field))
-        return snug_fail(builder->ctx, SNUG_E_INPUT,
-                         "%s:%" PRId64 ": the text must be a string, not a list, an object or a boolean", path, line);
+static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
+                             struct text_row *taken) {
+    struct snug_field field;
+    RETURN_IF_ERROR(snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
     RETURN_IF_ERROR(
-        snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field->length + 1, 1));
-    *start = chunk->text_size;
-    memcpy(chunk->text + *start, field->text, field->length);
-    chunk->text_size += field->length;
+        snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field.length + 1, 1));
+    taken->start[i] = chunk->text_size;
+    taken->length[i] = field.length;
+    memcpy(chunk->text + chunk->text_size, field.text, field.length);
+    chunk->text_size += field.length;
     return SNUG_OK;
 }
 
 /* The row's raw labels. */
 static snug_status parse_label(struct builder *builder, const struct snug_row *row) {
     const struct snug_dataset_options *options = builder->options;
-    const struct snug_columns *columns = &builder->columns;
+    const struct snug_columns *columns = &builder->source.columns;
     const struct snug_field *field = &row->fields[columns->label];
     if (columns->flags)
         return snug_label_column_add_flags(builder->ctx, &builder->label, options->path, row->line, row->fields,
                                            columns->flag, options->need_labels);
     if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
-        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000", options->path,
-                         row->line);
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000 (column \"%s\")",
+                         options->path, row->line, builder->label.name);
     return (builder->task->words ? snug_label_column_add_tags : snug_label_column_add)(
         builder->ctx, &builder->label, options->path, row->line, field, options->need_labels);
 }
@@ -144,7 +137,7 @@ static snug_status count_words(const struct builder *builder, const struct chunk
     if (row->words > INT32_MAX) /* untested: over 2^31 words */
         return snug_fail(builder->ctx, SNUG_E_UNSUPPORTED, "%s:%" PRId64 ": %zu words in a row are too many",
                          builder->options->path, row->line, row->words);
-    if (!builder->columns.has_label || row->words == row->labels) return SNUG_OK;
+    if (!builder->source.columns.has_label || row->words == row->labels) return SNUG_OK;
     if (!builder->options->need_labels) { /* then they are for metrics, and their words are predicted without */
         row->labels = 0;
         return SNUG_OK;
@@ -155,20 +148,13 @@ static snug_status count_words(const struct builder *builder, const struct chunk
 
 static snug_status take_row(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     struct text_row taken = {.line = row->line, .first_label = chunk->label_count};
-    if (builder->columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
+    if (builder->source.columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
     if (builder->full) return SNUG_OK;
     taken.labels = chunk->label_count - taken.first_label;
-    const struct snug_columns *columns = &builder->columns;
-    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
-        struct snug_field field = row->fields[columns->text[i]];
-        if (columns->texts > 1 && !columns->pair)
-            RETURN_IF_ERROR(snug_columns_join(builder->ctx, columns, snug_dataset_delimiter(builder->options), row,
-                                              &builder->joined, &field));
-        RETURN_IF_ERROR(take_text(builder, chunk, &field, row->line, &taken.start[i]));
-        taken.length[i] = field.length;
-    }
+    const struct snug_columns *columns = &builder->source.columns;
+    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) RETURN_IF_ERROR(take_text(builder, chunk, row, i, &taken));
     if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
-    if (builder->task->words && builder->columns.has_label && !taken.labels && taken.words &&
+    if (builder->task->words && builder->source.columns.has_label && !taken.labels && taken.words &&
         row->fields[columns->label].kind != SNUG_FIELD_MISSING)
         builder->untagged++;
     RETURN_IF_ERROR(
@@ -187,7 +173,7 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
     const int64_t most = builder->options->max_samples;
     struct snug_row row;
     int64_t size;
-    snug_status status = builder->full && !builder->columns.has_label ? SNUG_END : SNUG_OK;
+    snug_status status = builder->full && !builder->source.columns.has_label ? SNUG_END : SNUG_OK;
     chunk->count = chunk->text_size = chunk->label_count = 0;
     for (size_t i = 0; status == SNUG_OK && i < CHUNK_ROWS && chunk->text_size < CHUNK_BYTES; i++) {
         if (!builder->join && !builder->full && most >= 0 && builder->writer.rows + (int64_t)chunk->count >= most)
@@ -390,26 +376,24 @@ static snug_status check_rows(struct builder *builder) {
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
 }
 
-static snug_status prepare(struct builder *builder, const struct snug_reader *reader, int64_t hot) {
+static snug_status prepare(struct builder *builder, int64_t hot) {
     const struct snug_dataset_options *options = builder->options;
-    const char *const *names;
     enum snug_data_form form;
-    snug_reader_columns(reader, &names);
-    RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
-    builder->label.typed = form == SNUG_DATA_JSON;
+    RETURN_IF_ERROR(snug_reader_form(builder->ctx, options->path, options->format, options->rows, &form));
+    builder->label.typed = form == SNUG_DATA_JSON || form == SNUG_DATA_ROWS;
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;
     builder->label.may_miss = snug_missing_labels_given(options->missing_labels);
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
-    RETURN_IF_ERROR(snug_label_column_begin_flags(builder->ctx, &builder->label, names, builder->columns.flag,
-                                                  builder->columns.flags));
+    RETURN_IF_ERROR(snug_label_column_begin_flags(builder->ctx, &builder->label, builder->source.names,
+                                                  builder->source.columns.flag, builder->source.columns.flags));
     builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->last_log_time = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
     /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
     builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,
-                                               .pair = builder->columns.pair,
+                                               .pair = builder->source.columns.pair,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
@@ -437,7 +421,7 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
                          const char *name, XXH128_hash_t key, int *fd) {
     enum snug_label_form form;
-    RETURN_IF_ERROR(prepare(builder, peek->reader, hot));
+    RETURN_IF_ERROR(prepare(builder, hot));
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
     RETURN_IF_ERROR(build_rows(builder, peek));
     note_oddities(builder, peek->reader);
@@ -451,14 +435,21 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
                              const struct snug_dataset_options *options, struct snug_peek *peek,
                              const struct snug_columns *columns, int64_t hot, const struct snug_folder *in,
                              const char *name, XXH128_hash_t key, int *fd) {
+    const char *const *names;
     void *memory;
+    snug_reader_columns(peek->reader, &names);
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct builder), &memory));
     struct builder *builder = memory;
     builder->ctx = ctx;
     builder->tokenizer = tokenizer;
     builder->options = options;
-    builder->columns = *columns;
     builder->task = snug_task_info(options->task);
+    builder->source = (struct snug_text_source){.columns = *columns,
+                                                .path = options->path,
+                                                .names = names,
+                                                .delimiter = snug_dataset_delimiter(options),
+                                                .words = builder->task->words};
+    if (columns->has_label) builder->label.name = names[columns->label];
     const snug_status status = build(builder, peek, hot, in, name, key, fd);
     builder_free(builder);
     return status;

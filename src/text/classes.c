@@ -70,6 +70,9 @@ static snug_status copy_names(snug_context *ctx, const struct snug_dataset *trai
     char whole[SNUG_WHOLE_SIZE];
     if (out->problem == SNUG_PROBLEM_REGRESSION) return add_name(ctx, out, &capacity, "LABEL_0");
     if (count > SNUG_CLASSES_MOST) return fail_many(ctx, train, count);
+    for (size_t i = 0; i < train->class_count; i++)
+        RETURN_IF_ERROR(add_name(ctx, out, &capacity, train->class_names[i]));
+    if (train->class_count) return SNUG_OK;
     for (size_t i = 0; i < (size_t)count; i++)
         if (!train->left_out[i]) RETURN_IF_ERROR(add_name(ctx, out, &capacity, class_name(train, i, whole)));
     sort_names(out, train->form);
@@ -177,7 +180,7 @@ static snug_status find_problem(snug_context *ctx, struct snug_dataset *train, e
     if (!left)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels give --task mlm",
                          train->path);
-    if (regression == SNUG_REGRESSION_AUTO) RETURN_IF_ERROR(check_form(ctx, train));
+    if (regression == SNUG_REGRESSION_AUTO && !train->class_count) RETURN_IF_ERROR(check_form(ctx, train));
     if (snug_labels_are_lists(train->form)) out->problem = SNUG_PROBLEM_MULTI_LABEL;
     if (regression == SNUG_REGRESSION_YES || (train->form == SNUG_LABELS_REAL && regression == SNUG_REGRESSION_AUTO)) {
         out->problem = SNUG_PROBLEM_REGRESSION;

@@ -18,7 +18,8 @@ enum snug_regression { SNUG_REGRESSION_AUTO, SNUG_REGRESSION_YES, SNUG_REGRESSIO
    their order). Whole numbers are classes by their value: 1.0 is the class 1. Labels that mean that a row has none are
    not classes (text/missing_labels.h). Words, nan or inf among numbers, and numbers with a comma → SNUG_E_INPUT. With
    SNUG_REGRESSION_NO (--do_regression False) all of these are classes. Fewer than two classes are SNUG_E_INPUT. Tags
-   are single labels; numbers of classes give LABEL_0 … up to the highest one. */
+   are single labels; numbers of classes give LABEL_0 … up to the highest one. Classes that a program has named
+   (snug_rows_classes()) are all there, in its order. */
 snug_status snug_labels_of(snug_context *ctx, struct snug_dataset *train, enum snug_regression regression,
                            struct snug_labels *out);
 /* Adds the classes that only eval has, the data of a training's evaluations, with a warning, as run_classification.py

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/columns.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,19 +333,57 @@ const char *snug_dataset_delimiter(const struct snug_dataset_options *options) {
     return trained && trained->delimiter ? trained->delimiter : " ";
 }
 
-snug_status snug_columns_join(snug_context *ctx, const struct snug_columns *columns, const char *delimiter,
-                              const struct snug_row *row, struct snug_row_buffer *buffer, struct snug_field *out) {
+static const char *value_name(const struct snug_field *field) {
+    switch (field->kind) {
+    case SNUG_FIELD_BOOLEAN: return "a boolean";
+    case SNUG_FIELD_LIST: return "a list";
+    case SNUG_FIELD_NUMBERS: return "numbers";
+    case SNUG_FIELD_TEXT: return "a text";
+    case SNUG_FIELD_INTEGER:
+    case SNUG_FIELD_REAL: return "a number";
+    default: return field->text;
+    }
+}
+
+static snug_status fail_no_text(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
+                                size_t column) {
+    const struct snug_field *field = &row->fields[column];
+    const char *name = source->names[column];
+    if (field->kind == SNUG_FIELD_MISSING)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the row has no %s: its column \"%s\" is %s; remove the row, or make it empty",
+                         source->path, row->line, source->words ? "words" : "text", name,
+                         *field->text ? field->text : "missing");
+    return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the %s: the column \"%s\" holds %s%s", source->path, row->line,
+                     source->words ? "words must be a list of strings" : "text must be a string", name,
+                     value_name(field),
+                     field->kind == SNUG_FIELD_LIST ? "; if it is one of words, give --task token_classification" : "");
+}
+
+static bool has_text(const struct snug_text_source *source, const struct snug_field *field) {
+    return source->words ? field->kind == SNUG_FIELD_WORDS : snug_field_is_text(field);
+}
+
+static snug_status join_texts(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
+                              struct snug_row_buffer *buffer, struct snug_field *out) {
     size_t size = 0;
-    for (size_t i = 0; i < columns->texts; i++) {
-        const struct snug_field *field = &row->fields[columns->text[i]];
-        const size_t between = i ? strlen(delimiter) : 0;
-        *out = *field;
-        if (!snug_field_is_text(field)) return SNUG_OK; /* which the caller refuses */
+    for (size_t i = 0; i < source->columns.texts; i++) {
+        const struct snug_field *field = &row->fields[source->columns.text[i]];
+        const size_t between = i ? strlen(source->delimiter) : 0;
+        if (!has_text(source, field)) return fail_no_text(ctx, source, row, source->columns.text[i]);
         RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, size + between + field->length + 1, 1));
-        if (between) memcpy((char *)buffer->data + size, delimiter, between);
+        if (between) memcpy((char *)buffer->data + size, source->delimiter, between);
         memcpy((char *)buffer->data + size + between, field->text, field->length + 1);
         size += between + field->length;
     }
     *out = (struct snug_field){SNUG_FIELD_TEXT, buffer->data, size};
     return SNUG_OK;
+}
+
+snug_status snug_columns_text(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
+                              size_t i, struct snug_row_buffer *buffer, struct snug_field *out) {
+    const struct snug_columns *columns = &source->columns;
+    if (columns->texts > 1 && !columns->pair) return join_texts(ctx, source, row, buffer, out);
+    *out = row->fields[columns->text[i]];
+    return has_text(source, out) ? SNUG_OK : fail_no_text(ctx, source, row, columns->text[i]);
 }

@@ -17,8 +17,17 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
 snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,
                                   struct snug_used_columns *out);
-/* The text of a row: that of one column, or those of several, joined into *buffer. */
-snug_status snug_columns_join(snug_context *ctx, const struct snug_columns *columns, const char *delimiter,
-                              const struct snug_row *row, struct snug_row_buffer *buffer, struct snug_field *out);
+/* Where texts come from, for messages, and how they are joined. */
+struct snug_text_source {
+    struct snug_columns columns;
+    const char *path;
+    const char *const *names; /* of all columns */
+    const char *delimiter;    /* between joined texts */
+    bool words;               /* rows are words */
+};
+/* Text number i of a row (1: the second of a pair): that of one column, or those of several, joined into *buffer; or
+   its words. SNUG_E_INPUT names path, line and the column that has no text. */
+snug_status snug_columns_text(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
+                              size_t i, struct snug_row_buffer *buffer, struct snug_field *out);
 
 #endif

@@ -7,7 +7,8 @@
 
 #include "core/context.h"
 
-enum snug_data_form { SNUG_DATA_CSV, SNUG_DATA_TSV, SNUG_DATA_JSON, SNUG_DATA_TEXT, SNUG_DATA_CONLL };
+/* The last is no file: a program gives the rows. */
+enum snug_data_form { SNUG_DATA_CSV, SNUG_DATA_TSV, SNUG_DATA_JSON, SNUG_DATA_TEXT, SNUG_DATA_CONLL, SNUG_DATA_ROWS };
 /* The choices of --data_format. */
 #define SNUG_DATA_FORMATS "csv|tsv|json|jsonl|txt|conll"
 

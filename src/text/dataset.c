@@ -188,8 +188,9 @@ struct opening {
     struct snug_peek peek;
     struct snug_columns columns;
     struct snug_used_columns *used; /* their names */
-    int64_t hot;                    /* classes of labels that are lists of zeros and ones */
-    bool cached;                    /* the tokens are in the cache */
+    struct snug_dataset *dataset;
+    int64_t hot; /* classes of labels that are lists of zeros and ones */
+    bool cached; /* the tokens are in the cache */
 };
 
 /* Reads the first rows, and decides what the columns are. */
@@ -198,8 +199,11 @@ static snug_status find_columns(struct opening *o) {
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const *names;
     const struct snug_conll_choice choice = snug_columns_choice(options);
-    const struct snug_reader_options how = {
-        .format = options->format, .strict = options->strict, .words = task->words, .conll = &choice};
+    const struct snug_reader_options how = {.format = options->format,
+                                            .strict = options->strict,
+                                            .words = task->words,
+                                            .conll = &choice,
+                                            .rows = options->rows};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
@@ -207,6 +211,8 @@ static snug_status find_columns(struct opening *o) {
     if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
     if (o->columns.has_label && !o->columns.flags && !task->words)
         RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
+    if (options->rows && o->columns.has_label && !o->columns.flags)
+        o->dataset->class_names = snug_rows_class_names(options->rows, o->columns.label, &o->dataset->class_count);
     return snug_columns_describe(o->ctx, &o->columns, options, names, count, o->used);
 }
 
@@ -341,9 +347,13 @@ static snug_status open_tokens(struct opening *o) {
 
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
-    struct opening o = {
-        .ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache, .used = &dataset->columns};
-    RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
+    struct opening o = {.ctx = ctx,
+                        .tokenizer = tokenizer,
+                        .options = options,
+                        .cache = &dataset->cache,
+                        .used = &dataset->columns,
+                        .dataset = dataset};
+    RETURN_IF_ERROR(snug_reader_form(ctx, options->path, options->format, options->rows, &o.form));
     RETURN_IF_ERROR(options->rows ? snug_rows_open(ctx, options->rows, options->path, &o.data)
                                   : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);

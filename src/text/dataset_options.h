@@ -25,7 +25,7 @@ void snug_used_columns_free(struct snug_used_columns *used);
 
 struct snug_dataset_options {
     const char *path;       /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
-    struct snug_rows *rows; /* the data, or NULL: it is in the file; then path is for messages and format "jsonl" */
+    struct snug_rows *rows; /* the data, or NULL: it is in the file; then path is for messages */
     const char *format;     /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
     const char *text_columns; /* comma-separated names of columns that are joined to one text, or NULL */

@@ -54,45 +54,48 @@ void snug_given_free(struct snug_given *given) {
     free(given);
 }
 
-/* The words of a text, between its blanks. */
-static snug_status split(snug_context *ctx, struct snug_given *given, const char *text, size_t *count, size_t *size) {
+/* The words of a text, between its blanks, each with a NUL after it. */
+static snug_status split(snug_context *ctx, struct snug_given *given, const char *text, size_t *size) {
     const char *word;
     size_t length;
-    *count = *size = 0;
+    *size = 0;
     while ((word = snug_next_word(&text, &length))) {
         RETURN_IF_ERROR(
             snug_grow(ctx, (void **)&given->words, &given->word_capacity, *size + length + 1, sizeof *given->words));
         memcpy(given->words + *size, word, length);
         given->words[*size + length] = '\0';
         *size += length + 1;
-        ++*count;
     }
     return SNUG_OK;
 }
 
-static snug_status add_words(snug_context *ctx, struct snug_given *given, const char *text, struct row *row) {
-    size_t words, size;
-    RETURN_IF_ERROR(split(ctx, given, text, &words, &size));
-    RETURN_IF_ERROR(snug_encode_words(ctx, &given->encoding, given->words, words, &given->encoder, &row->tokens));
+static snug_status add_words(snug_context *ctx, struct snug_given *given, const struct snug_given_text *text,
+                             struct row *row) {
+    size_t count = 0, size = text->length;
+    if (!text->words) RETURN_IF_ERROR(split(ctx, given, text->text, &size));
+    const char *words = text->words ? text->text : given->words;
+    for (size_t i = 0; i < size; i++) count += !words[i];
+    RETURN_IF_ERROR(snug_encode_words(ctx, &given->encoding, words, count, &given->encoder, &row->tokens));
     row->numbers = given->number_count;
-    row->number_count = snug_words_numbers(row->tokens.count, words, size);
+    row->number_count = snug_words_numbers(row->tokens.count, count, size);
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&given->numbers, &given->number_capacity, row->numbers + row->number_count,
                               sizeof *given->numbers));
     snug_words_put(given->numbers + row->numbers, given->encoder.word_of.ids + row->tokens.ids, row->tokens.count, NULL,
-                   words, given->words, size);
+                   count, words, size);
     given->number_count += row->number_count;
     return SNUG_OK;
 }
 
-static snug_status check_text(snug_context *ctx, const char *text, const char *which, int64_t number) {
-    if (!text) return snug_fail(ctx, SNUG_E_USAGE, "%s %" PRId64 " is missing", which, number);
-    const size_t length = strlen(text), valid = snug_utf8_invalid(text, length);
-    if (valid == length) return SNUG_OK;
+static snug_status check_text(snug_context *ctx, const struct snug_given_text *text, const char *which,
+                              int64_t number) {
+    if (!text->text) return snug_fail(ctx, SNUG_E_USAGE, "%s %" PRId64 " is missing", which, number);
+    const size_t valid = snug_utf8_invalid(text->text, text->length);
+    if (valid == text->length) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_USAGE, "%s %" PRId64 " is not UTF-8, from byte %zu on", which, number, valid);
 }
 
-snug_status snug_dataset_give(snug_context *ctx, struct snug_dataset *dataset, const char *const *texts,
-                              const char *const *pairs, int64_t count, int64_t first) {
+snug_status snug_dataset_give(snug_context *ctx, struct snug_dataset *dataset, const struct snug_given_text *texts,
+                              const struct snug_given_text *pairs, int64_t count, int64_t first) {
     struct snug_given *given = dataset->given;
     dataset->cache.rows = 0;
     given->encoder.out.count = given->encoder.word_of.count = given->number_count = 0;
@@ -103,13 +106,13 @@ snug_status snug_dataset_give(snug_context *ctx, struct snug_dataset *dataset, c
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&given->rows, &given->row_capacity, (size_t)count, sizeof *given->rows));
     for (int64_t i = 0; i < count; i++) {
         struct row *row = &given->rows[i];
-        RETURN_IF_ERROR(check_text(ctx, texts[i], "text", first + i));
-        if (pairs) RETURN_IF_ERROR(check_text(ctx, pairs[i], "the second text", first + i));
-        const char *const both[] = {texts[i], pairs ? pairs[i] : ""};
-        const size_t lengths[] = {strlen(both[0]), strlen(both[1])};
+        RETURN_IF_ERROR(check_text(ctx, &texts[i], "text", first + i));
+        if (pairs) RETURN_IF_ERROR(check_text(ctx, &pairs[i], "the second text", first + i));
+        const char *const both[] = {texts[i].text, pairs ? pairs[i].text : ""};
+        const size_t lengths[] = {texts[i].length, pairs ? pairs[i].length : 0};
         *row = (struct row){.numbers = 0};
         RETURN_IF_ERROR(given->task->words
-                            ? add_words(ctx, given, texts[i], row)
+                            ? add_words(ctx, given, &texts[i], row)
                             : snug_encode_texts(ctx, &given->encoding, both, lengths, &given->encoder, &row->tokens));
     }
     dataset->cache.rows = count;
@@ -125,4 +128,61 @@ void snug_given_read(const struct snug_given *given, int64_t number, struct snug
                                      .label_count = (int64_t)row->number_count,
                                      .line = number + 1,
                                      .truncated = row->tokens.truncated};
+}
+
+/* ---- rows in memory -------------------------------------------------------------------------------------------- */
+
+snug_status snug_given_rows_open(snug_context *ctx, const struct snug_dataset_options *options, int64_t most,
+                                 struct snug_given_rows *out) {
+    *out = (struct snug_given_rows){.most = most};
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)most * 2, sizeof *out->items, (void **)&out->items));
+    return snug_texts_open(ctx, options, &out->texts);
+}
+
+/* Copies a row's text, which the next row replaces. Its place is an offset until all are there, because the block may
+   move. */
+static snug_status hold(snug_context *ctx, struct snug_given_rows *rows, const struct snug_row *row, size_t i,
+                        struct snug_given_text *out) {
+    struct snug_field field;
+    RETURN_IF_ERROR(snug_columns_text(ctx, &rows->texts.source, row, i, &rows->joined, &field));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&rows->text, &rows->capacity, rows->size + field.length + 2, 1));
+    memcpy(rows->text + rows->size, field.text, field.length);
+    memset(rows->text + rows->size + field.length, 0, 2);
+    *out = (struct snug_given_text){NULL, field.length, rows->texts.source.words};
+    rows->size += field.length + 2;
+    return SNUG_OK;
+}
+
+snug_status snug_given_rows_next(snug_context *ctx, struct snug_given_rows *rows, const struct snug_given_text **texts,
+                                 const struct snug_given_text **pairs, int64_t *count) {
+    struct snug_given_text *first = rows->items, *second = rows->items + rows->most;
+    const bool pair = rows->texts.source.columns.pair;
+    struct snug_row row;
+    *count = 0;
+    rows->size = 0;
+    while (*count < rows->most) {
+        const snug_status status = snug_peek_next(&rows->texts.peek, &row);
+        if (status == SNUG_END) break;
+        RETURN_IF_ERROR(status);
+        RETURN_IF_ERROR(hold(ctx, rows, &row, 0, &first[*count]));
+        if (pair) RETURN_IF_ERROR(hold(ctx, rows, &row, 1, &second[*count]));
+        ++*count;
+    }
+    const char *at = rows->text;
+    for (int64_t i = 0; i < *count; i++) {
+        first[i].text = at;
+        at += first[i].length + 2;
+        if (pair) second[i].text = at;
+        if (pair) at += second[i].length + 2;
+    }
+    *texts = first;
+    *pairs = pair ? second : NULL;
+    return SNUG_OK;
+}
+
+void snug_given_rows_close(struct snug_given_rows *rows) {
+    snug_texts_close(&rows->texts);
+    free(rows->joined.data);
+    free(rows->text);
+    free(rows->items);
 }

@@ -7,6 +7,7 @@
 
 #include "core/utf8.h"
 #include "io/json.h"
+#include "text/field_list.h"
 
 /* Lists and objects within each other; Python's limit is about the same. */
 enum { DEPTH_MOST = 1000 };
@@ -270,7 +271,7 @@ static snug_status fail_token(struct snug_json_cursor *cursor, const char *token
     return snug_json_fail(cursor, what);
 }
 
-static snug_status read_scalar(struct snug_json_cursor *cursor, struct snug_json_value *out) {
+static snug_status read_scalar(struct snug_json_cursor *cursor, struct snug_value_place *out) {
     static const struct {
         const char *token, *text;
         enum snug_field_kind kind;
@@ -285,7 +286,7 @@ static snug_status read_scalar(struct snug_json_cursor *cursor, struct snug_json
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(token, words[i].token) != 0) continue;
         reader->record_size = start;
-        *out = (struct snug_json_value){words[i].kind, words[i].text, 0, strlen(words[i].text)};
+        *out = (struct snug_value_place){words[i].kind, words[i].text, 0, strlen(words[i].text)};
         return SNUG_OK;
     }
     if (!is_number(token, &whole)) return fail_token(cursor, token);
@@ -295,61 +296,25 @@ static snug_status read_scalar(struct snug_json_cursor *cursor, struct snug_json
         RETURN_IF_ERROR(put(cursor, "0", 2));
     }
     token = reader->record + start;
-    *out = (struct snug_json_value){whole && fits_64_bits(token) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL, NULL, start,
-                                    strlen(token)};
+    *out = (struct snug_value_place){whole && fits_64_bits(token) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL, NULL, start,
+                                     strlen(token)};
     return SNUG_OK;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------------------------- */
 
-static const char *const other_values = "a list of other values";
+static snug_status read_value(struct snug_json_cursor *cursor, bool item, struct snug_value_place *out);
 
-/* What keeps an item, which is the last text of the record, from being joined with others; NULL: nothing. */
-static const char *item_problem(const struct snug_json_cursor *cursor, const struct snug_json_value *item) {
-    const char *text = cursor->reader->record + item->start;
-    if (item->kind != SNUG_FIELD_TEXT && item->kind != SNUG_FIELD_INTEGER && item->kind != SNUG_FIELD_REAL)
-        return other_values;
-    if (strlen(text) != item->length) return "a list with an item that holds \\u0000";
-    if (cursor->reader->words) return NULL;
-    if (!item->length) return "a list with an empty item";
-    return strchr(text, '|') ? "a list with an item that holds '|', by which snug separates labels: rename it" : NULL;
-}
-
-static snug_status read_value(struct snug_json_cursor *cursor, bool item, struct snug_json_value *out);
-
-/* Words, or labels, whose NULs become '|'. Of a list that cannot be used the record keeps nothing. */
-static snug_status read_list(struct snug_json_cursor *cursor, struct snug_json_value *out) {
-    struct snug_reader *reader = cursor->reader;
-    const size_t start = reader->record_size;
-    const char *problem = NULL;
-    size_t strings = 0, integers = 0, count = 0;
+static snug_status read_list(struct snug_json_cursor *cursor, struct snug_value_place *out) {
+    struct snug_field_list list = snug_field_list_begin(cursor->reader);
     cursor->at++;
-    if (!snug_json_take(cursor, ']')) {
-        do {
-            struct snug_json_value item;
-            const size_t before = reader->record_size;
-            RETURN_IF_ERROR(read_value(cursor, true, &item));
-            if (!problem) problem = item_problem(cursor, &item);
-            if (problem) reader->record_size = start;
-            if (!problem && count && !reader->words) reader->record[before - 1] = '|';
-            strings += item.kind == SNUG_FIELD_TEXT;
-            integers += item.kind == SNUG_FIELD_INTEGER;
-            count++;
-        } while (snug_json_take(cursor, ','));
-        if (!snug_json_take(cursor, ']')) return snug_json_fail(cursor, "a list needs a comma or ] here");
-    }
-    if (reader->words && strings != count && integers != count && !problem) problem = other_values;
-    if (problem) {
-        reader->record_size = start;
-        *out = (struct snug_json_value){SNUG_FIELD_OTHER, problem, 0, strlen(problem)};
-        return SNUG_OK;
-    }
-    if (!count || reader->words) RETURN_IF_ERROR(put(cursor, "", 1));
-    const enum snug_field_kind kind = !reader->words ? SNUG_FIELD_LIST
-                                      : integers     ? SNUG_FIELD_NUMBERS
-                                                     : SNUG_FIELD_WORDS;
-    *out = (struct snug_json_value){kind, NULL, start, reader->record_size - start - 1};
-    return SNUG_OK;
+    if (snug_json_take(cursor, ']')) return snug_field_list_end(&list, out);
+    do {
+        RETURN_IF_ERROR(read_value(cursor, true, out));
+        snug_field_list_add(&list, out);
+    } while (snug_json_take(cursor, ','));
+    if (!snug_json_take(cursor, ']')) return snug_json_fail(cursor, "a list needs a comma or ] here");
+    return snug_field_list_end(&list, out);
 }
 
 /* ---- values --------------------------------------------------------------------------------------------------- */
@@ -378,7 +343,7 @@ static snug_status pass_list(struct snug_json_cursor *cursor, int depth) {
 
 static snug_status pass(struct snug_json_cursor *cursor, int depth) {
     const size_t size = cursor->reader->record_size;
-    struct snug_json_value value;
+    struct snug_value_place value;
     if (depth > DEPTH_MOST) return snug_json_fail(cursor, "over 1000 lists and objects within each other");
     switch (snug_json_peek(cursor)) {
     case '"': return pass_string(cursor);
@@ -393,23 +358,20 @@ static snug_status pass(struct snug_json_cursor *cursor, int depth) {
 snug_status snug_json_pass(struct snug_json_cursor *cursor) { return pass(cursor, 0); }
 
 /* item: of a list, which holds no other list that can be used. */
-static snug_status read_value(struct snug_json_cursor *cursor, bool item, struct snug_json_value *out) {
-    static const char object[] = "an object";
+static snug_status read_value(struct snug_json_cursor *cursor, bool item, struct snug_value_place *out) {
     switch (snug_json_peek(cursor)) {
     case '"':
-        *out = (struct snug_json_value){.kind = SNUG_FIELD_TEXT};
+        *out = (struct snug_value_place){.kind = SNUG_FIELD_TEXT};
         return read_string(cursor, &out->start, &out->length);
     case '[':
         if (!item) return read_list(cursor, out);
-        *out = (struct snug_json_value){SNUG_FIELD_OTHER, other_values, 0, strlen(other_values)};
+        *out = snug_other_value(SNUG_OTHER_LIST);
         return snug_json_pass(cursor);
-    case '{':
-        *out = (struct snug_json_value){SNUG_FIELD_OTHER, object, 0, sizeof object - 1};
-        return snug_json_pass(cursor);
+    case '{': *out = snug_other_value("an object"); return snug_json_pass(cursor);
     default: return read_scalar(cursor, out);
     }
 }
 
-snug_status snug_json_value(struct snug_json_cursor *cursor, struct snug_json_value *out) {
+snug_status snug_json_value(struct snug_json_cursor *cursor, struct snug_value_place *out) {
     return read_value(cursor, false, out);
 }

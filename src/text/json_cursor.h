@@ -20,13 +20,6 @@ struct snug_json_cursor {
     bool (*more)(struct snug_json_cursor *cursor);
 };
 
-/* A value's place in the record, or a text that does not depend on the row. */
-struct snug_json_value {
-    enum snug_field_kind kind;
-    const char *fixed; /* NULL: in the record */
-    size_t start, length;
-};
-
 /* Fails with the file, the line and the column. */
 snug_status snug_json_fail(struct snug_json_cursor *cursor, const char *what);
 /* The next byte that is not a blank, which is not taken; -1 at the end or on failure. */
@@ -37,7 +30,7 @@ bool snug_json_take(struct snug_json_cursor *cursor, char byte);
    mark: names are C strings. */
 snug_status snug_json_key(struct snug_json_cursor *cursor);
 /* Any value. Lists are joined by '|', or if the reader's rows are words, their items are NUL-terminated. */
-snug_status snug_json_value(struct snug_json_cursor *cursor, struct snug_json_value *out);
+snug_status snug_json_value(struct snug_json_cursor *cursor, struct snug_value_place *out);
 /* Passes over any value; the record stays as it is. */
 snug_status snug_json_pass(struct snug_json_cursor *cursor);
 

@@ -302,12 +302,14 @@ static snug_status find_separator(snug_context *ctx, const struct snug_label_col
     return SNUG_OK;
 }
 
-static snug_status fail_missing(snug_context *ctx, const char *path, int64_t line) {
+/* value: what is in the column. */
+static snug_status fail_missing(snug_context *ctx, const struct snug_label_column *column, const char *path,
+                                int64_t line, const char *value) {
     return snug_fail(ctx, SNUG_E_INPUT,
                      "%s:%" PRId64
                      ": the row has no label: give it one, remove it, or give --missing_label_values with "
-                     "an empty value to leave out all rows without one",
-                     path, line);
+                     "an empty value to leave out all rows without one (its column \"%s\" is %s)",
+                     path, line, column->name, *value ? value : "missing");
 }
 
 snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
@@ -316,15 +318,16 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     column->count = 0;
     column->rows++;
     if (kind == SNUG_FIELD_MISSING) {
-        if (needed && !column->may_miss) return fail_missing(ctx, path, line);
+        if (needed && !column->may_miss) return fail_missing(ctx, column, path, line, field->text);
         if (!column->missing_line) column->missing_line = line;
         return SNUG_OK;
     }
     if (kind == SNUG_FIELD_OTHER)
-        return snug_fail(ctx, SNUG_E_INPUT,
-                         "%s:%" PRId64
-                         ": a label must be a string, a number, a boolean, or a list of strings or numbers, not %s",
-                         path, line, field->text);
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s:%" PRId64
+            ": a label must be a string, a number, a boolean, or a list of strings or numbers, not %s (column \"%s\")",
+            path, line, field->text, column->name);
     if (column->hot) return add_hot(ctx, column, path, line, field);
     if (kind == SNUG_FIELD_LIST) return add_items(ctx, column, path, line, field);
     if (kind == SNUG_FIELD_BOOLEAN) kind = SNUG_FIELD_TEXT;
@@ -387,10 +390,13 @@ snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_colu
     column->words = true;
     if (!needed && !list) return SNUG_OK;
     if (field->kind == SNUG_FIELD_MISSING)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no tags", path, line);
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no tags: its column \"%s\" is %s", path, line,
+                         column->name, *field->text ? field->text : "missing");
     if (!list)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": tags must be a list of strings, or a list of integers",
-                         path, line);
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": tags must be a list of strings, or a list of integers, as the column \"%s\" "
+                         "does not hold here",
+                         path, line, column->name);
     column->integer |= field->kind == SNUG_FIELD_NUMBERS;
     column->string |= field->kind == SNUG_FIELD_WORDS && field->length;
     for (const char *tag = field->text, *end = tag + field->length; tag < end; tag += strlen(tag) + 1) {
@@ -422,8 +428,9 @@ snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_co
            : column->integer   ? SNUG_LABELS_INTEGER
                                : SNUG_LABELS_NONE;
     const bool lists = snug_labels_are_lists(*out); /* of which an empty one is a label, but none is not */
-    if (needed && lists && column->missing_line) return fail_missing(ctx, path, column->missing_line);
+    if (needed && lists && column->missing_line) return fail_missing(ctx, column, path, column->missing_line, "");
     if (lists && column->missing_line) *out = SNUG_LABELS_NONE; /* rows of both kinds look alike */
-    if (needed && !lists && column->empty_line && !column->may_miss) return fail_missing(ctx, path, column->empty_line);
+    if (needed && !lists && column->empty_line && !column->may_miss)
+        return fail_missing(ctx, column, path, column->empty_line, "empty");
     return SNUG_OK;
 }

@@ -49,6 +49,7 @@ const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t numbe
 /* State of a label column that is being read. */
 struct snug_label_column {
     struct snug_raw_labels raw;
+    const char *name;      /* of the column, for messages */
     bool typed;            /* JSON distinguishes numbers from strings; in other formats the text decides */
     const char *separator; /* of the labels in a text; "": none; NULL: a text with '|' is an error */
     bool flags;            /* rows are columns of zeros and ones (snug_label_column_add_flags()) */

@@ -107,8 +107,21 @@ void snug_missing_labels_find_form(struct snug_dataset *dataset) {
     dataset->form = others.words ? SNUG_LABELS_STRING : others.fraction ? SNUG_LABELS_REAL : SNUG_LABELS_INTEGER;
 }
 
+/* Where a program has named the classes, a number below 0 is the only other text. */
+static void mark_undeclared(struct snug_dataset *dataset) {
+    for (size_t i = 0; i < dataset->cache.raw.count; i++) {
+        size_t class = 0;
+        while (class < dataset->class_count && strcmp(dataset->class_names[class], text_of(dataset, i)) != 0) class ++;
+        if (class == dataset->class_count) mark(dataset, i);
+    }
+}
+
 snug_status snug_missing_labels_mark(snug_context *ctx, struct snug_dataset *dataset) {
     const enum snug_label_form form = dataset->cache.form;
+    if (dataset->class_count) {
+        mark_undeclared(dataset);
+        return SNUG_OK;
+    }
     if (dataset->missing_labels || dataset->dummy_most || snug_labels_are_lists(form) || form == SNUG_LABELS_TAGS ||
         form == SNUG_LABELS_TAG_NUMBERS)
         return SNUG_OK;

@@ -12,7 +12,8 @@
 void snug_missing_labels_mark_given(struct snug_dataset *dataset);
 /* Among classes to train on, where no option says anything: marks -1 if the other classes are 0, 1, 2 or more, or
    words, and "-" unless there is "+". If fewer than two classes would remain, or -1 may be a value, as that of bad
-   among bad, neutral and good, they are classes, with a warning. A word for a missing value is SNUG_E_INPUT. */
+   among bad, neutral and good, they are classes, with a warning. A word for a missing value is SNUG_E_INPUT. Where a
+   program has named the classes (snug_rows_classes()), marks what is no class. */
 snug_status snug_missing_labels_mark(snug_context *ctx, struct snug_dataset *dataset);
 /* Whether a label of which a model has no class means that a row has none: -1 and "-", where no option says anything.
  */

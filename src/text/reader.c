@@ -183,6 +183,7 @@ static snug_status read_names(struct snug_reader *reader, const struct snug_conl
             status = snug_reader_add_name(reader, snug_reader_conll(reader)->names[i]);
         return status;
     case SNUG_DATA_JSON: status = snug_reader_json_open(reader); break;
+    case SNUG_DATA_ROWS: status = snug_reader_rows_open(reader); break;
     default: status = read_header(reader);
     }
     if (status == SNUG_END) return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty: it holds no row", reader->path);
@@ -191,9 +192,15 @@ static snug_status read_names(struct snug_reader *reader, const struct snug_conl
 
 /* ---- the public calls ---- */
 
+snug_status snug_reader_form(snug_context *ctx, const char *path, const char *format, const struct snug_rows *rows,
+                             enum snug_data_form *out) {
+    *out = SNUG_DATA_ROWS;
+    return rows ? SNUG_OK : snug_data_form_of(ctx, path, format, out);
+}
+
 /* Whether rows are words or texts determines how some files are read. */
 static snug_status choose_form(struct snug_reader *reader, const char *format) {
-    RETURN_IF_ERROR(snug_data_form_of(reader->ctx, reader->path, format, &reader->form));
+    RETURN_IF_ERROR(snug_reader_form(reader->ctx, reader->path, format, reader->rows, &reader->form));
     if (reader->words && (reader->form == SNUG_DATA_TEXT || reader->form == SNUG_DATA_TSV))
         reader->form = SNUG_DATA_CONLL;
     if (reader->words && reader->form == SNUG_DATA_CSV)
@@ -209,7 +216,7 @@ static snug_status choose_form(struct snug_reader *reader, const char *format) {
 }
 
 static snug_status open_input(struct snug_reader *reader, const struct snug_conll_choice *conll) {
-    if (!snug_reader_refill(reader)) {
+    if (!reader->rows && !snug_reader_refill(reader)) {
         RETURN_IF_ERROR(reader->input_status);
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
     }
@@ -227,7 +234,8 @@ snug_status snug_reader_open(snug_context *ctx, const char *path, const struct s
     int fd;
     enum snug_data_form form;
     *out = NULL;
-    RETURN_IF_ERROR(snug_data_form_of(ctx, path, options->format, &form)); /* before it is opened, which may wait */
+    RETURN_IF_ERROR(
+        snug_reader_form(ctx, path, options->format, options->rows, &form)); /* before it is opened, which may wait */
     RETURN_IF_ERROR(options->rows ? snug_rows_open(ctx, options->rows, path, &fd) : snug_data_open(ctx, path, &fd));
     const snug_status status = snug_reader_open_file(ctx, path, fd, options, out);
     if (status == SNUG_OK)
@@ -247,13 +255,14 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
     reader->strict = options->strict;
     reader->words = options->words;
     reader->quiet = options->quiet;
+    reader->rows = options->rows;
     reader->fd = fd;
     reader->line = 1;
     reader->separator = ',';
     snug_status status = snug_strdup(ctx, path, &reader->path);
     if (status == SNUG_OK) status = choose_form(reader, options->format);
     if (reader->form == SNUG_DATA_TSV) reader->separator = '\t';
-    if (status == SNUG_OK) status = snug_data_file_create(ctx, path, fd, &reader->file);
+    if (status == SNUG_OK && !reader->rows) status = snug_data_file_create(ctx, path, fd, &reader->file);
     if (status == SNUG_OK) status = open_input(reader, options->conll);
     if (status == SNUG_OK)
         *out = reader;
@@ -300,6 +309,8 @@ void snug_reader_close(struct snug_reader *reader) {
     free(reader->fields);
     snug_reader_json_free(reader->json);
     snug_reader_free_sentences(reader);
+    free(reader->row);
+    free(reader->places);
     free(reader->record);
     free(reader->path);
     free(reader);
@@ -326,7 +337,7 @@ int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {
     struct stat info = {0};
     fstat(reader->fd, &info);
     *size = S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
-    return snug_data_file_taken(reader->file);
+    return reader->rows ? reader->rows_taken : snug_data_file_taken(reader->file);
 }
 
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
@@ -341,6 +352,7 @@ snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
     case SNUG_DATA_CONLL: status = snug_reader_sentence(reader); break;
+    case SNUG_DATA_ROWS: status = snug_reader_rows_row(reader); break;
     default: status = snug_reader_json_row(reader);
     }
     if (status == SNUG_END) {

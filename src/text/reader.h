@@ -13,31 +13,10 @@
 
 #include "core/context.h"
 #include "text/conll.h"
+#include "text/data_file.h"
+#include "text/field.h"
 
 struct snug_reader;
-
-enum snug_field_kind {
-    SNUG_FIELD_MISSING, /* the row has no such key ("") or no value: text says what is there, as "null", "NaN" */
-    SNUG_FIELD_TEXT,
-    SNUG_FIELD_INTEGER, /* JSON number without fraction, of 64 bits; text as written */
-    SNUG_FIELD_REAL,    /* any other; text as Python prints it */
-    SNUG_FIELD_LIST,    /* JSON list of strings or numbers: its items as text, joined by '|' */
-    SNUG_FIELD_WORDS,   /* if rows are words: a list of strings, NUL-terminated */
-    SNUG_FIELD_NUMBERS, /* the same: a list of integers, as text */
-    SNUG_FIELD_BOOLEAN, /* JSON boolean, written as Python writes it: a label, but no text */
-    SNUG_FIELD_OTHER,   /* cannot be used; text says what it is: "an object" */
-};
-
-struct snug_field {
-    enum snug_field_kind kind;
-    const char *text; /* NUL-terminated, also after the NUL of a last word; valid until the next row */
-    size_t length;
-};
-
-/* Whether a field can be a text: a string, or a number as it is written. */
-static inline bool snug_field_is_text(const struct snug_field *field) {
-    return field->kind == SNUG_FIELD_TEXT || field->kind == SNUG_FIELD_INTEGER || field->kind == SNUG_FIELD_REAL;
-}
 
 struct snug_row {
     int64_t index, line; /* row from 0; first line of the row from 1, a greater one in each row */
@@ -52,8 +31,11 @@ struct snug_reader_options {
     bool words;  /* rows are words */
     bool quiet;  /* nothing is logged: another reader of the same file does it */
     const struct snug_conll_choice *conll; /* columns of a CoNLL file; NULL: as they are found */
-    struct snug_rows *rows; /* read instead of the file, in format "jsonl", with path for messages; NULL: none */
+    struct snug_rows *rows;                /* read instead of the file, with path for messages; NULL: none */
 };
+/* The form of a file, as snug_data_form_of(), or of rows that are read in its place. */
+snug_status snug_reader_form(snug_context *ctx, const char *path, const char *format, const struct snug_rows *rows,
+                             enum snug_data_form *out);
 snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
                              struct snug_reader **out);
 /* The same for an open file (snug_data_open()), which the caller closes after the reader. */

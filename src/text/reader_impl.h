@@ -4,11 +4,17 @@
 #ifndef SNUG_TEXT_READER_IMPL_H
 #define SNUG_TEXT_READER_IMPL_H
 
-#include "text/data_file.h"
 #include "text/reader.h"
 
 /* A longer row is treated as an unclosed quote, or as a file that is not text. */
 #define RECORD_MAX ((size_t)1 << 28)
+
+/* A value's place in the record, or a text that does not depend on the row. */
+struct snug_value_place {
+    enum snug_field_kind kind;
+    const char *fixed; /* NULL: in the record */
+    size_t start, length;
+};
 
 struct span {
     size_t start, length;
@@ -50,6 +56,12 @@ struct snug_reader {
 
     struct snug_sentences *sentences; /* of a CoNLL file */
 
+    struct snug_rows *rows; /* that are read in place of a file; then file is NULL */
+    int64_t rows_taken;     /* bytes of them that were read */
+    char *row;              /* one of them */
+    size_t row_capacity;
+    struct snug_value_place *places; /* of its values, by column */
+
     struct oddity malformed, added;
     char buffer[1 << 16];
 };
@@ -77,6 +89,16 @@ void snug_reader_trim(struct snug_reader *reader);
 snug_status snug_reader_table_row(struct snug_reader *reader);
 /* Adds a column. */
 snug_status snug_reader_add_name(struct snug_reader *reader, const char *name);
+/* A field of the current row, whose value is complete in the record. */
+static inline void snug_reader_set_field(struct snug_reader *reader, size_t column,
+                                         const struct snug_value_place *value) {
+    reader->fields[column] =
+        (struct snug_field){value->kind, value->fixed ? value->fixed : reader->record + value->start, value->length};
+}
+/* The columns of rows in memory. SNUG_END: there is no row. */
+snug_status snug_reader_rows_open(struct snug_reader *reader);
+/* The next of them into the fields; SNUG_END after the last. */
+snug_status snug_reader_rows_row(struct snug_reader *reader);
 /* Finds how a JSON file holds its rows, and the names of their columns. SNUG_END: it has no row. */
 snug_status snug_reader_json_open(struct snug_reader *reader);
 /* Its next row into the fields; SNUG_END after the last. */

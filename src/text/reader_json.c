@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/field_list.h"
 #include "text/hash_map.h"
 #include "text/json_layout.h"
 
@@ -20,10 +21,10 @@ struct snug_json_rows {
     bool first, named, peeked; /* no row was read; columns have their names; the first row is not yet returned */
     int64_t last_line;         /* of the row before */
 
-    struct snug_hash_map numbers;   /* of columns, by name */
-    struct snug_json_value *values; /* of the row, by column */
-    bool *given;                    /* the row has it */
-    size_t *set, set_count;         /* these columns: missing ones take no time, for any number of columns */
+    struct snug_hash_map numbers;    /* of columns, by name */
+    struct snug_value_place *values; /* of the row, by column */
+    bool *given;                     /* the row has it */
+    size_t *set, set_count;          /* these columns: missing ones take no time, for any number of columns */
     size_t value_capacity, given_capacity, set_capacity;
     struct snug_json_cursor *columns; /* of a file of columns */
     char *added_key;                  /* the first key that the first row does not have */
@@ -107,13 +108,12 @@ static snug_status read_key(struct snug_json_cursor *cursor, int32_t *column) {
 }
 
 static snug_status take_value(struct snug_json_cursor *cursor, size_t column) {
-    static const char twice[] = "given twice in the row";
     struct snug_json_rows *rows = cursor->reader->json;
     cursor->column = cursor->reader->names[column];
     RETURN_IF_ERROR(snug_json_value(cursor, &rows->values[column]));
     cursor->column = NULL;
     if (rows->given[column])
-        rows->values[column] = (struct snug_json_value){SNUG_FIELD_OTHER, twice, 0, sizeof twice - 1};
+        rows->values[column] = snug_other_value("two values");
     else
         rows->set[rows->set_count++] = column;
     rows->given[column] = true;
@@ -155,12 +155,8 @@ static void end_row(struct snug_reader *reader) {
     struct snug_json_rows *rows = reader->json;
     if (reader->record_line <= rows->last_line) reader->record_line = rows->last_line + 1;
     rows->last_line = reader->record_line;
-    for (size_t i = 0; i < rows->set_count; i++) {
-        const size_t column = rows->set[i];
-        const struct snug_json_value *value = &rows->values[column];
-        reader->fields[column] = (struct snug_field){
-            value->kind, value->fixed ? value->fixed : reader->record + value->start, value->length};
-    }
+    for (size_t i = 0; i < rows->set_count; i++)
+        snug_reader_set_field(reader, rows->set[i], &rows->values[rows->set[i]]);
 }
 
 /* ---- layouts -------------------------------------------------------------------------------------------------- */

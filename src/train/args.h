@@ -115,8 +115,6 @@ snug_status snug_args_take_rows(struct snug_args *args, const char *name, struct
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* The rows in memory that path, the value of an argument for a file, stands for; NULL if it names a file. */
 struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path);
-/* The format of the file or rows at path; NULL: by the name. */
-const char *snug_args_format(const struct snug_args *args, const char *path);
 /* Refuses path if it stands for rows in memory that a repeated run does not have. */
 snug_status snug_args_check_rows(const struct snug_args *args, const char *path);
 /* Whether the user set the argument, under any of its names. */

@@ -34,10 +34,6 @@ struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path)
     return NULL;
 }
 
-const char *snug_args_format(const struct snug_args *args, const char *path) {
-    return snug_args_rows(args, path) ? "jsonl" : args->data_format;
-}
-
 snug_status snug_args_check_rows(const struct snug_args *args, const char *path) {
     for (size_t i = 0; i < FILES; i++)
         if (strcmp(files[i].path, path) == 0 && !*rows_of(args, i))

@@ -49,7 +49,7 @@ snug_status snug_kept_columns_open(const struct snug_args *args, bool words, con
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--keep_columns: a line of tags has no columns: give --json for an object per row");
     const struct snug_conll_choice choice = {.words = used->text[0], .tags = used->label};
-    const struct snug_reader_options options = {.format = snug_args_format(args, args->test_file),
+    const struct snug_reader_options options = {.format = args->data_format,
                                                 .strict = args->strict,
                                                 .words = words,
                                                 .quiet = true,

@@ -2,11 +2,13 @@
 /* A loaded model: the session of snug_predict(), kept open for texts in memory. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/process.h"
 #include "model/family.h"
 #include "text/given.h"
+#include "text/rows.h"
 #include "train/device.h"
 #include "train/predictions.h"
 
@@ -105,13 +107,17 @@ void snug_model_destroy(snug_model *model) {
 }
 
 /* Texts that one batch holds. */
-static snug_status predict_batch(struct snug_model *model, const char *const *texts, const char *const *pairs,
-                                 int64_t count, int64_t first,
+static snug_status predict_batch(struct snug_model *model, const struct snug_given_text *texts,
+                                 const struct snug_given_text *pairs, int64_t count, int64_t first,
                                  snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct snug_session *s = model->session;
     struct snug_data_source *source = &s->job.setup.eval;
     const struct snug_data_pipeline *pipeline = &s->evaluation->pipeline;
     uint8_t *batch = (uint8_t *)s->job.runner.host.base + s->job.plan.layout.batch_offset;
+    if (pairs && snug_setup_lacks_type(&s->job.setup))
+        return snug_fail(s->ctx, SNUG_E_USAGE,
+                         "the tokenizer gives a second text token type 1, which the model does not have "
+                         "(type_vocab_size 1): join the texts of a pair");
     RETURN_IF_ERROR(snug_dataset_give(s->ctx, source->dataset, texts, pairs, count, first));
     source->rows = count;
     RETURN_IF_ERROR(
@@ -122,31 +128,66 @@ static snug_status predict_batch(struct snug_model *model, const char *const *te
     return status;
 }
 
-static snug_status predict(struct snug_model *model, const char *const *texts, const char *const *pairs, int64_t count,
-                           snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
-    const struct snug_session *s = model->session;
-    const int64_t most = s->evaluation->pipeline.options.batch_size;
-    if (pairs && snug_setup_lacks_type(&s->job.setup))
-        return snug_fail(s->ctx, SNUG_E_USAGE,
-                         "the tokenizer gives a second text token type 1, which the model does not have "
-                         "(type_vocab_size 1): join the texts of a pair");
-    for (int64_t done = 0; done < count; done += most)
-        RETURN_IF_ERROR(predict_batch(model, texts + done, pairs ? pairs + done : NULL,
-                                      count - done < most ? count - done : most, done, on_row, user));
-    return SNUG_OK;
+static struct snug_given_text given_text(const char *text) {
+    return (struct snug_given_text){.text = text, .length = text ? strlen(text) : 0};
 }
 
+static snug_status predict_texts(struct snug_model *model, const char *const *texts, const char *const *pairs,
+                                 int64_t count, snug_status (*on_row)(void *user, const snug_prediction *row),
+                                 void *user) {
+    const struct snug_session *s = model->session;
+    const int64_t most = s->evaluation->pipeline.options.batch_size;
+    struct snug_given_text *given;
+    snug_status status = snug_alloc(s->ctx, 2 * (size_t)most, sizeof *given, (void **)&given);
+    for (int64_t done = 0; done < count && status == SNUG_OK; done += most) {
+        const int64_t part = count - done < most ? count - done : most;
+        for (int64_t i = 0; i < part; i++) {
+            given[i] = given_text(texts[done + i]);
+            if (pairs) given[most + i] = given_text(pairs[done + i]);
+        }
+        status = predict_batch(model, given, pairs ? given + most : NULL, part, done, on_row, user);
+    }
+    free(given);
+    return status;
+}
+
+static snug_status predict_rows(struct snug_model *model, struct snug_rows *rows,
+                                snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
+    struct snug_session *s = model->session;
+    struct snug_dataset_options options = snug_setup_texts(&s->job.setup);
+    const struct snug_given_text *texts, *pairs;
+    struct snug_given_rows given;
+    if (!snug_rows_count(rows)) return SNUG_OK;
+    options.rows = rows;
+    options.path = "rows in memory";
+    snug_status status = snug_given_rows_open(s->ctx, &options, s->evaluation->pipeline.options.batch_size, &given);
+    for (int64_t done = 0, count = 1; status == SNUG_OK && count; done += count) {
+        status = snug_given_rows_next(s->ctx, &given, &texts, &pairs, &count);
+        if (status == SNUG_OK && count) status = predict_batch(model, texts, pairs, count, done, on_row, user);
+    }
+    snug_given_rows_close(&given);
+    return status;
+}
+
+/* What a call predicts. */
+struct request {
+    const char *const *texts, *const *pairs;
+    int64_t count;
+    struct snug_rows *rows; /* in place of texts, or NULL */
+    snug_status (*on_row)(void *user, const snug_prediction *row);
+    void *user;
+};
+
 /* In a call of the model's context. */
-static snug_status predict_here(struct snug_model *model, const char *const *texts, const char *const *pairs,
-                                int64_t count, snug_status (*on_row)(void *user, const snug_prediction *row),
-                                void *user, bool *destroyed) {
-    if (model->closed) return snug_fail(model->ctx, SNUG_E_USAGE, "snug_model_predict: the model is closed");
+static snug_status predict_here(struct snug_model *model, const char *call, const struct request *r, bool *destroyed) {
+    if (model->closed) return snug_fail(model->ctx, SNUG_E_USAGE, "%s: the model is closed", call);
     if (is_out_of_reach(model)) /* untested: needs a GPU */
-        return snug_fail(model->ctx, SNUG_E_USAGE,
-                         "snug_model_predict: the model is in the memory of a GPU, which a child of fork() cannot "
-                         "use: " SNUG_WITHOUT_FORK);
+        return snug_fail(
+            model->ctx, SNUG_E_USAGE,
+            "%s: the model is in the memory of a GPU, which a child of fork() cannot use: " SNUG_WITHOUT_FORK, call);
     model->running = true;
-    const snug_status status = predict(model, texts, pairs, count, on_row, user);
+    const snug_status status = r->rows ? predict_rows(model, r->rows, r->on_row, r->user)
+                                       : predict_texts(model, r->texts, r->pairs, r->count, r->on_row, r->user);
     model->running = false;
     if (model->closed) close_session(model);
     *destroyed = model->destroyed;
@@ -155,15 +196,25 @@ static snug_status predict_here(struct snug_model *model, const char *const *tex
 
 /* Other threads may use the model's context, and ctx, as soon as this call has left them: the message is kept for this
  * thread. */
-static snug_status leave(snug_context *own, snug_context *ctx, snug_status status) {
+static snug_status leave(snug_context *own, snug_context *ctx, const char *call, snug_status status) {
     char message[SNUG_MESSAGE_SIZE];
     if (status == SNUG_OK) return snug_leave(own, status);
     snprintf(message, sizeof message, "%s", snug_context_message(own));
     snug_leave(own, status);
     if (!*message) return status; /* the program's */
-    if (ctx != own && snug_enter(ctx, "snug_model_predict", SNUG_TURN_WITHIN) == SNUG_OK)
+    if (ctx != own && snug_enter(ctx, call, SNUG_TURN_WITHIN) == SNUG_OK)
         snug_leave(ctx, snug_fail(ctx, status, "%s", message));
     snug_keep_message(message);
+    return status;
+}
+
+static snug_status predict(struct snug_model *model, snug_context *ctx, const char *call, const struct request *r) {
+    bool destroyed = false;
+    count_user(model, 1);
+    snug_status status = snug_enter(model->ctx, call, SNUG_TURN_WAITS);
+    if (status == SNUG_OK) status = leave(model->ctx, ctx, call, predict_here(model, call, r, &destroyed));
+    count_user(model, -1);
+    if (destroyed) free_unused(model);
     return status;
 }
 
@@ -174,12 +225,17 @@ snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char 
     SNUG_REQUIRE(ctx);
     if (count) SNUG_REQUIRE(texts);
     SNUG_REQUIRE(on_row);
-    bool destroyed = false;
-    count_user(model, 1);
-    snug_status status = snug_enter(model->ctx, __func__, SNUG_TURN_WAITS);
-    if (status == SNUG_OK)
-        status = leave(model->ctx, ctx, predict_here(model, texts, pairs, (int64_t)count, on_row, user, &destroyed));
-    count_user(model, -1);
-    if (destroyed) free_unused(model);
-    return status;
+    const struct request request = {
+        .texts = texts, .pairs = pairs, .count = (int64_t)count, .on_row = on_row, .user = user};
+    return predict(model, ctx, __func__, &request);
+}
+
+snug_status snug_model_predict_rows(snug_model *model, snug_context *ctx, snug_rows *rows,
+                                    snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
+    SNUG_REQUIRE(model);
+    SNUG_REQUIRE(ctx);
+    SNUG_REQUIRE(rows);
+    SNUG_REQUIRE(on_row);
+    const struct request request = {.rows = rows, .on_row = on_row, .user = user};
+    return predict(model, ctx, __func__, &request);
 }

@@ -144,7 +144,7 @@ static snug_status look_for_files(const struct snug_setup *setup) {
         if (!files[i] || args->text) continue; /* a sentence to predict is in no file */
         RETURN_IF_ERROR(snug_args_check_rows(args, files[i]));
         if (!is_dummy(files[i]) && !snug_args_rows(args, files[i]))
-            RETURN_IF_ERROR(snug_data_look(setup->ctx, files[i], snug_args_format(args, files[i])));
+            RETURN_IF_ERROR(snug_data_look(setup->ctx, files[i], args->data_format));
     }
     return SNUG_OK;
 }
@@ -314,7 +314,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     if (given) rows = sentence;
     const struct snug_dataset_options options = {.path = path,
                                                  .rows = rows,
-                                                 .format = given ? "jsonl" : snug_args_format(args, path),
+                                                 .format = args->data_format,
                                                  .task = setup->config.task,
                                                  .text_columns = given ? NULL : args->text_column_names,
                                                  .text_column = given ? NULL : args->text_column_name,
@@ -547,7 +547,7 @@ static snug_status open_other_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool labelled = snug_setup_task(setup)->labelled;
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
-        const struct snug_dataset_options options = {.task = setup->config.task, .max_length = setup->max_length};
+        const struct snug_dataset_options options = snug_setup_texts(setup);
         return snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset);
     }
     if (setup->command == SNUG_COMMAND_PREDICT) {
@@ -557,6 +557,20 @@ static snug_status open_other_data(struct snug_setup *setup) {
     RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     if (labelled) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
+}
+
+struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    return (struct snug_dataset_options){.task = setup->config.task,
+                                         .text_columns = args->text_column_names,
+                                         .text_column = args->text_column_name,
+                                         .text_pair_column = args->text_pair_column_name,
+                                         .text_delimiter = args->text_column_delimiter,
+                                         .label_column = args->label_column_name,
+                                         .trained = trained_columns(setup),
+                                         .max_length = setup->max_length,
+                                         .max_samples = -1,
+                                         .strict = args->strict};
 }
 
 static snug_status open_data(struct snug_setup *setup) {

@@ -72,6 +72,8 @@ snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct 
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */
+/* How texts in memory are read that a loaded model predicts; path and rows are the caller's. */
+struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup);
 /* Whether the tokenizer gives second texts token type 1, which the model does not have. */
 bool snug_setup_lacks_type(const struct snug_setup *setup);
 int64_t snug_setup_classes(const struct snug_setup *setup);            /* width of the logits */

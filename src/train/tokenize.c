@@ -5,22 +5,18 @@
 
 #include "model/config.h"
 #include "model/family.h"
-#include "text/columns.h"
 #include "text/data_file.h"
 #include "text/encode.h"
 #include "text/task.h"
+#include "text/texts.h"
 #include "train/args.h"
 
 struct tokenizing {
     snug_context *ctx;
     const snug_args *args;
     struct snug_tokenizer *tokenizer;
-    struct snug_reader *reader;
-    struct snug_peek peek;
-    struct snug_columns columns;
-    const char *delimiter;
+    struct snug_texts texts;
     struct snug_row_buffer joined;
-    bool words; /* rows are words */
     int64_t max_length;
     struct snug_encoding encoding;
     struct snug_encoder encoder;
@@ -41,7 +37,7 @@ static snug_status choose_task(const struct tokenizing *t, const char *path, enu
     *out = (enum snug_task)SNUG_TASK_DEFAULT;
     if (t->args->task) *out = (enum snug_task)snug_task_find(t->args->task);
     if (t->args->task) return SNUG_OK;
-    RETURN_IF_ERROR(snug_data_form_of(t->ctx, path, snug_args_format(t->args, path), &form));
+    RETURN_IF_ERROR(snug_reader_form(t->ctx, path, t->args->data_format, snug_args_rows(t->args, path), &form));
     if (form == SNUG_DATA_CONLL) *out = SNUG_TASK_TOKEN_CLASSIFICATION;
     if (form == SNUG_DATA_CONLL || !t->args->model_name_or_path) return SNUG_OK;
     if (snug_config_find(t->ctx, &place, t->args->model_name_or_path, &config) == SNUG_OK) {
@@ -79,62 +75,36 @@ static snug_status open_file(struct tokenizing *t) {
                                            .text_column = t->args->text_column_name,
                                            .text_pair_column = t->args->text_pair_column_name,
                                            .text_delimiter = t->args->text_column_delimiter,
-                                           .label_column = t->args->label_column_name};
-    const char *const *names;
+                                           .label_column = t->args->label_column_name,
+                                           .format = t->args->data_format,
+                                           .rows = snug_args_rows(t->args, file_of(t->args)),
+                                           .max_samples = -1,
+                                           .strict = t->args->strict};
     RETURN_IF_ERROR(open_tokenizer(t));
     choose_length(t);
     RETURN_IF_ERROR(choose_task(t, options.path, &options.task));
-    t->words = snug_task_info(options.task)->words;
-    const struct snug_conll_choice choice = snug_columns_choice(&options);
-    const struct snug_reader_options how = {.format = snug_args_format(t->args, options.path),
-                                            .strict = t->args->strict,
-                                            .words = t->words,
-                                            .conll = &choice,
-                                            .rows = snug_args_rows(t->args, options.path)};
-    RETURN_IF_ERROR(snug_reader_open(t->ctx, options.path, &how, &t->reader));
-    const size_t count = snug_reader_columns(t->reader, &names);
-    t->delimiter = snug_dataset_delimiter(&options);
-    RETURN_IF_ERROR(snug_peek_open(t->ctx, t->reader, -1, &t->peek));
-    RETURN_IF_ERROR(snug_columns_find(t->ctx, &options, names, count, &t->peek, &t->columns));
-    if (snug_reader_conll(t->reader)) snug_conll_tell(t->ctx, options.path, snug_reader_conll(t->reader));
-    t->encoding =
-        (struct snug_encoding){.tokenizer = t->tokenizer, .pair = t->columns.pair, .max_length = (size_t)t->max_length};
+    RETURN_IF_ERROR(snug_texts_open(t->ctx, &options, &t->texts));
+    t->encoding = (struct snug_encoding){
+        .tokenizer = t->tokenizer, .pair = t->texts.source.columns.pair, .max_length = (size_t)t->max_length};
     return snug_encoding_check(t->ctx, &t->encoding, t->max_length, false);
 }
 
-static snug_status encode_words(struct tokenizing *t, const struct snug_row *in, struct snug_encoded *out) {
-    const struct snug_field *field = &in->fields[t->columns.text[0]];
+static snug_status encode_row(struct tokenizing *t, const struct snug_row *in, struct snug_encoded *out) {
+    struct snug_field fields[2] = {{SNUG_FIELD_MISSING, "", 0}, {SNUG_FIELD_MISSING, "", 0}};
     size_t words = 0;
-    if (field->kind != SNUG_FIELD_WORDS)
-        return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the words must be a list of strings", file_of(t->args),
-                         (long long)in->line);
-    for (size_t i = 0; i < field->length; i++) words += !field->text[i];
-    return snug_encode_words(t->ctx, &t->encoding, field->text, words, &t->encoder, out);
-}
-
-static snug_status encode_texts(struct tokenizing *t, const struct snug_row *in, struct snug_encoded *out) {
-    const struct snug_columns *columns = &t->columns;
-    struct snug_field fields[2] = {0};
-    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
-        fields[i] = in->fields[columns->text[i]];
-        if (columns->texts > 1 && !columns->pair)
-            RETURN_IF_ERROR(snug_columns_join(t->ctx, columns, t->delimiter, in, &t->joined, &fields[i]));
-        if (!snug_field_is_text(&fields[i])) /* as in a training */
-            return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column%s",
-                             file_of(t->args), (long long)in->line,
-                             fields[i].kind == SNUG_FIELD_LIST ? "; if the list is one of words, give --task "
-                                                                 "token_classification"
-                                                               : "");
-    }
+    for (size_t i = 0; i < (t->texts.source.columns.pair ? 2 : 1); i++)
+        RETURN_IF_ERROR(snug_columns_text(t->ctx, &t->texts.source, in, i, &t->joined, &fields[i]));
     const char *const texts[] = {fields[0].text, fields[1].text};
     const size_t lengths[] = {fields[0].length, fields[1].length};
-    return snug_encode_texts(t->ctx, &t->encoding, texts, lengths, &t->encoder, out);
+    if (!t->texts.source.words) return snug_encode_texts(t->ctx, &t->encoding, texts, lengths, &t->encoder, out);
+    for (size_t i = 0; i < lengths[0]; i++) words += !texts[0][i];
+    return snug_encode_words(t->ctx, &t->encoding, texts[0], words, &t->encoder, out);
 }
 
 static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in, snug_tokenized *out) {
     struct snug_encoded row;
     t->encoder.out.count = t->encoder.word_of.count = 0;
-    RETURN_IF_ERROR(t->words ? encode_words(t, in, &row) : encode_texts(t, in, &row));
+    RETURN_IF_ERROR(encode_row(t, in, &row));
     const int32_t *ids = t->encoder.out.ids;
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, row.count, sizeof *t->types));
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, row.count, sizeof *t->tokens));
@@ -155,14 +125,13 @@ static snug_status tokenize(snug_args *args, snug_status (*on_row)(void *user, c
     const int64_t most = args->test_file         ? args->max_predict_samples
                          : args->validation_file ? args->max_eval_samples
                                                  : args->max_train_samples;
-    while (status == SNUG_OK && (status = snug_peek_next(&t.peek, &row)) == SNUG_OK) {
+    while (status == SNUG_OK && (status = snug_peek_next(&t.texts.peek, &row)) == SNUG_OK) {
         if (most >= 0 && row.index >= most) break;
         snug_tokenized out;
         status = tokenize_row(&t, &row, &out);
         if (status == SNUG_OK) status = on_row(user, &out);
     }
-    snug_peek_free(&t.peek);
-    snug_reader_close(t.reader);
+    snug_texts_close(&t.texts);
     free(t.joined.data);
     snug_tokenizer_free(t.tokenizer);
     snug_encoder_free(&t.encoder);

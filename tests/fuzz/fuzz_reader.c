@@ -104,7 +104,7 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_reader *reader;
     struct snug_peek peek;
     struct snug_columns columns;
-    struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
+    struct snug_label_column label = {.name = "label", .typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
     enum snug_label_form form;
     const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words, .conll = &choice};
     snug_status status = snug_reader_open(ctx, path, &how, &reader);
