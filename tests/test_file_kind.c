@@ -108,6 +108,8 @@ static void kinds_that_are_texts(void **state) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (snug_file_kind(texts[i], strlen(texts[i])))
             fail_msg("%s is no %s", texts[i], snug_file_kind(texts[i], strlen(texts[i]))->name);
+    assert_null(snug_file_kind("\n\0<html", 7));
+    assert_null(snug_file_kind("\x80\1", 2));
     char tar[SNUG_KIND_BYTES] = "train.csv";
     memcpy(tar + 257, "ustar", 6);
     assert_string_equal(snug_file_kind(tar, sizeof tar)->name, "a tar archive");
@@ -193,6 +195,7 @@ static void folders_of_models(void **state) {
     make_model(s, "two/b");
     make_model(s, "two/a");
     make_model(s, "two/c");
+    make_file(s, "two/0/model.safetensors", ""); /* without a config.json */
     refuses_model(s, "two", "two/a has a model: give that one");
     make_model(s, "models--org--name/snapshots/0123");
     refuses_model(s, "models--org--name", "models--org--name/snapshots/0123 has a model: give that one");
@@ -233,6 +236,10 @@ static void folders_of_data(void **state) {
     make_file(s, "saved/dataset_info.json", "{}");
     make_file(s, "splits/dataset_dict.json", "{}");
     make_file(s, "files/a.csv", "text,label\n");
+    make_file(s, "empty", "");
+    assert_int_equal(mkfifo(scratch_path(s, "pipe"), 0600), 0);
+    assert_fails(s, read_data(s, scratch_path(s, "empty"), NULL), SNUG_E_USAGE, "the name does not tell the format");
+    assert_fails(s, read_data(s, scratch_path(s, "pipe"), NULL), SNUG_E_USAGE, "the name does not tell the format");
     assert_fails(s, read_data(s, scratch_path(s, "saved"), NULL), SNUG_E_INPUT,
                  "saved is a folder of datasets.save_to");
     assert_fails(s, read_data(s, scratch_path(s, "splits"), "csv"), SNUG_E_INPUT, "datasets.load_from_disk(FOLDER)");

@@ -379,9 +379,99 @@ static void test_token_types(void **state) {
     json_decref(golden);
 }
 
+static snug_value text_value(const char *text) {
+    return (snug_value){.kind = SNUG_VALUE_TEXT, .text = text, .length = strlen(text)};
+}
+
+/* Rows with columns: those that the model was trained on, of one text, a pair, joined ones, or words. */
+static void test_rows(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *train, *arguments, *first, *second;
+        bool pair;
+    } cases[] = {
+        {"{\"review\": \"good\", \"other\": \"x\", \"label\": %d}", "text_column_name=review", "review", NULL, false},
+        {"{\"question1\": \"good\", \"question2\": \"x\", \"label\": %d}", "", "question1", "question2", true},
+        {"{\"a\": \"good\", \"b\": \"x\", \"label\": %d}", "text_column_names=a,b", "a", "b", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(path_of(f, "rows.jsonl"), "w");
+        assert_non_null(file);
+        for (int row = 0; row < 8; row++) {
+            fprintf(file, cases[i].train, row % 2); // NOLINT: the formats are literals above
+            fputc('\n', file);
+        }
+        assert_int_equal(fclose(file), 0);
+        char words[128];
+        snprintf(words, sizeof words, "train_file=@rows.jsonl max_steps=1 %s", cases[i].arguments);
+        train(f, "out", words);
+
+        snug_args *args;
+        snug_model *model = open_model(f, "model_name_or_path=@out per_device_eval_batch_size=2", &args);
+        struct answers expected = {0}, found = {0};
+        char joined[TEXTS][128];
+        const char *plain[TEXTS];
+        snug_rows *rows;
+        ok(f, snug_rows_create(f->ctx, &rows));
+        ok(f, snug_model_predict_rows(model, f->ctx, rows, take, &found)); /* none yet */
+        assert_int_equal(found.count, 0);
+        for (int row = 0; row < TEXTS; row++) {
+            const bool joins = cases[i].second && !cases[i].pair;
+            snprintf(joined[row], sizeof joined[row], "%s%s%s", texts[row], joins ? " " : "", joins ? pairs[row] : "");
+            plain[row] = joined[row];
+            ok(f, snug_rows_integer(rows, "id", row));
+            ok(f, snug_rows_text(rows, cases[i].first, texts[row]));
+            if (cases[i].second) ok(f, snug_rows_text(rows, cases[i].second, pairs[row]));
+            ok(f, snug_rows_end(rows));
+        }
+        ok(f, snug_model_predict(model, f->ctx, plain, cases[i].pair ? pairs : NULL, TEXTS, take, &expected));
+        ok(f, snug_model_predict_rows(model, f->ctx, rows, take, &found));
+        assert_int_equal(found.count, TEXTS);
+        assert_memory_equal(&found, &expected, sizeof found);
+
+        ok(f, snug_rows_integer(rows, "id", 1));
+        ok(f, snug_rows_end(rows));
+        found.count = 0;
+        fails(f, snug_model_predict_rows(model, f->ctx, rows, take, &found), SNUG_E_INPUT,
+              "rows in memory:6: the row has no text: its column");
+        snug_rows_destroy(rows);
+        snug_model_destroy(model);
+        snug_args_destroy(args);
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "out")));
+    }
+}
+
+static void test_rows_of_words(void **state) {
+    struct fixture *f = *state;
+    write_text(f, "tags.jsonl", "{\"tokens\": [\"w1\", \"good\"], \"ner_tags\": [\"X\", \"O\"]}\n");
+    train(f, "out", "train_file=@tags.jsonl task=ner max_steps=1");
+    snug_args *args;
+    snug_model *model = open_model(f, "model_name_or_path=@out", &args);
+    struct answers expected = {0}, found = {0};
+    const snug_value words[] = {text_value("w1"), text_value("good"), text_value("w2 w3")},
+                     list = {.kind = SNUG_VALUE_LIST, .items = words, .length = 2},
+                     odd = {.kind = SNUG_VALUE_LIST, .items = words, .length = 3};
+    const char *const text = "w1 good";
+    snug_rows *rows;
+    ok(f, snug_rows_create(f->ctx, &rows));
+    ok(f, snug_rows_set(rows, "tokens", &list));
+    ok(f, snug_rows_end(rows));
+    ok(f, snug_model_predict(model, f->ctx, &text, NULL, 1, take, &expected));
+    ok(f, snug_model_predict_rows(model, f->ctx, rows, take, &found));
+    assert_memory_equal(&found, &expected, sizeof found);
+    ok(f, snug_rows_set(rows, "tokens", &odd)); /* a word with a blank is one */
+    ok(f, snug_rows_end(rows));
+    ok(f, snug_model_predict_rows(model, f->ctx, rows, take, &found));
+    assert_contains(found.of[2].tags, "w2 w3=");
+    snug_rows_destroy(rows);
+    snug_model_destroy(model);
+    snug_args_destroy(args);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_bits), TEST(test_masked), TEST(test_errors), TEST(test_token_types),
-                                       TEST(test_threads)};
+    const struct CMUnitTest tests[] = {TEST(test_bits),         TEST(test_masked),  TEST(test_errors),
+                                       TEST(test_token_types),  TEST(test_threads), TEST(test_rows),
+                                       TEST(test_rows_of_words)};
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

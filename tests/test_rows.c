@@ -263,6 +263,15 @@ static void test_errors_name_row_and_column(void **state) {
           "train rows in memory:1: the row has no tags: its column \"ner_tags\" is None");
     fails(f, try_rows(f, ROWS("{\"tokens\": [1], \"ner_tags\": [\"O\"]}"), "task=ner"), SNUG_E_INPUT,
           "train rows in memory:1: the words must be a list of strings: the column \"tokens\" holds numbers");
+    static const char *const not_words[][2] = {
+        {"1", "the words must be a list of strings: the column \"tokens\" holds a number"},
+        {"1.5", "the column \"tokens\" holds a number"},
+        {"null", "the row has no words: its column \"tokens\" is None"}};
+    for (size_t i = 0; i < 3; i++) {
+        char row[64];
+        snprintf(row, sizeof row, "{\"tokens\": %s, \"ner_tags\": [\"O\"]}", not_words[i][0]);
+        fails(f, try_rows(f, ROWS(row), "task=ner"), SNUG_E_INPUT, not_words[i][1]);
+    }
     fails(f,
           try_rows(f, ROWS("{\"a\": \"x\", \"b\": \"y\", \"label\": 1}", "{\"a\": \"x\", \"label\": 0}"),
                    "text_column_names=a,b"),
@@ -281,7 +290,7 @@ static void test_values(void **state) {
         {.kind = SNUG_VALUE_REAL, .real = -infinite},
         {.kind = SNUG_VALUE_REAL, .real = strtod("nan", NULL)},
         {.kind = SNUG_VALUE_NUMBER, .text = "123456789012345678901234567890"},
-        {.kind = SNUG_VALUE_TEXT, .text = "\xff\xed\xa0\xbd", .length = 4},
+        {.kind = SNUG_VALUE_TEXT, .text = "\xff\xed\x80\x80\xed\xc0\xed\xa0x\xed\xa0\xbd\xed\xbf\xbf", .length = 15},
         {.kind = SNUG_VALUE_TEXT},
         {.kind = SNUG_VALUE_LIST},
         {.kind = SNUG_VALUE_LIST, .length = 1, .items = (const snug_value[]){{.kind = SNUG_VALUE_LIST}}},
@@ -332,11 +341,14 @@ static void test_values(void **state) {
 
 /* The names of classes that a program has, as those of a ClassLabel of datasets. */
 static void test_classes(void **state) {
-    static const char *const names[] = {"zebra", "ant", "unseen", "3 | 4", "n/a"};
+    static const char *const names[] = {"zebra", "ant", "unseen", "3 | 4", "n/a"}, *const none[] = {NULL};
     static const struct {
         const char *rows[3], *words, *classes;
     } cases[] = {
         {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": 0}"}, "", "zebra,ant,unseen,3 | 4,n/a"},
+        {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": \"zebra\"}"},
+         "",
+         "zebra,ant,unseen,3 | 4,n/a"},
         {{"{\"text\": \"a\", \"label\": 4}", "{\"text\": \"b\", \"label\": 3}"},
          "label_separator=none",
          "zebra,ant,unseen,3 | 4,n/a"},
@@ -381,6 +393,12 @@ static void test_classes(void **state) {
     fails(f, snug_train(args, NULL, NULL), SNUG_E_INPUT, "not a number beyond its classes (column \"label\")");
     snug_args_destroy(args);
     fails(f, snug_rows_classes(rows, "label", (const char *const[]){"a", ""}, 2), SNUG_E_USAGE, "class 1 has no name");
+    ok(f, snug_rows_classes(rows, "label", none, 0)); /* they are numbers again */
+    add_row(f, rows, "{\"text\": \"b\", \"label\": 7}", true);
+    args = training_args(f, "output_dir=@numbers max_steps=1");
+    ok(f, snug_args_set_rows(args, "train_file", rows));
+    ok(f, snug_train(args, NULL, NULL));
+    snug_args_destroy(args);
     snug_rows_destroy(rows);
 }
 
@@ -388,11 +406,14 @@ static void test_misused_rows(void **state) {
     struct fixture *f = *state;
     snug_rows *rows = new_rows(f);
     snug_args *args = training_args(f, "output_dir=@none");
-    const snug_value text = text_value("a"), list = {.kind = SNUG_VALUE_LIST, .length = 2},
-                     number = {.kind = SNUG_VALUE_NUMBER, .text = "1,5"}, unknown = {.kind = (snug_value_kind)99},
+    const snug_value text = text_value("a"), null = {.kind = SNUG_VALUE_TEXT, .length = 1},
+                     list = {.kind = SNUG_VALUE_LIST, .length = 2}, number = {.kind = SNUG_VALUE_NUMBER, .text = "1,5"},
+                     unknown = {.kind = (snug_value_kind)99},
                      longer = {.kind = SNUG_VALUE_TEXT, .text = "a", .length = (size_t)1 << 29},
                      more = {.kind = SNUG_VALUE_LIST, .length = (size_t)1 << 40, .items = &text};
     fails(f, snug_rows_end(rows), SNUG_E_USAGE, "row 1 has no column");
+    fails(f, snug_rows_add(rows, NULL, NULL, 0), SNUG_E_USAGE, "row 1 has no column");
+    fails(f, snug_rows_set(rows, "text", &null), SNUG_E_USAGE, "row 1: the text of a value must not be NULL");
     ok(f, snug_rows_text(rows, "text", "a"));
     fails(f, snug_rows_set(rows, "label", &number), SNUG_E_USAGE, "row 1: \"1,5\" is not a number");
     fails(f, snug_rows_end(rows), SNUG_E_USAGE, "row 1 has no column"); /* it was discarded */

@@ -300,7 +300,7 @@ static void test_table(void **state) {
         assert_int_equal(snug_task_find(snug_task_name((enum snug_task)i)), i);
         assert_non_null(info->model_class);
         assert_true(info->title && info->short_title && info->positions && info->count && info->collate);
-        assert_true(info->text_column[0] && info->label_column);
+        assert_true(info->text_column[0] && info->label_column[0]);
     }
 }
 

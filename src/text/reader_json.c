@@ -10,6 +10,7 @@
 #include "text/json_layout.h"
 
 #define LOOK_MOST ((size_t)16 << 20)
+#define KEYS_MOST ((size_t)1 << 24)
 
 struct snug_json_rows {
     struct snug_json_cursor cursor;
@@ -76,8 +77,8 @@ static snug_status add_column(struct snug_reader *reader, const char *name, size
     struct snug_json_rows *rows = reader->json;
     const size_t count = reader->columns + 1;
     int32_t before;
-    if (count > INT32_MAX)
-        return snug_reader_fail_at(reader, reader->record_line, "too many keys"); /* untested: 2^31 */
+    if (count > KEYS_MOST) /* untested: so many keys */
+        return snug_reader_fail_at(reader, reader->record_line, "the first object has over 16 million keys");
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->values, &rows->value_capacity, count, sizeof *rows->values));
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->given, &rows->given_capacity, count, sizeof *rows->given));
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->set, &rows->set_capacity, count, sizeof *rows->set));

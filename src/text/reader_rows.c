@@ -14,9 +14,9 @@ static snug_status take(struct snug_reader *reader, void *data, size_t size, boo
         if (reader->at == reader->filled) {
             const ssize_t got =
                 snug_read_at(reader->fd, reader->buffer, sizeof reader->buffer, (uint64_t)reader->rows_taken);
-            *ended = got == 0 && !done;
+            *ended = got == 0;
             if (*ended) return SNUG_OK;
-            if (got <= 0) /* untested: a file in memory that cannot be read */
+            if (got < 0) /* untested: a file in memory that cannot be read */
                 return snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
             reader->rows_taken += got;
             reader->at = 0;
