@@ -136,7 +136,7 @@ static max_align_t nothing[64];
 static const snug_callbacks callbacks;
 static char buffer[4096];
 static const char *const texts[] = {"good"};
-static const int64_t integers[] = {1};
+static const snug_value value = {.kind = SNUG_VALUE_INTEGER, .integer = 1};
 static float values[VOCABULARY * 32];
 static char *const words[] = {"program"};
 
@@ -164,10 +164,10 @@ static void call_arguments(struct world *w, const char *function) {
     STATUS(snug_rows_text, A(0, w->rows), A(1, "text"), A(2, "good"))
     STATUS(snug_rows_integer, A(0, w->rows), A(1, "label"), 1)
     STATUS(snug_rows_real, A(0, w->rows), A(1, "label"), 0.5)
-    STATUS(snug_rows_texts, A(0, w->rows), A(1, "label"), A(2, texts), 1)
-    STATUS(snug_rows_integers, A(0, w->rows), A(1, "label"), A(2, integers), 1)
+    STATUS(snug_rows_set, A(0, w->rows), A(1, "label"), A(2, &value))
     STATUS(snug_rows_end, A(0, w->rows))
-    STATUS(snug_rows_json, A(0, w->rows), A(1, "{}"))
+    STATUS(snug_rows_add, A(0, w->rows), A(1, texts), A(2, &value), 1)
+    STATUS(snug_rows_classes, A(0, w->rows), A(1, "label"), A(2, texts), 1)
     STATUS(snug_args_set_rows, A(0, w->args), A(1, "train_file"), A(2, w->rows))
 }
 
@@ -208,6 +208,7 @@ static void call_jobs(struct world *w, const char *function) {
     STATUS(snug_model_close, A(0, w->model))
     NOTHING(snug_model_destroy, NULL)
     STATUS(snug_model_predict, A(0, w->model), A(1, w->ctx), A(2, texts), A(3, texts), 1, A(5, on_prediction), A(6, w))
+    STATUS(snug_model_predict_rows, A(0, w->model), A(1, w->ctx), A(2, w->rows), A(3, on_prediction), A(4, w))
     STATUS(snug_tokenize, A(0, w->args), A(1, on_tokenized), A(2, w))
     NOTHING(snug_pull_result_destroy, NULL)
     STATUS(snug_pull, A(0, w->args), A(1, &callbacks), OUT(2, snug_pull_result))
@@ -310,8 +311,7 @@ static void test_null(void **state) {
     }
     assert_true(count > 90 && pointers > 150);
     ok(f, snug_model_predict(w.model, f->ctx, NULL, NULL, 0, on_prediction, NULL));
-    ok(f, snug_rows_texts(w.rows, "tags", NULL, 0));
-    ok(f, snug_rows_integers(w.rows, "more", NULL, 0));
+    ok(f, snug_rows_classes(w.rows, "label", NULL, 0));
     snug_model_destroy(w.model);
     snug_session_destroy(w.session);
     snug_rows_destroy(w.rows);
