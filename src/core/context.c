@@ -20,9 +20,9 @@ struct kept {
 
 struct snug_context {
     struct snug_call call;
-    pthread_mutex_t lock;     /* worker threads report failures too */
-    pthread_mutex_t log_lock; /* and log; a callback of the log may fail */
-    bool failed;
+    pthread_mutex_t lock;       /* worker threads report failures too */
+    pthread_mutex_t log_lock;   /* and log; a callback of the log may fail */
+    bool failed, failed_before; /* before the call in a callback */
     char message[SNUG_MESSAGE_SIZE];
     snug_log_fn *log;
     void *log_user;
@@ -59,11 +59,18 @@ void snug_context_destroy(snug_context *ctx) {
 
 snug_status snug_enter(snug_context *ctx, const char *function, enum snug_turn turn) {
     RETURN_IF_ERROR(snug_call_begin(&ctx->call, function, turn));
-    if (ctx->call.depth == 1 && !ctx->call.quiet) snug_clear_error(ctx);
+    if (ctx->call.depth > 1)
+        ctx->failed_before = ctx->failed;
+    else if (!ctx->call.quiet)
+        snug_clear_error(ctx);
     return SNUG_OK;
 }
 
 snug_status snug_leave(snug_context *ctx, snug_status status) {
+    if (ctx->call.depth > 1 && status != SNUG_OK && !ctx->failed_before) { /* not why the call around it fails */
+        snug_keep_message(ctx->message);
+        snug_clear_error(ctx);
+    }
     snug_call_end(&ctx->call, !ctx->call.quiet && (status == SNUG_OK || ctx->failed));
     return status;
 }
