@@ -86,7 +86,8 @@ snug_status snug_compute_run(struct snug_compute *c, snug_status (*function)(voi
         if (c->left) {
             pthread_mutex_unlock(&c->lock);
             c->left(c->left_user);
-            if (c->process != getpid()) return SNUG_E_USAGE; /* it has forked: the thread does not exist here */
+            /* may be untested: it has forked, the thread does not exist here, and a child may count nothing */
+            if (c->process != getpid()) return SNUG_E_USAGE;
             pthread_mutex_lock(&c->lock);
             c->left = NULL;
             pthread_cond_signal(&c->to_thread);

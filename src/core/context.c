@@ -79,8 +79,8 @@ bool snug_is_within_call(const snug_context *ctx) { return snug_call_is_own(&ctx
 
 void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level) {
     SNUG_REQUIRE_OR(, ctx);
-    if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK)
-        return; /* untested: in a child of fork() */
+    /* may be untested: in a child of fork() */
+    if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK) return;
     ctx->log = fn;
     ctx->log_user = user;
     ctx->level = level;
@@ -187,7 +187,7 @@ void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) 
 /* ---- computing ------------------------------------------------------------------------------------------------- */
 
 static snug_status check_process(snug_context *ctx) {
-    /* untested: an operation that takes longer than fork() waits */
+    /* may be untested: an operation that takes longer than fork() waits */
     if (snug_operations_torn())
         return snug_fail(
             ctx, SNUG_E_USAGE,

@@ -46,7 +46,7 @@ static void in_child(void) {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t nobody_waits = PTHREAD_COND_INITIALIZER;
     static const pthread_rwlock_t free_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-    torn = torn || !quiet;
+    torn = torn || !quiet; /* may be untested: as snug_operations_torn() */
     gate = unlocked;
     gate_opened = nobody_waits;
     operations = free_lock;

@@ -18,7 +18,7 @@ void snug_encoder_free(struct snug_encoder *encoder) {
 snug_status snug_encoding_check(snug_context *ctx, const struct snug_encoding *encoding, int64_t max_length,
                                 bool joins) {
     const int64_t specials = (int64_t)snug_tokenizer_specials(encoding->tokenizer, encoding->pair);
-    const int64_t least = joins || !specials ? 1 : specials; /* untested: a tokenizer without special tokens */
+    const int64_t least = joins || !specials ? 1 : specials;
     if (max_length >= least && max_length <= INT32_MAX) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_USAGE,
                      "--max_seq_length %" PRId64 " leaves no room for a text: it must be more than %" PRId64,

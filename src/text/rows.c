@@ -248,6 +248,7 @@ snug_status snug_rows_create(snug_context *ctx, snug_rows **out) {
 void snug_rows_destroy(snug_rows *rows) {
     if (!rows) return;
     snug_context *ctx = rows->ctx;
+    /* may be untested: in a child of fork() */
     if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET) != SNUG_OK) return;
     snug_rows_free(rows);
     snug_leave(ctx, SNUG_OK);

@@ -37,6 +37,7 @@ snug_status snug_args_get(const snug_args *args, const char *name, char *buffer,
 bool snug_args_given(const snug_args *args, const char *name) {
     SNUG_REQUIRE_OR(false, args);
     SNUG_REQUIRE_OR(false, name);
+    /* may be untested: in a child of fork() */
     if (snug_enter(args->ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK) return false;
     const bool given = snug_args_is_set(args, name);
     snug_leave(args->ctx, SNUG_OK);

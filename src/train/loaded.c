@@ -56,7 +56,7 @@ snug_status snug_model_open(snug_args *args, snug_model **out) {
 /* In a child of fork() a GPU's memory and its libraries' threads are missing. */
 static bool is_out_of_reach(const struct snug_model *model) {
     return model->session && !snug_session_is_here(model->session) &&
-           snug_device_is_gpu(&model->session->job.limits.device);
+           snug_device_is_gpu(&model->session->job.limits.device); /* untested: needs a GPU */
 }
 
 /* A callback of a prediction: that closes the model when it ends. */
@@ -92,7 +92,7 @@ static void count_user(struct snug_model *model, int change) {
 
 static void free_unused(struct snug_model *model) {
     snug_gate_lock();
-    while (*users_of(model)) snug_gate_wait();
+    while (*users_of(model)) snug_gate_wait(); /* may be untested: depends on the time */
     snug_gate_unlock();
     free(model);
 }
