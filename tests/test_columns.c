@@ -452,86 +452,85 @@ static void test_real_multi_hot(void **state) {
 }
 
 /* Names decide before values do: no header takes the text for the label, or the label for the text. */
+static const struct {
+    const char *name, *text;
+    enum snug_task task;
+    const char *columns; /* NULL: error */
+    const char *says;
+} headers[] = {
+    {"a.csv", "id,label,text\n1,x,w1\n2,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (id)", NULL},
+    {"b.csv", "label,sentence\nw1,w2\nw3,w4\n", SNUG_TASK_CLASSIFICATION, "sentence > label", NULL},
+    {"c.csv", "text,labels\nw1,x\nw2,y\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
+    {"d.csv", "Label,Text\nx,w1\ny,w2\n", SNUG_TASK_CLASSIFICATION, "Text > Label", NULL},
+    {"e.csv", "id, text, label\n1, w1, x\n2, w2, y\n", SNUG_TASK_CLASSIFICATION, " text >  label (id)", NULL},
+    {"f.csv", "premise,hypothesis,gold_label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
+     "premise + hypothesis > gold_label", NULL},
+    {"g.tsv", "gold_label\tsentence1\tsentence2\tpairID\nx\tw1\tw2\t7\ny\tw1\tw3\t7\n", SNUG_TASK_CLASSIFICATION,
+     "sentence1 + sentence2 > gold_label (pairID)", NULL},
+    {"h.csv", "labels,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (labels)", NULL},
+    {"i.csv", "label_text,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (label_text)", NULL},
+    {"j.csv", "Sentence1,SENTENCE2,Label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
+     "Sentence1 + SENTENCE2 > Label", NULL},
+    {"k.jsonl", "{\"labels\": [\"x\"], \"text\": \"w1\"}\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
+    {"l.csv", "text,score\nw1,1.5\nw2,2\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "Give the right one, as in --label_column_name \"score\""},
+    {"m.csv", "target,tweet\n1,w1\n0,w2\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "its columns are: target, tweet. Give the right one, as in --label_column_name \"target\""},
+    {"n.jsonl", "{\"id\": 1, \"context\": \"w1\", \"question\": \"w2\", \"answers\": {\"text\": [\"w1\"]}}\n",
+     SNUG_TASK_CLASSIFICATION, NULL, "(id, context, question, answers) are those of question answering"},
+    {"o.csv", "Question,Context,Answer\nw1,w2,w3\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "question answering, which snug does"},
+    {"p.csv", "question,context,label\nw1,w2,x\nw1,w2,y\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "which column is the text: question, context"},
+    {"q.csv", "id,comment,toxic,insult\n1,w1,0,1.0\n2,w2,1,False\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "or --label_column_name toxic,insult if these say with 1 which classes a row has"},
+    {"va.csv", "comment,toxic,insult\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "Give the right one with --label_column_name, or"},
+    {"vb.csv", "question,answer\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
+    {"vc.csv", "question,context\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
+    {"vd.jsonl", "{\"w\": [\"w1\"], \"ner_tags\": [\"O\"], \"n\": 1}\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "or on tags of words with --task ner"},
+    {"ve.csv", " ,text,label\n1,w1,x\n1,w2,y\n", SNUG_TASK_CLASSIFICATION, "text > label (\" \")", NULL},
+    {"r.csv", "comment,toxic\nw1,0\nw2,1\n", SNUG_TASK_CLASSIFICATION, NULL,
+     "Give the right one with --label_column_name, or train without"},
+    {"s.jsonl", "{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n",
+     SNUG_TASK_CLASSIFICATION, NULL, "or on tags of words with --task ner"},
+    {"t.jsonl", "{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n",
+     SNUG_TASK_CLASSIFICATION, NULL, "with --task ner"},
+    {"u.jsonl", "{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n",
+     SNUG_TASK_CLASSIFICATION, NULL, "its column \"tokens\" holds lists: if they are words with tags, give --task ner"},
+    {"a.jsonl", "{\"id\": 1, \"words\": [\"w1\"], \"tags\": [\"O\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
+     "words > tags (id)", NULL},
+    {"b.jsonl", "{\"tags\": [\"O\"], \"words\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "words > tags", NULL},
+    {"c.jsonl", "{\"label\": [\"O\"], \"text\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "text > label", NULL},
+    {"d.jsonl", "{\"pos\": [1], \"sentence\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "sentence > pos", NULL},
+    {"e.jsonl", "{\"id\": \"7\", \"a\": [\"w1\"], \"b\": [\"O\"], \"c\": 2}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
+     "a > b (id, c)", NULL},
+    {"f.jsonl", "{\"pos_tags\": [4], \"chunk_tags\": [5], \"ner_tags\": [0], \"tokens\": [\"w1\"]}\n",
+     SNUG_TASK_TOKEN_CLASSIFICATION, "tokens > ner_tags (pos_tags, chunk_tags)", NULL},
+    {"g.jsonl", "{\"a\": null, \"tokens\": null, \"tags\": null}\n{\"tokens\": [\"w1\"], \"tags\": [\"O\"]}\n",
+     SNUG_TASK_TOKEN_CLASSIFICATION, NULL, "g.jsonl:1: the row has no"},
+    {"h.jsonl", "{\"text\": \"w1\", \"label\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
+     "there is no column of words, which are lists of strings; its columns are: text, label"},
+    {"i.jsonl", "{\"tokens\": [\"w1\"], \"note\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
+     "there is no label column \"ner_tags\"; its columns are: tokens, note"},
+    {"a.csv", "label,content\nw1,w2\nw3,w4\n", SNUG_TASK_MLM, "content (label)", NULL},
+    {"b.csv", "id,gold_label,content\n1,w1,w2\n2,w3,w4\n", SNUG_TASK_MLM, "content (id, gold_label)", NULL},
+};
+
 static void test_headers(void **state) {
-    static const struct {
-        const char *name, *text;
-        enum snug_task task;
-        const char *columns; /* NULL: error */
-        const char *says;
-    } cases[] = {
-        {"a.csv", "id,label,text\n1,x,w1\n2,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (id)", NULL},
-        {"b.csv", "label,sentence\nw1,w2\nw3,w4\n", SNUG_TASK_CLASSIFICATION, "sentence > label", NULL},
-        {"c.csv", "text,labels\nw1,x\nw2,y\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
-        {"d.csv", "Label,Text\nx,w1\ny,w2\n", SNUG_TASK_CLASSIFICATION, "Text > Label", NULL},
-        {"e.csv", "id, text, label\n1, w1, x\n2, w2, y\n", SNUG_TASK_CLASSIFICATION, " text >  label (id)", NULL},
-        {"f.csv", "premise,hypothesis,gold_label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
-         "premise + hypothesis > gold_label", NULL},
-        {"g.tsv", "gold_label\tsentence1\tsentence2\tpairID\nx\tw1\tw2\t7\ny\tw1\tw3\t7\n", SNUG_TASK_CLASSIFICATION,
-         "sentence1 + sentence2 > gold_label (pairID)", NULL},
-        {"h.csv", "labels,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (labels)", NULL},
-        {"i.csv", "label_text,label,text\na,x,w1\nb,y,w2\n", SNUG_TASK_CLASSIFICATION, "text > label (label_text)",
-         NULL},
-        {"j.csv", "Sentence1,SENTENCE2,Label\nw1,w2,x\nw1,w3,y\n", SNUG_TASK_CLASSIFICATION,
-         "Sentence1 + SENTENCE2 > Label", NULL},
-        {"k.jsonl", "{\"labels\": [\"x\"], \"text\": \"w1\"}\n", SNUG_TASK_CLASSIFICATION, "text > labels", NULL},
-        {"l.csv", "text,score\nw1,1.5\nw2,2\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "Give the right one, as in --label_column_name \"score\""},
-        {"m.csv", "target,tweet\n1,w1\n0,w2\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "its columns are: target, tweet. Give the right one, as in --label_column_name \"target\""},
-        {"n.jsonl", "{\"id\": 1, \"context\": \"w1\", \"question\": \"w2\", \"answers\": {\"text\": [\"w1\"]}}\n",
-         SNUG_TASK_CLASSIFICATION, NULL, "(id, context, question, answers) are those of question answering"},
-        {"o.csv", "Question,Context,Answer\nw1,w2,w3\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "question answering, which snug does"},
-        {"p.csv", "question,context,label\nw1,w2,x\nw1,w2,y\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "which column is the text: question, context"},
-        {"q.csv", "id,comment,toxic,insult\n1,w1,0,1.0\n2,w2,1,False\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "or --label_column_name toxic,insult if these say with 1 which classes a row has"},
-        {"va.csv", "comment,toxic,insult\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "Give the right one with --label_column_name, or"},
-        {"vb.csv", "question,answer\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
-        {"vc.csv", "question,context\nw1,w2\n", SNUG_TASK_CLASSIFICATION, NULL, "there is no label column"},
-        {"vd.jsonl", "{\"w\": [\"w1\"], \"ner_tags\": [\"O\"], \"n\": 1}\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "or on tags of words with --task ner"},
-        {"ve.csv", " ,text,label\n1,w1,x\n1,w2,y\n", SNUG_TASK_CLASSIFICATION, "text > label (\" \")", NULL},
-        {"r.csv", "comment,toxic\nw1,0\nw2,1\n", SNUG_TASK_CLASSIFICATION, NULL,
-         "Give the right one with --label_column_name, or train without"},
-        {"s.jsonl", "{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"ner_tags\": [\"O\"]}\n",
-         SNUG_TASK_CLASSIFICATION, NULL, "or on tags of words with --task ner"},
-        {"t.jsonl", "{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n{\"words\": [\"w1\"], \"pos\": [\"O\"]}\n",
-         SNUG_TASK_CLASSIFICATION, NULL, "with --task ner"},
-        {"u.jsonl", "{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n{\"tokens\": [\"w1\"], \"labels\": [\"O\"]}\n",
-         SNUG_TASK_CLASSIFICATION, NULL,
-         "its column \"tokens\" holds lists: if they are words with tags, give --task ner"},
-        {"a.jsonl", "{\"id\": 1, \"words\": [\"w1\"], \"tags\": [\"O\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
-         "words > tags (id)", NULL},
-        {"b.jsonl", "{\"tags\": [\"O\"], \"words\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "words > tags", NULL},
-        {"c.jsonl", "{\"label\": [\"O\"], \"text\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "text > label", NULL},
-        {"d.jsonl", "{\"pos\": [1], \"sentence\": [\"w1\"]}\n", SNUG_TASK_TOKEN_CLASSIFICATION, "sentence > pos", NULL},
-        {"e.jsonl", "{\"id\": \"7\", \"a\": [\"w1\"], \"b\": [\"O\"], \"c\": 2}\n", SNUG_TASK_TOKEN_CLASSIFICATION,
-         "a > b (id, c)", NULL},
-        {"f.jsonl", "{\"pos_tags\": [4], \"chunk_tags\": [5], \"ner_tags\": [0], \"tokens\": [\"w1\"]}\n",
-         SNUG_TASK_TOKEN_CLASSIFICATION, "tokens > ner_tags (pos_tags, chunk_tags)", NULL},
-        {"g.jsonl", "{\"a\": null, \"tokens\": null, \"tags\": null}\n{\"tokens\": [\"w1\"], \"tags\": [\"O\"]}\n",
-         SNUG_TASK_TOKEN_CLASSIFICATION, NULL, "g.jsonl:1: the row has no"},
-        {"h.jsonl", "{\"text\": \"w1\", \"label\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
-         "there is no column of words, which are lists of strings; its columns are: text, label"},
-        {"i.jsonl", "{\"tokens\": [\"w1\"], \"note\": \"x\"}\n", SNUG_TASK_TOKEN_CLASSIFICATION, NULL,
-         "there is no label column \"ner_tags\"; its columns are: tokens, note"},
-        {"a.csv", "label,content\nw1,w2\nw3,w4\n", SNUG_TASK_MLM, "content (label)", NULL},
-        {"b.csv", "id,gold_label,content\n1,w1,w2\n2,w3,w4\n", SNUG_TASK_MLM, "content (id, gold_label)", NULL},
-    };
     struct fixture *f = *state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_dataset_options options = options_for(write_file(f, cases[i].name, cases[i].text));
-        options.task = cases[i].task;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        struct snug_dataset_options options = options_for(write_file(f, headers[i].name, headers[i].text));
+        options.task = headers[i].task;
         options.line_by_line = true;
         options.need_labels = options.task != SNUG_TASK_MLM;
-        if (cases[i].columns)
-            assert_columns(f, options, cases[i].columns);
+        if (headers[i].columns)
+            assert_columns(f, options, headers[i].columns);
         else
             assert_open_fails(f, options,
-                              strstr(cases[i].says, "question answering") ? SNUG_E_UNSUPPORTED : SNUG_E_INPUT,
-                              cases[i].says);
+                              strstr(headers[i].says, "question answering") ? SNUG_E_UNSUPPORTED : SNUG_E_INPUT,
+                              headers[i].says);
     }
     /* Names with blanks, which can hardly be seen, are in quotes; a name of an argument is not guessed. */
     struct snug_dataset_options options = options_for(write_file(f, "blank.csv", "text, class ,n:1\nw1,x,2\nw2,y,2\n"));
@@ -562,40 +561,42 @@ static const char *flags_of(struct fixture *f, struct snug_dataset *dataset) {
 }
 
 /* Several labels as a column of zeros and ones for each class. */
+static const struct {
+    const char *name, *text, *label;
+    const char *flags, *says; /* NULL: error */
+} flag_columns[] = {
+    {"a.csv", "text,toxic,insult,threat\nw1,0,1,0\nw2,0,0,0\nw3,1,1,0\n", "toxic,insult,threat",
+     "insult; ; toxic insult", NULL},
+    {"b.csv", "text,toxic,insult\nw1,0.0,1.0\nw2,True,false\n", "toxic,insult", "insult; toxic", NULL},
+    {"c.tsv", "toxic\ttext\tinsult\n1\tw1\t1\n0\tw2\t0\n", "insult, toxic", "insult toxic; ", NULL},
+    {"d.jsonl", "{\"text\": \"w1\", \"a\": true, \"b\": 0}\n{\"text\": \"w2\", \"a\": 1.0, \"b\": \"1\"}\n", "a,b",
+     "a; a b", NULL},
+    {"e.csv", "text,\"a,b\"\nw1,x\nw2,y\n", "a,b", "x; y", NULL}, /* a column of that name */
+    {"f.csv", "text,a,b\nw1,0,2\n", "a,b", NULL, "f.csv:2: the column \"b\" holds \"2\", not 0 or 1"},
+    {"g.csv", "text,a,b\nw1,0,1\nw1,,1\n", "a,b", NULL, "g.csv:3: the column \"a\" holds nothing, not 0 or 1"},
+    {"h.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": null}\n", "a,b", NULL, "the column \"b\" holds nothing"},
+    {"i.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": [1]}\n", "a,b", NULL, "the column \"b\" holds \"1\", not"},
+    {"j.csv", "text,a,b\nw1,-1,-1\n", "a,b", NULL, "the column \"a\" holds \"-1\""},
+    {"k.csv", "text,a,b\nw1,0,1\n", "a,c", NULL,
+     "--label_column_name a,c: there is no column \"c\"; its columns are: text"},
+    {"l.csv", "text,a,b\nw1,0,1\n", "a,b,a", NULL, "--label_column_name a,b,a: the column \"a\" is there twice"},
+    {"m.csv", "text,a,b\nw1,0,1\n", "a,text", NULL, "the column \"text\" holds \"w1\""},
+};
+
 static void test_flags(void **state) {
-    static const struct {
-        const char *name, *text, *label;
-        const char *flags, *says; /* NULL: error */
-    } cases[] = {
-        {"a.csv", "text,toxic,insult,threat\nw1,0,1,0\nw2,0,0,0\nw3,1,1,0\n", "toxic,insult,threat",
-         "insult; ; toxic insult", NULL},
-        {"b.csv", "text,toxic,insult\nw1,0.0,1.0\nw2,True,false\n", "toxic,insult", "insult; toxic", NULL},
-        {"c.tsv", "toxic\ttext\tinsult\n1\tw1\t1\n0\tw2\t0\n", "insult, toxic", "insult toxic; ", NULL},
-        {"d.jsonl", "{\"text\": \"w1\", \"a\": true, \"b\": 0}\n{\"text\": \"w2\", \"a\": 1.0, \"b\": \"1\"}\n", "a,b",
-         "a; a b", NULL},
-        {"e.csv", "text,\"a,b\"\nw1,x\nw2,y\n", "a,b", "x; y", NULL}, /* a column of that name */
-        {"f.csv", "text,a,b\nw1,0,2\n", "a,b", NULL, "f.csv:2: the column \"b\" holds \"2\", not 0 or 1"},
-        {"g.csv", "text,a,b\nw1,0,1\nw1,,1\n", "a,b", NULL, "g.csv:3: the column \"a\" holds nothing, not 0 or 1"},
-        {"h.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": null}\n", "a,b", NULL, "the column \"b\" holds nothing"},
-        {"i.jsonl", "{\"text\": \"w1\", \"a\": 1, \"b\": [1]}\n", "a,b", NULL, "the column \"b\" holds \"1\", not"},
-        {"j.csv", "text,a,b\nw1,-1,-1\n", "a,b", NULL, "the column \"a\" holds \"-1\""},
-        {"k.csv", "text,a,b\nw1,0,1\n", "a,c", NULL,
-         "--label_column_name a,c: there is no column \"c\"; its columns are: text"},
-        {"l.csv", "text,a,b\nw1,0,1\n", "a,b,a", NULL, "--label_column_name a,b,a: the column \"a\" is there twice"},
-        {"m.csv", "text,a,b\nw1,0,1\n", "a,text", NULL, "the column \"text\" holds \"w1\""},
-    };
     struct fixture *f = *state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_dataset_options options = options_for(write_file(f, cases[i].name, cases[i].text));
-        options.label_column = cases[i].label;
-        if (strcmp(cases[i].name, "m.csv") == 0) options.text_column = "b";
-        for (int times = 0; times < 2 && cases[i].flags; times++) {
+    for (size_t i = 0; i < sizeof flag_columns / sizeof *flag_columns; i++) {
+        struct snug_dataset_options options = options_for(write_file(f, flag_columns[i].name, flag_columns[i].text));
+        options.label_column = flag_columns[i].label;
+        if (strcmp(flag_columns[i].name, "m.csv") == 0) options.text_column = "b";
+        for (int times = 0; times < 2 && flag_columns[i].flags; times++) {
             struct snug_dataset *dataset = open_with(f, options);
-            assert_string_equal(flags_of(f, dataset), cases[i].flags);
+            assert_string_equal(flags_of(f, dataset), flag_columns[i].flags);
             snug_dataset_close(dataset);
         }
-        if (!cases[i].flags)
-            assert_open_fails(f, options, strstr(cases[i].says, "twice") ? SNUG_E_USAGE : SNUG_E_INPUT, cases[i].says);
+        if (!flag_columns[i].flags)
+            assert_open_fails(f, options, strstr(flag_columns[i].says, "twice") ? SNUG_E_USAGE : SNUG_E_INPUT,
+                              flag_columns[i].says);
     }
 
     /* The classes are the columns, in their order, also one that no row has; lists of names mean the same classes. */

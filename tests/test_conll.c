@@ -80,7 +80,7 @@ static void check(struct scratch *s, const char *name, const struct example *exa
 }
 
 #define CHECK(s, examples)                                                                                             \
-    for (size_t i_ = 0; i_ < sizeof examples / sizeof *examples; i_++) check(s, "w.conll", &examples[i_])
+    for (size_t i_ = 0; i_ < sizeof(examples) / sizeof *(examples); i_++) check(s, "w.conll", &(examples)[i_])
 
 static void test_columns(void **state) {
     static const struct example examples[] = {

@@ -119,7 +119,7 @@ static void kinds_that_are_texts(void **state) {
 /* A pointer within gzip, through a pipe that gives it byte by byte, and where weights are expected. */
 static void ways_of_opening(void **state) {
     struct scratch *s = *state;
-    unsigned char packed[256];
+    unsigned char packed[256] = {0};
     z_stream stream = {.next_in = (unsigned char *)pointer,
                        .avail_in = sizeof pointer - 1,
                        .next_out = packed,

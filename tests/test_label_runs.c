@@ -35,56 +35,57 @@ static const char *alternating(int row) { return row % 2 ? "1" : "0"; }
 static const char *unlabelled(int row) { return row % 3 == 0 ? "-1" : row % 3 == 1 ? "1" : "0"; }
 static const char *strange(int row) { return row % 4 == 0 ? "skip" : row % 2 ? "yes" : "no"; }
 
+static const struct {
+    const char *words, *says, *silent; /* a part of the log, and one that is not in it */
+} warned_runs[] = {
+    {"train_file=@sorted.csv validation_split_percentage=20",
+     "48 rows are trained on, 12 of 12 rows are evaluated on, drawn", "warning:"},
+    {"train_file=@numbers.csv validation_split_percentage=40", "36 rows are trained on, 24 of 24 rows", "warning:"},
+    {"train_file=@sorted.csv validation_split_percentage=99", "2 of 3 classes have no row to train on", NULL},
+    {"train_file=@rare.csv validation_split_percentage=10", "54 rows are trained on", "warning:"},
+    {"train_file=@sorted.csv validation_split_percentage=20 max_train_samples=8",
+     "sorted.csv: 2 of 3 classes have no row to train on and cannot be learnt: \"b\", \"c\"", NULL},
+    {"train_file=@sorted.csv validation_split_percentage=20 max_eval_samples=3",
+     "sorted.csv: all that is evaluated on has the class \"a\"", "cannot be learnt"},
+    {"train_file=@sorted.csv max_train_samples=30", "1 of 3 classes has no row to train on and cannot be learnt: \"c\"",
+     NULL},
+    {"train_file=@sorted.csv max_train_samples=60", NULL, "warning:"},
+    {"train_file=@sorted.csv max_train_samples=61", NULL, "warning:"},
+    {"train_file=@rare.csv validation_file=@sorted.csv max_train_samples=20",
+     "2 of 4 classes have no row to train on and cannot be learnt: \"c\", \"rare\"", NULL},
+    {"train_file=@floats.csv validation_file=@ones.csv", "ones.csv: all that is evaluated on has the class \"1\"",
+     "cannot be learnt"},
+    {"train_file=@ints.csv validation_file=@floats.csv", NULL, "warning:"},
+    {"train_file=@floats.csv validation_file=@ints.csv", "floats.csv: all labels are whole numbers", NULL},
+    {"train_file=@ints.csv validation_file=@unlabelled.csv",
+     "unlabelled.csv: 20 of 60 rows are left out: the label \"-1\"", NULL},
+    {"train_file=@strange.csv missing_label_values=skip", "strange.csv: 15 of 60 rows are left out: the label \"skip\"",
+     NULL},
+    {"train_file=@strange.csv missing_label_values=skip validation_split_percentage=20",
+     "36 rows are trained on, 9 of 9 rows", NULL},
+    {"task=ner train_file=@tags.jsonl", NULL, "warning:"},
+    {"task=ner train_file=@tags.jsonl max_train_samples=1",
+     "1 of 3 classes has no row to train on and cannot be learnt: \"B-Y\"", NULL},
+    {"task=ner train_file=@tags.jsonl validation_file=@o.jsonl",
+     "o.jsonl: all that is evaluated on has the class \"O\"", NULL},
+    {"task=ner train_file=@tags.jsonl validation_split_percentage=50",
+     "1 row is trained on, 1 of 1 row is evaluated on, drawn with seed 42 (--data_seed)", NULL},
+    {"train_file=@several.jsonl max_train_samples=1",
+     "1 of 2 classes has no row to train on and cannot be learnt: \"b\"", NULL},
+    {"train_file=@several.jsonl validation_split_percentage=50", "evaluated on, drawn", "all that is evaluated"},
+    {"train_file=@real.jsonl validation_split_percentage=50", "evaluated on, drawn", "warning:"},
+    {"task=mlm line_by_line=True train_file=@train.txt validation_split_percentage=20",
+     "15 of the first 15 rows are evaluated on", "drawn"},
+    {"train_file=@train.csv max_seq_length=8",
+     "texts are longer than 8 tokens and were truncated: give a larger --max_seq_length, at most 64,", NULL},
+    {"train_file=@train.csv max_seq_length=23", "texts are longer than 23 tokens and were truncated\n", "warning:"},
+    {"train_file=@long.csv max_seq_length=64",
+     "warning: @/long.csv: 4 of 4 texts are longer than 64 tokens and were truncated: this model takes no larger "
+     "--max_seq_length",
+     NULL},
+};
+
 static void test_warnings(void **state) {
-    static const struct {
-        const char *words, *says, *silent; /* a part of the log, and one that is not in it */
-    } cases[] = {
-        {"train_file=@sorted.csv validation_split_percentage=20",
-         "48 rows are trained on, 12 of 12 rows are evaluated on, drawn", "warning:"},
-        {"train_file=@numbers.csv validation_split_percentage=40", "36 rows are trained on, 24 of 24 rows", "warning:"},
-        {"train_file=@sorted.csv validation_split_percentage=99", "2 of 3 classes have no row to train on", NULL},
-        {"train_file=@rare.csv validation_split_percentage=10", "54 rows are trained on", "warning:"},
-        {"train_file=@sorted.csv validation_split_percentage=20 max_train_samples=8",
-         "sorted.csv: 2 of 3 classes have no row to train on and cannot be learnt: \"b\", \"c\"", NULL},
-        {"train_file=@sorted.csv validation_split_percentage=20 max_eval_samples=3",
-         "sorted.csv: all that is evaluated on has the class \"a\"", "cannot be learnt"},
-        {"train_file=@sorted.csv max_train_samples=30",
-         "1 of 3 classes has no row to train on and cannot be learnt: \"c\"", NULL},
-        {"train_file=@sorted.csv max_train_samples=60", NULL, "warning:"},
-        {"train_file=@sorted.csv max_train_samples=61", NULL, "warning:"},
-        {"train_file=@rare.csv validation_file=@sorted.csv max_train_samples=20",
-         "2 of 4 classes have no row to train on and cannot be learnt: \"c\", \"rare\"", NULL},
-        {"train_file=@floats.csv validation_file=@ones.csv", "ones.csv: all that is evaluated on has the class \"1\"",
-         "cannot be learnt"},
-        {"train_file=@ints.csv validation_file=@floats.csv", NULL, "warning:"},
-        {"train_file=@floats.csv validation_file=@ints.csv", "floats.csv: all labels are whole numbers", NULL},
-        {"train_file=@ints.csv validation_file=@unlabelled.csv",
-         "unlabelled.csv: 20 of 60 rows are left out: the label \"-1\"", NULL},
-        {"train_file=@strange.csv missing_label_values=skip",
-         "strange.csv: 15 of 60 rows are left out: the label \"skip\"", NULL},
-        {"train_file=@strange.csv missing_label_values=skip validation_split_percentage=20",
-         "36 rows are trained on, 9 of 9 rows", NULL},
-        {"task=ner train_file=@tags.jsonl", NULL, "warning:"},
-        {"task=ner train_file=@tags.jsonl max_train_samples=1",
-         "1 of 3 classes has no row to train on and cannot be learnt: \"B-Y\"", NULL},
-        {"task=ner train_file=@tags.jsonl validation_file=@o.jsonl",
-         "o.jsonl: all that is evaluated on has the class \"O\"", NULL},
-        {"task=ner train_file=@tags.jsonl validation_split_percentage=50",
-         "1 row is trained on, 1 of 1 row is evaluated on, drawn with seed 42 (--data_seed)", NULL},
-        {"train_file=@several.jsonl max_train_samples=1",
-         "1 of 2 classes has no row to train on and cannot be learnt: \"b\"", NULL},
-        {"train_file=@several.jsonl validation_split_percentage=50", "evaluated on, drawn", "all that is evaluated"},
-        {"train_file=@real.jsonl validation_split_percentage=50", "evaluated on, drawn", "warning:"},
-        {"task=mlm line_by_line=True train_file=@train.txt validation_split_percentage=20",
-         "15 of the first 15 rows are evaluated on", "drawn"},
-        {"train_file=@train.csv max_seq_length=8",
-         "texts are longer than 8 tokens and were truncated: give a larger --max_seq_length, at most 64,", NULL},
-        {"train_file=@train.csv max_seq_length=23", "texts are longer than 23 tokens and were truncated\n", "warning:"},
-        {"train_file=@long.csv max_seq_length=64",
-         "warning: @/long.csv: 4 of 4 texts are longer than 64 tokens and were truncated: this model takes no larger "
-         "--max_seq_length",
-         NULL},
-    };
     struct fixture *f = *state;
     write_rows(f, "sorted.csv", "text,label", 60, sorted);
     write_rows(f, "numbers.csv", "text,label", 60, sorted_numbers);
@@ -110,17 +111,17 @@ static void test_warnings(void **state) {
         fprintf(file, ",%d\n", row % 2);
     }
     assert_int_equal(fclose(file), 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof warned_runs / sizeof *warned_runs; i++) {
         struct snug_job job;
         char words[512], expected[512] = "";
-        snprintf(words, sizeof words, "max_seq_length=64 %s", cases[i].words);
-        const char *log = open_job(f, SNUG_COMMAND_TRAIN, words, &job), *says = cases[i].says, *at;
+        snprintf(words, sizeof words, "max_seq_length=64 %s", warned_runs[i].words);
+        const char *log = open_job(f, SNUG_COMMAND_TRAIN, words, &job), *says = warned_runs[i].says, *at;
         if (says && (at = strchr(says, '@')))
             snprintf(expected, sizeof expected, "%.*s%s%s", (int)(at - says), says, f->folder, at + 1);
         else if (says)
             snprintf(expected, sizeof expected, "%s", says);
-        if (!strstr(log, expected)) fail_msg("%s: %s", cases[i].words, log);
-        if (cases[i].silent && strstr(log, cases[i].silent)) fail_msg("%s: %s", cases[i].words, log);
+        if (!strstr(log, expected)) fail_msg("%s: %s", warned_runs[i].words, log);
+        if (warned_runs[i].silent && strstr(log, warned_runs[i].silent)) fail_msg("%s: %s", warned_runs[i].words, log);
         close_job(&job);
     }
 }

@@ -176,78 +176,82 @@ static const char *write_labels(struct fixture *f, const char *name, const char 
     return write_file(f, name, text);
 }
 
+static const struct {
+    const char *name, *given; /* --missing_label_values */
+    const char *labels[ROWS_SHOWN];
+    const char *classes, *says; /* a part of the log, or of the error */
+} missing_labels[] = {
+    /* -1, as in run_classification.py */
+    {"a.csv",
+     NULL,
+     {"0", "2", "1", "-1"},
+     "0 1 2 (0 2 1)",
+     "1 of 4 rows is left out: the label \"-1\", first in line 5,"},
+    {"a.tsv", NULL, {"-1", "2", "-1", "0", "1"}, "0 1 2 (2 0 1)", "2 of 5 rows are left out"},
+    {"a.jsonl", NULL, {"-1", "2", "1", "0"}, "0 1 2 (2 1 0)", "left out: the label \"-1\""},
+    {"b.csv", NULL, {"0.0", "2.0", "1.0", "-1.0"}, "0 1 2 (0 2 1)", "left out: the label \"-1.0\""},
+    {"b.jsonl", NULL, {"\"yes\"", "\"no\"", "-1"}, "no yes (1 0)", "left out: the label \"-1\""},
+    {"s.jsonl", NULL, {"\"0\"", "\"1\"", "\"-1\"", "\"2\""}, "0 1 2 (0 1 2)", "left out"},
+    {"c.csv", NULL, {"1", "-1", "1"}, "-1 1 (1 0 1)", "the label \"-1\" of 1 row is taken for the name of a class"},
+    {"d.csv", NULL, {"1", "-1", "0", "-1"}, "-1 0 1 (2 0 1 0)", "the label \"-1\" of 2 rows is taken for"},
+    {"e.csv", NULL, {"-2", "-1", "0", "1", "2"}, "-2 -1 0 1 2 (0 1 2 3 4)", NULL},
+    {"f.csv", NULL, {"1", "2", "3", "-1"}, "-1 1 2 3 (1 2 3 0)", "is taken for the name of a class"},
+    {"g.csv", NULL, {"yes", "-1", "yes"}, "error", "\"yes\" is among numbers"},
+    {"h.csv", NULL, {"yes", "no", "-1"}, "no yes (1 0)", "left out"},
+    {"i.csv", NULL, {"0.5", "-1", "2"}, "LABEL_0 (-1 -1 -1)", NULL},
+    {"j.csv", NULL, {"-1", "0", "yes"}, "error", "\"yes\" is among numbers"},
+    /* "-", as in data of sentence pairs */
+    {"a.csv", NULL, {"yes", "-", "no"}, "no yes (1 0)", "1 of 3 rows is left out: the label \"-\""},
+    {"a.tsv", NULL, {"0", "1", "-"}, "0 1 (0 1)", "left out: the label \"-\""},
+    {"a.jsonl", NULL, {"\"-\"", "\"b\"", "\"a\""}, "a b (1 0)", "left out: the label \"-\""},
+    {"b.csv", NULL, {"+", "-", "0"}, "error", "\"+\" is among numbers"},
+    {"c.csv", NULL, {"+", "-", "="}, "+ - = (0 1 2)", NULL},
+    {"d.csv", NULL, {"yes", "-"}, "- yes (1 0)", "the label \"-\" of 1 row is taken for the name of a class"},
+    {"e.csv", NULL, {"1", "-"}, "error", "the label \"-\" is among numbers"},
+    {"f.csv", NULL, {"0.5", "1.5", "-"}, "error", "give --missing_label_values - to leave out its rows"},
+    {"g.csv",
+     NULL,
+     {"yes", "-", "no", "-1"},
+     "no yes (1 0)",
+     "2 of 4 rows are left out: the label \"-\", first in line 3, as others,"},
+    /* words for a missing value */
+    {"a.csv", NULL, {"yes", "nan", "no"}, "error", "a.csv:3: the label \"nan\" (of 1 row) is what programs write"},
+    {"a.tsv", NULL, {"yes", "no", "N/A", "N/A"}, "error", "a.tsv:4: the label \"N/A\" (of 2 rows)"},
+    {"b.tsv", NULL, {"NULL", "no", "yes"}, "error", "give --missing_label_values NULL to leave these rows out"},
+    {"a.jsonl", NULL, {"\"None\"", "\"b\"", "\"a\""}, "error", "the label \"None\""},
+    {"b.csv", NULL, {"0", "1", "?"}, "error", "the label \"?\""},
+    {"c.csv", NULL, {"0.5", "1", "NaN"}, "error", "the label \"NaN\""},
+    {"d.csv", NULL, {"none", "na", "some"}, "na none some (1 0 2)", NULL},
+    /* what the argument says */
+    {"a.csv", "none", {"0", "2", "1", "-1"}, "-1 0 1 2 (1 3 2 0)", NULL},
+    {"b.csv", "none", {"yes", "-", "None"}, "- None yes (2 0 1)", NULL},
+    {"c.csv", "NULL", {"yes", "NULL", "no"}, "no yes (1 0)", "1 of 3 rows is left out: the label \"NULL\""},
+    {"d.csv", "?,9", {"1", "?", "0", "9", "1"}, "0 1 (1 0 1)", "2 of 5 rows are left out"},
+    {"e.csv", "nan", {"0.5", "nan", "1.5"}, "LABEL_0 (-1 -1)", "1 of 3 rows is left out"},
+    {"f.csv", "", {"yes", "", "no"}, "no yes (1 0)", "1 of 3 rows have no label and are left out"},
+    {"f.jsonl", "", {"\"yes\"", "null", "\"\"", "\"no\""}, "no yes (1 0)", "2 of 4 rows have no label"},
+    {"g.csv", "yes", {"yes", "yes"}, "error", "no row has a label"},
+    {"h.csv", "-", {"1", "-", "-1", "0"}, "-1 0 1 (2 0 1)", "1 of 4 rows"},
+    {"i.csv", "x", {"1", "x", "y"}, "error", "the label \"y\" is among numbers"},
+    {"j.csv", "x", {"0.5", "x", "y"}, "error", "the label \"y\" is among numbers"},
+};
+
 static void test_missing_labels(void **state) {
-    static const struct {
-        const char *name, *given; /* --missing_label_values */
-        const char *labels[ROWS_SHOWN];
-        const char *classes, *says; /* a part of the log, or of the error */
-    } cases[] = {
-        /* -1, as in run_classification.py */
-        {"a.csv",
-         NULL,
-         {"0", "2", "1", "-1"},
-         "0 1 2 (0 2 1)",
-         "1 of 4 rows is left out: the label \"-1\", first in line 5,"},
-        {"a.tsv", NULL, {"-1", "2", "-1", "0", "1"}, "0 1 2 (2 0 1)", "2 of 5 rows are left out"},
-        {"a.jsonl", NULL, {"-1", "2", "1", "0"}, "0 1 2 (2 1 0)", "left out: the label \"-1\""},
-        {"b.csv", NULL, {"0.0", "2.0", "1.0", "-1.0"}, "0 1 2 (0 2 1)", "left out: the label \"-1.0\""},
-        {"b.jsonl", NULL, {"\"yes\"", "\"no\"", "-1"}, "no yes (1 0)", "left out: the label \"-1\""},
-        {"s.jsonl", NULL, {"\"0\"", "\"1\"", "\"-1\"", "\"2\""}, "0 1 2 (0 1 2)", "left out"},
-        {"c.csv", NULL, {"1", "-1", "1"}, "-1 1 (1 0 1)", "the label \"-1\" of 1 row is taken for the name of a class"},
-        {"d.csv", NULL, {"1", "-1", "0", "-1"}, "-1 0 1 (2 0 1 0)", "the label \"-1\" of 2 rows is taken for"},
-        {"e.csv", NULL, {"-2", "-1", "0", "1", "2"}, "-2 -1 0 1 2 (0 1 2 3 4)", NULL},
-        {"f.csv", NULL, {"1", "2", "3", "-1"}, "-1 1 2 3 (1 2 3 0)", "is taken for the name of a class"},
-        {"g.csv", NULL, {"yes", "-1", "yes"}, "error", "\"yes\" is among numbers"},
-        {"h.csv", NULL, {"yes", "no", "-1"}, "no yes (1 0)", "left out"},
-        {"i.csv", NULL, {"0.5", "-1", "2"}, "LABEL_0 (-1 -1 -1)", NULL},
-        {"j.csv", NULL, {"-1", "0", "yes"}, "error", "\"yes\" is among numbers"},
-        /* "-", as in data of sentence pairs */
-        {"a.csv", NULL, {"yes", "-", "no"}, "no yes (1 0)", "1 of 3 rows is left out: the label \"-\""},
-        {"a.tsv", NULL, {"0", "1", "-"}, "0 1 (0 1)", "left out: the label \"-\""},
-        {"a.jsonl", NULL, {"\"-\"", "\"b\"", "\"a\""}, "a b (1 0)", "left out: the label \"-\""},
-        {"b.csv", NULL, {"+", "-", "0"}, "error", "\"+\" is among numbers"},
-        {"c.csv", NULL, {"+", "-", "="}, "+ - = (0 1 2)", NULL},
-        {"d.csv", NULL, {"yes", "-"}, "- yes (1 0)", "the label \"-\" of 1 row is taken for the name of a class"},
-        {"e.csv", NULL, {"1", "-"}, "error", "the label \"-\" is among numbers"},
-        {"f.csv", NULL, {"0.5", "1.5", "-"}, "error", "give --missing_label_values - to leave out its rows"},
-        {"g.csv",
-         NULL,
-         {"yes", "-", "no", "-1"},
-         "no yes (1 0)",
-         "2 of 4 rows are left out: the label \"-\", first in line 3, as others,"},
-        /* words for a missing value */
-        {"a.csv", NULL, {"yes", "nan", "no"}, "error", "a.csv:3: the label \"nan\" (of 1 row) is what programs write"},
-        {"a.tsv", NULL, {"yes", "no", "N/A", "N/A"}, "error", "a.tsv:4: the label \"N/A\" (of 2 rows)"},
-        {"b.tsv", NULL, {"NULL", "no", "yes"}, "error", "give --missing_label_values NULL to leave these rows out"},
-        {"a.jsonl", NULL, {"\"None\"", "\"b\"", "\"a\""}, "error", "the label \"None\""},
-        {"b.csv", NULL, {"0", "1", "?"}, "error", "the label \"?\""},
-        {"c.csv", NULL, {"0.5", "1", "NaN"}, "error", "the label \"NaN\""},
-        {"d.csv", NULL, {"none", "na", "some"}, "na none some (1 0 2)", NULL},
-        /* what the argument says */
-        {"a.csv", "none", {"0", "2", "1", "-1"}, "-1 0 1 2 (1 3 2 0)", NULL},
-        {"b.csv", "none", {"yes", "-", "None"}, "- None yes (2 0 1)", NULL},
-        {"c.csv", "NULL", {"yes", "NULL", "no"}, "no yes (1 0)", "1 of 3 rows is left out: the label \"NULL\""},
-        {"d.csv", "?,9", {"1", "?", "0", "9", "1"}, "0 1 (1 0 1)", "2 of 5 rows are left out"},
-        {"e.csv", "nan", {"0.5", "nan", "1.5"}, "LABEL_0 (-1 -1)", "1 of 3 rows is left out"},
-        {"f.csv", "", {"yes", "", "no"}, "no yes (1 0)", "1 of 3 rows have no label and are left out"},
-        {"f.jsonl", "", {"\"yes\"", "null", "\"\"", "\"no\""}, "no yes (1 0)", "2 of 4 rows have no label"},
-        {"g.csv", "yes", {"yes", "yes"}, "error", "no row has a label"},
-        {"h.csv", "-", {"1", "-", "-1", "0"}, "-1 0 1 (2 0 1)", "1 of 4 rows"},
-        {"i.csv", "x", {"1", "x", "y"}, "error", "the label \"y\" is among numbers"},
-        {"j.csv", "x", {"0.5", "x", "y"}, "error", "the label \"y\" is among numbers"},
-    };
     struct fixture *f = *state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_dataset_options options = options_for(write_labels(f, cases[i].name, cases[i].labels));
-        options.missing_labels = cases[i].given;
+    for (size_t i = 0; i < sizeof missing_labels / sizeof *missing_labels; i++) {
+        struct snug_dataset_options options =
+            options_for(write_labels(f, missing_labels[i].name, missing_labels[i].labels));
+        options.missing_labels = missing_labels[i].given;
         f->log[0] = '\0';
         snug_clear_error(f->ctx);
         const char *found = classes_of(f, options, SNUG_REGRESSION_AUTO);
-        if (strcmp(found, cases[i].classes) != 0)
-            fail_msg("%s, %zu: %s; %s", cases[i].name, i, found, snug_error_message(f->ctx));
+        if (strcmp(found, missing_labels[i].classes) != 0)
+            fail_msg("%s, %zu: %s; %s", missing_labels[i].name, i, found, snug_error_message(f->ctx));
         const char *said = strcmp(found, "error") == 0 ? snug_error_message(f->ctx) : f->log;
-        if (cases[i].says && !strstr(said, cases[i].says)) fail_msg("%s, %zu: %s", cases[i].name, i, said);
-        if (!cases[i].says && (strstr(said, "left out") || strstr(said, "is taken for"))) fail_msg("%zu: %s", i, said);
+        if (missing_labels[i].says && !strstr(said, missing_labels[i].says))
+            fail_msg("%s, %zu: %s", missing_labels[i].name, i, said);
+        if (!missing_labels[i].says && (strstr(said, "left out") || strstr(said, "is taken for")))
+            fail_msg("%zu: %s", i, said);
     }
     snug_clear_error(f->ctx);
     /* A list without labels is a label, but a missing one is not. */

@@ -153,6 +153,7 @@ static int64_t choose_slowly(const struct snug_word_mark *mark, const struct snu
             if (tried[w] >= 0 && (best < 0 || snug_masking_draw(options, 3, row, tried[w]).word[0] <
                                                   snug_masking_draw(options, 3, row, tried[best]).word[0]))
                 best = w;
+        if (best < 0) break;
         int64_t first = tried[best], end = first + 1;
         tried[best] = -1;
         while (end < count && !begins(mark, options->tokenizer, ids, end) && !is_special(options->tokenizer, ids[end]))

@@ -281,7 +281,7 @@ static bool has_results(struct fixture *f, const char *words) {
 /* A file with tags is predicted with the metrics of its evaluation, in every form. */
 static void test_predicted_metrics(void **state) {
     static const char *const forms[] = {
-        "%s_file=" GOLDEN "/dev.jsonl",
+        ("%s_file=" GOLDEN "/dev.jsonl"),
         "%s_file=@dev.conll",
         "%s_file=@dev.conll label_all_tokens=True",
         "%s_file=@dev.conll return_entity_level_metrics=True per_device_eval_batch_size=3",

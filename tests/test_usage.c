@@ -125,7 +125,7 @@ static snug_status on_check(void *user, const snug_check *check) { return user |
 #define A(i, value) (w->null == (i) ? NULL : (value))
 /* A handle that no call may look at before it has refused another argument. */
 #define ANY(type) ((type *)(void *)nothing)
-#define OUT(i, type) A(i, (type **)&w->out)
+#define OUT(i, type) A(i, (type **)&w->out) /* NOLINT(bugprone-macro-parentheses): a type */
 #define CALL(name) else if (strcmp(function, #name) == 0 && (w->known = true))
 #define STATUS(name, ...) CALL(name) w->has_status = true, w->status = name(__VA_ARGS__);
 #define VALUE(name, ...) CALL(name) w->has_value = true, w->value = (double)name(__VA_ARGS__);
@@ -141,7 +141,7 @@ static float values[VOCABULARY * 32];
 static char *const words[] = {"program"};
 
 static void call_arguments(struct world *w, const char *function) {
-    if (!*function) return;
+    if (!*function) w->known = false;
     POINTER(snug_version)
     NOTHING(snug_free, A(0, strdup("text")))
     POINTER(snug_memory_class_name, SNUG_MEMORY_HOST)
@@ -172,7 +172,7 @@ static void call_arguments(struct world *w, const char *function) {
 }
 
 static void call_jobs(struct world *w, const char *function) {
-    if (!*function) return;
+    if (!*function) w->known = false;
     STATUS(snug_plan_create, A(0, w->args), OUT(1, snug_plan))
     NOTHING(snug_plan_destroy, NULL)
     VALUE(snug_plan_bytes, A(0, ANY(snug_plan)), SNUG_MEMORY_HOST)
@@ -216,7 +216,7 @@ static void call_jobs(struct world *w, const char *function) {
 }
 
 static void call_session(struct world *w, const char *function) {
-    if (!*function) return;
+    if (!*function) w->known = false;
     STATUS(snug_session_create, A(0, w->args), OUT(1, snug_session))
     NOTHING(snug_session_destroy, NULL)
     VALUE(snug_session_epochs, A(0, w->session))

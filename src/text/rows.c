@@ -124,7 +124,7 @@ static snug_status put(snug_rows *rows, const void *data, size_t size) {
     if (size > ROW_MOST - (rows->size - rows->row))
         return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " is longer than 256 MiB", rows->count + 1);
     RETURN_IF_ERROR(snug_grow(rows->ctx, (void **)&rows->data, &rows->capacity, rows->size + size, 1));
-    if (size) memcpy(rows->data + rows->size, data, size);
+    if (data) memcpy(rows->data + rows->size, data, size); /* of no bytes there may be none */
     rows->size += size;
     return SNUG_OK;
 }
