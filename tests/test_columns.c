@@ -600,7 +600,7 @@ static void test_flags(void **state) {
     }
 
     /* The classes are the columns, in their order, also one that no row has; lists of names mean the same classes. */
-    struct snug_dataset_options options = options_for(path_of(f, "a.csv")), others;
+    struct snug_dataset_options options = options_for(path_of(f, "a.csv"));
     options.label_column = "toxic,insult,threat";
     assert_columns(f, options, "text > toxic,insult,threat");
     struct snug_dataset *dataset = open_with(f, options);
@@ -617,9 +617,13 @@ static void test_flags(void **state) {
     snug_dataset_close(dataset);
     options.text_column = "insult";
     assert_open_fails(f, options, SNUG_E_USAGE, "the column \"insult\" is the label");
-    options.text_column = NULL;
+}
 
-    /* A file for a prediction may hold something else, or lack the columns of the training. */
+/* A file for a prediction may hold something else, or lack the columns of the training. */
+static void test_flags_of_other_files(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset;
+    struct snug_dataset_options options, others;
     char *trained_label = "toxic,insult,threat", *text = "text";
     const struct snug_used_columns trained = {.text = {text}, .texts = 1, .label = trained_label};
     others = options_for(write_file(f, "n.csv", "text,toxic,insult,threat\nw1,-1,-1,-1\nw2,1,0,0\n"));
@@ -738,12 +742,23 @@ static void test_peek(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_found),     TEST(test_asked),          TEST(test_named),
-        TEST(test_trained),   TEST(test_training_args),  TEST(test_words_among_numbers),
-        TEST(test_one_class), TEST(test_tag_numbers),    TEST(test_separators),
-        TEST(test_multi_hot), TEST(test_real_multi_hot), TEST(test_booleans),
-        TEST(test_late_list), TEST(test_peek),           TEST(test_headers),
+        TEST(test_found),
+        TEST(test_asked),
+        TEST(test_named),
+        TEST(test_trained),
+        TEST(test_training_args),
+        TEST(test_words_among_numbers),
+        TEST(test_one_class),
+        TEST(test_tag_numbers),
+        TEST(test_separators),
+        TEST(test_multi_hot),
+        TEST(test_real_multi_hot),
+        TEST(test_booleans),
+        TEST(test_late_list),
+        TEST(test_peek),
+        TEST(test_headers),
         TEST(test_flags),
+        TEST(test_flags_of_other_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
