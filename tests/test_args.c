@@ -376,6 +376,7 @@ static void test_copy(void **state) {
         assert_int_equal(snug_args_is_set(copy, "learning_rate"), set);
         snug_args_destroy(copy);
     }
+    snug_args_free(NULL);
 }
 
 static void test_levels_and_layers(void **state) {

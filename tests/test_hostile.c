@@ -252,6 +252,26 @@ static void too_many_values(void **state) {
     assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
                  "values, and at most 8388608 can be read back");
     snug_config_free(&config);
+
+    /* In a text: what a string holds does not count. */
+    enum { NUMBERS = SNUG_JSON_VALUES_MOST, LENGTH = 2 * NUMBERS + 16 };
+    json_error_t error;
+    char *text = malloc(LENGTH);
+    assert_non_null(text);
+    for (int more = 0; more < 2; more++) {
+        size_t length = (size_t)snprintf(text, LENGTH, "[[\"\\\",\"]");
+        for (int64_t i = 0; i < NUMBERS - 3 + more; i++) length += (size_t)(memcpy(text + length, ",0", 2), 2);
+        text[length++] = ']';
+        json_t *parsed = snug_json_parse(text, length, 0, &error);
+        if (more) {
+            assert_null(parsed);
+            assert_string_equal(error.text, "over 8388608 values");
+        } else {
+            assert_int_equal(json_array_size(parsed), NUMBERS - 2);
+        }
+        json_decref(parsed);
+    }
+    free(text);
 }
 
 /* ---- files of the folder -------------------------------------------------------------------------------------- */

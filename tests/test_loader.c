@@ -225,6 +225,10 @@ static void check_evaluation(struct fixture *f, const struct snug_dataset *datas
 
 static void test_ranks(void **state) {
     struct fixture *f = *state;
+    struct snug_loader_options own = {.ranks = 2, .accumulation = 4};
+    assert_int_equal(snug_loader_share(&own), 2);
+    own.independent = true; /* each rank has micro-batches of its own */
+    assert_int_equal(snug_loader_share(&own), 4);
     struct snug_dataset *dataset = open_rows(f, false);
     for (int ranks = 2; ranks <= 8; ranks += 1 + (ranks > 3))
         for (int64_t share = 1; share <= 3; share++) {

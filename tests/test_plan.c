@@ -10,6 +10,7 @@ static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[S
     if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
     const int64_t total = snug_plan_total(plan);
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) bytes[i] = snug_plan_bytes(plan, (snug_memory_class)i);
+    assert_int_equal(snug_plan_bytes(plan, SNUG_MEMORY_CLASS_COUNT), -1);
     snug_plan_destroy(plan);
     return total;
 }

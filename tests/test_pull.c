@@ -623,6 +623,7 @@ static void the_public_call(void **state) {
     assert_file_is(s, scratch_path(s, "own/models--org--public/refs/v1"), COMMIT);
     assert_ok(s, snug_pull(args, NULL, &result));
     snug_pull_result_destroy(result);
+    assert_ok(s, snug_pull(args, NULL, NULL));
     snug_args_destroy(args);
 }
 

@@ -358,6 +358,10 @@ static void test_classes(void **state) {
         {{"{\"tokens\": [\"a\", \"b\"], \"label\": [1, 0]}", "{\"tokens\": [], \"label\": []}"},
          "task=ner label_column_name=label",
          "zebra,ant,unseen,3 | 4,n/a"},
+        /* columns of zeros and ones have names of their own */
+        {{"{\"text\": \"a\", \"x\": 1, \"y\": 0}", "{\"text\": \"b\", \"x\": 1, \"y\": 1}"},
+         "label_column_name=x,y",
+         "x,y"},
         /* below 0: no label */
         {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": -1}"}, "", "zebra,ant,unseen,3 | 4,n/a"},
     };

@@ -349,6 +349,7 @@ static void test_usage(void **state) {
     free(run_well(f, "report -h"));
     snug_runs *runs;
     assert_int_equal(snug_runs_create(f->ctx, NULL, 0, &runs), SNUG_E_USAGE);
+    assert_int_equal(snug_runs_create(f->ctx, (const char *const[]){"a"}, 0, &runs), SNUG_E_USAGE);
     snug_runs_destroy(NULL);
 }
 

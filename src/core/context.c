@@ -67,7 +67,9 @@ snug_status snug_enter(snug_context *ctx, const char *function, enum snug_turn t
 }
 
 snug_status snug_leave(snug_context *ctx, snug_status status) {
-    if (ctx->call.depth > 1 && status != SNUG_OK && !ctx->failed_before) { /* not why the call around it fails */
+    /* Not the reason of the call around it. */
+    /* may be untested: a call in a callback after the failure of another thread */
+    if (ctx->call.depth > 1 && status != SNUG_OK && !ctx->failed_before) {
         snug_keep_message(ctx->message);
         snug_clear_error(ctx);
     }

@@ -139,7 +139,9 @@ static const char *name_of(const char *folder) {
 }
 
 /* A name on the hub, and not a folder here. */
-static bool is_hub_name(const char *name) { return name && !snug_folder_exists(name) && snug_hub_is_name(name); }
+static bool is_hub_name(const char *name) {
+    return name && !snug_folder_exists(name) && snug_hub_is_name(name); /* untested: the folder was removed meanwhile */
+}
 
 static void put_head(const struct card *card) {
     const char *base = card->job->setup.args->model_name_or_path;
