@@ -151,6 +151,7 @@ struct inner {
     struct fixture *f;
     snug_args *args;
     snug_session *session;
+    snug_model *model;
     bool called;
     int logged;
 };
@@ -179,6 +180,7 @@ static void call_within(void *user, const snug_event *event) {
     fails(f, snug_args_set(inner->args, "seed", "1"), says);
     fails(f, snug_session_create(inner->args, &session), says);
     fails(f, snug_session_begin_epoch(inner->session, 0), says);
+    fails(f, snug_model_close(inner->model), says);
     snug_session_destroy(inner->session);
     snug_args_destroy(inner->args);
     snug_context_destroy(f->ctx);
@@ -198,13 +200,17 @@ static void test_calls_in_a_callback(void **state) {
     struct fixture *f = *state;
     struct inner inner = {.f = f, .args = training_args(f, "output_dir=@out validation_file=@dev.csv")};
     const snug_callbacks callbacks = {.user = &inner, .on_event = call_within};
-    snug_args *args = training_args(f, NULL);
+    train(f, "ready", "max_steps=1");
+    snug_args *args = training_args(f, NULL), *ready = plain_args(f, "model_name_or_path=@ready threads=1");
     ok(f, snug_session_create(args, &inner.session));
+    ok(f, snug_model_open(ready, &inner.model));
     ok(f, snug_train(inner.args, &callbacks, NULL));
     assert_true(inner.called && inner.logged > 0);
     assert_string_equal(snug_error_message(f->ctx), "");
     ok(f, snug_session_begin_epoch(inner.session, 0));
     snug_session_destroy(inner.session);
+    snug_model_destroy(inner.model);
+    snug_args_destroy(ready);
     snug_args_destroy(inner.args);
     snug_args_destroy(args);
 }

@@ -120,11 +120,14 @@ const char *const *snug_rows_class_names(const struct snug_rows *rows, size_t co
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
+static snug_status fail_long(snug_rows *rows) {
+    return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " is longer than 256 MiB", rows->count + 1);
+}
+
 static snug_status put(snug_rows *rows, const void *data, size_t size) {
-    if (size > ROW_MOST - (rows->size - rows->row))
-        return snug_fail(rows->ctx, SNUG_E_USAGE, "row %" PRId64 " is longer than 256 MiB", rows->count + 1);
+    if (size > ROW_MOST - (rows->size - rows->row)) return fail_long(rows);
     RETURN_IF_ERROR(snug_grow(rows->ctx, (void **)&rows->data, &rows->capacity, rows->size + size, 1));
-    if (data) memcpy(rows->data + rows->size, data, size); /* of no bytes there may be none */
+    memcpy(rows->data + rows->size, data, size);
     rows->size += size;
     return SNUG_OK;
 }
@@ -133,7 +136,7 @@ static snug_status put(snug_rows *rows, const void *data, size_t size) {
 static snug_status put_text(snug_rows *rows, uint32_t column, enum snug_field_kind kind, const char *text,
                             size_t length) {
     const struct snug_rows_value value = {column, kind, (uint32_t)length};
-    if (length > ROW_MOST) return put(rows, NULL, length); /* which refuses it */
+    if (length > ROW_MOST) return fail_long(rows);
     RETURN_IF_ERROR(put(rows, &value, sizeof value));
     RETURN_IF_ERROR(put(rows, text, length));
     return put(rows, "", 1);
@@ -185,7 +188,7 @@ static snug_status put_value(snug_rows *rows, uint32_t column, const snug_value 
     }
     if (item) return put_text(rows, column, SNUG_FIELD_OTHER, "a list", strlen("a list"));
     if (value->length && !value->items) return fail_null(rows, "the items of a list");
-    if (value->length > ROW_MOST) return put(rows, NULL, value->length); /* which refuses it */
+    if (value->length > ROW_MOST) return fail_long(rows);
     const struct snug_rows_value head = {column, SNUG_FIELD_LIST, (uint32_t)value->length};
     RETURN_IF_ERROR(put(rows, &head, sizeof head));
     for (size_t i = 0; i < value->length; i++) RETURN_IF_ERROR(put_value(rows, 0, &value->items[i], true));
