@@ -125,7 +125,7 @@ static snug_status fail_long(snug_rows *rows) {
 }
 
 static snug_status put(snug_rows *rows, const void *data, size_t size) {
-    if (size > ROW_MOST - (rows->size - rows->row)) return fail_long(rows);
+    if (size > ROW_MOST - (rows->size - rows->row)) return fail_long(rows); /* untested: too large for a test */
     RETURN_IF_ERROR(snug_grow(rows->ctx, (void **)&rows->data, &rows->capacity, rows->size + size, 1));
     memcpy(rows->data + rows->size, data, size);
     rows->size += size;
