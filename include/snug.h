@@ -326,6 +326,8 @@ typedef struct snug_train_result {
     const char *best_checkpoint; /* NULL: none */
     size_t rank_count;           /* of a run on several ranks; else 0 */
     const snug_rank_use *ranks;  /* [rank_count]; memory, total and device above are those of the calling rank */
+    const char *log_history;     /* what was logged, those parts before a resumption included: the JSON list of
+                                    trainer_state.json, as Hugging Face's Trainer has it in state.log_history */
 } snug_train_result;
 void snug_train_result_destroy(snug_train_result *result);
 
@@ -399,6 +401,17 @@ typedef struct snug_model snug_model;
  * what predictions of per_device_eval_batch_size texts of max_seq_length tokens at a time need. The arguments must
  * outlive the model, and are not changed meanwhile. One rank only. */
 snug_status snug_model_open(snug_args *args, snug_model **out);
+/* What a model predicts. */
+typedef struct snug_model_info {
+    const char *task; /* "classification", "mlm" or "token_classification" */
+    /* Hugging Face's "single_label_classification", "multi_label_classification" or "regression"; NULL where the task
+     * has no kinds */
+    const char *problem;
+    size_t class_count; /* 0 for masked LM and regression */
+    const char *const *classes;
+} snug_model_info;
+/* For any thread, also of a closed model; valid until the model is destroyed. */
+const snug_model_info *snug_model_describe(const snug_model *model);
 /* Waits for the prediction that runs, then frees the model's memory: predictions that wait or begin later are refused.
  * In on_row it does so at the end of that call. Any thread may call it, also again. */
 snug_status snug_model_close(snug_model *model);

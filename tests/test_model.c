@@ -51,6 +51,19 @@ static snug_model *open_model(struct fixture *f, const char *words, snug_args **
     return model;
 }
 
+/* classes: the names, each with a space after it. */
+static void expect_info(const snug_model *model, const char *task, const char *problem, const char *classes) {
+    const snug_model_info *info = snug_model_describe(model);
+    char names[64] = "";
+    assert_string_equal(info->task, task);
+    if (problem)
+        assert_string_equal(info->problem, problem);
+    else
+        assert_null(info->problem);
+    for (size_t i = 0; i < info->class_count; i++) strcat(strcat(names, info->classes[i]), " ");
+    assert_string_equal(names, classes);
+}
+
 static const char *const texts[] = {"w1 good w2 good", "bad w3 w4 bad w5", "w6", "", "good good bad w7 w8 w9 w10 w11"};
 static const char *const pairs[] = {"bad", "w1 w2", "good w3 good w4", "w5", ""};
 enum { TEXTS = sizeof texts / sizeof *texts };
@@ -66,7 +79,7 @@ static struct answers predicted(struct fixture *f, const char *words, const char
         snprintf(copy, sizeof copy, "%s", texts[i]);
         for (const char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
             json_array_append_new(list, json_string(word));
-        if (strcmp(task, "ner") == 0)
+        if (strcmp(task, "token_classification") == 0)
             json_object_set(row, "tokens", list);
         else
             json_object_set_new(row, paired ? "sentence1" : "text", json_string(texts[i]));
@@ -90,19 +103,25 @@ static void assert_same_answers(const struct answers *a, const struct answers *b
     for (int i = 0; i < a->count; i++) assert_memory_equal(&a->of[i], &b->of[i], sizeof a->of[i]);
 }
 
+#define SINGLE "single_label_classification"
+
 static void test_bits(void **state) {
     static const struct {
-        const char *task, *train, *predict;
+        const char *task, *train, *predict, *problem, *classes;
         bool pairs;
     } cases[] = {
-        {"classification", "", "return_all_scores=True", false},
-        {"classification", "train_file=@pairs.csv", "per_device_eval_batch_size=2 max_seq_length=8", true},
-        {"classification", "train_file=@values.csv", "per_device_eval_batch_size=1", false},
-        {"ner", "task=ner train_file=@words.jsonl", "per_device_eval_batch_size=2 max_seq_length=6", false},
+        {"classification", "", "return_all_scores=True", SINGLE, "negative positive ", false},
+        {"classification", "train_file=@several.jsonl", "threads=2", "multi_label_classification", "a b c ", false},
+        {"classification", "train_file=@pairs.csv", "per_device_eval_batch_size=2 max_seq_length=8", SINGLE, "0 1 ",
+         true},
+        {"classification", "train_file=@values.csv", "per_device_eval_batch_size=1", "regression", "", false},
+        {"token_classification", "task=ner train_file=@words.jsonl", "per_device_eval_batch_size=2 max_seq_length=6",
+         NULL, "B-a B-b O ", false},
     };
     struct fixture *f = *state;
     write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1 good,w2,0\nw3,w4 bad,1\n");
     write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
+    write_text(f, "several.jsonl", "{\"text\":\"w1\",\"label\":[\"a\",\"c\"]}\n{\"text\":\"w2\",\"label\":[\"b\"]}\n");
     write_text(f, "words.jsonl",
                "{\"tokens\":[\"w1\",\"good\"],\"ner_tags\":[\"O\",\"B-a\"]}\n"
                "{\"tokens\":[\"bad\"],\"ner_tags\":[\"B-b\"]}\n");
@@ -117,6 +136,7 @@ static void test_bits(void **state) {
         assert_int_equal(expected.count, TEXTS);
         snug_model *model = open_model(f, words, &args);
         const char *const *second = cases[i].pairs ? pairs : NULL;
+        expect_info(model, cases[i].task, cases[i].problem, cases[i].classes);
         ok(f, snug_model_predict(model, f->ctx, texts, second, TEXTS, take, &once));
         ok(f, snug_model_predict(model, f->ctx, texts, second, TEXTS, take, &again));
         for (int k = 0; k < TEXTS; k++) {
@@ -132,6 +152,8 @@ static void test_bits(void **state) {
             assert_true(fabs(single.of[k].score - expected.of[k].score) < 1e-5);
         }
         if (strstr(cases[i].predict, "max_seq_length")) assert_true(once.of[4].truncated && !once.of[2].truncated);
+        ok(f, snug_model_close(model));
+        expect_info(model, cases[i].task, cases[i].problem, cases[i].classes);
         snug_model_destroy(model);
         snug_args_destroy(args);
     }
@@ -144,6 +166,7 @@ static void test_masked(void **state) {
     snug_args *args;
     train(f, "mlm", "task=mlm train_file=@train.txt line_by_line=True max_steps=1");
     snug_model *model = open_model(f, "model_name_or_path=@mlm top_k=2 per_device_eval_batch_size=3", &args);
+    expect_info(model, "mlm", NULL, "");
     ok(f, snug_model_predict(model, f->ctx, masked, NULL, 4, take, &answers));
     assert_int_equal(answers.count, 3);
     assert_true(answers.of[0].index == 0 && answers.of[1].index == 0 && answers.of[2].index == 3);

@@ -442,6 +442,80 @@ started.wait()
         done = self.run_script("import _xxsubinterpreters as i; i.run_string(i.create(), 'import snug')")
         self.assertRegex(done.stderr, "snug cannot be used in a sub-interpreter|does not support loading in subinterpreters")
 
+    def test_log_history(self):
+        """That of trainer_state.json: steps, evaluations, totals, also those of before a resumption."""
+        arguments = {"validation": ROWS, "num_train_epochs": 2, "save_strategy": "epoch", "eval_strategy": "epoch", "logging_steps": 3}
+        result = self.train(**arguments)
+        history = result.log_history
+        state = json.loads((self.folder / "out/trainer_state.json").read_text())
+        self.assertEqual(history, state["log_history"])
+        self.assertIsInstance(history, snug.LogHistory)
+        self.assertEqual([sorted(entry)[0] for entry in history if "loss" in entry], ["epoch"] * 2)
+        self.assertEqual([(entry["step"], entry["epoch"]) for entry in history if "eval_loss" in entry], [(4, 1), (8, 2)])
+        self.assertLessEqual({"loss", "grad_norm", "learning_rate"}, set(history[0]))
+        self.assertEqual(history[-1]["train_loss"], result.train_loss)
+        self.assertLessEqual({"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}, set(history[-1]))
+        resumed = self.train(**arguments, resume_from_checkpoint=str(self.folder / "out/checkpoint-4")).log_history
+        self.assertEqual([entry["loss"] for entry in resumed if "loss" in entry], [entry["loss"] for entry in history if "loss" in entry])
+        unseen = snug.LogHistory.from_json('[{"step": 1, "epoch": 0.5, "loss": null}]')
+        self.assertTrue(math.isnan(unseen[0]["loss"]))
+        self.assertEqual(snug.LogHistory.from_json("[]"), [])
+
+    def test_history_frame(self):
+        """With a stand-in for pandas, and without pandas."""
+        script = """
+import sys, types
+import snug
+history = snug.LogHistory.from_json('[{"epoch": 1, "step": 2, "loss": 3}, {"epoch": 1, "step": 2, "eval_loss": 4}]')
+sys.modules["pandas"] = None
+try:
+    history.to_frame()
+except ImportError as error:
+    print(error)
+sys.modules["pandas"] = types.SimpleNamespace(DataFrame=lambda rows, columns: print(len(rows), columns))
+history.to_frame()
+snug.LogHistory().to_frame()
+"""
+        done = self.run_script(script)
+        self.assertEqual(
+            done.stdout.splitlines(),
+            [
+                "to_frame() needs pandas, which is not installed: pip install pandas",
+                "2 ['step', 'epoch', 'loss', 'eval_loss']",
+                "0 []",
+            ],
+            done.stderr,
+        )
+
+    def test_types_of_results_without_texts(self):
+        """predict() of nothing has the type, the columns and the classes of the model, whatever has no rows."""
+        texts = [row[0] for row in ROWS]
+        hot = [{"text": text, "label": [1.0, 0.0, float(number % 2)]} for number, text in enumerate(texts)]
+        numbers = [{"text": text, "label": 0.5 + number} for number, text in enumerate(texts)]
+        nothing = ([], (), iter([]), np.array([], dtype=object), {"text": []}, Frame({"text": []}), OtherFrame({"text": []}))
+        for number, (rows, classes) in enumerate(
+            ((ROWS, ["negative", "positive"]), (hot, ["LABEL_0", "LABEL_1", "LABEL_2"]), (numbers, []))
+        ):
+            with snug.load(self.train(train=rows, output_dir=self.folder / str(number)).output_dir) as model:
+                self.assertEqual((model.task, model.classes), ("classification", classes))
+                some = model.predict(texts)
+                for empty in nothing:
+                    found = model.predict(empty)
+                    self.assertEqual((found.labels, found.classes, len(found), list(found)), ([], classes, 0, []))
+                    for name in ("scores", "probabilities", "logits", "truncated"):
+                        array, other = getattr(found, name), getattr(some, name)
+                        self.assertEqual((array.dtype, array.shape), (other.dtype, (0, *other.shape[1:])), name)
+                self.assertEqual(model.predict([], []).logits.shape, found.logits.shape)
+        tagged = [{"tokens": ["Anna", "likes", "Rome"], "ner_tags": ["PER", "O", "LOC"]}] * 4
+        with snug.load(self.train(train=tagged, task="token_classification").output_dir) as model:
+            self.assertEqual((model.task, model.classes), ("token_classification", ["LOC", "O", "PER"]))
+            self.assertEqual([model.predict(empty) for empty in ([], {"tokens": []})], [[], []])
+            self.assertEqual([words.words for words in model.predict([""])], [[]])
+        out = self.train(train=f"{DEMO}/pretrain.txt", task="mlm", line_by_line=True, max_steps=1, output_dir=self.folder / "mlm").output_dir
+        with snug.load(out, top_k=3) as model:
+            self.assertEqual((model.task, model.classes), ("mlm", []))
+            self.assertEqual(model.predict([]), [])
+
     def test_regression(self):
         rows = [{"text": text, "label": np.float32(0.5 + number)} for number, (text, _) in enumerate(ROWS)]
         with snug.load(self.train(train=rows).output_dir) as model:
@@ -807,6 +881,52 @@ finally:
         script = script.replace("import snug;", "import logging, snug; logging.basicConfig(level='INFO', format='%(name)s %(message)s');")
         done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, check=True, text=True)
         self.assertIn("snug Optimizer", done.stderr)
+        # Where logging shows warnings alone, as in Colab, messages are shown with the progress, unless those of snug were refused.
+        for level, refused, seen in (("WARNING", "", True), ("WARNING", "logging.getLogger('snug').setLevel('ERROR');", False)):
+            said = subprocess.run(
+                [sys.executable, "-c", script.replace("level='INFO'", f"level='{level}'").replace("snug;", f"snug;{refused}", 1)],
+                stderr=subprocess.PIPE, check=True, text=True,
+            )
+            self.assertEqual("Optimizer" in said.stderr, seen, said.stderr)
+            self.assertNotIn("snug Optimizer", said.stderr)
+
+    def test_progress_in_a_notebook(self):
+        """With stand-ins for a notebook's modules: messages in stdout, losses and metrics in a table that is updated."""
+        script = f"""
+import sys, types
+shown = []
+class Display:
+    def update(self, page):
+        shown.append(page)
+def display(page, display_id):
+    shown.append(page)
+    return Display()
+sys.modules["ipykernel"] = types.ModuleType("ipykernel")
+sys.modules["IPython"] = types.ModuleType("IPython")
+sys.modules["IPython.display"] = types.SimpleNamespace(HTML=str, display=display)
+import snug
+rows = {ROWS!r} * 40
+snug.train(train=rows, validation=rows[:4], output_dir={str(self.folder / "out")!r}, logging_steps=1, max_steps=60, eval_strategy="steps",
+           eval_steps=30, save_strategy="no", config_name={DEMO!r}, tokenizer_name={DEMO!r}, max_seq_length=32, class_metrics=True)
+print("TABLES", len(shown))
+print(shown[0])
+print(shown[-1])
+class Printer:
+    text = print
+snug.plan(train=rows, **{SCRATCH!r})._repr_pretty_(Printer(), False)
+"""
+        done = self.run_script(script)
+        lines = done.stdout.split("TABLES ", 1)
+        self.assertEqual(len(lines), 2, done.stderr)
+        self.assertIn("Optimizer", lines[0])
+        count, first, last = lines[1].splitlines()[:3]
+        self.assertEqual(int(count), 62)  # 60 logs, 2 evaluations
+        self.assertRegex(first, "^<table><tr><th>step</th><th>loss</th><th>grad_norm</th><th>learning_rate</th></tr><tr><td>1</td><td>0.69")
+        self.assertIn("<p>10 earlier rows are not shown</p>", last)
+        self.assertIn("<th>eval_accuracy</th>", last)
+        self.assertNotIn("runtime", last)
+        self.assertEqual(last.count("<tr>"), 51)
+        self.assertIn("weights", lines[1].split("</table>")[-1])
 
 
 if __name__ == "__main__":

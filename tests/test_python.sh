@@ -16,4 +16,7 @@ assert {"snug/py.typed", "snug/libsnug.so.0"} <= files, files
 assert importlib.metadata.version("snug") == snug.__version__
 assert pathlib.Path(snug.__file__).parent.name == "snug" and "site-packages" in snug.__file__
 END
+if command -v mypy > "$folder/mypy"; then # installing it would take longer than the rest
+    MYPYPATH=python mypy --strict --cache-dir "$folder/mypy-cache" python/snug tests/python_types.py
+fi
 OMP_WAIT_POLICY=passive SNUG_CACHE=$folder/cache "$python" tests/test_python.py

@@ -52,10 +52,14 @@ static void test_stopped_before_a_step(void **state) {
     assert_same_in_both(f, "whole", "out", "model.safetensors");
     /* A resumed run does not log again how the first one began. */
     train(f, "steps", "validation_file=@dev.csv eval_on_start=True max_steps=2 save_strategy=steps save_steps=1");
-    train(f, "steps",
-          "validation_file=@dev.csv eval_on_start=True max_steps=2 "
-          "resume_from_checkpoint=@steps/checkpoint-1");
-    json_t *history = history_of(f, "steps");
+    const snug_train_result resumed = train(f, "steps",
+                                            "validation_file=@dev.csv eval_on_start=True max_steps=2 "
+                                            "resume_from_checkpoint=@steps/checkpoint-1");
+    json_t *history = history_of(f, "steps"), *given = json_loads(resumed.log_history, 0, NULL),
+           *state_json = read_json(f, path_of(f, "steps/trainer_state.json"));
+    assert_true(json_equal(json_object_get(state_json, "log_history"), given));
+    json_decref(state_json);
+    json_decref(given);
     int evaluations = 0;
     for (size_t i = 0; i < json_array_size(history); i++)
         evaluations += json_object_get(json_array_get(history, i), "eval_loss") != NULL;

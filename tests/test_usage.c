@@ -205,6 +205,7 @@ static void call_jobs(struct world *w, const char *function) {
     STATUS(snug_evaluate, A(0, w->args), A(1, &callbacks), OUT(2, snug_metrics))
     STATUS(snug_predict, A(0, w->args), A(1, &callbacks), A(2, on_prediction), A(3, w))
     STATUS(snug_model_open, A(0, w->args), OUT(1, snug_model))
+    POINTER(snug_model_describe, A(0, w->model))
     STATUS(snug_model_close, A(0, w->model))
     NOTHING(snug_model_destroy, NULL)
     STATUS(snug_model_predict, A(0, w->model), A(1, w->ctx), A(2, texts), A(3, texts), 1, A(5, on_prediction), A(6, w))

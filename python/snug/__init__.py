@@ -14,6 +14,7 @@ Arguments have the names, meaning and defaults of Hugging Face's TrainingArgumen
 them. Errors are exceptions of the classes below Error, with the library's sentence as their text.
 """
 
+from ._arguments import EvaluateArguments, LoadArguments, PlanArguments, PullArguments, TrainArguments
 from ._library import lib as _lib
 from .errors import (
     DoesNotFitError,
@@ -27,6 +28,7 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
+from .history import LogHistory
 from .jobs import Argument, Event, MemoryUse, Plan, TrainResult, arguments, evaluate, plan, pull, train
 from .model import FilledMask, Label, Model, Predictions, TaggedWords, load
 
@@ -36,6 +38,7 @@ __all__ = [
     "Argument",
     "DoesNotFitError",
     "Error",
+    "EvaluateArguments",
     "Event",
     "FilledMask",
     "InputError",
@@ -43,13 +46,18 @@ __all__ = [
     "InterruptedTraining",
     "IoError",
     "Label",
+    "LoadArguments",
+    "LogHistory",
     "MemoryUse",
     "Model",
     "NumericError",
     "OutOfMemoryError",
     "Plan",
+    "PlanArguments",
     "Predictions",
+    "PullArguments",
     "TaggedWords",
+    "TrainArguments",
     "TrainResult",
     "UnsupportedError",
     "UsageError",

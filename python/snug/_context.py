@@ -27,13 +27,12 @@ from ._signals import CALLS, Deferred
 from .errors import error_of
 
 PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
-ArgumentValue = Union[None, bool, int, float, PathLike, "list[Any]", "tuple[Any, ...]", "Mapping[str, Any]"]
 
 logger = logging.getLogger("snug")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
-def to_text(name: str, value: ArgumentValue) -> str:
+def to_text(name: str, value: Any) -> str:
     """An argument's value as on the command line: a list is joined by commas, a dict is JSON, or key=value for optim_args."""
     if isinstance(value, (list, tuple)):
         return ",".join(to_text(name, item) for item in value)
@@ -62,13 +61,14 @@ class Context:
             lib.snug_context_destroy(self.handle)
 
     def _log(self, _user: Any, level: int, message: bytes) -> None:
-        text = message.decode(errors="replace")
-        if self._progress is None or logger.hasHandlers():
-            logger.log(_LEVELS[level] if level < len(_LEVELS) else logging.ERROR, "%s", text)
-        else:
+        text, number = message.decode(errors="replace"), _LEVELS[level] if level < len(_LEVELS) else logging.ERROR
+        wanted = logger.isEnabledFor(number)
+        if self._progress is None or (wanted and logger.hasHandlers()):
+            logger.log(number, "%s", text)
+        elif wanted or logger.level == logging.NOTSET:  # Colab has a handler, of warnings
             self._progress.write(text)
 
-    def set(self, arguments: Mapping[str, ArgumentValue]) -> None:
+    def set(self, arguments: Mapping[str, object]) -> None:
         """Sets arguments by Hugging Face's names; None leaves the default."""
         for name, value in arguments.items():
             if value is not None:

@@ -135,6 +135,16 @@ class TrainResult(Structure):
         ("best_checkpoint", c_char_p),
         ("rank_count", c_size_t),
         ("ranks", POINTER(RankUse)),
+        ("log_history", c_char_p),
+    ]
+
+
+class ModelInfo(Structure):
+    _fields_ = [
+        ("task", c_char_p),
+        ("problem", c_char_p),
+        ("class_count", c_size_t),
+        ("classes", POINTER(c_char_p)),
     ]
 
 
@@ -203,6 +213,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "snug_evaluate": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(Metrics))]),
     "snug_metrics_destroy": (None, [POINTER(Metrics)]),
     "snug_model_open": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_model_describe": (POINTER(ModelInfo), [c_void_p]),
     "snug_model_close": (c_int, [c_void_p]),
     "snug_model_destroy": (None, [c_void_p]),
     "snug_model_predict": (

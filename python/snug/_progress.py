@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib
 import sys
 from typing import Any, Optional
 
@@ -21,16 +23,51 @@ from ._library import (
 )
 
 
+_OF_TIME = ("_runtime", "_per_second", "eval_samples")  #: figures of an evaluation that are no metrics
+
+
 def in_notebook() -> bool:
     return "ipykernel" in sys.modules and "IPython" in sys.modules
 
 
+class Table:
+    """Losses and metrics of a training in a notebook, a row for each step that was logged or evaluated."""
+
+    _MOST = 50  # rows: the notebook gets the whole table each time
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[str, float]] = {}
+        self._display: Optional[Any] = None
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        ipython: Any = importlib.import_module("IPython.display")
+        self._rows.setdefault(step, {}).update(values)
+        page = ipython.HTML(self._html())
+        if self._display is None:
+            self._display = ipython.display(page, display_id=True)
+        else:
+            self._display.update(page)
+
+    def _html(self) -> str:
+        rows = list(self._rows.items())[-self._MOST :]
+        names = list(dict.fromkeys(name for _, row in rows for name in row))
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("step", *names))
+        cells = (
+            f"<td>{step}</td>" + "".join(f"<td>{row[name]:.4g}</td>" if name in row else "<td></td>" for name in names)
+            for step, row in rows
+        )
+        earlier = len(self._rows) - len(rows)
+        note = f"<p>{earlier} earlier rows are not shown</p>" if earlier else ""
+        return note + f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
 class Progress:
-    """Bars over steps, and over the batches of an evaluation; losses and metrics as lines."""
+    """Bars over steps, and over the batches of an evaluation; losses and metrics as lines, in notebooks as a table."""
 
     def __init__(self) -> None:
         self._steps: Optional[Any] = None
         self._inner: Optional[Any] = None
+        self._table = Table() if in_notebook() else None
 
     def write(self, text: str) -> None:
         tqdm.write(text, file=sys.stdout if in_notebook() else sys.stderr)
@@ -48,16 +85,19 @@ class Progress:
                 )
             self._move(self._inner, event.step)
         elif event.kind == EVENT_LOG:
-            self.write(
-                f"step {event.step}: loss {event.loss:.4f}, grad_norm {event.grad_norm:.3g}, "
-                f"learning_rate {event.learning_rate:.3g}"
-            )
+            self._show(event.step, {"loss": event.loss, "grad_norm": event.grad_norm, "learning_rate": event.learning_rate})
         elif event.kind == EVENT_EVALUATE:
             self._end_inner()
             metrics = event.metrics.contents.to_dict() if event.metrics else {}
-            self.write(f"step {event.step}: " + ", ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+            self._show(event.step, {name: value for name, value in metrics.items() if not name.endswith(_OF_TIME)})
         elif event.kind == EVENT_SAVE:
             self.write(f"step {event.step}: saved {text_of(event.path)}")
+
+    def _show(self, step: int, values: dict[str, float]) -> None:
+        if self._table is None:
+            self.write(f"step {step}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+        else:
+            self._table.add(step, values)
 
     @staticmethod
     def _move(bar: Any, position: int) -> None:

@@ -6,15 +6,22 @@ from __future__ import annotations
 import ctypes
 import json
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _library
-from ._context import ArgumentValue, Context, PathLike
+from ._context import Context, PathLike
 from ._library import E_DOES_NOT_FIT, lib, path_of, take_text, text_of
 from ._progress import make_progress
 from ._rows import Data, given
 from ._signals import Deferred
 from .errors import DoesNotFitError, error_of
+from .history import LogHistory
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    from typing_extensions import Unpack
+
+    from ._arguments import EvaluateArguments, PlanArguments, PullArguments, TrainArguments
 
 _KINDS = ("begin", "step", "log", "evaluate", "save", "progress", "download", "end", "run")
 
@@ -104,10 +111,18 @@ class TrainResult:
     memory: dict[str, MemoryUse]  #: by class
     total_memory: MemoryUse
     device: Optional[str]  #: the GPU; None on the CPU
+    log_history: LogHistory = field(repr=False)  #: what was logged, by step, as Trainer's state.log_history
     text: str = field(repr=False)
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # IPython and notebooks
+        printer.text(self.text)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """log_history as a DataFrame."""
+        return self.log_history.to_frame()
 
 
 def _memory(line: _library.MemoryLine) -> MemoryUse:
@@ -128,6 +143,7 @@ def _train_result(context: Context, raw: Any) -> TrainResult:
         memory={lib.snug_memory_class_name(i).decode(): _memory(result.memory[i]) for i in range(result.memory_count)},
         total_memory=_memory(result.total),
         device=text_of(result.device) or None,
+        log_history=LogHistory.from_json(result.log_history),
         text=take_text(text),
     )
 
@@ -137,22 +153,21 @@ def train(
     train: Optional[Data] = None,
     *,
     validation: Optional[Data] = None,
-    output_dir: Optional[PathLike] = None,
     progress: Optional[bool] = None,
     on_event: Optional[Callable[[Event], None]] = None,
-    **arguments: ArgumentValue,
+    **arguments: Unpack[TrainArguments],
 ) -> TrainResult:
     """Fine-tunes a model and writes a Hugging Face folder.
 
     model: a model folder, or a model's name in the local Hugging Face cache (see pull()).
     train, validation: a file (CSV, TSV, JSON, CoNLL, text), or rows: a DataFrame of pandas or polars, a Dataset of datasets, a dict
         of columns, dicts by column, texts, (text, label), (text, second text, label).
-    output_dir: the folder for the model, by default trainer_output.
-    progress: shows bars and messages; by default in terminals and notebooks. Messages go to the logger "snug" instead where
-        logging is configured.
+    progress: shows bars and messages, in notebooks also a table of losses and metrics; by default in terminals and notebooks.
+        Messages go to the logger "snug" instead where logging is configured to show them.
     on_event: is called with each Event. An exception from it stops the training after a checkpoint, and is raised.
     arguments: by the names of Hugging Face's TrainingArguments and example scripts, such as num_train_epochs=3, bf16=True,
-        learning_rate=5e-5, eval_strategy="epoch"; snug.arguments() lists them.
+        learning_rate=5e-5, eval_strategy="epoch", output_dir="out", the folder for the model (by default trainer_output).
+        TrainArguments has them with their types; arguments() lists them.
 
     An interrupt (Ctrl-C, a notebook's stop) ends the current step, saves a checkpoint and raises KeyboardInterrupt;
     resume_from_checkpoint=True continues. SIGTERM, unless the program handles it, does the same with SystemExit(130), as the
@@ -161,7 +176,7 @@ def train(
     context = Context(make_progress(progress))
     raw = ctypes.POINTER(_library.TrainResult)()
     with given(context, train_file=train, validation_file=validation):
-        context.set({"model_name_or_path": model, "output_dir": output_dir, **arguments})
+        context.set({"model_name_or_path": model, **arguments})
         try:
             context.run(lambda callbacks: lib.snug_train(context.args, callbacks, ctypes.byref(raw)), _listener(on_event))
             return _train_result(context, raw)
@@ -180,6 +195,9 @@ class Plan:
     def __str__(self) -> str:
         return self.text
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # IPython and notebooks
+        printer.text(self.text)
+
 
 def _plan(context: Context, handle: ctypes.c_void_p) -> Plan:
     text, figures = ctypes.c_void_p(), ctypes.c_void_p()
@@ -190,7 +208,11 @@ def _plan(context: Context, handle: ctypes.c_void_p) -> Plan:
 
 
 def plan(
-    model: Optional[PathLike] = None, train: Optional[Data] = None, *, validation: Optional[Data] = None, **arguments: ArgumentValue
+    model: Optional[PathLike] = None,
+    train: Optional[Data] = None,
+    *,
+    validation: Optional[Data] = None,
+    **arguments: Unpack[PlanArguments],
 ) -> Plan:
     """Plans a training without running it, with the arguments of train(): bytes by class, FLOPs, seconds, and what each method
     that saves memory would save. DoesNotFitError has the plan as its attribute plan."""
@@ -213,7 +235,7 @@ def plan(
 
 
 def evaluate(
-    model: PathLike, validation: Data, *, progress: Optional[bool] = None, **arguments: ArgumentValue
+    model: PathLike, validation: Data, *, progress: Optional[bool] = None, **arguments: Unpack[EvaluateArguments]
 ) -> dict[str, float]:
     """The metrics of a model on labelled data, as in train(): {"eval_loss": …, "eval_accuracy": …, …}."""
     context = Context(make_progress(progress))
@@ -227,7 +249,7 @@ def evaluate(
             lib.snug_metrics_destroy(raw)
 
 
-def pull(model: str, *, progress: Optional[bool] = None, **arguments: ArgumentValue) -> str:
+def pull(model: str, *, progress: Optional[bool] = None, **arguments: Unpack[PullArguments]) -> str:
     """Brings a model, such as "ORG/NAME", from a Hugging Face hub into the local cache, and returns its folder. arguments:
     model_revision, cache_dir."""
     context = Context(make_progress(progress))

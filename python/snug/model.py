@@ -7,16 +7,21 @@ import ctypes
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Callable, Generic, Literal, NamedTuple, Optional, TypeVar, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, NamedTuple, Optional, TypeVar, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ._context import ArgumentValue, Context, PathLike
+from ._context import Context, PathLike
 from ._library import E_INTERRUPTED, OK, ON_ROW, c_string, lib, text_of
 from ._rows import Texts, a, filled, is_table, list_of
 from ._signals import CALLS, Deferred
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._arguments import LoadArguments
 
 _CHECK_EVERY = 64  # rows between two looks for signals
 
@@ -34,7 +39,7 @@ class Predictions:
     scores: npt.NDArray[np.float64]  #: probability of the class; several labels: the lowest one; regression: the value
     classes: list[str]  #: of the columns; regression: []
     probabilities: npt.NDArray[np.float64]  #: [texts, classes]; regression: [texts, 0]
-    logits: npt.NDArray[np.float32]  #: [texts, classes]
+    logits: npt.NDArray[np.float32]  #: [texts, classes]; regression: [texts, 1]
     truncated: npt.NDArray[np.bool_]  #: the text was cut to max_seq_length tokens
 
     def __len__(self) -> int:
@@ -74,15 +79,15 @@ def _strings(pointer: Any, count: int) -> list[Optional[str]]:
 class _Rows:
     """Collects what the library gives for each row, which is valid only during its callback."""
 
-    def __init__(self, signals: Deferred) -> None:
+    def __init__(self, signals: Deferred, classes: list[str]) -> None:
         self._signals = signals
+        self._classes = classes
         self.raised: Optional[BaseException] = None
         self.labels: list[str] = []
         self.scores: list[float] = []
         self.truncated: list[bool] = []
         self.probabilities: list[bytes] = []
         self.logits: list[bytes] = []
-        self.classes: Optional[list[str]] = None
         self.tagged: list[TaggedWords] = []
         self.filled: list[FilledMask] = []
 
@@ -108,8 +113,6 @@ class _Rows:
             tokens = [token or "" for token in _strings(row.candidates, count)]
             self.filled.append(FilledMask(row.index, tokens, np.frombuffer(probabilities)))
         else:
-            if self.classes is None:
-                self.classes = [name or "" for name in _strings(row.candidates, count)]
             self.labels.append(text_of(row.label))
             self.scores.append(row.score)
             self.truncated.append(row.truncated)
@@ -117,15 +120,13 @@ class _Rows:
             self.logits.append(ctypes.string_at(row.logits, 4 * row.logits_count))
 
     def predictions(self) -> Predictions:
-        rows, classes = len(self.labels), self.classes or []
-        probabilities = np.frombuffer(b"".join(self.probabilities)).reshape(rows, len(classes))
-        logits = np.frombuffer(b"".join(self.logits), np.float32)
+        rows, classes = len(self.labels), len(self._classes)
         return Predictions(
             labels=self.labels,
-            scores=np.array(self.scores),
-            classes=classes,
-            probabilities=probabilities,
-            logits=logits.reshape(rows, -1) if rows else logits.reshape(0, 0),
+            scores=np.array(self.scores, np.float64),
+            classes=list(self._classes),
+            probabilities=np.frombuffer(b"".join(self.probabilities), np.float64).reshape(rows, classes),
+            logits=np.frombuffer(b"".join(self.logits), np.float32).reshape(rows, classes or 1),
             truncated=np.array(self.truncated, np.bool_),
         )
 
@@ -145,7 +146,10 @@ class Model(Generic[Result]):
     """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
     one after the other. close(), or leaving a with block, frees it when the call that runs has ended."""
 
-    def __init__(self, folder: PathLike, arguments: dict[str, ArgumentValue]) -> None:
+    task: str  #: "classification", "token_classification" or "mlm"
+    classes: list[str]  #: names of the classes, in the model's order; regression and masked LM: []
+
+    def __init__(self, folder: PathLike, arguments: Mapping[str, object]) -> None:
         self._handle = ctypes.c_void_p()  # until nothing refers to the object, so that other threads may use it
         self._closed = False
         self._local = threading.local()
@@ -155,12 +159,15 @@ class Model(Generic[Result]):
             # Only models with classes have return_all_scores; an error for another reason is raised again here.
             self._open({"model_name_or_path": folder, **arguments})
 
-    def _open(self, arguments: dict[str, ArgumentValue]) -> None:
+    def _open(self, arguments: Mapping[str, object]) -> None:
         self._context = Context()  # lives as long as the model
         self._context.set(arguments)
         with Deferred():
             status = lib.snug_model_open(self._context.args, ctypes.byref(self._handle))
         self._context.check(status)
+        info = lib.snug_model_describe(self._handle).contents
+        self.task = text_of(info.task)
+        self.classes = [name or "" for name in _strings(info.classes, info.class_count)]
 
     def predict(self, texts: Union[str, Texts], pairs: Union[None, str, Iterable[str]] = None) -> Result:
         """Predicts texts: a list of them (or a Series, or an array; a single one counts as a list of one), with the second text of
@@ -192,12 +199,13 @@ class Model(Generic[Result]):
 
     def _collect(self, context: Context, call: Callable[[Any], int]) -> Result:
         with Deferred() as signals:
-            rows = _Rows(signals)
+            rows = _Rows(signals, self.classes)
             status = call(ON_ROW(rows.on_row))
         if rows.raised is not None:
             raise rows.raised
         context.check(status)
-        return cast(Result, rows.tagged or rows.filled or rows.predictions())
+        found = {"token_classification": rows.tagged, "mlm": rows.filled}.get(self.task)
+        return cast(Result, rows.predictions() if found is None else found)
 
     def close(self) -> None:
         """Frees the model's memory. Waits for a prediction that another thread runs; later ones, and those that wait, raise
@@ -216,20 +224,22 @@ class Model(Generic[Result]):
             lib.snug_model_destroy(self._handle)
 
 
-# The literal tasks are among the arguments of the last one, which mypy reports.
 @overload
-def load(  # type: ignore[overload-overlap]
-    folder: PathLike, *, task: Literal["token_classification", "ner"], **arguments: ArgumentValue
+def load(
+    folder: PathLike, *, task: Literal["token_classification", "ner"], **arguments: Unpack[LoadArguments]
 ) -> Model[list[TaggedWords]]: ...
 @overload
-def load(  # type: ignore[overload-overlap]
-    folder: PathLike, *, task: Literal["mlm"], **arguments: ArgumentValue
-) -> Model[list[FilledMask]]: ...
+def load(folder: PathLike, *, task: Literal["mlm"], **arguments: Unpack[LoadArguments]) -> Model[list[FilledMask]]: ...
 @overload
-def load(folder: PathLike, **arguments: ArgumentValue) -> Model[Predictions]: ...
-def load(folder: PathLike, **arguments: ArgumentValue) -> Model[Any]:
+def load(
+    folder: PathLike,
+    *,
+    task: Optional[Literal["classification", "text_classification"]] = None,
+    **arguments: Unpack[LoadArguments],
+) -> Model[Predictions]: ...
+def load(folder: PathLike, *, task: Optional[str] = None, **arguments: Unpack[LoadArguments]) -> Model[Any]:
     """Opens a model folder, or a model's name in the local Hugging Face cache, for predictions. It predicts as the model was
     trained (columns, max_seq_length), unless arguments say otherwise: per_device_eval_batch_size, max_seq_length, device,
     bf16_full_eval, fp16_full_eval, top_k, threshold, threads. The task is the model's; type checkers take it for a
     classification or regression unless task="token_classification" or task="mlm" is given."""
-    return Model(folder, arguments)
+    return Model(folder, {"task": task, **arguments})

@@ -424,7 +424,6 @@ snug_status snug_config_find(snug_context *ctx, const struct snug_hub_place *pla
 
 snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
                                  struct snug_labels *labels) {
-    static const char *const problems[] = {"single_label_classification", "multi_label_classification", "regression"};
     config->task = task;
     config->has_head = true;
     json_t *json = config->json;
@@ -447,7 +446,7 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
         failed |= json_object_set_new(json, "id2label", id2label);
         failed |= json_object_set_new(json, "label2id", label2id);
         if (info->problems) /* where there is one, it has no name */
-            failed |= json_object_set_new(json, "problem_type", json_string(problems[config->labels.problem]));
+            failed |= json_object_set_new(json, "problem_type", json_string(snug_problem_name(config->labels.problem)));
         else
             json_object_del(json, "problem_type");
         if (!info->problems) config->labels.problem = SNUG_PROBLEM_SINGLE_LABEL;

@@ -13,6 +13,12 @@ const struct snug_task_info *snug_task_info(enum snug_task task) { return tasks[
 
 const char *snug_task_name(enum snug_task task) { return names[task].name; }
 
+const char *snug_problem_name(enum snug_problem problem) {
+    static const char *const problems[SNUG_PROBLEM_COUNT] = {"single_label_classification",
+                                                             "multi_label_classification", "regression"};
+    return problems[problem];
+}
+
 int snug_task_find(const char *name) {
     const size_t length = strlen(name);
     for (int i = 0; i < SNUG_TASK_COUNT; i++)

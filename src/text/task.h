@@ -70,6 +70,8 @@ static inline double snug_item_weight(const struct snug_loader_options *options,
 const struct snug_task_info *snug_task_info(enum snug_task task);
 /* In arguments, plans and checkpoints. */
 const char *snug_task_name(enum snug_task task);
+/* config.problem_type. */
+const char *snug_problem_name(enum snug_problem problem);
 /* Whether any token can be a loss position; else each sequence has one. */
 static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
     return task->head != SNUG_HEAD_SEQUENCE;

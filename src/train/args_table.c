@@ -82,7 +82,7 @@ const struct snug_argument snug_arguments[] = {
     ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
         "what is put between joined text columns; default: a space"),
     TEXT(
-        label_column_name, "", DATA, "NAME",
+        label_column_name, "", DATA, "NAME|A,B",
         "label column; default: label, labels or gold_label; token classification: ner_tags, tags or labels, in a file "
         "with a word a line also a column's number, from 1; several labels: columns of zeros and ones, A,B,C"),
     TEXT(label_separator, "", DATA, "TEXT",

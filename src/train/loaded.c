@@ -17,6 +17,7 @@ struct snug_model {
     snug_context *ctx;
     struct snug_session *session; /* NULL: it is closed */
     struct snug_predicting *predicting;
+    snug_model_info info;
     bool running;           /* a prediction, in a callback of which others may be set: */
     bool closed, destroyed; /* at its end */
     int users;              /* threads of the process in a prediction, or waiting for their turn; guarded by the gate */
@@ -30,6 +31,27 @@ static void close_session(struct snug_model *model) {
     model->session = NULL;
 }
 
+static void free_model(struct snug_model *model) {
+    free((void *)model->info.classes);
+    free(model);
+}
+
+static snug_status describe(struct snug_model *model) {
+    const struct snug_setup *setup = &model->session->job.setup;
+    const struct snug_labels *labels = &setup->config.labels;
+    const struct snug_task_info *task = snug_setup_task(setup);
+    const bool named = task->labelled && labels->problem != SNUG_PROBLEM_REGRESSION;
+    const char **classes;
+    model->info = (snug_model_info){.task = snug_task_name(setup->config.task),
+                                    .problem = task->problems ? snug_problem_name(labels->problem) : NULL,
+                                    .class_count = named ? (size_t)labels->count : 0};
+    RETURN_IF_ERROR(snug_alloc(model->ctx, model->info.class_count, sizeof *classes, (void **)&classes));
+    model->info.classes = classes;
+    for (size_t i = 0; i < model->info.class_count; i++) /* the session's may be closed before the model is destroyed */
+        RETURN_IF_ERROR(snug_keep_text(model->ctx, labels->names[i], &classes[i]));
+    return SNUG_OK;
+}
+
 static snug_status open_model(snug_args *args, snug_model **out) {
     void *memory;
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
@@ -37,11 +59,12 @@ static snug_status open_model(snug_args *args, snug_model **out) {
     model->ctx = args->ctx;
     snug_status status = snug_session_open(args, SNUG_COMMAND_MODEL, NULL, &model->session);
     if (status == SNUG_OK) status = snug_predicting_open(model->session, &model->predicting);
+    if (status == SNUG_OK) status = describe(model);
     if (status == SNUG_OK) {
         *out = model;
     } else {
         close_session(model);
-        free(model);
+        free_model(model);
     }
     return status;
 }
@@ -51,6 +74,11 @@ snug_status snug_model_open(snug_args *args, snug_model **out) {
     SNUG_REQUIRE(args);
     RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
     return snug_leave(args->ctx, open_model(args, out));
+}
+
+const snug_model_info *snug_model_describe(const snug_model *model) {
+    SNUG_REQUIRE_OR(NULL, model);
+    return &model->info;
 }
 
 /* In a child of fork() a GPU's memory and its libraries' threads are missing. */
@@ -94,7 +122,7 @@ static void free_unused(struct snug_model *model) {
     snug_gate_lock();
     while (*users_of(model)) snug_gate_wait(); /* may be untested: depends on the time */
     snug_gate_unlock();
-    free(model);
+    free_model(model);
 }
 
 void snug_model_destroy(snug_model *model) {

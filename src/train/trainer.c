@@ -629,6 +629,12 @@ static snug_status name_last_good(struct snug_trainer *t, snug_status status) {
                     : snug_add_to_error(t->ctx, status, "; its last checkpoint is %s", path);
 }
 
+static snug_status keep_log(struct snug_trainer *t) {
+    RETURN_IF_ERROR(snug_json_text(t->ctx, t->log_history, JSON_COMPACT, &t->outcome->log_history));
+    t->result->log_history = t->outcome->log_history;
+    return SNUG_OK;
+}
+
 /* Time by kind of operation, with --log_level debug. */
 static void log_profile(const struct snug_trainer *t) {
     const struct snug_profile *profile = &t->session->profile;
@@ -659,6 +665,7 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     snug_group_at(args->group, t->session->step, "at the end");
     if (status == SNUG_OK) status = finish(t);
     if (status == SNUG_OK) status = snug_group_barrier(t->ctx, args->group); /* rank 0 has written the model */
+    if (status == SNUG_OK) status = keep_log(t);
     if (status != SNUG_OK) return name_last_good(t, status);
     log_profile(t);
     send(t, (snug_event){.kind = SNUG_EVENT_END});
@@ -677,6 +684,7 @@ static snug_status create_outcome(struct snug_trainer *t) {
 void snug_train_result_destroy(snug_train_result *result) {
     struct snug_outcome *outcome = (struct snug_outcome *)result; /* its first member */
     if (!outcome) return;
+    free(outcome->log_history);
     free(outcome->records);
     free(outcome->ranks);
     free(outcome);

@@ -31,7 +31,8 @@ struct snug_outcome {
     struct snug_metric_list list;
     snug_metrics metrics;
     char best_checkpoint[SNUG_CHECKPOINT_PATH];
-    /* Of several ranks, else NULL; not in the block, and freed with it. */
+    /* Not in the block, and freed with it. records, ranks: of several ranks, else NULL. */
+    char *log_history;
     struct snug_rank_record *records;
     snug_rank_use *ranks;
 };

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from the library's table of arguments: cmake --build BUILD --target argument_types
+"""The arguments of the package's functions, with their types, and defaults in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Optional, TypedDict, Union
+
+from ._context import PathLike
+
+
+class _Of15(TypedDict, total=False):
+    args_from: Optional[PathLike]
+    """JSON file of arguments, such as OUTPUT_DIR/training_args.json, or OUTPUT_DIR, which repeats its run; eval, predict:
+    without train_file and others of a training; arguments of the command line have precedence (snug's own)"""
+    config_name: Optional[PathLike]
+    """folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; without
+    model_name_or_path: train from scratch"""
+    tokenizer_name: Optional[PathLike]
+    """tokenizer folder; default: the model folder"""
+    dtype: Optional[Literal["float32", "bfloat16", "auto"]]
+    """type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding; auto is float32 [float32]"""
+    torch_dtype: Optional[Literal["float32", "bfloat16", "auto"]]
+    """Another name of dtype."""
+    ignore_mismatched_sizes: Optional[bool]
+    """initialise a new head if the checkpoint's head has another shape [False]"""
+    data_format: Optional[Literal["csv", "tsv", "json", "jsonl", "txt", "conll"]]
+    """format of the data files, where their names do not tell it, as on standard input (snug's own)"""
+    text_column_name: Optional[str]
+    """text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be a text;
+    token classification: tokens; in a file with a word a line also a column's number, from 1"""
+    text_pair_column_name: Optional[str]
+    """second text column, of pairs of texts (snug's own)"""
+    text_column_names: Optional[Union[str, list[str], tuple[str, ...]]]
+    """text columns that are joined to one text"""
+    text_column_delimiter: Optional[str]
+    """what is put between joined text columns; default: a space"""
+    label_column_name: Optional[Union[str, list[str], tuple[str, ...]]]
+    """label column; default: label, labels or gold_label; token classification: ner_tags, tags or labels, in a file with a
+    word a line also a column's number, from 1; several labels: columns of zeros and ones, A,B,C"""
+    label_separator: Optional[str]
+    """what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name (snug's
+    own)"""
+    missing_label_values: Optional[Union[str, list[str], tuple[str, ...]]]
+    """labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a class;
+    default: -1 and - among other classes (snug's own)"""
+    max_seq_length: Optional[int]
+    """maximum tokens of a sequence; longer texts are truncated [128]"""
+    label_all_tokens: Optional[bool]
+    """token classification: label all tokens of a word, not only the first [False]"""
+    return_entity_level_metrics: Optional[bool]
+    """token classification: also metrics of each entity type [False]"""
+    class_metrics: Optional[bool]
+    """classification: also precision, recall and F1 of each class, AUC, the confusion matrix; several labels: the threshold
+    with the best F1 (snug's own) [False]"""
+    threshold: Optional[float]
+    """several labels: probability from which on a class is predicted; 0: above one half (snug's own) [0]"""
+    class_weights: Optional[Union[str, Mapping[str, float], list[float], tuple[float, ...]]]
+    """weights of the classes in the loss, by name (1 if not named) or as a list in the model's order; balanced: by the rows
+    of each class; several labels: of a class's positives; none: no weights; eval: default, those of the model's training
+    (snug's own)"""
+    strict: Optional[bool]
+    """refuse malformed UTF-8 instead of replacing it (snug's own) [False]"""
+    offload: Optional[Union[str, list[str], tuple[str, ...]]]
+    """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
+    page-locked host memory, or to a file in offload_dir (snug's own)"""
+    offload_ratio: Optional[float]
+    """fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own) [1]"""
+    offload_update: Optional[float]
+    """fraction of the offloaded weights that the host's cores update, of those whose gradients and states are offloaded
+    too; a GPU updates the others (snug's own) [0]"""
+    offload_dir: Optional[PathLike]
+    """folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory (snug's
+    own)"""
+    zero_stage: Optional[int]
+    """several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing [0]"""
+    fsdp: Optional[Union[bool, str]]
+    """Sets zero_stage."""
+    deepspeed: Optional[Union[PathLike, Mapping[str, Any]]]
+    """DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16, fp16, AdamW and
+    warm-up schedules"""
+    fsdp_config: Optional[Union[PathLike, Mapping[str, Any]]]
+    """FSDP's configuration of transformers, with --fsdp True or full_shard: snug understands reshard_after_forward,
+    activation_checkpointing and what changes nothing here"""
+    bf16: Optional[bool]
+    """bf16 mixed precision; on a CPU only with AMX-BF16 or AVX512-BF16 [False]"""
+    fp16: Optional[bool]
+    """fp16 mixed precision with loss scaling; on a GPU only [False]"""
+    tf32: Optional[bool]
+    """TF32 matmuls in fp32 training: tensor cores round operands to 11 bits; on a GPU only [False]"""
+    use_cpu: Optional[bool]
+    """use the CPU, even if there is a GPU [False]"""
+    no_cuda: Optional[bool]
+    """Another name of use_cpu."""
+    device: Optional[Literal["auto", "cpu", "cuda"]]
+    """device; auto: a GPU if one works (snug's own) [auto]"""
+    gpus: Optional[Union[int, Literal["all"]]]
+    """train, eval, predict, verify: start so many ranks on this machine, each on its own GPU; plan: for so many GPUs, which
+    need not be installed with --gpu (snug's own)"""
+    num_processes: Optional[int]
+    """plan: for so many ranks, without starting them; train gets its ranks from --gpus, torchrun, mpirun or srun [0]"""
+    link_bandwidth: Optional[float]
+    """several ranks: GB/s that a rank can send to the others, for estimates of seconds; 0: what is known of the GPUs
+    (snug's own) [0]"""
+    memory_budget: Optional[Union[int, str]]
+    """memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"""
+    per_device_eval_batch_size: Optional[int]
+    """batch size of evaluation and prediction [8]"""
+    per_gpu_eval_batch_size: Optional[int]
+    """Another name of per_device_eval_batch_size."""
+    threads: Optional[int]
+    """CPU threads; 0: all cores that the process may use (snug's own) [0]"""
+    dataloader_num_workers: Optional[int]
+    """data loader threads; 0: the main thread loads the data [0]"""
+    dataloader_prefetch_factor: Optional[int]
+    """batches that each loader thread prefetches [2]"""
+    ddp_timeout: Optional[int]
+    """several ranks: seconds that a rank waits for the others in an operation; then the late one is named, and all end
+    [1800]"""
+
+
+class _Of3(TypedDict, total=False):
+    model_name_or_path: Optional[PathLike]
+    """model folder, or model name in the local Hugging Face cache"""
+    train_file: Optional[PathLike]
+    """training data: .csv, .tsv, .json, .jsonl, .txt or .conll, also with .gz; -: standard input; synthetic data:
+    dummy:ROWSxTOKENS, dummy:ROWSxMIN-MAX"""
+    validation_file: Optional[PathLike]
+    """evaluation data, in the same formats"""
+    max_train_samples: Optional[int]
+    """maximum number of training rows; -1: all [-1]"""
+    validation_split_percentage: Optional[int]
+    """percentage of train_file's rows that are evaluated on and not trained on: drawn by data_seed, of each class the same
+    share; masked LM: the first rows; 0: none [0]"""
+    do_regression: Optional[bool]
+    """True: regression, even if all labels are integers; False: classes, even if they are numbers; default: regression if a
+    label is a number that is not whole (1.0 is)"""
+    overwrite_output_dir: Optional[bool]
+    """remove the checkpoints in output_dir before training [False]"""
+    resume_from_checkpoint: Optional[Union[bool, PathLike]]
+    """resume from this checkpoint; True: from the last one in output_dir; auto: the same if there is one, else start"""
+    report_to: Optional[Literal["none", "tensorboard", "all"]]
+    """integrations to report logs to [none]"""
+    logging_dir: Optional[PathLike]
+    """TensorBoard log folder; default: output_dir/runs"""
+    per_device_train_batch_size: Optional[int]
+    """batch size of a micro-batch [8]"""
+    per_gpu_train_batch_size: Optional[int]
+    """Another name of per_device_train_batch_size."""
+    gradient_accumulation_steps: Optional[int]
+    """micro-batches per optimizer step, on each rank [1]"""
+    num_train_epochs: Optional[float]
+    """number of training epochs [3]"""
+    max_steps: Optional[int]
+    """optimizer steps; overrides num_train_epochs; -1: unset [-1]"""
+    learning_rate: Optional[float]
+    """peak learning rate of the schedule [5e-5]"""
+    lr_scheduler_type: Optional[
+        Literal[
+            "linear",
+            "cosine",
+            "cosine_with_restarts",
+            "polynomial",
+            "constant",
+            "constant_with_warmup",
+            "inverse_sqrt",
+            "cosine_with_min_lr",
+            "cosine_warmup_with_min_lr",
+            "warmup_stable_decay",
+        ]
+    ]
+    """learning-rate schedule [linear]"""
+    lr_scheduler_kwargs: Optional[Union[str, Mapping[str, Any]]]
+    """settings of the schedule, such as '{"num_cycles": 2}'"""
+    warmup_steps: Optional[float]
+    """linear warm-up steps; below 1: a fraction of all steps [0]"""
+    warmup_ratio: Optional[float]
+    """Sets warmup_steps."""
+    optim: Optional[
+        Literal[
+            "adamw_torch",
+            "adamw_torch_fused",
+            "adamw_8bit",
+            "adamw_bnb_8bit",
+            "sgd",
+            "adafactor",
+            "adagrad",
+            "rmsprop",
+            "lion_32bit",
+            "adam",
+            "adam_8bit",
+        ]
+    ]
+    """optimizer; adam and adam_8bit, with L2 decay, are snug's own [adamw_torch_fused]"""
+    optim_args: Optional[Union[str, Mapping[str, Any]]]
+    """settings of the optimizer, such as momentum=0.9,nesterov=True"""
+    weight_decay: Optional[float]
+    """weight decay, not applied to biases and norms [0]"""
+    adam_beta1: Optional[float]
+    """beta1 of Adam and Lion [0.9]"""
+    adam_beta2: Optional[float]
+    """beta2 of Adam and Lion [0.999]"""
+    adam_epsilon: Optional[float]
+    """epsilon of Adam [1e-8]"""
+    max_grad_norm: Optional[float]
+    """maximum gradient norm, for clipping; 0: no clipping [1]"""
+    label_smoothing_factor: Optional[float]
+    """label smoothing; single-label tasks only [0]"""
+    seed: Optional[int]
+    """random seed: initial weights, dropout, order of rows, masks [42]"""
+    data_seed: Optional[int]
+    """random seed of the order of rows and of masks; -1: seed [-1]"""
+    train_sampling_strategy: Optional[Literal["random", "sequential", "group_by_length"]]
+    """order of the training rows [random]"""
+    group_by_length: Optional[bool]
+    """Sets train_sampling_strategy."""
+    gradient_checkpointing: Optional[bool]
+    """store only each layer's input and recompute the layer in backward; the same as --recompute layer [False]"""
+    activation_checkpointing: Optional[bool]
+    """Another name of gradient_checkpointing."""
+    freeze: Optional[Union[str, list[str], tuple[str, ...]]]
+    """list of parts that are not trained: embeddings, layer.N, layer.A-B, base_model (all but the task head); they have no
+    gradients, no optimizer states and no backward (snug's own)"""
+    recompute: Optional[Union[str, list[str], tuple[str, ...]]]
+    """activations that are recomputed in backward instead of stored: none, elementwise, ffn, attention or layer, for all
+    layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"""
+    update_in_backward: Optional[bool]
+    """update weights in backward and free each gradient; with clipping, backward runs twice (snug's own) [False]"""
+    fit: Optional[bool]
+    """if the run exceeds its memory limit, add the cheapest methods that make it fit; arguments that are set do not change
+    (snug's own) [False]"""
+    dataloader_drop_last: Optional[bool]
+    """drop an epoch's last incomplete batch [False]"""
+    eval_strategy: Optional[Literal["no", "steps", "epoch"]]
+    """when to evaluate [no]"""
+    evaluation_strategy: Optional[Literal["no", "steps", "epoch"]]
+    """Another name of eval_strategy."""
+    eval_steps: Optional[float]
+    """steps between evaluations; below 1: a fraction of all steps; 0: logging_steps [0]"""
+    eval_delay: Optional[float]
+    """epochs or steps before the first evaluation [0]"""
+    eval_on_start: Optional[bool]
+    """evaluate before the first step [False]"""
+    logging_strategy: Optional[Literal["no", "steps", "epoch"]]
+    """when to log [steps]"""
+    logging_steps: Optional[float]
+    """steps between logs; below 1: a fraction of all steps [500]"""
+    logging_first_step: Optional[bool]
+    """log the first step too [False]"""
+    logging_nan_inf_filter: Optional[bool]
+    """replace NaN and infinite losses in logs by the mean of the others [True]"""
+    save_strategy: Optional[Literal["no", "steps", "epoch", "best"]]
+    """when to save a checkpoint [steps]"""
+    save_steps: Optional[float]
+    """steps between checkpoints; below 1: a fraction of all steps [500]"""
+    save_total_limit: Optional[int]
+    """maximum number of checkpoints, the best one included; 0: no limit [0]"""
+    save_only_model: Optional[bool]
+    """save checkpoints without optimizer states; they cannot be resumed [False]"""
+    load_best_model_at_end: Optional[bool]
+    """load the best checkpoint at the end: the best of the steps that are evaluated and saved [False]"""
+    metric_for_best_model: Optional[str]
+    """metric that selects the best checkpoint: loss, accuracy, f1, …; default: loss"""
+    greater_is_better: Optional[bool]
+    """whether larger metrics are better; default: True unless the metric is a loss, mse or perplexity"""
+    early_stopping_patience: Optional[int]
+    """stop after this many evaluations without improvement; 0: off [0]"""
+    early_stopping_threshold: Optional[float]
+    """minimum improvement for early_stopping_patience [0]"""
+
+
+class _Of31(TypedDict, total=False):
+    cache_dir: Optional[PathLike]
+    """Hugging Face cache, where model names are looked up; default: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub"""
+    model_revision: Optional[str]
+    """branch, tag or commit of a model in the Hugging Face cache [main]"""
+
+
+class _Of7(TypedDict, total=False):
+    task: Optional[
+        Literal[
+            "classification",
+            "text_classification",
+            "mlm",
+            "token_classification",
+            "ner",
+        ]
+    ]
+    """task, which selects the head; default: derived from the data and the model folder (snug's own)"""
+    max_eval_samples: Optional[int]
+    """maximum number of evaluation rows; -1: all [-1]"""
+    max_val_samples: Optional[int]
+    """Another name of max_eval_samples."""
+    overwrite_cache: Optional[bool]
+    """tokenize again, even if the cached tokens are valid [False]"""
+    line_by_line: Optional[bool]
+    """masked LM: each line is a row; otherwise the text is concatenated and split into blocks [False]"""
+    mlm_probability: Optional[float]
+    """masked LM: fraction of tokens to mask [0.15]"""
+    whole_word_mask: Optional[bool]
+    """masked LM: mask whole words, as run_mlm_wwm.py, not single tokens [False]"""
+    output_dir: Optional[PathLike]
+    """folder for the model, results and checkpoints"""
+
+
+class _Of8(TypedDict, total=False):
+    top_k: Optional[int]
+    """predict: masked LM: the most probable tokens of a mask (snug's own) [1]"""
+
+
+class _Of12(TypedDict, total=False):
+    bf16_full_eval: Optional[bool]
+    """eval, predict: weights in bf16, too: half the memory [False]"""
+    fp16_full_eval: Optional[bool]
+    """eval, predict: weights in fp16, too: half the memory; on a GPU only [False]"""
+
+
+class _Of2(TypedDict, total=False):
+    gpu: Optional[PathLike]
+    """plan: for a GPU that is not installed, by its name, as "RTX 4090" or H100, or by a file of its rates, as snug bench
+    rates --device cuda --json prints them (snug's own)"""
+
+
+class TrainArguments(_Of3, _Of7, _Of15, _Of31, total=False):
+    """The arguments of train()."""
+
+
+class PlanArguments(_Of2, _Of3, _Of7, _Of15, _Of31, total=False):
+    """The arguments of plan()."""
+
+
+class EvaluateArguments(_Of7, _Of12, _Of15, _Of31, total=False):
+    """The arguments of evaluate()."""
+
+
+class LoadArguments(_Of8, _Of12, _Of15, _Of31, total=False):
+    """The arguments of load()."""
+
+
+class PullArguments(_Of31, total=False):
+    """The arguments of pull()."""
