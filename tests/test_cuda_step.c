@@ -17,6 +17,13 @@ enum { STEPS = 5, TOKENS = 400, SEQUENCES = 6 };
 static const struct snug_backend *cuda;
 static char why[512];
 
+static void need_bf16(void) {
+    if (cuda && cuda->lacks_bf16) skip();
+}
+
+/* The 16-bit type that every GPU has. */
+static enum snug_dtype low(void) { return cuda->lacks_bf16 ? SNUG_F16 : SNUG_BF16; }
+
 static struct snug_config small(void) {
     struct snug_config config = bert_large();
     config.vocab_size = 97;
@@ -137,6 +144,7 @@ static void fp32_steps_agree(void **state) {
 
 static void bf16_steps_agree(void **state) {
     (void)state;
+    need_bf16();
     compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){3e-2, 1e-1, 1e-2});
 }
 
@@ -144,6 +152,7 @@ static void bf16_steps_agree(void **state) {
 static void bf16_steps_that_are_made_again_agree(void **state) {
     static const enum snug_recompute levels[] = {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ELEMENTWISE};
     (void)state;
+    need_bf16();
     compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw, .recompute = levels}, 0,
                  (struct bounds){3e-2, 1e-1, 1e-2});
 }
@@ -234,6 +243,7 @@ static void fp32_update_in_backward(void **state) {
 }
 static void bf16_update_in_backward(void **state) {
     (void)state;
+    need_bf16();
     update_in_backward_is_the_same(&(struct type){SNUG_BF16, SNUG_BF16, 4e-3});
 }
 static void fp16_update_in_backward(void **state) {
@@ -308,6 +318,7 @@ static void fp32_same_bits_twice(void **state) {
 }
 static void bf16_same_bits_twice(void **state) {
     (void)state;
+    need_bf16();
     same_bits_twice(SNUG_BF16);
 }
 static void fp16_same_bits_twice(void **state) {
@@ -324,10 +335,10 @@ static void programs_take_turns(void **state) {
     if (!cuda) skip();
     const struct snug_config config = small();
     const struct bert_options infers = {
-        .compute = SNUG_BF16, .tokens = TOKENS / 4, .sequences = 2, .longest = TOKENS / 4, .infers = true};
+        .compute = low(), .tokens = TOKENS / 4, .sequences = 2, .longest = TOKENS / 4, .infers = true};
     struct bert_step trained[2], evaluated[2];
     for (int k = 0; k < 2; k++) {
-        bert_open(&trained[k], cuda, &config, SNUG_BF16, TOKENS, SEQUENCES);
+        bert_open(&trained[k], cuda, &config, low(), TOKENS, SEQUENCES);
         assert_int_equal(bert_open_case(&evaluated[k], cuda, &config, &infers), SNUG_OK);
     }
     assert_true(cuda->batch(&evaluated[TOGETHER].program) <= cuda->batch(&trained[TOGETHER].program));
@@ -386,7 +397,7 @@ static void choices_are_kept(void **state) {
     const struct snug_config config = small();
     struct snug_sizes sizes = {{0}};
     for (int64_t tokens = 64; tokens <= 448; tokens += 64) snug_sizes_add(&sizes, tokens);
-    const struct bert_options options = {.compute = SNUG_BF16,
+    const struct bert_options options = {.compute = low(),
                                          .tokens = TOKENS,
                                          .sequences = SEQUENCES,
                                          .longest = config.max_position_embeddings,
@@ -394,7 +405,7 @@ static void choices_are_kept(void **state) {
                                          .folder = scratch->folder};
     struct bert_step s[3], reference;
     char path[512], *kept[3];
-    bert_open(&reference, snug_backend_reference(), &config, SNUG_BF16, TOKENS, SEQUENCES);
+    bert_open(&reference, snug_backend_reference(), &config, low(), TOKENS, SEQUENCES);
     for (int k = 0; k < 3; k++) {
         bert_open_case(&s[k], cuda, &config, &options);
         kept[k] = kept_in(scratch->folder, path, sizeof path);
@@ -425,7 +436,7 @@ static void mixed_steps_agree(void **state) {
     (void)state;
     if (!cuda) skip();
     const struct snug_config config = small();
-    for (int tf32 = 0; tf32 < 2; tf32++) {
+    for (int tf32 = 0; tf32 < (cuda->lacks_bf16 ? 1 : 2); tf32++) {
         const struct bert_options options = {.compute = SNUG_F32,
                                              .tf32 = tf32,
                                              .tokens = TOKENS,

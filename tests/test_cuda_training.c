@@ -6,8 +6,9 @@
 #include "backend/backend.h"
 #include "training_fixture.h"
 
+static const struct snug_backend *cuda;
+
 static bool there_is_a_gpu(struct fixture *f) {
-    const struct snug_backend *cuda;
     const bool found = snug_backend_cuda(f->ctx, &cuda) == SNUG_OK;
     if (!found) print_message("skipped: %s\n", snug_error_message(f->ctx));
     snug_clear_error(f->ctx);
@@ -129,6 +130,7 @@ static void inference_in_16_bits(void **state) {
     if (!there_is_a_gpu(f)) return;
     for (int i = 0; i < 4; i++) {
         char words[96];
+        if (cuda->lacks_bf16 && i % 2 == 0) continue;
         snprintf(words, sizeof words, "device=cuda %s", types[i]);
         const double found = loss_of(f, words);
         print_message("%s: loss %.6f, in fp32 %.6f\n", types[i], found, cpu);
@@ -141,6 +143,22 @@ static void expect_refusal(struct fixture *f, const char *words, snug_status sta
     assert_int_equal(try_train(f, "none", words, 0, &result), status);
     assert_contains(snug_error_message(f->ctx), part);
     assert_false(exists(path_of(f, "none")));
+}
+
+/* Also eval and plan, on a GPU and for one: the message names what the GPU has. */
+static void types_that_the_gpu_lacks(void **state) {
+    static const char *const cases[][2] = {{"bf16=True", "use --fp16"},
+                                           {"bf16=True dtype=bfloat16", "use --fp16"},
+                                           {"bf16_full_eval=True validation_file=@dev.csv", "use --fp16_full_eval"},
+                                           {"tf32=True", "leave it out, or use --fp16"}};
+    struct fixture *f = *state;
+    if (!there_is_a_gpu(f) || !cuda->lacks_bf16) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "device=cuda %s", cases[i][0]);
+        expect_refusal(f, words, SNUG_E_USAGE, "needs a GPU of compute capability 8.0 or later");
+        assert_contains(snug_error_message(f->ctx), cases[i][1]);
+    }
 }
 
 static void refusals_name_the_method(void **state) {
@@ -157,7 +175,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(skipped_steps_are_counted),         TEST(resumed_is_uninterrupted_in_fp16),
         TEST(losses_are_those_of_ones_own_loop), TEST(inference_in_16_bits),
-        TEST(refusals_name_the_method),
+        TEST(types_that_the_gpu_lacks),          TEST(refusals_name_the_method),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

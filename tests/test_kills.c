@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "backend/backend.h"
 #include "faults.h"
 #include "training_fixture.h"
 
@@ -194,7 +195,12 @@ static pid_t start_library(const struct trial *trial, const char *output) {
     struct fixture *f = trial->f;
     const pid_t child = fork_saying(f);
     if (child) return child;
-    snug_args *args = training_args(f, words_of(trial->way));
+    const struct snug_backend *cuda;
+    char words[512];
+    snprintf(words, sizeof words, "%s", words_of(trial->way));
+    /* In the child, since a context does not survive fork(). */
+    if (on_gpu && snug_backend_cuda(f->ctx, &cuda) == SNUG_OK && cuda->lacks_bf16) without_bf16(words);
+    snug_args *args = training_args(f, words);
     const snug_callbacks callbacks = {.user = trial->shared, .on_event = tell_place};
     if (snug_args_set(args, "output_dir", path_of(f, "%s", output)) != SNUG_OK) _exit(2);
     if (trial->checkpoints && snug_args_set(args, "resume_from_checkpoint", "True") != SNUG_OK) _exit(2);

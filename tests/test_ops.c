@@ -349,7 +349,8 @@ static void check_row(const struct ops_row *row) {
         for (int type = 0; type < TYPES; type++) {
             unsigned where = ops_shapes[shape].where & (types[type].where | ONCE);
             if (!has_host()) where &= ~(unsigned)ON_HOST;
-            if (!suits_cuda(row)) where &= ~(unsigned)ON_GPU;
+            if (!suits_cuda(row) || (cuda->lacks_bf16 && (types[type].dtype == SNUG_BF16 || types[type].tf32)))
+                where &= ~(unsigned)ON_GPU;
             if (!(where & (ON_HOST | ON_GPU)) || (types[type].tf32 && !attention)) continue;
             if (SANITIZED && attention && (where & ONCE))
                 continue; /* half of all the time; others have its ends of tiles */

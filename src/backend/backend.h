@@ -102,6 +102,7 @@ struct snug_offload {
 struct snug_backend {
     const char *name;
     bool on_device;  /* the arena is in a device's memory */
+    bool lacks_bf16; /* a GPU before compute capability 8.0: of 16-bit types it multiplies fp16 alone, and no TF32 */
     bool plans_only; /* for a GPU that this machine need not have: runs and allocates nothing */
     /* Operations may still run when they return: it has record_timestamp, read_timestamps and free_timestamps. */
     bool asynchronous;
@@ -182,8 +183,9 @@ const struct snug_backend *snug_backend_updates(const char *isa);
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
 /* The same on the GPU of this rank of the host; if CUDA shows a single GPU, on that. A process uses one GPU. */
 snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct snug_backend **out);
-/* The same for plans, on any machine: the bytes are those of the plug-in. */
-const struct snug_backend *snug_backend_cuda_planned(void);
+/* The same for plans of a GPU of this compute capability (7.5 is 75), on any machine: the bytes are those of the
+ * plug-in. */
+const struct snug_backend *snug_backend_cuda_planned(int capability);
 /* The description of the CPU's matmul library: "oneDNN 3.1.1, bf16 by amx". */
 void snug_backend_cpu_describe(char *text, size_t size);
 /* Whether bf16 matmuls are faster than fp32 ones on this machine: AMX-BF16 or AVX512-BF16 is available. */

@@ -112,6 +112,8 @@ static void look_at_plugin(snug_doctor *d, const struct snug_args *args) {
         miss(d, "a GPU: %s", d->gpus.cuda_problem);
     else if (!d->cuda)
         miss(d, "training on the GPU: %s", d->plugin_text);
+    if (d->cuda && d->cuda->lacks_bf16) /* untested: needs a GPU before compute capability 8.0 */
+        miss(d, "bf16 and TF32 on the GPU: before compute capability 8.0; use --fp16 there");
     if (d->cuda && *d->gpus.nvml_problem)
         miss(d, "NVML: %s; the memory report of a GPU then counts the memory of all its processes",
              d->gpus.nvml_problem);

@@ -136,6 +136,7 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
     if (!rates.count) return SNUG_OK;
     plan->scaled = rates.scaled_from != NULL;
+    plan->untried = plan->scaled && !job->limits.device.model->tried;
     snprintf(plan->rates_of, sizeof plan->rates_of, "%s", plan->scaled ? rates.scaled_from : rates.device);
     snug_device_set_link(&job->limits.device, plan->ranks, &rates);
     snug_status status = SNUG_OK;

@@ -58,6 +58,7 @@ struct snug_plan {
     bool elsewhere;              /* the GPU need not be installed: --gpu */
     char rates_of[96];           /* the device on which the rates were measured; "": no rates are known */
     bool scaled;                 /* from that device's to the GPU's */
+    bool untried;                /* and snug has never run on a GPU of that model */
     struct snug_priced *methods; /* the plan itself, then each method alone; NULL if no rates are known */
     size_t method_count;
     bool searched; /* for a mix of methods; then: */

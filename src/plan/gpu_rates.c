@@ -5,11 +5,16 @@
 
 #include "plan/rates_measured.h"
 
+/* Of an fp32 matmul that is divided into three of TF32. */
+enum { SPLIT_MATMULS = 3 };
+
 /* Peak rate of a contraction in TFLOP/s; types: snug_operand_types(). Attention divides fp32 operands into parts for
- * tensor cores; cuBLASLt computes fp32 matmuls without them. */
+ * tensor cores, where these take TF32; cuBLASLt computes fp32 matmuls without them. */
 static double contraction_peak(const struct snug_gpu_model *model, const struct snug_rate *rate) {
     const bool half = rate->types & 1, tf32 = rate->types & 8, pairs = snug_op_info(rate->kind)->flags & SNUG_OP_PAIRS;
-    return half ? model->half : tf32 || pairs ? model->tf32 : model->fp32;
+    if (half) return model->half;
+    if (tf32) return model->tf32;
+    return pairs && model->tf32 > 0 ? model->tf32 / SPLIT_MATMULS : model->fp32;
 }
 
 /* The peak rate that limits an operation; only ratios of it matter. */
@@ -25,6 +30,7 @@ snug_status snug_rates_scale(snug_context *ctx, const struct snug_gpu_model *mod
     snprintf(out->device, sizeof out->device, "%s", model->name);
     for (size_t i = 0; i < sizeof snug_measured_rates / sizeof *snug_measured_rates; i++) {
         struct snug_rate rate = snug_measured_rates[i];
+        if (rate.types & 8 && model->tf32 == 0) continue; /* it has no TF32 */
         const double slower = peak_of(measured, &rate) / peak_of(model, &rate);
         rate.flop *= slower;
         rate.byte *= slower;

@@ -538,13 +538,20 @@ static snug_status measure_updates(struct bench *bench, const struct shape *shap
     return SNUG_OK;
 }
 
+/* How many of the types below a machine has. */
+static int count_types(const struct bench *bench) {
+    if (bench->backend->lacks_bf16) return 3;                           /* untested: needs a GPU */
+    return on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: the processor */
+}
+
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
 static snug_status measure_all(struct bench *bench) {
-    static const struct types types[] = {
-        {SNUG_F32, SNUG_F32, false},   {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, SNUG_BF16, false},
+    const enum snug_dtype half = bench->backend->lacks_bf16 ? SNUG_F16 : SNUG_BF16; /* may be untested: needs a GPU */
+    const struct types types[] = {
+        {SNUG_F32, SNUG_F32, false},   {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, half, false},
         {SNUG_BF16, SNUG_BF16, false}, {SNUG_F32, SNUG_F32, true}, /* a GPU's alone */
     };
-    const int count = on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: the processor */
+    const int count = count_types(bench);
     for (int type = 0; type < count; type++)
         for (size_t i = 0; i < bench->shape_count; i++) {
             const struct shape *shape = &bench->shapes[i];

@@ -199,8 +199,8 @@ static void print_seconds(FILE *out, const snug_plan *plan) {
             plan->samples / step);
     if (plan->max_steps) fprintf(out, "; the run's %lld steps about %s", (long long)plan->max_steps, run);
     if (plan->scaled)
-        fprintf(out, "\n(estimated, not measured there: rates measured on %s, scaled by the ratios of peak rates)",
-                plan->rates_of);
+        fprintf(out, "\n(estimated, not measured there: %srates measured on %s, scaled by the ratios of peak rates)",
+                plan->untried ? "snug has never run on this GPU; " : "", plan->rates_of);
     else if (plan->elsewhere)
         fprintf(out, "\n(by rates measured on %s)", plan->rates_of);
     fputc('\n', out);

@@ -50,9 +50,29 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
 
 void snug_device_close(struct snug_device *device) { snug_gpu_usage_close(&device->usage); }
 
+/* As transformers, which refuses types that the GPU lacks. */
+static snug_status check_types(const struct snug_args *args, const struct snug_backend *backend) {
+    const struct {
+        bool given;
+        const char *flag, *instead;
+    } flags[] = {
+        {args->bf16, "bf16", "use --fp16"},
+        {args->bf16_full_eval, "bf16_full_eval", "use --fp16_full_eval"},
+        {args->tf32, "tf32", "leave it out, or use --fp16"},
+    };
+    if (!backend->lacks_bf16) return SNUG_OK;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given)
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--%s needs a GPU of compute capability 8.0 or later, and %s is an earlier one: %s",
+                             flags[i].flag, args->gpu ? args->gpu : "this machine's", flags[i].instead);
+    return SNUG_OK;
+}
+
 snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend) {
     const bool gpu = snug_backend_is_device(backend);
     if (!backend->plans_only) RETURN_IF_ERROR(refuse_planned_gpu(args));
+    RETURN_IF_ERROR(check_types(args, backend));
     if (!gpu && (args->fp16 || args->fp16_full_eval))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU of a plan, by --gpu: its memory and its rates, on any machine. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static snug_status read_name(const struct snug_args *args, char *name, size_t si
 }
 
 static snug_status fail_unknown(const struct snug_args *args) {
-    char names[1024];
+    char names[1536];
     snug_gpu_model_list(args->gpu, names, sizeof names);
     return snug_fail(args->ctx, SNUG_E_USAGE,
                      "--gpu %s: snug knows no GPU of this name, but %s; or give a file of its rates, which snug bench "
@@ -46,7 +47,7 @@ static snug_status check_model(const struct snug_args *args, const struct snug_g
 snug_status snug_device_plan(const struct snug_args *args, int threads, struct snug_device *device) {
     struct snug_gpu *gpu = &device->usage.gpu;
     *device = (struct snug_device){.ctx = args->ctx,
-                                   .backend = snug_backend_cuda_planned(),
+                                   .backend = snug_backend_cuda_planned(INT_MAX),
                                    .threads = threads,
                                    .link_bandwidth = args->link_bandwidth,
                                    .opened_bytes = SNUG_GPU_OPENED_BYTES,
@@ -66,6 +67,7 @@ snug_status snug_device_plan(const struct snug_args *args, int threads, struct s
     }
     if (device->model) {
         RETURN_IF_ERROR(check_model(args, device->model));
+        device->backend = snug_backend_cuda_planned(device->model->capability);
         gpu->total = gpu->unused = (int64_t)(device->model->memory * 0x1p30);
     } else if (args->fit && !args->memory_budget) {
         return snug_fail(args->ctx, SNUG_E_USAGE, "--fit: snug does not know the memory of %s: give --memory_budget",

@@ -73,6 +73,7 @@ INSTRUCTIONS = [
     (r"ld\.shared\.v[24]\.b32", "emulate_load(r, emulated_shared + at);"),
     (r"cvt\.rna\.tf32\.f32", "r = emulate_round_to_tf32(x);"),
     (r"mma\.sync\.aligned\.m16n8k8.*f32\.tf32\.tf32\.f32", "emulate_mma_tf32(c, a, b0, b1);"),
+    (r"mma\.sync\.aligned\.m16n8k8.*f32\.f16\.f16\.f32", "emulate_half_mma(c, a0, a1, b);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.f16\.f16\.f32", "emulate_mma(c, a, b0, b1, true);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.bf16\.bf16\.f32", "emulate_mma(c, a, b0, b1, false);"),
 ]

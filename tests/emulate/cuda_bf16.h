@@ -29,6 +29,7 @@ void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<vo
 uint64_t emulate_shuffle(uint64_t value, int mask);
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed);
 void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16);
+void emulate_half_mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b);
 void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16);
 uint32_t emulate_round_to_tf32(float value);
@@ -72,6 +73,9 @@ static inline bool __any_sync(unsigned, bool value) {
 }
 
 template <typename F> int cudaFuncSetAttribute(F, int, int) { return 0; }
+
+#define SNUG_CUDA_ARCH (10 * emulate_capability())
+template <typename T> static inline T __ldg(const T *from) { return *from; }
 
 /* ---- types ---- */
 

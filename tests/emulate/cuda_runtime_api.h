@@ -17,7 +17,9 @@ enum {
     cudaSuccess = 0,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
 };
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -53,6 +55,12 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
+struct cudaFuncAttributes {
+    int ptxVersion;
+};
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel);
+/* SNUG_EMULATED_CAPABILITY, 90 if it is not set: the compute capability of the GPU and of the kernels' code. */
+int emulate_capability(void);
 typedef struct {
     char bytes[16];
 } cudaUUID_t;

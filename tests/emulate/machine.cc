@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_fp16.h"
+#include "cuda_runtime_api.h"
 
 dim3 threadIdx, blockIdx, gridDim, blockDim;
 uint8_t *emulated_shared;
@@ -135,6 +136,10 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
     multiply<2>(
         c, a, b0, b1, [fp16](uint64_t word, size_t half) { return half_of(word, (int)half, fp16); },
         [](double sum) { return (float)sum; });
+}
+
+void emulate_half_mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    emulate_mma(c, {a0, a1, 0, 0}, b, 0, true);
 }
 
 // An element of a tile in shared memory, of rows of 128 bytes, swizzled.
@@ -301,7 +306,9 @@ void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<vo
     count = (size_t)block.x * block.y * block.z;
     if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 || !count || count > 1024)
         die("no such grid or block");
-    if (shared > 227 << 10) die("more shared memory than a block may have");
+    int most;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+    if (shared > (size_t)most) die("more shared memory than a block may have");
     if (stack_count < count) {
         free(stacks);
         stacks = (uint8_t *)aligned_alloc(64, count * STACK);

@@ -192,16 +192,30 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = gpus ? atoi(gpus) : 1;
     return cudaSuccess;
 }
+int emulate_capability(void) {
+    static int found; /* kernels ask for it */
+    const char *capability = found ? NULL : getenv("SNUG_EMULATED_CAPABILITY");
+    if (!found) found = capability ? atoi(capability) : 90;
+    return found;
+}
+/* As the CUDA programming guide's table of compute capabilities has it. */
+static int block_memory(int capability) {
+    return (capability < 80 ? 64 : capability == 80 ? 163 : capability < 90 || capability >= 120 ? 99 : 227) << 10;
+}
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
-    const char *capability = getenv("SNUG_EMULATED_CAPABILITY");
     switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = (capability ? atoi(capability) : 90) / 10; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = (capability ? atoi(capability) : 90) % 10; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = emulate_capability() / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = emulate_capability() % 10; break;
     case cudaDevAttrMultiProcessorCount: *value = 4; break; /* so that small shapes use all of them */
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = block_memory(emulate_capability()); break;
     default: *value = 0;
     }
+    return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
+    (void)kernel;
+    attributes->ptxVersion = emulate_capability();
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {

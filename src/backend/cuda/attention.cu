@@ -83,12 +83,13 @@ static __global__ void __launch_bounds__(256) forward_kernel(const struct attent
 
 /* ---- backward ---- */
 
-template <typename T, int D, int N> static __global__ void __launch_bounds__(256) dq_kernel(const struct attention a) {
+template <typename T, int D, int N, bool TURNS>
+static __global__ void __launch_bounds__(256) dq_kernel(const struct attention a) {
     enum { SIDE = tiles<D, N>::SIDE };
     extern __shared__ __align__(16) uint8_t shared[];
     auto &q = *reinterpret_cast<typename tiles<D, N>::matrix *>(shared);
-    auto &dout = (&q)[1], &k = (&q)[2], &v = (&q)[3];
-    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&q)[4]);
+    auto &dout = (&q)[1], &k = (&q)[2], &v = (&k)[TURNS ? 0 : 1];
+    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&v)[1]);
     uint8_t(*mask)[SIDE / 4] = reinterpret_cast<uint8_t(*)[SIDE / 4]>(&(&ds)[1]);
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
@@ -102,12 +103,14 @@ template <typename T, int D, int N> static __global__ void __launch_bounds__(256
     for (int k0 = seen.first; k0 < seen.end; k0 += SIDE) {
         __syncthreads();
         load_tile<T, D, N>(k, qkv + a.h, 3 * a.h, head, k0, a.d);
-        load_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
+        if (!TURNS) load_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
         load_mask<SIDE>(mask, head, a.dropout.threshold, q0, k0);
         __syncthreads();
         float s[N][N], dp[N][N];
         dots<D, N>(s, q, k, a.d);
+        if (TURNS) replace_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
         dots<D, N>(dp, dout, v, a.d);
+        if (TURNS) replace_tile<T, D, N>(k, qkv + a.h, 3 * a.h, head, k0, a.d);
         probabilities<N>(a, head, s, dp, mask, q0, k0);
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -124,12 +127,13 @@ template <typename T, int D, int N> static __global__ void __launch_bounds__(256
                     from_float<T>(dq[i][c] * a.scale);
 }
 
-template <typename T, int D, int N> static __global__ void __launch_bounds__(256) dkv_kernel(const struct attention a) {
+template <typename T, int D, int N, bool TURNS>
+static __global__ void __launch_bounds__(256) dkv_kernel(const struct attention a) {
     enum { SIDE = tiles<D, N>::SIDE };
     extern __shared__ __align__(16) uint8_t shared[];
     auto &q = *reinterpret_cast<typename tiles<D, N>::matrix *>(shared);
-    auto &dout = (&q)[1], &k = (&q)[2], &v = (&q)[3];
-    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&q)[4]);
+    auto &dout = (&q)[TURNS ? 0 : 1], &k = (&dout)[1], &v = (&k)[1];
+    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&v)[1]);
     auto &p = (&ds)[1];
     uint8_t(*mask)[SIDE / 4] = reinterpret_cast<uint8_t(*)[SIDE / 4]>(&(&ds)[2]);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
@@ -143,11 +147,12 @@ template <typename T, int D, int N> static __global__ void __launch_bounds__(256
     for (int q0 = seen.first; q0 < seen.end; q0 += SIDE) {
         __syncthreads();
         load_tile<T, D, N>(q, qkv, 3 * a.h, head, q0, a.d);
-        load_tile<T, D, N>(dout, (const T *)a.dout, a.h, head, q0, a.d);
+        if (!TURNS) load_tile<T, D, N>(dout, (const T *)a.dout, a.h, head, q0, a.d);
         load_mask<SIDE>(mask, head, a.dropout.threshold, q0, k0);
         __syncthreads();
         float s[N][N], dp[N][N];
         dots<D, N>(s, q, k, a.d);
+        if (TURNS) replace_tile<T, D, N>(dout, (const T *)a.dout, a.h, head, q0, a.d);
         dots<D, N>(dp, dout, v, a.d);
         probabilities<N>(a, head, s, dp, mask, q0, k0);
 #pragma unroll
@@ -159,9 +164,10 @@ template <typename T, int D, int N> static __global__ void __launch_bounds__(256
             }
         __syncthreads();
         add_weighted<D, N>(
-            dk, [&](int r, int c) { return ds[c][r]; }, q);
-        add_weighted<D, N>(
             dv, [&](int r, int c) { return p[c][r]; }, dout);
+        if (TURNS) replace_tile<T, D, N>(q, qkv, 3 * a.h, head, q0, a.d);
+        add_weighted<D, N>(
+            dk, [&](int r, int c) { return ds[c][r]; }, q);
     }
     for (int i = 0; i < N; i++)
         for (int c = 0; c < D / 16; c++)
@@ -174,25 +180,26 @@ template <typename T, int D, int N> static __global__ void __launch_bounds__(256
 
 /* ---- launching ---- */
 
-template <typename T, int D, int N>
+template <typename T, typename S>
 static void launch_all(const struct attention &a, int64_t longest, int sequences, bool backward, cudaStream_t stream) {
+    constexpr int D = S::D, N = S::N, MATRICES = S::TURNS ? 3 : 4;
     const dim3 grid(blocks_for(longest > 0 ? longest : 1, 16 * N), (unsigned)a.heads, (unsigned)sequences + 1);
     const dim3 keys(grid.x, grid.y, (unsigned)sequences);
-    if (!backward) return launch(forward_kernel<T, D, N>, shared_bytes<D, N>(3, 1), grid, a, stream);
+    if (!backward) return launch(forward_kernel<T, D, N>, SHARED_BYTES<D, N>(3, 1), grid, a, stream);
     launch_delta<T>(a, stream);
-    launch(dq_kernel<T, D, N>, shared_bytes<D, N>(4, 1), grid, a, stream);
-    if (sequences > 0) launch(dkv_kernel<T, D, N>, shared_bytes<D, N>(4, 2), keys, a, stream);
+    launch(dq_kernel<T, D, N, S::TURNS>, SHARED_BYTES<D, N>(MATRICES, 1), grid, a, stream);
+    if (sequences > 0) launch(dkv_kernel<T, D, N, S::TURNS>, SHARED_BYTES<D, N>(MATRICES, 2), keys, a, stream);
 }
 
 /* ---- the operations ---- */
 
 static bool launch_tiles(const struct attention &a, const struct snug_run *run, enum snug_dtype type, bool backward) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
     bool done = false;
     with_type(type, [&](auto value) {
-        done = with_tile_size(a.d, [&](auto size) {
-            typedef decltype(size) S;
-            launch_all<decltype(value), S::D, S::N>(a, run->program->longest, (int)run->batch->sequences, backward,
-                                                    snug_cuda_of(run)->stream);
+        done = with_tile_size(a.d, cuda->block_memory, backward, [&](auto size) {
+            launch_all<decltype(value), decltype(size)>(a, run->program->longest, (int)run->batch->sequences, backward,
+                                                        cuda->stream);
         });
     });
     return done;

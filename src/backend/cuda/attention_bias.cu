@@ -39,14 +39,14 @@ void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias
 /* ---- the gradient ---- */
 
 /* partial [parts, count, heads]: tile numbers assume that each earlier sequence has one more tile than it fills. */
-template <typename T, int D, int N>
+template <typename T, int D, int N, bool TURNS>
 static __global__ void __launch_bounds__(256)
     dbias_kernel(const struct attention a, const struct buckets buckets, float *partial, int count) {
     enum { SIDE = tiles<D, N>::SIDE, DIAGONALS = 2 * SIDE - 1 };
     extern __shared__ __align__(16) uint8_t shared[];
     auto &q = *reinterpret_cast<typename tiles<D, N>::matrix *>(shared);
-    auto &dout = (&q)[1], &k = (&q)[2], &v = (&q)[3];
-    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&q)[4]);
+    auto &dout = (&q)[1], &k = (&q)[2], &v = (&k)[TURNS ? 0 : 1];
+    auto &ds = *reinterpret_cast<typename tiles<D, N>::scores *>(&(&v)[1]);
     uint8_t(*mask)[SIDE / 4] = reinterpret_cast<uint8_t(*)[SIDE / 4]>(&(&ds)[1]);
     __shared__ float diagonals[DIAGONALS];
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
@@ -62,11 +62,12 @@ static __global__ void __launch_bounds__(256)
         for (int k0 = seen.first; k0 < seen.end; k0 += SIDE) {
             __syncthreads();
             load_tile<T, D, N>(k, qkv + a.h, 3 * a.h, head, k0, a.d);
-            load_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
+            if (!TURNS) load_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
             load_mask<SIDE>(mask, head, a.dropout.threshold, q0, k0);
             __syncthreads();
             float s[N][N], dp[N][N];
             dots<D, N>(s, q, k, a.d);
+            if (TURNS) replace_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
             dots<D, N>(dp, dout, v, a.d);
             probabilities<N>(a, head, s, dp, mask, q0, k0);
             if (walk == 0) {
@@ -101,19 +102,19 @@ static __global__ void __launch_bounds__(256)
     if ((int)threadIdx.x < count) partial[(part * count + threadIdx.x) * a.heads + head.index] = sum;
 }
 
-template <typename T, int D, int N>
+template <typename T, typename S>
 static void launch_dbias(const struct attention &a, const struct snug_run *run, int32_t bias, int32_t dbias,
                          bool overwrite) {
-    constexpr int SIDE = tiles<D, N>::SIDE;
-    static_assert(SIDE >= SNUG_CUDA_DBIAS_LEAST_SIDE, "the workspace has room for this number of parts");
+    constexpr int SIDE = tiles<S::D, S::N>::SIDE;
+    static_assert(SIDE >= SNUG_CUDA_DBIAS_LEAST_SIDE(S::D), "the workspace has room for this number of parts");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const int count = (int)run->program->tensors[bias].rows;
-    const size_t shared = shared_bytes<D, N>(4, 1);
+    const size_t shared = SHARED_BYTES<S::D, S::N>(S::TURNS ? 3 : 4, 1);
     const int64_t sequences = run->batch->sequences, parts = snug_cuda_dbias_parts(a.bucket, sequences, SIDE);
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     float *partial = (float *)((uint8_t *)a.workspace + snug_cuda_dbias_delta_bytes(run->program, a.heads));
     const dim3 grid(blocks_for(longest, SIDE), (unsigned)a.heads, (unsigned)sequences);
-    const auto kernel = dbias_kernel<T, D, N>;
+    const auto kernel = dbias_kernel<T, S::D, S::N, S::TURNS>;
     launch_delta<T>(a, stream);
     if (parts > 0) cudaMemsetAsync(partial, 0, (size_t)(parts * count * a.heads) * sizeof(float), stream);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
@@ -127,9 +128,8 @@ bool snug_cuda_attention_dbias(const struct attention &a, const struct snug_run 
     const bool overwrite = snug_run_overwrites(run, op);
     bool done = false;
     with_type(snug_run_dtype(run, o.qkv), [&](auto value) {
-        done = with_tile_size(a.d, [&](auto size) {
-            typedef decltype(size) S;
-            launch_dbias<decltype(value), S::D, S::N>(a, run, o.bias, o.dbias, overwrite);
+        done = with_tile_size(a.d, snug_cuda_of(run)->block_memory, true, [&](auto size) {
+            launch_dbias<decltype(value), decltype(size)>(a, run, o.bias, o.dbias, overwrite);
         });
     });
     return done;

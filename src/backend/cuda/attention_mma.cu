@@ -93,6 +93,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     uint4 *q = shared, *k = q + ROWS * ROW<E, D> / 16, *v = k + 2 * TILE;
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
     float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
+    if (!is_compiled<E>()) return;
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
@@ -189,16 +190,20 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
 
 /* ---- launching ---- */
 
+template <typename E, int D, int M, int KEYS, bool DROP, form FORM>
+constexpr int SHARED_BYTES = (WARPS * M * 16 + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0) +
+                             (FORM == BIASED ? DISTANCES * 4 : 0);
+
 template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
 static void launch(const struct attention &a, const struct snug_run *run) {
-    constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0) +
-                                                 (FORM == BIASED ? DISTANCES * 4 : 0);
-    static_assert(BYTES <= 99 << 10, "must fit a block's shared memory on every supported GPU");
+    constexpr int ROWS = WARPS * M * 16, SHARED = SHARED_BYTES<E, D, M, KEYS, DROP, FORM>;
+    /* On every GPU that has matmuls of E; choose_rows() has smaller tiles where these do not fit. */
+    static_assert(SHARED <= (std::is_same_v<E, f16> && D < 128 ? 64 << 10 : 99 << 10), "must fit a block");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
     const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP, FORM>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    kernel<<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    kernel<<<grid, THREADS, SHARED, snug_cuda_of(run)->stream>>>(a);
 }
 
 template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS,
@@ -215,6 +220,9 @@ template <typename E, int D> static void choose_rows(const struct attention &a, 
     constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
     const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
     if constexpr (D == 128) {
+        if constexpr (std::is_same_v<E, f16>) /* with the 64 KiB of compute capability 7.5 */
+            if (SHARED_BYTES < E, D, 1, KEYS, true, PLAIN >> snug_cuda_of(run)->block_memory)
+                return choose<E, D, 1, KEYS / 2, 3>(a, run);
         choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
     } else if (queries <= ROWS / 2 * units) {
         choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
@@ -235,7 +243,7 @@ template <typename E, form FORM> static void choose_form(const struct attention 
 }
 
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    return with_operands(snug_run_dtype(run, qkv), snug_cuda_of(run)->tf32, [&](auto operands) {
+    return with_operands(snug_cuda_of(run), snug_run_dtype(run, qkv), [&](auto operands) {
         typedef decltype(operands) E;
         const bool windowed = a.window < ALL_KEYS;
         if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;

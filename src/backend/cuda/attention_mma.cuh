@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tiles and matmuls of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one
- * or three matmuls of tf32 (m16n8k8).
+ * or three matmuls of tf32 (m16n8k8). GPUs before compute capability 8.0 have fp16 alone (two m16n8k8), and no
+ * asynchronous copies: there a copy is done when it is started.
  *
  * The instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and 2 t + 1
  * with t = lane % 4. A result becomes the left operand of the next matmul without a shuffle. In tf32 an operand's lane
@@ -10,6 +11,8 @@
  */
 #ifndef SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
+
+#include <type_traits>
 
 #include "backend/cuda/attention_operands.cuh"
 
@@ -24,6 +27,12 @@ template <bool SPLIT> struct tf32 {};
 template <typename E> struct memory { typedef E type; };
 template <bool SPLIT> struct memory<tf32<SPLIT>> { typedef float type; };
 template <typename E> using stored = typename memory<E>::type;
+
+/* Whether the GPU for which a kernel is compiled has matmuls of E. A kernel of other types returns at once: it is never
+   launched there, see has_matmuls(). */
+template <typename E> static __device__ __forceinline__ bool is_compiled() {
+    return SNUG_CUDA_ARCH >= 800 || std::is_same_v<E, f16>;
+}
 
 /* Bytes of a tile's row of D channels. */
 template <typename E, int D> constexpr int ROW = D *(int)sizeof(stored<E>);
@@ -42,14 +51,21 @@ static __device__ __forceinline__ uint32_t shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* Starts copying 16 bytes into shared memory, or clears them. */
+/* Starts copying 16 bytes into shared memory, or clears them. __ldg: no store orders these loads, so that a thread's
+   copies overlap. */
 static __device__ __forceinline__ void copy16(void *to, const void *from, bool there) {
+    if (SNUG_CUDA_ARCH < 800) {
+        *(uint4 *)to = there ? __ldg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
+        return;
+    }
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from),
                  "r"(there ? 16 : 0));
 }
-static __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;\n"); }
+static __device__ __forceinline__ void commit_copies() {
+    if (SNUG_CUDA_ARCH >= 800) asm volatile("cp.async.commit_group;\n");
+}
 template <int LEFT> static __device__ __forceinline__ void wait_copies() {
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(LEFT));
+    if (SNUG_CUDA_ARCH >= 800) asm volatile("cp.async.wait_group %0;\n" ::"n"(LEFT));
 }
 
 /* Keys are ordered in the tile so that a lane's columns of a result (a lane's rows, where keys are rows) are 4
@@ -89,8 +105,8 @@ template <int W> struct words<tf32<true>, W> { uint32_t word[W], rest[W]; };
 template <typename E> constexpr bool SPLITS = sizeof(words<E, 1>) > sizeof(uint32_t);
 
 static __device__ __forceinline__ uint32_t round_to_tf32(float x) {
-    uint32_t r;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    uint32_t r = 0;
+    if (SNUG_CUDA_ARCH >= 800) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
     return r;
 }
 
@@ -178,12 +194,24 @@ static __device__ __forceinline__ words<E, 2 * W> load_depth(uint32_t at, int ti
 template <typename E>
 static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 template <> __device__ __forceinline__ void mma<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};\n"
+    if (SNUG_CUDA_ARCH >= 800)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};\n"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Half of its depth: the first two words of a and the first one of b, or the others. */
+static __device__ __forceinline__ void half_mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 : "r"(a0), "r"(a1), "r"(b));
 }
 template <> __device__ __forceinline__ void mma<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if (SNUG_CUDA_ARCH < 800) {
+        half_mma(c, a[0], a[1], b0);
+        half_mma(c, a[2], a[3], b1);
+        return;
+    }
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -191,10 +219,11 @@ template <> __device__ __forceinline__ void mma<f16>(float (&c)[4], const uint32
 }
 template <>
 __device__ __forceinline__ void mma<tf32<false>>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if (SNUG_CUDA_ARCH >= 800)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};\n"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* c += a times words 2 i and 2 i + 1 of b. */
@@ -421,15 +450,21 @@ static __device__ __forceinline__ void for_rows(const struct attention &a, const
     }
 }
 
-/* Calls launch with a value of the operand type for tensors of a type; rounded: fp32 with a single tf32 matmul. Returns
-   the result of launch. */
-template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {
+/* Whether the GPU's tensor cores take tensors of a type. */
+static inline bool has_matmuls(const struct snug_cuda *cuda, enum snug_dtype type) {
+    return cuda->capability >= 80 || type == SNUG_F16;
+}
+
+/* Calls launch with a value of the operand type for tensors of a type; with --tf32 fp32 is rounded to a single tf32
+   matmul. Returns the result of launch; false where tensor cores do not take the type. */
+template <typename F> static bool with_operands(const struct snug_cuda *cuda, enum snug_dtype type, F launch) {
     bool result = false;
+    if (!has_matmuls(cuda, type)) return false;
     with_type(type, [&](auto value) {
         if constexpr (sizeof value == 2)
             result = launch(value);
         else
-            result = rounded ? launch(tf32<false>()) : launch(tf32<true>());
+            result = cuda->tf32 ? launch(tf32<false>()) : launch(tf32<true>());
     });
     return result;
 }

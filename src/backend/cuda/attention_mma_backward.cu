@@ -11,8 +11,6 @@
  * Heads of 128 channels have a block for each half of the gradients' channels; both compute S and dP, because registers
  * hold no more sums.
  */
-#include <type_traits>
-
 #include "backend/cuda/attention_mma.cuh"
 
 /* The work of a block for heads of D channels: the gradients of CHANNELS channels, for KEYS keys at a time, 32 per
@@ -286,6 +284,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     constexpr int TILE = S::QUERIES_BYTES; /* bytes, as the next ones; after k */
     constexpr int V = S::KEYS_BYTES, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE;
     typedef dq_part<S> mine;
+    if (!is_compiled<E>()) return;
     extern __shared__ __align__(512) uint4 shared[];
     uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
     float *biases = (float *)(rows + 2 * QUERIES);
@@ -389,8 +388,8 @@ static __global__ void __launch_bounds__(S::THREADS)
 /* ---- launching ---- */
 
 /* Calls launch with the shape for operands of a tensor's type and heads of d channels; false if there is none. */
-template <typename F> static bool with_shape(enum snug_dtype type, bool rounded, int64_t d, F launch) {
-    return with_operands(type, rounded, [&](auto operands) {
+template <typename F> static bool with_shape(const struct snug_cuda *cuda, enum snug_dtype type, int64_t d, F launch) {
+    return with_operands(cuda, type, [&](auto operands) {
         typedef decltype(operands) E;
         if (d == 32) return launch(shape<E, 32>()), true;
         if (d == 64) return launch(shape<E, 64>()), true;
@@ -448,7 +447,7 @@ bool snug_cuda_attention_mma_backward(const struct attention &a, const struct sn
     const bool windowed = a.window < ALL_KEYS;
     bool fits = true;
     if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
-    const bool done = with_shape(snug_run_dtype(run, qkv), cuda->tf32, a.d, [&](auto shape) {
+    const bool done = with_shape(cuda, snug_run_dtype(run, qkv), a.d, [&](auto shape) {
         typedef decltype(shape) S;
         fits = S::BYTES + (a.bias ? DISTANCES * 4 : 0) <= cuda->block_memory;
         if (fits) launch_all<S>(a, run);

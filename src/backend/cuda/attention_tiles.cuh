@@ -23,6 +23,15 @@ static __device__ void load_tile(float (*to)[D + 4], const T *from, int64_t stri
     }
 }
 
+/* The same, over a tile that all threads have used. */
+template <typename T, int D, int N>
+static __device__ void replace_tile(float (*to)[D + 4], const T *from, int64_t stride, const struct head &head,
+                                    int row0, int d) {
+    __syncthreads();
+    load_tile<T, D, N>(to, from, stride, head, row0, d);
+    __syncthreads();
+}
+
 /* out[i][j] = a[y + 16 i] . b[x + 16 j] */
 template <int D, int N>
 static __device__ __forceinline__ void dots(float (&out)[N][N], const float (*a)[D + 4], const float (*b)[D + 4],
@@ -132,24 +141,44 @@ static __device__ __forceinline__ void probabilities(const struct attention &a, 
 
 /* ---- launching ---- */
 
-/* Calls launch with the sizes of tiles for heads of d channels; false if there is none. */
-template <int DD, int NN> struct tile_size { static constexpr int D = DD, N = NN; };
-template <typename F> static bool with_tile_size(int d, F launch) {
-    if (d <= 32) return launch(tile_size<32, 4>()), true;
-    if (d <= 64) return launch(tile_size<64, 4>()), true;
-    if (d <= 128) return launch(tile_size<128, 2>()), true;
-    if (d <= SNUG_CUDA_HEAD_MOST) return launch(tile_size<SNUG_CUDA_HEAD_MOST, 2>()), true;
+/* TURNS: the two matrices of the side over which a kernel of backward loops have the same shared memory, in turn. */
+template <int DD, int NN, bool TT = false> struct tile_size {
+    static constexpr int D = DD, N = NN;
+    static constexpr bool TURNS = TT;
+};
+
+template <int D, int N> constexpr size_t SHARED_BYTES(int matrices, int scores) {
+    return sizeof(typename tiles<D, N>::matrix) * matrices + sizeof(typename tiles<D, N>::scores) * scores +
+           16 * N * 4 * N;
+}
+/* Of the largest kernel of a pass. */
+template <typename S> constexpr size_t PASS_BYTES(bool backward) {
+    return backward ? SHARED_BYTES<S::D, S::N>(S::TURNS ? 3 : 4, 2) : SHARED_BYTES<S::D, S::N>(3, 1);
+}
+
+/* Calls launch with the sizes of tiles for heads of d channels: the larger ones, if a block has the memory for them;
+   the smaller ones fit every GPU. False if there are none. */
+template <typename LARGE, typename SMALL, typename F>
+static bool with_one_of(int block_memory, bool backward, F launch) {
+    static_assert(PASS_BYTES<SMALL>(true) <= 64 << 10 && PASS_BYTES<SMALL>(false) <= 64 << 10, "must fit a block");
+    if (PASS_BYTES<LARGE>(backward) <= (size_t)block_memory)
+        launch(LARGE());
+    else
+        launch(SMALL());
+    return true;
+}
+template <typename F> static bool with_tile_size(int d, int block_memory, bool backward, F launch) {
+    enum { MOST = SNUG_CUDA_HEAD_MOST };
+    if (d <= 32) return with_one_of<tile_size<32, 4>, tile_size<32, 2>>(block_memory, backward, launch);
+    if (d <= 64) return with_one_of<tile_size<64, 4>, tile_size<64, 2>>(block_memory, backward, launch);
+    if (d <= 128) return with_one_of<tile_size<128, 2>, tile_size<128, 2, true>>(block_memory, backward, launch);
+    if (d <= MOST) return with_one_of<tile_size<MOST, 2>, tile_size<MOST, 1, true>>(block_memory, backward, launch);
     return false;
 }
 
 template <typename T> static void launch_delta(const struct attention &a, cudaStream_t stream) {
     const int64_t count = a.bucket * a.heads;
     if (count > 0) delta_kernel<T><<<blocks_for(count, 8), 256, 0, stream>>>(a, count);
-}
-
-template <int D, int N> static size_t shared_bytes(int matrices, int scores) {
-    return sizeof(typename tiles<D, N>::matrix) * matrices + sizeof(typename tiles<D, N>::scores) * scores +
-           16 * N * 4 * N;
 }
 
 template <typename F>

@@ -217,9 +217,31 @@ static snug_status fill_quantization(snug_context *ctx, struct snug_cuda_quantiz
     return SNUG_OK;
 }
 
+/* The compute capability of the device, or that of the kernels' code, if it is PTX of an earlier one. */
+static snug_status find_capability(snug_context *ctx, int device, int *capability) {
+    int major, minor, code;
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                                    "cudaDeviceGetAttribute"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                                    "cudaDeviceGetAttribute"));
+    *capability = 10 * major + minor;
+    if (*capability < SNUG_CUDA_LEAST_CAPABILITY)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "the GPU is of compute capability %d.%d, and snug needs %d.%d or later", major, minor,
+                         SNUG_CUDA_LEAST_CAPABILITY / 10, SNUG_CUDA_LEAST_CAPABILITY % 10);
+    const cudaError_t error = snug_cuda_code_capability(&code);
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "the GPU is of compute capability %d.%d, for which this libsnug_cuda.so was not compiled: "
+                         "configure with -DSNUG_CUDA_ARCHITECTURES=%d%d",
+                         major, minor, major, minor);
+    if (error == cudaSuccess && code < *capability) *capability = code;
+    return snug_cuda_check(ctx, error, "reading a kernel's attributes");
+}
+
 static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)threads;
-    int device, minor;
+    int device;
     cublasLtHandle_t lt;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cuda), state));
     struct snug_cuda *cuda = *state;
@@ -227,15 +249,12 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     RETURN_IF_ERROR(
         snug_cuda_check(ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device),
                         "cudaDeviceGetAttribute"));
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaDeviceGetAttribute(&cuda->capability, cudaDevAttrComputeCapabilityMajor, device),
-                        "cudaDeviceGetAttribute"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-                                    "cudaDeviceGetAttribute"));
-    cuda->capability = 10 * cuda->capability + minor;
+    RETURN_IF_ERROR(find_capability(ctx, device, &cuda->capability));
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "cudaDeviceGetAttribute"));
+    /* PTX of 7.5 on a newer GPU runs as on the older one, of whose kernels it is a test. */
+    if (cuda->capability < SNUG_CUDA_BF16_CAPABILITY) cuda->block_memory = SNUG_CUDA_LEAST_BLOCK_MEMORY;
     RETURN_IF_ERROR(
         snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->capture, cudaStreamNonBlocking), "cudaStreamCreate"));
     RETURN_IF_ERROR(
@@ -287,33 +306,23 @@ static int64_t library(const struct snug_program *program, int threads) {
 }
 
 #define ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_cuda_##name,
-static const struct snug_backend backend = {
-    SNUG_CUDA_PLANNED,
-    .allocate = allocate,
-    .available = available,
-    .load = load,
-    .begin = snug_cuda_begin,
-    .end = snug_cuda_end,
-    .record_timestamp = snug_cuda_record_timestamp,
-    .read_timestamps = snug_cuda_read_timestamps,
-    .free_timestamps = snug_cuda_free_timestamps,
-    .open = open_state,
-    .close = close_state,
-    .autotunes = true,
-    .autotune = snug_cuda_autotune,
-    .library = library,
-    .update_on_host = snug_cuda_update_on_host,
-    .connects = true,
-    .connect = snug_cuda_connect,
-    .disconnect = snug_cuda_disconnect,
-    .ops = {SNUG_CUDA_OPS(ENTRY)},
-};
+#define BACKEND(LACKS_BF16)                                                                                            \
+    {                                                                                                                  \
+        SNUG_CUDA_PLANNED,                                                                                             \
+            .lacks_bf16 = LACKS_BF16, .allocate = allocate, .available = available, .load = load,                      \
+            .begin = snug_cuda_begin, .end = snug_cuda_end, .record_timestamp = snug_cuda_record_timestamp,            \
+            .read_timestamps = snug_cuda_read_timestamps, .free_timestamps = snug_cuda_free_timestamps,                \
+            .open = open_state, .close = close_state, .autotunes = true, .autotune = snug_cuda_autotune,               \
+            .library = library, .update_on_host = snug_cuda_update_on_host, .connects = true,                          \
+            .connect = snug_cuda_connect, .disconnect = snug_cuda_disconnect, .ops = {SNUG_CUDA_OPS(ENTRY)},           \
+    }
+static const struct snug_backend backends[] = {BACKEND(false), BACKEND(true)};
 
 /* ---- the entry point ------------------------------------------------------------------------------------------ */
 
 /* Creates the device's context, which is the slowest part of starting. */
 static snug_status open_plugin(snug_context *ctx, int local_rank, const struct snug_backend **out) {
-    int count = 0, major, driver = 0;
+    int count = 0, capability, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
@@ -335,13 +344,9 @@ static snug_status open_plugin(snug_context *ctx, int local_rank, const struct s
                          local_rank, count);
     const int device = count > 1 ? local_rank : 0;
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(device), "creating a context"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                                    "cudaDeviceGetAttribute"));
-    if (major < SNUG_CUDA_LEAST_CAPABILITY / 10)
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the GPU is of compute capability %d, and snug needs %d.0 or later",
-                         major, SNUG_CUDA_LEAST_CAPABILITY / 10);
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaFree(NULL), "creating a context"));
-    *out = &backend;
+    RETURN_IF_ERROR(find_capability(ctx, device, &capability));
+    *out = &backends[capability < SNUG_CUDA_BF16_CAPABILITY];
     return SNUG_OK;
 }
 

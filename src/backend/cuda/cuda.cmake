@@ -2,8 +2,8 @@
 # libsnug_cuda.so is opened at run time, so that one build runs with and without a driver. AUTO builds it if there is a
 # CUDA compiler; ON fails without one.
 set(SNUG_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO, ON or OFF")
-# Machine code for Ampere and Hopper, and PTX for later GPUs. "80-virtual" alone tests that PTX.
-set(SNUG_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "what the CUDA plug-in is compiled for")
+# Machine code for Turing, Ampere and Hopper, and PTX for later GPUs. "75-virtual" or "80-virtual" alone tests that PTX.
+set(SNUG_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "what the CUDA plug-in is compiled for")
 if(SNUG_CUDA STREQUAL OFF)
   return()
 endif()

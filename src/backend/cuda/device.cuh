@@ -24,6 +24,16 @@ extern "C" {
 
 #define FULL_WARP 0xffffffffu
 
+/* What a kernel is compiled for: 750 is compute capability 7.5. In the emulator it is a run-time value, so it is
+   compared by if, not by #if; the code of the other branch is dropped. */
+#ifndef SNUG_CUDA_ARCH
+#ifdef __CUDA_ARCH__
+#define SNUG_CUDA_ARCH __CUDA_ARCH__
+#else
+#define SNUG_CUDA_ARCH 0 /* nvcc parses kernels for the host, too */
+#endif
+#endif
+
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 

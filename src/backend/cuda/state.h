@@ -31,7 +31,7 @@ struct snug_cuda {
     cudaEvent_t incoming_free;         /* batch.incoming may be overwritten */
     int staged;                        /* index in staging of the last batch */
     int multiprocessors;
-    int capability;   /* compute capability 9.0 is 90 */
+    int capability;   /* of which the kernels' code makes use: compute capability 9.0 is 90 */
     int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
     bool has_tables; /* a batch, or its tables alone, were sent */
@@ -110,6 +110,9 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
            : extent == SNUG_EXTENT_ROWS ? snug_cuda_loss_positions(run)
                                         : snug_cuda_round_up(run->batch->sequences, SNUG_ROW_TILE);
 }
+
+/* The compute capability that the kernels of this device were compiled for: 7.5 is 75. */
+cudaError_t snug_cuda_code_capability(int *capability);
 
 /* ---- errors ---- */
 

@@ -28,6 +28,14 @@ extern "C" void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step
         set_step<<<1, 1, 0, cuda->stream>>>(cuda->batch.step, step);
 }
 
+/* That of any kernel: all are compiled for the same ones. */
+extern "C" cudaError_t snug_cuda_code_capability(int *capability) {
+    struct cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)set_step);
+    *capability = error == cudaSuccess ? attributes.ptxVersion : 0;
+    return error;
+}
+
 static __global__ void rescale_kernel(float *scaler) { snug_loss_scale_next(scaler); }
 
 extern "C" snug_status snug_cuda_rescale(struct snug_run *run, const struct snug_op *op) {

@@ -50,9 +50,9 @@ int64_t snug_cuda_dbias_delta_bytes(const struct snug_program *program, int head
     return snug_cuda_round_up(rows_of(program) * heads * (int64_t)sizeof(float), 256);
 }
 
-static int64_t dbias_bytes(const struct snug_program *program, int32_t bias, int heads) {
-    const int64_t parts =
-        snug_cuda_dbias_parts(rows_of(program), program->capacity[SNUG_EXTENT_SEQUENCES], SNUG_CUDA_DBIAS_LEAST_SIDE);
+static int64_t dbias_bytes(const struct snug_program *program, int32_t bias, int64_t d, int heads) {
+    const int64_t parts = snug_cuda_dbias_parts(rows_of(program), program->capacity[SNUG_EXTENT_SEQUENCES],
+                                                SNUG_CUDA_DBIAS_LEAST_SIDE(d));
     return snug_cuda_dbias_delta_bytes(program, heads) +
            parts * program->tensors[bias].rows * heads * (int64_t)sizeof(float);
 }
@@ -60,9 +60,9 @@ static int64_t dbias_bytes(const struct snug_program *program, int32_t bias, int
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_attention_backward *b = &op->attention_backward;
     const struct snug_tensor *qkv = &program->tensors[b->qkv];
-    const int64_t delta = rows_of(program) * b->heads * (int64_t)sizeof(float);
-    const int64_t mma = mma_bytes(program, qkv->dtype, qkv->cols / 3 / b->heads, b->heads);
-    const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, b->heads) : 0;
+    const int64_t delta = rows_of(program) * b->heads * (int64_t)sizeof(float), d = qkv->cols / 3 / b->heads;
+    const int64_t mma = mma_bytes(program, qkv->dtype, d, b->heads);
+    const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, d, b->heads) : 0;
     const int64_t most = delta > mma ? delta : mma;
     return snug_cuda_attention_scratch_of(program, b->qkv, b->heads, b->rope_theta, b->bias).rest +
            (most > dbias ? most : dbias);

@@ -15,7 +15,10 @@
 
 #define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
 
-enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
+/* Compute capability 7.5, whose blocks have 64 KiB of shared memory. */
+enum { SNUG_CUDA_LEAST_CAPABILITY = 75, SNUG_CUDA_LEAST_BLOCK_MEMORY = 64 << 10 };
+/* From compute capability 8.0 on GPUs multiply bf16 and TF32. */
+enum { SNUG_CUDA_BF16_CAPABILITY = 80 };
 
 /* The members of struct snug_backend on which a plan depends. Loss positions: the decoder's gradient is read and
    written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
