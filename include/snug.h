@@ -265,7 +265,7 @@ typedef struct snug_metric {
 typedef struct snug_metrics {
     size_t count;
     const snug_metric *items;
-    /* snug_evaluate() with class_metrics, a single label of at most 1024 classes; else classes is 0 */
+    /* snug_evaluate(), a single label of at most 50 classes, with class_metrics 1024; else classes is 0 */
     size_t classes;
     const char *const *class_names; /* [classes]; they live as long as the context */
     const int64_t *confusion;       /* [classes][classes]: rows by class and predicted class */
@@ -354,8 +354,8 @@ snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
 typedef struct snug_runs snug_runs;
 snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out);
 void snug_runs_destroy(snug_runs *runs);
-/* One HTML page that loads nothing: curves over steps with the runs overlaid, the memory of a step over its operations,
- * time, planned and measured memory, settings. */
+/* One HTML page that loads nothing: where the models are, their metrics and confusion matrices; curves over steps with
+ * the runs overlaid; the memory of a step over its operations; planned and measured memory, time, settings. */
 snug_status snug_runs_html(const snug_runs *runs, char **html);
 
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. metrics may

@@ -205,6 +205,43 @@ static void test_many_classes(void **state) {
     free(memory);
 }
 
+/* Without metrics of each class the matrix is there, too, if it is small; a reset empties it. */
+static void test_confusion_of_few_classes(void **state) {
+    enum { classes = 51, rows = 3 };
+    static char *names[classes];
+    static const int32_t numbers[rows] = {0, 1, 1};
+    static const struct {
+        enum snug_problem problem;
+        int64_t classes;
+        bool has;
+    } cases[] = {
+        {SNUG_PROBLEM_SINGLE_LABEL, 2, true},  {SNUG_PROBLEM_SINGLE_LABEL, 3, true},
+        {SNUG_PROBLEM_SINGLE_LABEL, 50, true}, {SNUG_PROBLEM_SINGLE_LABEL, classes, false},
+        {SNUG_PROBLEM_MULTI_LABEL, 3, false},
+    };
+    for (int i = 0; i < classes; i++) names[i] = "x";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t width = cases[i].classes;
+        const struct snug_labels labels = {cases[i].problem, width, names};
+        const struct snug_metric_accumulator_options options = {
+            .task = SNUG_TASK_CLASSIFICATION, .labels = &labels, .classes = width, .rows = rows};
+        float logits[rows * classes] = {0}, targets[rows * classes] = {0};
+        void *memory;
+        struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+        for (int64_t row = 0; row < rows; row++) logits[row * width + (row == 2)] = 2; /* predicted: 0, 0, 1 */
+        for (int round = 0; round < 2; round++) {
+            snug_metric_accumulator_reset(accumulator);
+            add(accumulator, logits, numbers, targets, rows);
+            const int64_t *counts = snug_metric_accumulator_confusion(accumulator);
+            assert_int_equal(counts != NULL, cases[i].has);
+            for (int64_t k = 0; counts && k < width * width; k++)
+                assert_int_equal(counts[k], k == 0 || k == width || k == width + 1);
+        }
+        snug_metric_accumulator_free(accumulator);
+        free(memory);
+    }
+}
+
 enum { most_classes = 16, most_sentences = 16 };
 
 /* A batch of sentences whose tokens are all loss positions. */
@@ -508,6 +545,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_many_types, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_confusion_of_few_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),

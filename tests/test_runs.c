@@ -86,11 +86,20 @@ static void test_page_of_a_training(void **state) {
     static const char *const parts[] = {
         "<h1>2 training runs</h1>",
         "<figcaption>loss</figcaption>",
-        "<figcaption>eval_accuracy</figcaption>",
+        "<figcaption>eval_loss</figcaption>",
         "<figcaption>learning_rate</figcaption>",
-        "<figcaption>grad_norm</figcaption>",
-        "<figcaption>samples_per_second</figcaption>",
-        ": step 8 of 8",
+        "<figcaption>grad_norm<span class=\"soft\">, L2 norm before clipping</span></figcaption>",
+        "<figcaption>samples_per_second<span class=\"soft\">, samples/s</span></figcaption>",
+        "<p class=\"axis-name\">optimizer step</p>",
+        "<td>in <strong>a</strong></td><td>in <strong>b</strong></td>",
+        "<td>8 of 8, ",
+        "<td class=\"name\">eval_<wbr/>accuracy</td><td>",
+        "<td class=\"name\">best evaluation</td><td>-</td><td>-</td>",
+        "<td class=\"name\">train_<wbr/>loss</td><td>0.",
+        " samples/s</td>",
+        "<h3>Confusion matrix, in rows of the last evaluation</h3>",
+        "<th class=\"predicted\">positive</th>",
+        ", predicted as such: ",
         "class=\"curve r0 d0\"",
         "class=\"curve r1 d0\"",
         "<strong>Peak: ",
@@ -117,8 +126,15 @@ static void test_page_of_a_training(void **state) {
     static const char *const loads[] = {
         "<script", "<link", "<img", "<iframe", "src=", "href=", "url(", "@import", "https:"};
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) expect_none(html, loads[i]);
-    for (char *at = html; (at = strstr(at, "http://")); at++)
-        assert_true(strncmp(at, "http://www.w3.org/", strlen("http://www.w3.org/")) == 0);
+    for (char *link = html; (link = strstr(link, "http://")); link++)
+        assert_true(strncmp(link, "http://www.w3.org/", strlen("http://www.w3.org/")) == 0);
+    /* Results, then curves, then memory, then settings. */
+    static const char *const order[] = {"<h2>Results</h2>",          "<h3>Confusion matrix", "<h2>Over steps</h2>",
+                                        "<h3>Memory of a step</h3>", "<h3>Where the time",   "<h2>All figures</h2>",
+                                        "<h2>Settings</h2>"};
+    const char *at = html;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (!(at = strstr(at, order[i]))) fail_msg("%s is not after what it follows", order[i]);
     free(html);
     check_memory(f);
 }
@@ -126,8 +142,10 @@ static void test_page_of_a_training(void **state) {
 /* Before its end a run has checkpoints alone; with --offload, buffers live across the end of a step. */
 static void test_unfinished_and_offloaded(void **state) {
     struct fixture *f = *state;
-    free(run_well(f, TRAIN "--output_dir c --save_steps 2 --offload optimizer"));
+    free(run_well(f, TRAIN "--output_dir c --save_steps 2 --offload optimizer --metric_for_best_model loss"));
     char *html = page_of(f, "c");
+    expect(html, "<td>loss 0.");
+    expect(html, ", in c/checkpoint-");
     expect(html, "<strong>Peak: ");
     free(html);
     unlink(path_of(f, "c/trainer_state.json"));
@@ -138,7 +156,12 @@ static void test_unfinished_and_offloaded(void **state) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", others[i])), SNUG_OK);
     html = page_of(f, "c");
-    expect(html, ": step 8 of 8");
+    expect(html, "<td>8 of 8, ");
+    expect(html, "<td>not trained to its end; the newest checkpoint is checkpoint-8</td>");
+    expect(html, "<td class=\"name\">eval_<wbr/>loss</td><td>0."); /* the last one logged */
+    expect(html, "<td class=\"name\">train_<wbr/>loss</td><td>-</td>");
+    expect(html, "<td>best_<wbr/>metric 0.");
+    expect_none(html, "Confusion matrix");
     expect(html, "The folder has no training_args.json.");
     expect(html, "The folder has no all_results.json");
     expect(html, "which snug train writes when it ends");
@@ -182,9 +205,17 @@ static void test_curves(void **state) {
                 "\"gap\": null}, {\"step\": 10, \"gap\": 1e300}, {\"step\": 8, \"eval_runtime\": 4, "
                 "\"eval_samples_per_second\": 3, \"total_flos\": 9}]}");
     char *html = page_of(f, "odd");
-    expect(html, "<figcaption>loss</figcaption><p>No value is finite.</p>");
-    expect(html, "<figcaption>once</figcaption>");
-    expect(html, "step 6: 3, odd</title>");
+    expect(html, "<h3>Logged once, or always the same</h3>");
+    expect(html, "<td class=\"name\">loss</td><td>never finite, in 1 values</td>");
+    expect(html, "<td class=\"name\">once</td><td>3, at step 6</td>");
+    expect(html, "<td class=\"name\">same</td><td>0, in all of 2 values</td>");
+    expect(html, "<figcaption>gap</figcaption>");
+    expect(html, "step 8: 1, odd</title>");
+    expect(html, "<td>not in this folder</td>");
+    expect(html, "<td>0 of 0</td>");
+    expect_none(html, "<figcaption>loss</figcaption>");
+    expect_none(html, "<figcaption>once</figcaption>");
+    expect_none(html, "<figcaption>same</figcaption>");
     expect_none(html, "eval_runtime");
     expect_none(html, "nan");
     expect_none(html, "inf");
@@ -202,6 +233,8 @@ static void test_curves(void **state) {
     free(html);
     end = long_log + sprintf(long_log, "{\"log_history\": [{\"step\": 1");
     for (int i = 0; i < 60; i++) end += sprintf(end, ",\"eval_%d\":%d", i, i);
+    end += sprintf(end, ", \"eval_constant\": 7}, {\"step\": 2, \"eval_constant\": 7");
+    for (int i = 0; i < 60; i++) end += sprintf(end, ",\"eval_%d\":%d", i, i + 1);
     strcpy(end, "}]}");
     make_folder(f, "many", "trainer_state.json", long_log);
     free(long_log);
@@ -209,9 +242,11 @@ static void test_curves(void **state) {
     expect(html, "20 more metrics are in trainer_state.json");
     free(html);
     html = page_of(f, "odd many"); /* a quantity of one run alone */
-    expect(html, "<figcaption>once</figcaption>");
+    expect(html, "<td class=\"name\">once</td><td>3, at step 6</td><td>-</td>");
     expect(html, "<figcaption>eval_0</figcaption>");
     expect(html, "step 1: 0, many</title>");
+    expect(html, "<td class=\"name\">eval_<wbr/>11</td>"); /* of the results */
+    expect_none(html, "<td class=\"name\">eval_<wbr/>12</td>");
     free(html);
     make_folder(f, "none", "trainer_state.json", "{\"log_history\": []}");
     html = page_of(f, "none");
@@ -219,10 +254,104 @@ static void test_curves(void **state) {
     free(html);
 }
 
+/* The better one of several runs is marked, by what is better in that metric. */
+static void test_best_of_several(void **state) {
+    struct fixture *f = *state;
+    static const char *const runs[] = {
+        "\"eval_loss\": 0.5, \"eval_accuracy\": 0.25, \"eval_f1\": 0.5, \"eval_mse\": null",
+        "\"eval_loss\": 0.25, \"eval_accuracy\": 0.125, \"eval_f1\": 0.5, \"eval_mse\": 2",
+        "\"eval_loss\": 0.75, \"eval_accuracy\": 0.75, \"perplexity\": 4"};
+    for (int i = 0; i < 3; i++) {
+        char name[8], text[256];
+        snprintf(name, sizeof name, "best%d", i);
+        snprintf(
+            text, sizeof text,
+            "{\"best_metric\": %d.5, \"best_global_step\": %s, \"epoch\": 1, \"log_history\": [{\"step\": 1, %s}]}", i,
+            i ? "1" : "null", runs[i]);
+        make_folder(f, name, "trainer_state.json", text);
+    }
+    char *html = page_of(f, "best0 best1 best2");
+    expect(html, "eval_<wbr/>loss</td><td>0.5</td><td><strong>0.25</strong></td><td>0.75</td>");
+    expect(html, "eval_<wbr/>accuracy</td><td>0.25</td><td>0.125</td><td><strong>0.75</strong></td>");
+    expect(html, "eval_<wbr/>f1</td><td>0.5</td><td>0.5</td><td>-</td>");
+    expect(html, "eval_<wbr/>mse</td><td>-</td><td>2</td><td>-</td>");
+    expect(html, "perplexity</td><td>-</td><td>-</td><td>4</td>");
+    expect(html, "<td>best_<wbr/>metric 0.5, not saved</td><td>best_<wbr/>metric 1.5 at step 1, not saved</td>");
+    expect(html, "<td>0 of 0, 1 epoch</td>");
+    free(html);
+}
+
+/* A confusion matrix of so many classes, the last one without rows: class i has 100 + i rows that are right. */
+static void make_matrix(const struct fixture *f, const char *name, int classes, int mistakes) {
+    char *text = malloc(64 + (size_t)classes * (64 + 8 * (size_t)classes)), *end = text;
+    end += sprintf(end, "{\"confusion_matrix\": {\"labels\": [");
+    for (int i = 0; i < classes; i++) end += sprintf(end, "%s\"<c%d>\"", i ? "," : "", i);
+    end += sprintf(end, "], \"counts\": [");
+    for (int i = 0; i < classes; i++) {
+        end += sprintf(end, "%s[", i ? "," : "");
+        for (int k = 0; k < classes; k++)
+            end += sprintf(end, "%s%d", k ? "," : "",
+                           i == classes - 1             ? 0
+                           : i == k                     ? 100 + i
+                           : k == i + 1 && i < mistakes ? i + 1
+                                                        : 0);
+        end += sprintf(end, "]");
+    }
+    strcpy(end, "]}}");
+    make_folder(f, name, "trainer_state.json", "{\"log_history\": []}");
+    make_folder(f, name, "all_results.json", text);
+    free(text);
+}
+
+static void test_confusion(void **state) {
+    struct fixture *f = *state;
+    make_matrix(f, "three", 3, 3);
+    char *html = page_of(f, "three");
+    expect(html, "<table class=\"matrix\"><tr><th></th><th class=\"soft\" colspan=\"3\">predicted class");
+    expect(html, "<th class=\"predicted\">&lt;c1&gt;</th>");
+    expect(html,
+           "<td class=\"right\" style=\"--share:54%\" title=\"&lt;c0&gt;, predicted as such: 99.0 % of 101\">100</td>");
+    expect(html, "title=\"&lt;c0&gt;, predicted as &lt;c1&gt;: 1.0 % of 101\">1</td>");
+    expect(html, "<td class=\"n\">99.0 %</td>");
+    expect(html, "<td class=\"n\">-</td>"); /* the class without rows */
+    expect_none(html, "<c");
+    free(html);
+    make_matrix(f, "fifty", 50, 3);
+    html = page_of(f, "fifty three");
+    expect(html, "<table class=\"matrix many\">");
+    free(html);
+    make_matrix(f, "more", 60, 30); /* the 20 most frequent mistakes: of 30 down to 11 rows */
+    html = page_of(f, "more");
+    expect_none(html, "class=\"matrix");
+    expect(html, "The most frequent mistakes among 60 classes.");
+    expect(html, "<th class=\"n\">of the true class</th></tr>\n"
+                 "<tr><td>&lt;c29&gt;</td><td>&lt;c30&gt;</td><td class=\"n\">30</td><td class=\"n\">18.9 %</td></tr>");
+    expect(html, "<tr><td>&lt;c10&gt;</td><td>&lt;c11&gt;</td><td class=\"n\">11</td>");
+    expect_none(html, "<tr><td>&lt;c9&gt;</td>");
+    free(html);
+    make_matrix(f, "good", 60, 0);
+    html = page_of(f, "good");
+    expect(html, "<p>There are none.</p>");
+    free(html);
+    /* What another program writes under this name. */
+    static const char *const others[] = {"[[1, 2], [3, 4]]", "{\"labels\": [], \"counts\": []}",
+                                         "{\"labels\": [\"a\"]}", "5"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"confusion_matrix\": %s}", others[i]);
+        make_folder(f, "three", "all_results.json", text);
+        html = page_of(f, "three");
+        expect_none(html, "Confusion matrix");
+        free(html);
+    }
+}
+
 #define MEMORY                                                                                                         \
     "\"resident\": {\"weights\": 4, \"gradients\": 0, \"optimizer\": 0, \"activations\": 0, \"temporary\": 0, "        \
     "\"workspace\": 0, \"function\": 0, \"batch\": 0}"
 #define OPS "\"operations\": [\"a\", \"b\"], \"phases\": [\"forward\", \"update\"], \"layers\": [-1, -2]"
+
+#define MATRIX(labels, counts) "{\"confusion_matrix\": {\"labels\": " labels ", \"counts\": " counts "}}"
 
 static void test_damaged_files(void **state) {
     struct fixture *f = *state;
@@ -249,6 +378,12 @@ static void test_damaged_files(void **state) {
         {"run_report.json", "{\"memory\": {" OPS "," MEMORY ", \"arena\": 8, \"live\": {\"weights\": [1, -1]}}}",
          "not a number of bytes"},
         {"all_results.json", "7", "all_results.json"},
+        {"all_results.json", MATRIX("[\"a\", \"b\"]", "[[1, 2]]"), "a count for each pair of classes"},
+        {"all_results.json", MATRIX("[\"a\", \"b\"]", "[[1, 2], [3]]"), "a count for each pair of classes"},
+        {"all_results.json", MATRIX("[\"a\", \"b\"]", "[1, 2]"), "a count for each pair of classes"},
+        {"all_results.json", MATRIX("[\"a\", \"b\"]", "[[1, 2], [3, -4]]"), "not a number of rows"},
+        {"all_results.json", MATRIX("[\"a\", \"b\"]", "[[1, 2], [3, 0.5]]"), "not a number of rows"},
+        {"all_results.json", MATRIX("[\"a\", 7]", "[[1, 2], [3, 4]]"), "a label that is not a text"},
         {"training_args.json", "{", "training_args.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -315,9 +450,9 @@ static void test_many_runs(void **state) {
     struct fixture *f = *state;
     char words[64] = "";
     for (int i = 0; i < 9; i++) {
-        char name[8], text[64];
+        char name[8], text[128];
         snprintf(name, sizeof name, "r%d", i);
-        snprintf(text, sizeof text, "{\"log_history\": [{\"step\": %d, \"loss\": 1}]}", i);
+        snprintf(text, sizeof text, "{\"log_history\": [{\"step\": %d, \"loss\": 1}, {\"step\": 9, \"loss\": 2}]}", i);
         make_folder(f, name, "trainer_state.json", text);
         snprintf(text, sizeof text, "{\"seed\": %d, \"only_%d\": 1}", i, i);
         make_folder(f, name, "training_args.json", text);
@@ -356,8 +491,11 @@ static void test_usage(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_page_of_a_training), TEST(test_unfinished_and_offloaded), TEST(test_hostile_names), TEST(test_curves),
-        TEST(test_damaged_files),      TEST(test_many_operations),          TEST(test_many_runs),     TEST(test_usage),
+        TEST(test_page_of_a_training), TEST(test_unfinished_and_offloaded),
+        TEST(test_hostile_names),      TEST(test_curves),
+        TEST(test_best_of_several),    TEST(test_confusion),
+        TEST(test_damaged_files),      TEST(test_many_operations),
+        TEST(test_many_runs),          TEST(test_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,8 +85,7 @@ static void print_type(const struct snug_argument *argument) {
 /* A comment of the item before, which editors show: help and default, broken at spaces. */
 static void print_help(const snug_arg_info *info) {
     char text[2048];
-    int used = snprintf(text, sizeof text, "%s", info->help);
-    if (*info->default_value) used += snprintf(text + used, sizeof text - (size_t)used, " [%s]", info->default_value);
+    snprintf(text, sizeof text, *info->default_value ? "%s [%s]" : "%s", info->help, info->default_value);
     size_t column = (size_t)printf("    \"\"\"");
     for (const char *at = text; *at; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -37,6 +38,13 @@ static snug_status put_confusion(struct cli *cli, const snug_metrics *metrics) {
     return status;
 }
 
+/* Lines of figures are read by programs: it is asked for. */
+static bool wants_confusion(const struct cli *cli, const snug_metrics *metrics) {
+    char asked[8];
+    return metrics->classes && snug_args_get(cli->args, "class_metrics", asked, sizeof asked) == SNUG_OK &&
+           strcmp(asked, "True") == 0;
+}
+
 static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     if (cli->json) {
         json_t *object = json_object();
@@ -51,7 +59,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
         cli_put_name(cli, metrics->items[i].name);
         status = cli_put(cli, value);
     }
-    return metrics->classes ? put_confusion(cli, metrics) : status;
+    return wants_confusion(cli, metrics) ? put_confusion(cli, metrics) : status;
 }
 
 int command_eval(int argc, char **argv) {

@@ -103,9 +103,10 @@ const struct cli_help cli_helps[] = {
      .operand = NULL},
     {.command = "report",
      .usage = "RUN [RUN …] > report.html",
-     .does = "Writes one HTML page about trainings, which loads nothing from a network: loss, metrics, learning rate, "
-             "gradient norm and throughput over steps, with the runs overlaid; the memory of a step over its "
-             "operations; where the time went; planned and measured memory; results and settings. RUN is the "
+     .does = "Writes one HTML page about trainings, which loads nothing from a network: where the models are, their "
+             "metrics and confusion matrices; loss, metrics, learning rate, gradient norm and throughput over steps, "
+             "with the runs overlaid; the memory of a step over its operations, planned and measured memory; where the "
+             "time went; settings. RUN is the "
              "--output_dir of a training, finished or not, or a checkpoint.",
      .only = " ",
      .operand = "DIR"},

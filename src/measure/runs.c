@@ -72,6 +72,8 @@ static snug_status take_log(const struct reading *r, const json_t *entry) {
     return SNUG_OK;
 }
 
+static double number_or_nan(const json_t *value) { return json_is_number(value) ? json_number_value(value) : NAN; }
+
 static snug_status take_state(const struct reading *r, const json_t *state) {
     size_t i;
     json_t *entry;
@@ -79,6 +81,11 @@ static snug_status take_state(const struct reading *r, const json_t *state) {
     if (!json_is_array(history)) return fail_form(r, "trainer_state.json", "log_history is not a list");
     r->run->step = json_number_value(json_object_get(state, "global_step"));
     r->run->max_steps = json_number_value(json_object_get(state, "max_steps"));
+    r->run->epoch = number_or_nan(json_object_get(state, "epoch"));
+    r->run->best = number_or_nan(json_object_get(state, "best_metric"));
+    r->run->best_step = number_or_nan(json_object_get(state, "best_global_step"));
+    const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+    if (best) RETURN_IF_ERROR(snug_strdup(r->ctx, best, &r->run->best_checkpoint));
     json_array_foreach(history, i, entry) RETURN_IF_ERROR(take_log(r, entry));
     return SNUG_OK;
 }
@@ -238,6 +245,38 @@ static snug_status result_text(const struct reading *r, const char *name, double
     return snug_format(r->ctx, out, value == floor(value) ? "%.15g" : "%.6g", value);
 }
 
+static snug_status take_counts(const struct reading *r, const json_t *counts, struct snug_confusion *confusion) {
+    const size_t classes = (size_t)confusion->classes;
+    for (size_t i = 0; i < classes; i++) {
+        const json_t *row = json_array_get(counts, i);
+        if (json_array_size(row) != classes)
+            return fail_form(r, "all_results.json", "confusion_matrix does not have a count for each pair of classes");
+        for (size_t k = 0; k < classes; k++)
+            if (!take_bytes(json_array_get(row, k), &confusion->counts[i * classes + k]))
+                return fail_form(r, "all_results.json", "confusion_matrix has a count that is not a number of rows");
+    }
+    return SNUG_OK;
+}
+
+/* Another program's may have another form. */
+static snug_status take_confusion(const struct reading *r, const json_t *matrix) {
+    struct snug_confusion *confusion = &r->run->confusion;
+    const json_t *labels = json_object_get(matrix, "labels"), *counts = json_object_get(matrix, "counts");
+    const size_t classes = json_array_size(labels);
+    if (!json_is_array(counts) || !classes) return SNUG_OK;
+    if (json_array_size(counts) != classes)
+        return fail_form(r, "all_results.json", "confusion_matrix does not have a count for each pair of classes");
+    RETURN_IF_ERROR(snug_alloc(r->ctx, classes, sizeof *confusion->labels, (void **)&confusion->labels));
+    confusion->classes = (int64_t)classes;
+    for (size_t i = 0; i < classes; i++) {
+        const char *label = json_string_value(json_array_get(labels, i));
+        if (!label) return fail_form(r, "all_results.json", "confusion_matrix has a label that is not a text");
+        RETURN_IF_ERROR(snug_strdup(r->ctx, label, &confusion->labels[i]));
+    }
+    RETURN_IF_ERROR(snug_alloc(r->ctx, classes * classes, sizeof *confusion->counts, (void **)&confusion->counts));
+    return take_counts(r, counts, confusion);
+}
+
 static snug_status take_results(const struct reading *r, const json_t *results) {
     struct snug_history *run = r->run;
     const char *key;
@@ -257,7 +296,7 @@ static snug_status take_results(const struct reading *r, const json_t *results) 
         RETURN_IF_ERROR(snug_strdup(r->ctx, key, &figure->name));
         run->figure_count++;
     }
-    return SNUG_OK;
+    return take_confusion(r, json_object_get(results, "confusion_matrix"));
 }
 
 /* ---- folders -------------------------------------------------------------------------------------------------- */
@@ -273,7 +312,8 @@ static snug_status read_file(const struct reading *r, const char *file,
 }
 
 /* The name of the newest checkpoint in the folder; "" if there is none. */
-static snug_status find_checkpoint(snug_context *ctx, const struct snug_folder *folder, char name[64]) {
+static snug_status find_checkpoint(snug_context *ctx, const struct snug_folder *folder,
+                                   char name[sizeof((struct snug_history *)0)->checkpoint]) {
     static const char prefix[] = "checkpoint-";
     int64_t newest = -1;
     DIR *entries = snug_folder_entries(folder);
@@ -286,7 +326,7 @@ static snug_status find_checkpoint(snug_context *ctx, const struct snug_folder *
         const size_t length = strspn(digits, "0123456789");
         if (!length || length > 18 || digits[length] || strtoll(digits, NULL, 10) <= newest) continue;
         newest = strtoll(digits, NULL, 10);
-        snprintf(name, 64, "%s%lld", prefix, (long long)newest);
+        snprintf(name, sizeof((struct snug_history *)0)->checkpoint, "%s%lld", prefix, (long long)newest);
     }
     closedir(entries);
     return SNUG_OK;
@@ -294,8 +334,12 @@ static snug_status find_checkpoint(snug_context *ctx, const struct snug_folder *
 
 static snug_status read_state(const struct reading *r) {
     static const char file[] = "trainer_state.json";
-    char name[64];
-    if (snug_file_exists(r->folder, file)) return read_file(r, file, take_state);
+    char *name = r->run->checkpoint;
+    if (snug_file_exists(r->folder, file)) {
+        r->run->has_model = snug_file_exists(r->folder, "model.safetensors") ||
+                            snug_file_exists(r->folder, "model.safetensors.index.json");
+        return read_file(r, file, take_state);
+    }
     RETURN_IF_ERROR(find_checkpoint(r->ctx, r->folder, name));
     struct snug_folder checkpoint = {0};
     if (*name) RETURN_IF_ERROR(snug_folder_open(r->ctx, r->folder, name, &checkpoint));
@@ -315,6 +359,7 @@ static snug_status read_state(const struct reading *r) {
 static snug_status read_run(snug_context *ctx, const char *path, struct snug_history *run) {
     struct snug_folder folder;
     run->start = run->training = run->evaluating_and_saving = -1;
+    run->epoch = run->best = run->best_step = NAN;
     RETURN_IF_ERROR(snug_strdup(ctx, path, &run->folder));
     RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &folder));
     const struct reading r = {ctx, &folder, run};
@@ -360,8 +405,16 @@ static void free_entries(struct snug_entries *entries) {
     free(entries->items);
 }
 
+static void free_confusion(struct snug_confusion *confusion) {
+    for (int64_t i = 0; i < confusion->classes; i++) free(confusion->labels[i]);
+    free(confusion->labels);
+    free(confusion->counts);
+}
+
 static void free_run(struct snug_history *run) {
     free(run->folder);
+    free(run->best_checkpoint);
+    free_confusion(&run->confusion);
     for (size_t i = 0; i < run->series_count; i++) {
         free(run->series[i].name);
         free(run->series[i].samples);

@@ -46,9 +46,21 @@ struct snug_time_part {
     double seconds;
 };
 
+/* Rows of an evaluation by their class and the predicted one. */
+struct snug_confusion {
+    int64_t classes; /* 0: unknown */
+    char **labels;   /* [classes] */
+    int64_t *counts; /* [classes][classes] */
+};
+
 struct snug_history {
     char *folder;           /* as the user named it */
-    double step, max_steps; /* of trainer_state.json */
+    bool has_model;         /* of this training, in the folder */
+    char checkpoint[64];    /* the newest one, where the folder has no trainer_state.json; else "" */
+    double step, max_steps; /* of trainer_state.json, as the following */
+    double epoch;           /* NaN: unknown */
+    double best, best_step; /* the best evaluation's metric; NaN: none was chosen */
+    char *best_checkpoint;  /* NULL: none */
     struct snug_series *series;
     size_t series_count, series_capacity;
     struct snug_step_memory memory;
@@ -61,6 +73,7 @@ struct snug_history {
         int64_t planned, measured; /* bytes; -1: unknown */
     } * figures;
     size_t figure_count, figure_capacity;
+    struct snug_confusion confusion;
     struct snug_entries results, settings;
 };
 

@@ -72,6 +72,16 @@ static const char style[] =
     "min-width:5rem}th{font-weight:600}"
     ".n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}th.n{white-space:normal}.key{white-space:"
     "nowrap}.name{overflow-wrap:break-word}.differs td:first-child{font-weight:600}"
+    ".axis-name{margin:-.2rem .8rem .5rem 0;text-align:right;font-size:.75rem;color:var(--soft);line-height:1}"
+    ".matrices{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,28rem),1fr))}"
+    ".matrix td{min-width:2.6rem;padding:.3rem;text-align:center;font-variant-numeric:tabular-nums;border:1px solid "
+    "var(--page)}.matrix "
+    "th{min-width:0;max-width:12rem;border:0;padding:.3rem;color:var(--text);overflow-wrap:anywhere}"
+    ".matrix th.soft{color:var(--soft);white-space:nowrap}.matrix "
+    "th.predicted{text-align:center;vertical-align:bottom;overflow-wrap:normal}"
+    ".many th.predicted{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left}"
+    ".right{background:color-mix(in srgb,var(--c2) var(--share),var(--page))}"
+    ".wrong{background:color-mix(in srgb,var(--c1) var(--share),var(--page))}"
     "summary{cursor:pointer;color:var(--soft)}";
 
 void snug_html_begin(FILE *out, const char *title) {
@@ -84,7 +94,7 @@ void snug_html_begin(FILE *out, const char *title) {
     snug_html_text(out, title);
     fputs("</title>\n<style>", out);
     fputs(style, out);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < SNUG_COLOURS; i++)
         fprintf(out, ".r%d{stroke:var(--c%d)}path.m%d{fill:var(--m%d);stroke:var(--page);stroke-width:.7}", i, i, i, i);
     fputs("</style>\n</head>\n<body>\n", out);
 }

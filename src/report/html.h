@@ -25,6 +25,8 @@ static inline double snug_axis_place(const struct snug_axis *axis, double value)
     return 1000 * (value - axis->low) / (axis->high - axis->low);
 }
 
+enum { SNUG_COLOURS = 8 }; /* classes r0 … r7 of lines, m0 … m7 of areas; further lines are dashed: d1 … d3 */
+
 /* A chart is stretched to its box: the drawing is an SVG of 1000 x 1000 units, y from its top; the ticks' labels are
    text on top of it, so that they keep their size on a phone. label: for readers of screens. */
 void snug_chart_begin(FILE *out, const char *label, const struct snug_axis *x, const struct snug_axis *y);

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings as one HTML page. */
+/* Trainings as one HTML page: results, curves, memory and time, settings. */
 #include "measure/runs.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/html.h"
+#include "report/run_page.h"
 
-enum {
-    COLOURS = 8,     /* after them the lines are dashed */
-    POINTS = 1000,   /* of a curve: longer ones show the least and the greatest value of groups of steps */
-    DOTS = 60,       /* curves of at most so many points show each */
-    COLUMNS = 1200,  /* of the memory picture: more operations show the largest of each group */
-    CURVES_MOST = 40 /* charts: a task with many classes has metrics of each */
-};
+enum { COLUMNS = 1200 }; /* of the memory picture: more operations show the largest of each group */
 
 /* The order of the memory classes in the picture, from below: what lives longest first. */
 static const int stack[] = {SNUG_MEMORY_WEIGHTS,     SNUG_MEMORY_OPTIMIZER, SNUG_MEMORY_GRADIENTS,
@@ -25,158 +19,9 @@ enum { CLASSES = sizeof stack / sizeof *stack };
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
-static void print_line_sample(FILE *out, size_t run) {
+void snug_page_line_sample(FILE *out, size_t run) {
     fprintf(out, "<svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"r%zu d%zu\" d=\"M0 5H24\"/></svg>",
-            run % COLOURS, run / COLOURS);
-}
-
-/* ---- curves ---------------------------------------------------------------------------------------------------- */
-
-static const struct snug_series *series_of(const struct snug_history *run, const char *name) {
-    for (size_t i = 0; i < run->series_count; i++)
-        if (strcmp(run->series[i].name, name) == 0) return &run->series[i];
-    return NULL;
-}
-
-struct range {
-    double low, high;
-};
-
-static void extend(struct range *range, double value) {
-    if (!isfinite(value)) return;
-    range->low = fmin(range->low, value);
-    range->high = fmax(range->high, value);
-}
-
-/* The index of the least or the greatest finite value of samples first … last - 1; last if there is none. */
-static size_t extreme(const struct snug_series *series, size_t first, size_t last, double sign) {
-    size_t best = last;
-    for (size_t i = first; i < last; i++)
-        if (isfinite(series->samples[i].value) &&
-            (best == last || sign * series->samples[i].value > sign * series->samples[best].value))
-            best = i;
-    return best;
-}
-
-struct view {
-    struct snug_axis x, y;
-    size_t run;
-};
-
-static void print_point(FILE *out, const struct view *v, const struct snug_sample *sample, char command) {
-    fprintf(out, "%c%.1f %.1f", command, snug_axis_place(&v->x, sample->step),
-            1000 - snug_axis_place(&v->y, sample->value));
-}
-
-static void print_curve(FILE *out, const struct view *v, const struct snug_series *series) {
-    const size_t group = (series->count + POINTS - 1) / POINTS;
-    char command = 'M'; /* a value that is not finite interrupts the curve */
-    fprintf(out, "<path class=\"curve r%zu d%zu\" d=\"", v->run % COLOURS, v->run / COLOURS);
-    for (size_t first = 0; first < series->count; first += group) {
-        const size_t last = first + group < series->count ? first + group : series->count;
-        const size_t low = extreme(series, first, last, -1), high = extreme(series, first, last, 1);
-        if (low == last) {
-            command = 'M';
-            continue;
-        }
-        print_point(out, v, &series->samples[low < high ? low : high], command);
-        command = 'L';
-        if (low != high) print_point(out, v, &series->samples[low < high ? high : low], command);
-    }
-    fputs("\"/>\n", out);
-}
-
-static void print_dots(FILE *out, const struct view *v, const struct snug_series *series, const char *folder) {
-    for (size_t i = 0; i < series->count && series->count <= DOTS; i++) {
-        const struct snug_sample *sample = &series->samples[i];
-        if (!isfinite(sample->value)) continue;
-        fprintf(out, "<path class=\"dot r%zu\" d=\"", v->run % COLOURS);
-        print_point(out, v, sample, 'M');
-        fprintf(out, "h0\"><title>step %.10g: %.6g, ", sample->step, sample->value);
-        snug_html_text(out, folder);
-        fputs("</title></path>\n", out);
-    }
-}
-
-static void print_last_values(FILE *out, const snug_runs *runs, const char *name) {
-    fputs("<ul class=\"legend\">", out);
-    for (size_t i = 0; i < runs->count; i++) {
-        const struct snug_series *series = series_of(&runs->items[i], name);
-        if (!series) continue;
-        fputs("<li>", out);
-        print_line_sample(out, i);
-        snug_html_text(out, runs->items[i].folder);
-        fprintf(out, ": %.4g at the end</li>", series->samples[series->count - 1].value);
-    }
-    fputs("</ul>", out);
-}
-
-/* One quantity of all runs. */
-static void print_chart(FILE *out, const snug_runs *runs, const char *name) {
-    struct range steps = {DBL_MAX, -DBL_MAX}, values = steps;
-    for (size_t i = 0; i < runs->count; i++) {
-        const struct snug_series *series = series_of(&runs->items[i], name);
-        for (size_t k = 0; series && k < series->count; k++) {
-            extend(&steps, series->samples[k].step);
-            extend(&values, series->samples[k].value);
-        }
-    }
-    fputs("<figure><figcaption>", out);
-    snug_html_text(out, name);
-    fputs("</figcaption>", out);
-    if (values.low > values.high) {
-        fputs("<p>No value is finite.</p></figure>\n", out);
-        return;
-    }
-    struct view v = {.x = snug_axis_of(steps.low, steps.high, true), .y = snug_axis_of(values.low, values.high, false)};
-    snug_chart_begin(out, name, &v.x, &v.y);
-    for (v.run = 0; v.run < runs->count; v.run++) {
-        const struct snug_series *series = series_of(&runs->items[v.run], name);
-        if (!series) continue;
-        print_curve(out, &v, series);
-        print_dots(out, &v, series, runs->items[v.run].folder);
-    }
-    snug_chart_labels(out, &v.x, &v.y, "");
-    fputs("</div>\n", out);
-    print_last_values(out, runs, name);
-    fputs("</figure>\n", out);
-}
-
-/* 0 is drawn first; names of the same rank are in the order of the files. */
-static int rank_of(const char *name) {
-    static const char *const order[] = {"loss",      "eval_loss",         "eval_", "", "learning_rate",
-                                        "grad_norm", "samples_per_second"};
-    static const int any = 3;
-    for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
-        if (i != any && (i == 2 ? strncmp(name, order[i], strlen(order[i])) : strcmp(name, order[i])) == 0) return i;
-    return any;
-}
-
-/* Whether an earlier run has the quantity too. */
-static bool is_repeated(const snug_runs *runs, size_t run, const char *name) {
-    for (size_t i = 0; i < run; i++)
-        if (series_of(&runs->items[i], name)) return true;
-    return false;
-}
-
-static void print_curves(FILE *out, const snug_runs *runs) {
-    int drawn = 0, left = 0;
-    fputs("<h2>Over steps</h2>\n<div class=\"grid\">\n", out);
-    for (int rank = 0; rank < 7; rank++)
-        for (size_t run = 0; run < runs->count; run++)
-            for (size_t i = 0; i < runs->items[run].series_count; i++) {
-                const char *name = runs->items[run].series[i].name;
-                if (rank_of(name) != rank || is_repeated(runs, run, name)) continue;
-                if (rank == 2 && drawn >= CURVES_MOST) {
-                    left++;
-                    continue;
-                }
-                print_chart(out, runs, name);
-                drawn++;
-            }
-    fputs("</div>\n", out);
-    if (!drawn) fputs("<p>Nothing was logged yet.</p>\n", out);
-    if (left) fprintf(out, "<p class=\"soft\">%d more metrics are in trainer_state.json.</p>\n", left);
+            run % SNUG_COLOURS, run / SNUG_COLOURS);
 }
 
 /* ---- the memory of a step ------------------------------------------------------------------------------------- */
@@ -282,7 +127,7 @@ static void print_step_memory(FILE *out, const struct snug_step_memory *m) {
     }
     const struct snug_axis y = snug_axis_of(0, mib(m->peak_bytes), false);
     const double peak = place_of_op(m, m->peak) + 500.0 / (double)m->ops;
-    fprintf(out, "<figure><figcaption>Bytes that live during each of %zu operations</figcaption>", m->ops);
+    fprintf(out, "<figure><figcaption>Memory, MiB, during each of %zu operations</figcaption>", m->ops);
     snug_chart_begin(out, "memory by class over the operations of a step", NULL, &y);
     for (int c = 0; c < CLASSES; c++) print_area(out, m, &y, c);
     print_phase_edges(out, m);
@@ -290,8 +135,8 @@ static void print_step_memory(FILE *out, const struct snug_step_memory *m) {
             height_of(m, &y, m->peak, CLASSES));
     snug_chart_labels(out, NULL, &y, " MiB");
     print_phase_names(out, m);
-    fputs("</div>\n", out);
-    fputs("<p class=\"below\"><strong>Peak: ", out);
+    fputs("</div><p class=\"axis-name below\">operation of the step, in its phases</p>\n", out);
+    fputs("<p><strong>Peak: ", out);
     fprintf(out, "%.2f MiB</strong> at operation %zu, ", mib(m->peak_bytes), m->peak + 1);
     print_op(out, &m->items[m->peak]);
     fprintf(out, ". Allocated for the run: %.2f MiB.</p>\n", mib(m->arena));
@@ -373,7 +218,7 @@ static void print_planned(FILE *out, const struct snug_history *run) {
     fputs("</table></div>\n", out);
 }
 
-static const char *value_in(const struct snug_entries *entries, const char *name) {
+const char *snug_page_value(const struct snug_entries *entries, const char *name) {
     for (size_t i = 0; i < entries->count; i++)
         if (strcmp(entries->items[i].name, name) == 0) return entries->items[i].value;
     return NULL;
@@ -384,9 +229,9 @@ static const struct snug_entries *results_of(const struct snug_history *run) { r
 static const struct snug_entries *settings_of(const struct snug_history *run) { return &run->settings; }
 
 static bool differs(const snug_runs *runs, entries_of *of, const char *name) {
-    const char *first = value_in(of(&runs->items[0]), name);
+    const char *first = snug_page_value(of(&runs->items[0]), name);
     for (size_t i = 1; i < runs->count; i++) {
-        const char *other = value_in(of(&runs->items[i]), name);
+        const char *other = snug_page_value(of(&runs->items[i]), name);
         if (!first || !other || strcmp(first, other) != 0) return true;
     }
     return false;
@@ -394,7 +239,7 @@ static bool differs(const snug_runs *runs, entries_of *of, const char *name) {
 
 static bool is_listed_before(const snug_runs *runs, entries_of *of, size_t run, const char *name) {
     for (size_t i = 0; i < run; i++)
-        if (value_in(of(&runs->items[i]), name)) return true;
+        if (snug_page_value(of(&runs->items[i]), name)) return true;
     return false;
 }
 
@@ -403,10 +248,21 @@ static void print_row(FILE *out, const snug_runs *runs, entries_of *of, const ch
     snug_html_name(out, name);
     fputs("</td>", out);
     for (size_t i = 0; i < runs->count; i++) {
-        const char *value = value_in(of(&runs->items[i]), name);
+        const char *value = snug_page_value(of(&runs->items[i]), name);
         fputs("<td>", out);
         snug_html_text(out, value ? value : "-");
         fputs("</td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+void snug_page_table_begin(FILE *out, const snug_runs *runs) {
+    fputs("<div class=\"wide\"><table><tr><th></th>", out);
+    for (size_t i = 0; i < runs->count; i++) {
+        fputs("<th>", out);
+        snug_page_line_sample(out, i);
+        snug_html_text(out, runs->items[i].folder);
+        fputs("</th>", out);
     }
     fputs("</tr>\n", out);
 }
@@ -418,16 +274,7 @@ static size_t print_rows(FILE *out, const snug_runs *runs, entries_of *of, bool 
         for (size_t i = 0; i < of(&runs->items[run])->count; i++) {
             const char *name = of(&runs->items[run])->items[i].name;
             if (is_listed_before(runs, of, run, name) || differs(runs, of, name) != different) continue;
-            if (count++ == 0) {
-                fputs("<div class=\"wide\"><table><tr><th></th>", out);
-                for (size_t k = 0; k < runs->count; k++) {
-                    fputs("<th>", out);
-                    print_line_sample(out, k);
-                    snug_html_text(out, runs->items[k].folder);
-                    fputs("</th>", out);
-                }
-                fputs("</tr>\n", out);
-            }
+            if (count++ == 0) snug_page_table_begin(out, runs);
             print_row(out, runs, of, name, different ? "differs" : "same");
         }
     if (count) fputs("</table></div>\n", out);
@@ -448,31 +295,21 @@ static void print_table(FILE *out, const snug_runs *runs, const char *title, ent
 
 /* ---- the page -------------------------------------------------------------------------------------------------- */
 
-static void print_heading(FILE *out, const snug_runs *runs) {
-    fprintf(out, "<h1>%zu training run%s</h1>\n<ul class=\"legend\">\n", runs->count, runs->count == 1 ? "" : "s");
-    for (size_t i = 0; i < runs->count; i++) {
-        fputs("<li>", out);
-        print_line_sample(out, i);
-        snug_html_text(out, runs->items[i].folder);
-        fprintf(out, ": step %.10g of %.10g</li>\n", runs->items[i].step, runs->items[i].max_steps);
-    }
-    fputs("</ul>\n", out);
-}
-
 static void print_page(FILE *out, const snug_runs *runs) {
     snug_html_begin(out, runs->count == 1 ? runs->items[0].folder : "training runs");
-    print_heading(out, runs);
-    print_curves(out, runs);
+    fprintf(out, "<h1>%zu training run%s</h1>\n", runs->count, runs->count == 1 ? "" : "s");
+    snug_page_results(out, runs);
+    snug_page_curves(out, runs);
     for (size_t i = 0; i < runs->count; i++) {
         fputs("<section>\n<h2>", out);
         snug_html_text(out, runs->items[i].folder);
         fputs("</h2>\n", out);
         print_step_memory(out, &runs->items[i].memory);
-        print_time(out, &runs->items[i]);
         print_planned(out, &runs->items[i]);
+        print_time(out, &runs->items[i]);
         fputs("</section>\n", out);
     }
-    print_table(out, runs, "Results", results_of,
+    print_table(out, runs, "All figures", results_of,
                 "The folder has no all_results.json, which is written when a run ends.");
     print_table(out, runs, "Settings", settings_of, "The folder has no training_args.json.");
     snug_html_end(out);

@@ -9,6 +9,7 @@
 #include "text/data_file.h"
 #include "text/task.h"
 #include "train/class_weights.h"
+#include "train/metrics.h"
 
 static const char *interval_name(enum snug_interval interval) {
     static const char *const names[] = {"no", "steps", "epoch", "best"};
@@ -286,11 +287,8 @@ static snug_status check_training(struct snug_args *args) {
         RETURN_IF_ERROR(snug_strdup(args->ctx, "loss", &args->metric_for_best_model));
     const char *metric = args->metric_for_best_model;
     if (metric && !args->greater_is_better) {
-        size_t length = strlen(metric);
-        /* Trainer has losses only; perplexity and mse are snug's own metrics, for which smaller is better. */
-        bool smaller = (length >= 4 && strcmp(metric + length - 4, "loss") == 0) || strcmp(metric, "perplexity") == 0 ||
-                       (length >= 3 && strcmp(metric + length - 3, "mse") == 0);
-        RETURN_IF_ERROR(snug_strdup(args->ctx, smaller ? "False" : "True", &args->greater_is_better));
+        const char *greater = snug_metric_is_smaller_better(metric) ? "False" : "True";
+        RETURN_IF_ERROR(snug_strdup(args->ctx, greater, &args->greater_is_better));
     }
     RETURN_IF_ERROR(check_steps(args, "logging_steps", args->logging_strategy, args->logging_steps));
     RETURN_IF_ERROR(check_steps(args, "eval_steps", args->eval_strategy, args->eval_steps));

@@ -13,6 +13,8 @@
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);
 /* The index of the metric `name`, with or without "eval_"; -1 if there is none. */
 int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name);
+/* Whether smaller values of the metric are better: Trainer's losses, and snug's perplexity and mse. */
+bool snug_metric_is_smaller_better(const char *name);
 
 struct snug_metric_accumulator;
 
@@ -70,7 +72,8 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    and eval_X_number. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and
    Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
-/* With each_class, of a single label: [classes, classes] rows by their class and the predicted one; else NULL. */
+/* Of a single label, with at most 50 classes, with each_class 1024: [classes, classes] rows by their class and the
+   predicted one; else NULL. */
 const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumulator *accumulator);
 
 /* Whether multi-label predicts a class with this logit; threshold as in the options. */

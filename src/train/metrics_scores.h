@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of each class, and those that need the scores of all rows. They need memory, so they are asked for. */
+/* The confusion matrix; and metrics of each class, and those that need the scores of all rows: these need memory, so
+   they are asked for. */
 #ifndef SNUG_TRAIN_METRICS_SCORES_H
 #define SNUG_TRAIN_METRICS_SCORES_H
 
@@ -11,7 +12,7 @@ struct snug_tally {
     int64_t truth, predicted, both;
 };
 
-/* Bytes after them; 0 without each_class. */
+/* Bytes after them: the confusion matrix, and the scores with each_class. */
 int64_t snug_scores_bytes(const struct snug_metric_accumulator_options *options);
 void snug_scores_reset(struct snug_metric_accumulator *accumulator);
 /* How many counts follow the tallies, which several ranks add up. */

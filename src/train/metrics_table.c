@@ -93,6 +93,15 @@ int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const c
     return -1;
 }
 
+static bool ends_with(const char *name, const char *end) {
+    const size_t length = strlen(name), of_end = strlen(end);
+    return length >= of_end && strcmp(name + length - of_end, end) == 0;
+}
+
+bool snug_metric_is_smaller_better(const char *name) {
+    return ends_with(name, "loss") || strcmp(name, "perplexity") == 0 || ends_with(name, "mse");
+}
+
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
                             struct snug_metric_list *out) {
     char *name;
