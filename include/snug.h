@@ -202,7 +202,8 @@ snug_status snug_args_set_rows(snug_args *args, const char *name, snug_rows *row
 typedef struct snug_plan snug_plan;
 
 /* Plans the training that args describe. Reads config.json and, if given, the lengths of the data; never the weights.
- * SNUG_E_DOES_NOT_FIT if over memory_budget: *out is then still set, so that it can be printed. */
+ * SNUG_E_DOES_NOT_FIT if over memory_budget or the memory of its machine or GPU: *out is then still set, so that it can
+ * be printed. */
 snug_status snug_plan_create(snug_args *args, snug_plan **out);
 void snug_plan_destroy(snug_plan *plan);
 int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class);

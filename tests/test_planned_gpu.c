@@ -241,8 +241,11 @@ static void test_fit_for_a_known_gpu(void **state) {
                                      "per_device_train_batch_size=10007 gpu=rtx3060 ";
     char words[512];
     write_model(f, "large", 0.1, 256, 2, VOCABULARY);
-    snug_plan *plan = plan_of(f, large, SNUG_OK);
+    snug_plan *plan = plan_of(f, large, SNUG_E_DOES_NOT_FIT);
     assert_says(plan, "): it does not fit");
+    assert_contains(snug_error_message(f->ctx), "bytes more than the available 11878.4 MiB; it is short at ");
+    assert_contains(snug_error_message(f->ctx), "; --fit would add --");
+    assert_contains(snug_error_message(f->ctx), " (--memory_budget sets another limit); add --fit");
     snug_plan_destroy(plan);
     snprintf(words, sizeof words, "%s fit=true", large);
     plan = plan_of(f, words, SNUG_OK);
@@ -257,6 +260,16 @@ static void test_fit_for_a_known_gpu(void **state) {
     snprintf(words, sizeof words, "%s fit=true memory_budget=560MiB", large);
     plan = plan_of(f, words, SNUG_E_DOES_NOT_FIT);
     assert_contains(snug_error_message(f->ctx), "MiB of NVIDIA GeForce RTX 3060, ");
+    /* The least budget that the message names is one that fits. */
+    const char *least = strstr(snug_error_message(f->ctx), "; add --fit --memory_budget ");
+    assert_non_null(least);
+    char budget[32];
+    snug_plan *other;
+    snprintf(budget, sizeof budget, "%.30s", strrchr(least, ' ') + 1);
+    snprintf(words, sizeof words, "%s fit=true memory_budget=%s", large, budget);
+    other = plan_of(f, words, SNUG_OK);
+    assert_true(other->total <= (strtoll(budget, NULL, 10) << 20));
+    snug_plan_destroy(other);
     snug_plan_destroy(plan);
 }
 
@@ -523,7 +536,8 @@ static struct snug_fit search_within(struct fixture *f, const char *words, int64
     struct snug_rates rates;
     struct snug_fit fit;
     snug_args *args = plain_args(f, words);
-    assert_int_equal(snug_job_open(args, SNUG_COMMAND_PLAN, &job), SNUG_OK);
+    const snug_status opened = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
+    assert_true(opened == SNUG_OK || opened == SNUG_E_DOES_NOT_FIT); /* the job is complete in both cases */
     assert_true(job.limits.backing_limit == INT64_MAX); /* nothing is known of the GPU's host */
     assert_int_equal(snug_device_rates(&job.limits.device, &rates), SNUG_OK);
     job.limits.backing_limit = backing;

@@ -48,8 +48,9 @@ const struct cli_help cli_helps[] = {
      STRATEGY TRAINING, OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask ",
      NULL, .operand = NULL},
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
-     "Reports memory, FLOPs and time of a training, without running it.", "",
-     OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL, .operand = NULL},
+     "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
+     "--memory_budget, the exit code is 3, and the message names what fits.",
+     "", OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL, .operand = NULL},
     {"verify",
      "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda] [--gpus N|all]",
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "

@@ -132,7 +132,8 @@ static const struct cli_option exit_codes[] = {
     {"0", "", "Done."},
     {"1", "", "Failed: input, files, memory, losses or gradients that stay NaN or infinite."},
     {"2", "", "Wrong usage: an argument that is not accepted, or that is not supported."},
-    {"3", "", "The plan exceeds the memory budget or the available memory; nothing was allocated."},
+    {"3", "",
+     "The plan exceeds the memory budget or the available memory; nothing was allocated. snug plan prints it first."},
     {"130", "", "Interrupted by a signal; a training has saved a checkpoint."},
 };
 static const struct cli_option variables[] = {

@@ -310,12 +310,14 @@ snug_status snug_device_refuse(struct snug_device *device, int64_t arena) {
     char *others;
     snug_clear_error(device->ctx);
     RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
-    const snug_status status = snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
-                                         "this run needs %.1f MiB of %s for its arena, and %.1f MiB are left: another "
-                                         "process allocated memory after the plan was "
-                                         "made%s%s; wait for it, or choose another GPU by CUDA_VISIBLE_DEVICES",
-                                         (double)arena / 0x1p20, device->usage.gpu.name,
-                                         (double)device->backend->available() / 0x1p20, *others ? ": " : "", others);
+    const snug_status status =
+        snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
+                  "this run needs %.1f MiB of %s for its arena, and %.1f MiB are left: another "
+                  "process allocated memory after the plan was "
+                  "made%s%s; wait for it, choose another GPU by CUDA_VISIBLE_DEVICES, or plan with less by "
+                  "--memory_budget and --fit",
+                  (double)arena / 0x1p20, device->usage.gpu.name, (double)device->backend->available() / 0x1p20,
+                  *others ? ": " : "", others);
     free(others);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/job.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -103,16 +104,37 @@ static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *ove
     return snug_group_broadcast(job->ctx, group, job->fit, sizeof *job->fit);
 }
 
-/* Advice that needs less memory. */
-static snug_status advise(const struct snug_job *job, char **advice) {
+/* Where no mix fits: a larger budget, if the machine has it. */
+static snug_status advise_more(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
+    const int64_t least = job->fit->chosen.total + SNUG_FIT_MARGIN, mib = (least + (1 << 20) - 1) >> 20;
+    const int64_t memory = snug_limits_memory(&job->limits);
+    char *sentence;
+    RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &sentence));
+    const bool enough = limit->budgeted && (memory < 0 || least <= memory);
+    if (enough) snprintf(advice->add, sizeof advice->add, "--fit --memory_budget %" PRId64 "MiB", mib);
+    const snug_status status =
+        snug_format(job->ctx, &advice->text, "%s%s", sentence,
+                    enough ? "; --fit needs a --memory_budget of that size"
+                           : "; --fit runs it where that much is free, or within --memory_budget");
+    free(sentence);
+    return status;
+}
+
+static snug_status advise(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
+    const bool trains = job->setup.trains;
     /* may be untested: memory is not measured under a sanitizer */
-    if (!job->fit)
-        return snug_format(job->ctx, advice, "a smaller --per_device_%s_batch_size needs less",
-                           job->setup.trains ? "train" : "eval");
+    if (job->fit && !job->fit->fits) return advise_more(job, limit, advice);
+    if (trains && !job->setup.args->fit) snprintf(advice->add, sizeof advice->add, "--fit");
     /* may be untested: memory is not measured under a sanitizer */
-    if (!job->fit->fits) return snug_fit_sentence(job->ctx, job->fit, advice);
-    return snug_format(job->ctx, advice, "--fit would add %s, which takes %.1f MiB", job->fit->chosen.flags,
-                       (double)job->fit->chosen.total / 0x1p20);
+    if (job->fit)
+        return snug_format(job->ctx, &advice->text,
+                           "--fit would add %s, which takes %.1f MiB (--memory_budget sets another limit)",
+                           job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20);
+    if (!trains && job->setup.args->per_device_eval_batch_size > 1)
+        snprintf(advice->add, sizeof advice->add, "--per_device_eval_batch_size 1");
+    return snug_format(job->ctx, &advice->text, "a smaller --per_device_%s_batch_size needs less%s",
+                       trains ? "train" : "eval",
+                       trains ? ", and --fit searches for methods that do (--memory_budget sets another limit)" : "");
 }
 
 /* Applies the mix to the run's arguments. */
@@ -130,7 +152,7 @@ static snug_status apply_fit(struct snug_job *job) {
 static snug_status check_limits(struct snug_job *job) {
     struct snug_limit limit;
     bool over;
-    char *advice;
+    struct snug_advice advice = {0};
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     const bool together = job->setup.args->group != NULL;
@@ -144,14 +166,14 @@ static snug_status check_limits(struct snug_job *job) {
     }
     if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;
     if (!over) return snug_limits_check_backing(&job->limits, &job->setup, &job->plan);
-    RETURN_IF_ERROR(advise(job, &advice));
-    if (job->plan.total <= limit.bytes) { /* may be untested: needs MPI */
-        snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT, "another rank lacks memory: %s", advice);
-        free(advice);
-        return SNUG_E_DOES_NOT_FIT;
-    }
-    const snug_status status = snug_limits_refuse(&job->limits, &job->plan, &limit, advice);
-    free(advice);
+    RETURN_IF_ERROR(advise(job, &limit, &advice));
+    snug_status status = SNUG_E_DOES_NOT_FIT;
+    if (job->plan.total <= limit.bytes) /* may be untested: needs MPI */
+        snug_fail(job->ctx, status, "another rank lacks memory: %s%s%s", advice.text, *advice.add ? "; add " : "",
+                  advice.add);
+    else
+        status = snug_limits_refuse(&job->limits, &job->plan, &limit, &advice);
+    free(advice.text);
     return status;
 }
 

@@ -62,8 +62,7 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
     /* may be untested: memory is not measured under a sanitizer */
     out->budgeted = budget >= 0 && (plan->total > budget || budget < machine);
     out->bytes = out->budgeted ? budget : machine;
-    /* may be untested: memory is not measured under a sanitizer */
-    *over = plan->total > out->bytes && (out->budgeted || setup->args->fit || setup->command != SNUG_COMMAND_PLAN);
+    *over = plan->total > out->bytes; /* may be untested: memory is not measured under a sanitizer */
     return SNUG_OK;
 }
 
@@ -102,12 +101,13 @@ snug_status snug_limits_check_backing(const struct snug_limits *limits, const st
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,
-        "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some",
+        "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some; --fit "
+        "offloads no more than the host has memory for, and --memory_budget limits what stays; add --fit",
         (double)bytes / 0x1p20, (double)available / 0x1p20);
 }
 
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,
-                               const struct snug_limit *limit, const char *advice) {
+                               const struct snug_limit *limit, const struct snug_advice *advice) {
     struct snug_device *device = &limits->device;
     const snug_memory_class which = class_that_is_short(limits, plan, limit->bytes);
     const bool gpu = snug_device_is_gpu(device);
@@ -115,11 +115,13 @@ snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run
     if (gpu && !limit->budgeted) RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
     const snug_status status =
         snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
-                  "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s%s%s",
+                  "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); "
+                  "%s%s%s%s%s",
                   (double)plan->total / 0x1p20, gpu ? " of " : "", gpu ? device->usage.gpu.name : "",
                   (long long)(plan->total - limit->bytes), limit->budgeted ? "--memory_budget of" : "the available",
                   (double)limit->bytes / 0x1p20, snug_memory_class_name(which), (double)plan->bytes[which] / 0x1p20,
-                  advice, others && *others ? "; other processes on it: " : "", others ? others : "");
+                  advice->text, others && *others ? "; other processes on it: " : "", others ? others : "",
+                  *advice->add ? "; add " : "", advice->add);
     free(others);
     return status;
 }

@@ -37,8 +37,14 @@ int64_t snug_limits_backing(const struct snug_limits *limits, const struct snug_
 /* Fails with SNUG_E_DOES_NOT_FIT if host memory lacks the space for what a plan offloads to it. */
 snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_setup *setup,
                                       const struct snug_run_plan *plan);
-/* Fails with SNUG_E_DOES_NOT_FIT and names the class that does not fit; advice names a setting that needs less. */
+/* What needs less memory. */
+struct snug_advice {
+    char *text;   /* in words; freed by the caller */
+    char add[64]; /* the arguments to add to the command, so that it fits or needs the least; "" if there are none */
+};
+/* Fails with SNUG_E_DOES_NOT_FIT, names the class that does not fit, and ends with the arguments to add: "; add --fit",
+   from which the command line makes a command to copy. */
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,
-                               const struct snug_limit *limit, const char *advice);
+                               const struct snug_limit *limit, const struct snug_advice *advice);
 
 #endif
