@@ -538,7 +538,7 @@ static struct snug_fit search_within(struct fixture *f, const char *words, int64
     snug_args *args = plain_args(f, words);
     const snug_status opened = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
     assert_true(opened == SNUG_OK || opened == SNUG_E_DOES_NOT_FIT); /* the job is complete in both cases */
-    assert_true(job.limits.backing_limit == INT64_MAX); /* nothing is known of the GPU's host */
+    assert_true(job.limits.backing_limit == INT64_MAX);              /* nothing is known of the GPU's host */
     assert_int_equal(snug_device_rates(&job.limits.device, &rates), SNUG_OK);
     job.limits.backing_limit = backing;
     assert_int_equal(snug_fit_search(&job.setup, &job.limits, &job.plan, &rates, limit, &fit), SNUG_OK);

@@ -309,7 +309,7 @@ static int64_t library(const struct snug_program *program, int threads) {
 #define BACKEND(LACKS_BF16)                                                                                            \
     {                                                                                                                  \
         SNUG_CUDA_PLANNED,                                                                                             \
-            .lacks_bf16 = LACKS_BF16, .allocate = allocate, .available = available, .load = load,                      \
+            .lacks_bf16 = (LACKS_BF16), .allocate = allocate, .available = available, .load = load,                    \
             .begin = snug_cuda_begin, .end = snug_cuda_end, .record_timestamp = snug_cuda_record_timestamp,            \
             .read_timestamps = snug_cuda_read_timestamps, .free_timestamps = snug_cuda_free_timestamps,                \
             .open = open_state, .close = close_state, .autotunes = true, .autotune = snug_cuda_autotune,               \
