@@ -143,6 +143,8 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]);
 /* The number of this process among the ranks of the run that these args describe; 0 before the run, and where
  * the launcher started one process. Rank 0 writes all files; a program prints results on rank 0 alone. */
 int snug_args_rank(const snug_args *args);
+/* The number of these ranks; 1 before the run, and where the launcher started one process. */
+int snug_args_rank_count(const snug_args *args);
 /* Ends all ranks of the run that failed with these args, this process included, with an exit code; without other
  * ranks, or with NULL, it returns. Call it after the error was reported: the other ranks wait for this one. */
 void snug_end_ranks(snug_args *args, int code);
@@ -329,6 +331,11 @@ typedef struct snug_train_result {
     const snug_rank_use *ranks;  /* [rank_count]; memory, total and device above are those of the calling rank */
     const char *log_history;     /* what was logged, those parts before a resumption included: the JSON list of
                                     trainer_state.json, as Hugging Face's Trainer has it in state.log_history */
+    const char *output_dir;      /* where the model is */
+    const char *best_metric; /* metric_for_best_model, else the task's main one; NULL: no evaluation has its value */
+    double best_value, best_epoch; /* the best one of all evaluations, those before a resumption included */
+    int64_t best_step;
+    bool best_is_model; /* the saved model has the weights of that step */
 } snug_train_result;
 void snug_train_result_destroy(snug_train_result *result);
 
@@ -337,8 +344,10 @@ void snug_train_result_destroy(snug_train_result *result);
  * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. result may be
  * NULL. */
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result);
-/* The final summary as text: time, rate, memory, the memory report. */
+/* The final summary as text: steps, time, rate, memory, the best metric, where the model is. */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
+/* The memory report as text: planned and measured bytes by class, what each class is, and each rank's total. */
+snug_status snug_train_result_memory_text(const snug_train_result *result, char **text);
 
 /* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
    dummy:512x512 with batch 4 for an epoch (on a CPU a few steps of it), and reports memory before, with the context and

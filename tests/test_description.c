@@ -95,7 +95,7 @@ static void test_train(void **state) {
 
     free(run_well(f, PAIRS "--log_level warning --disable_tqdm"));
     text = output_of(f, "stderr");
-    if (strstr(text, "Model ") || strstr(text, "Optimizer")) fail_msg("%s", text);
+    if (strstr(text, "Classes ") || strstr(text, "Optimizer ")) fail_msg("%s", text);
     free(text);
 }
 

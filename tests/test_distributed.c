@@ -110,7 +110,7 @@ static void test_summary(void **state) {
         }
         json_decref(results[i]);
     }
-    assert_contains(text, "  rank  host                 device                         predicted    measured");
+    assert_contains(text, "  rank  host                 device                           planned    measured");
     for (int r = 0; r < 3; r++) {
         char line[128];
         snprintf(line, sizeof line, "\n  %4d  %-20s CPU ", r, host);

@@ -205,7 +205,7 @@ class Package(unittest.TestCase):
         self.assertEqual(result.output_dir, str(self.folder / "out"))
         self.assertEqual(result.metrics["eval_accuracy"], 1)
         self.assertEqual(result.memory["weights"].planned, result.memory["weights"].measured)
-        self.assertIn("Samples/second", str(result))
+        self.assertIn("samples/s", str(result))
         kinds = [event.kind for event in events]
         self.assertEqual(kinds.count("step"), 160)
         self.assertEqual(kinds.count("evaluate"), 40)

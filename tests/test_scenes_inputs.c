@@ -329,8 +329,8 @@ static void expect_same_output(struct scene *s, const char *words) {
 
 /* No file of the tree holds a part of a message. */
 static void expect_no_messages(struct scene *s) {
-    static const char *const parts[] = {"{'loss'",   "saved out/",     "tokenized into",    "read from /", "snug: ",
-                                        "warning: ", "Samples/second", "index,label,score", "eval_loss = "};
+    static const char *const parts[] = {"{'loss'",   "saved out/", "tokenized into",    "read from /", "snug: ",
+                                        "warning: ", " samples/s", "index,label,score", "eval_loss = "};
     char found[SCENE_PATH] = "";
     FTS *walk = fts_open((char *[]){(char[]){"."}, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     for (FTSENT *at; (at = fts_read(walk));) {

@@ -28,7 +28,7 @@ static bool is_one_of(const char *word, const char *const *words) {
 static int find_messages(const char *path, const struct stat *about, int type, struct FTW *place) {
     static const char *const streams[] = {"stdout", "stderr", NULL};
     static const char *const messages[] = {
-        "training from scratch", "{'loss'",      "saved out",         "Samples/second", "predicted    measured",
+        "training from scratch", "{'loss'",      "saved out",         "samples/s", "planned    measured",
         "snug: writing",         "eval_loss = ", "index,label,score", "warning: "};
     (void)about;
     if (type != FTW_F || is_one_of(path + place->base, streams)) return 0;

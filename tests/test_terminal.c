@@ -273,7 +273,7 @@ static void test_names_are_escaped(void **state) {
          "saved o\\x1but\\u061c/checkpoint-1"},
         {MODEL "--train_file train.csv --max_steps 1 --disable_tqdm --output_dir o\nut --validation_file dev.csv "
                "--save_strategy steps --save_steps 1 --eval_strategy steps --eval_steps 1 --load_best_model_at_end",
-         "Best checkpoint: o\\x0aut/checkpoint-1"},
+         "Checkpoint o\\x0aut/checkpoint-1, the best"},
         {"doctor --device cpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
         {"gpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
     };

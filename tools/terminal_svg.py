@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what a terminal showed as an SVG picture, for the README: tools/terminal_svg.py < text > docs/run.svg
+"""Draws what a terminal showed as an SVG picture, for tools/run-picture: tools/terminal_svg.py < text > docs/run.svg
 
 Lines that begin with "$ " are drawn as commands. Long lines are cut at --columns.
 """

@@ -34,6 +34,7 @@ struct cli {
     snug_callbacks callbacks; /* draw the progress */
     struct progress progress;
     bool json;        /* --json */
+    bool detailed;    /* --log_level asks for more than it does by default */
     bool terminal;    /* stdout is a terminal: results are escaped */
     bool guarded;     /* predict: --csv_escape_formulas */
     bool headed;      /* predict: the header line was written */
@@ -42,6 +43,8 @@ struct cli {
     const char *command;
     char *unused; /* names of arguments without effect on the command, each with a space after it; NULL: they were named
                    */
+    bool saved;   /* train: a checkpoint was saved */
+    bool trained; /* train: the last step is done */
     char *run;    /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
 };
 

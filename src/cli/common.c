@@ -26,6 +26,8 @@ static snug_log_level log_level_of(const snug_args *args) {
 /* Keeps the description of the run for --json; all other events are shown. */
 static void on_event(void *user, const snug_event *event) {
     struct cli *cli = user;
+    cli->saved |= event->kind == SNUG_EVENT_SAVE;
+    cli->trained |= event->kind == SNUG_EVENT_STEP && event->step == event->max_steps;
     if (event->kind != SNUG_EVENT_RUN) {
         progress_on_event(&cli->progress, event);
         return;
@@ -74,6 +76,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
+    cli->detailed = argument_is(cli->args, "log_level", "info") || level == SNUG_LOG_DEBUG;
     cli->guarded = argument_is(cli->args, "csv_escape_formulas", "True");
     return true;
 }
@@ -256,7 +259,11 @@ void cli_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
 }
 
+/* Counts as whole numbers, as in eval_results.json. */
 void cli_add_metrics(json_t **object, const snug_metrics *metrics) {
-    for (size_t i = 0; i < metrics->count; i++)
-        cli_add(object, metrics->items[i].name, cli_real(metrics->items[i].value));
+    for (size_t i = 0; i < metrics->count; i++) {
+        const double value = metrics->items[i].value;
+        cli_add(object, metrics->items[i].name,
+                progress_is_whole(value) ? json_integer((json_int_t)value) : cli_real(value));
+    }
 }

@@ -149,8 +149,8 @@ static void set_number(const char *name, int number) {
 static void become_rank(const struct launch *l, int rank, pid_t parent, int argc, char **argv) {
     char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
     sigset_t none;
-    if (!arguments) _exit(EXIT_FAILED); /* untested: no memory */
-    arguments[0] = (char[]){"snug"};
+    if (!arguments) _exit(EXIT_FAILED);     /* untested: no memory */
+    arguments[0] = program_invocation_name; /* which messages name */
     memcpy(arguments + 1, argv, (size_t)argc * sizeof *argv);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -18,6 +18,8 @@ void progress_begin(struct progress *progress);
 /* Callbacks of the library; user is the struct progress. */
 void progress_on_event(void *user, const snug_event *event);
 void progress_on_log(void *user, snug_log_level level, const char *message);
+/* Whether a double is a whole number, of which it has every digit. */
+bool progress_is_whole(double value);
 /* Erases the bar. */
 void progress_end(struct progress *progress);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli.h"
+#include "next.h"
 
 static json_t *memory_json(const snug_memory_line *line) {
     json_t *object = json_object();
@@ -23,6 +24,17 @@ static json_t *ranks_json(const snug_train_result *result) {
         cli_append(&ranks, rank);
     }
     return ranks;
+}
+
+static json_t *best_json(const snug_train_result *result) {
+    if (!result->best_metric) return json_null();
+    json_t *best = json_object();
+    cli_add(&best, "metric", cli_string(result->best_metric));
+    cli_add(&best, "value", cli_real(result->best_value));
+    cli_add(&best, "step", json_integer(result->best_step));
+    cli_add(&best, "epoch", cli_real(result->best_epoch));
+    cli_add(&best, "is_model", json_boolean(result->best_is_model));
+    return best;
 }
 
 /* The keys are those of Trainer's all_results.json, then snug's own. */
@@ -52,6 +64,8 @@ static json_t *result_json(const snug_train_result *result) {
             result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
     for (int i = 0; i < (int)result->memory_count; i++)
         cli_add(&memory, snug_memory_class_name((snug_memory_class)i), memory_json(&result->memory[i]));
+    cli_add(&object, "output_dir", cli_string(result->output_dir));
+    cli_add(&object, "best", best_json(result));
     cli_add(&memory, "total", memory_json(&result->total));
     cli_add(&object, "memory", memory);
     if (result->rank_count) cli_add(&object, "ranks", ranks_json(result)); /* may be untested: needs MPI */
@@ -62,12 +76,30 @@ static json_t *result_json(const snug_train_result *result) {
     return object;
 }
 
+/* The plan should be what the run takes; if it is not, or if the user wants to know, by class. */
+static bool shows_memory(const struct cli *cli, const snug_train_result *result) {
+    const double planned = (double)result->total.planned, measured = (double)result->total.measured;
+    return cli->detailed || (measured >= 0 && fabs(measured - planned) > 0.01 * planned);
+}
+
+static snug_status report_memory(const snug_train_result *result) {
+    char *text;
+    const snug_status status = snug_train_result_memory_text(result, &text);
+    if (status == SNUG_OK) fprintf(stderr, "\n%s", text);
+    snug_free(text);
+    return status;
+}
+
 static snug_status report(struct cli *cli, const snug_train_result *result) {
     char *text;
     snug_status status = snug_train_result_text(result, &text);
     progress_end(&cli->progress);
-    if (status == SNUG_OK && !cli->progress.quiet) fputs(text, stderr);
+    if (status == SNUG_OK && !cli->progress.quiet) {
+        fputs(text, stderr);
+        cli_tell_next(cli, result->output_dir);
+    }
     snug_free(text);
+    if (status == SNUG_OK && !cli->progress.quiet && shows_memory(cli, result)) status = report_memory(result);
     json_t *object = status == SNUG_OK && cli->json ? result_json(result) : NULL;
     if (status == SNUG_OK && cli->json) status = cli_put_result(cli, object, 15);
     return status;
@@ -82,6 +114,7 @@ int command_train(int argc, char **argv) {
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
         if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, result);
         code = cli_finish(&cli, status);
+        if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli.args) == 0) cli_tell_continuation(&cli, argc, argv);
         snug_train_result_destroy(result);
         if (code != EXIT_DONE) snug_end_ranks(cli.args, code);
     }

@@ -28,6 +28,7 @@ struct snug_args {
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
     char *args_from;                  /* a file of arguments, which are set already */
+    char *run_folder;                 /* NULL, or the folder that --args_from named; output_dir was not set since */
     char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
     char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */

@@ -64,6 +64,11 @@ int snug_args_rank(const snug_args *args) {
     return snug_group_rank(args->group);
 }
 
+int snug_args_rank_count(const snug_args *args) {
+    SNUG_REQUIRE_OR(-1, args);
+    return snug_group_size(args->group);
+}
+
 /* may be untested: a rank that is ended records nothing */
 void snug_end_ranks(snug_args *args, int code) {
     if (!args || !args->group) return; /* may be untested: as above */

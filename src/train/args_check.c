@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -319,9 +320,21 @@ static snug_status check_precision(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+/* Its last checkpoint is meant, wherever the folder is now, and from where it is named. */
+static snug_status continue_in_folder(struct snug_args *args) {
+    const char *from = args->resume_from_checkpoint, *folder = args->run_folder;
+    if (!from || !folder || (strcasecmp(from, "true") != 0 && strcasecmp(from, "auto") != 0)) return SNUG_OK;
+    char *copy;
+    RETURN_IF_ERROR(snug_strdup(args->ctx, folder, &copy));
+    free(args->output_dir);
+    args->output_dir = copy;
+    return SNUG_OK;
+}
+
 snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
+    if (train) RETURN_IF_ERROR(continue_in_folder(args));
     if (strcmp(command, "predict") == 0) RETURN_IF_ERROR(take_empty_texts(args));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));

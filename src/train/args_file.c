@@ -3,13 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/edit_distance.h"
 #include "io/json.h"
 #include "train/args_table.h"
-#include "train/trained.h"
 
 /* ---- to JSON ----------------------------------------------------------------------------------------------------- */
 
@@ -167,12 +165,6 @@ static snug_status find_data(struct snug_args *args, const json_t *files) {
         RETURN_IF_ERROR(snug_args_restore(args, data[i].name, recorded));
     }
     return SNUG_OK;
-}
-
-snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out) {
-    struct stat info;
-    const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    return folder ? snug_path_join(ctx, out, path, SNUG_TRAINING_ARGS) : snug_strdup(ctx, path, out);
 }
 
 static snug_status read_file(struct snug_args *args, json_t *json) {

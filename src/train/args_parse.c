@@ -450,9 +450,11 @@ static snug_status set_foreign(struct snug_args *args, const struct snug_foreign
 
 static snug_status set_from_file(struct snug_args *args, const struct snug_argument *argument, const char *text) {
     char *path;
-    RETURN_IF_ERROR(snug_args_find_file(args->ctx, text, &path));
+    bool folder;
+    RETURN_IF_ERROR(snug_args_find_file(args->ctx, text, &path, &folder));
     snug_status status = snug_args_read(args, path);
     if (status == SNUG_OK) status = store(args, argument, argument->info.name, path);
+    if (status == SNUG_OK) status = replace_string(args, &args->run_folder, folder ? text : NULL);
     free(path);
     return status == SNUG_OK ? note_set(args, argument->info.name) : status;
 }
@@ -464,6 +466,8 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
     const struct snug_foreign *foreign = find_foreign(name);
     if (argument && argument->offset == offsetof(struct snug_args, args_from) && *text)
         return set_from_file(args, argument, text);
+    if (argument && argument->offset == offsetof(struct snug_args, output_dir))
+        RETURN_IF_ERROR(replace_string(args, &args->run_folder, NULL));
     if (argument || converted) {
         const struct snug_converted *pair = converted ? converted : find_pair(argument->info.name);
         RETURN_IF_ERROR(pair ? set_one_of_pair(args, pair, converted, text) : store(args, argument, name, text));
@@ -649,6 +653,7 @@ void snug_args_free(snug_args *args) {
     for (size_t i = 0; i < snug_argument_count; i++)
         if (owns_string(snug_arguments[i].type)) free(*(char **)((char *)args + snug_arguments[i].offset));
     free(args->set_names);
+    free(args->run_folder);
     snug_process_group_close(args->group);
     free(args);
 }

@@ -84,8 +84,9 @@ snug_status snug_args_mark(struct snug_args *args, const char *name);
 /* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of
    a training_args.json. Those that the command refuses are left out: eval can take a training's. */
 snug_status snug_args_read(struct snug_args *args, const char *path);
-/* The file that --args_from names: in a folder its training_args.json. */
-snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out);
+/* The file that --args_from names: of a folder the training_args.json of its last training, which is in a checkpoint as
+   long as the training has not ended. *folder: path is a training's --output_dir. */
+snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out, bool *folder);
 /* All arguments as an object, and the list of the names that were set. NULL: out of memory. */
 json_t *snug_args_json(const struct snug_args *args);
 json_t *snug_args_given_json(const struct snug_args *args);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "train/group.h"
+#include "train/metrics.h"
 #include "train/trainer.h"
 
 /* Whether a metric is better than another one: greater_is_better is set with the metric (snug_args_check()). */
@@ -101,6 +102,32 @@ static void tell(const struct snug_trainer *t) {
                  path, metric, t->best_saved_metric, (long long)t->best_step, metric, t->best_metric);
     else
         snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", path, metric, t->best_saved_metric);
+}
+
+void snug_best_summarise(const struct snug_trainer *t) {
+    const struct snug_setup *setup = &t->session->job.setup;
+    const struct snug_args *args = t->args;
+    const enum snug_task task = setup->config.task;
+    const enum snug_problem problem = setup->config.labels.problem;
+    const bool chosen = args->metric_for_best_model && args->eval_strategy != SNUG_INTERVAL_NO;
+    const char *name = snug_metric_names(task, problem)[chosen ? setup->best_metric : snug_metric_main(task, problem)];
+    const bool loaded = args->load_best_model_at_end && t->best_saved_step >= 0; /* the first of equal ones */
+    const bool cost = chosen ? strcasecmp(args->greater_is_better, "true") != 0 : snug_metric_is_smaller_better(name);
+    snug_train_result *r = t->result;
+    const json_t *entry;
+    size_t i;
+    json_array_foreach(t->log_history, i, entry) {
+        const json_t *value = json_object_get(entry, name);
+        const double metric = json_number_value(value);
+        if (!json_is_number(value)) continue; /* not an evaluation, or not finite */
+        const bool better = cost ? metric < r->best_value : metric > r->best_value;
+        if (r->best_metric && !better && (loaded || metric != r->best_value)) continue;
+        r->best_metric = name;
+        r->best_value = metric;
+        r->best_step = json_integer_value(json_object_get(entry, "step"));
+        r->best_epoch = json_number_value(json_object_get(entry, "epoch"));
+    }
+    r->best_is_model = r->best_metric && r->best_step == (loaded ? t->best_saved_step : t->session->step);
 }
 
 snug_status snug_best_load(struct snug_trainer *t) {

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/wrap.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
 #include "text/label_names.h"
 #include "train/group.h"
 
-enum { WIDTH = 80, INDENT = 11, CLASSES_SHOWN = 10 };
+enum { CLASSES_SHOWN = 10 };
 
 /* ---- the figures ------------------------------------------------------------------------------------------------ */
 
@@ -165,17 +166,11 @@ static void add(struct line *line, const char *format, ...) {
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
-/* Logs "name       text" in lines of at most WIDTH columns, broken at spaces where there are any. */
 static void say(const struct snug_session *s, const char *name, const struct line *line) {
     const char *text = line->text;
     do {
-        size_t length = strlen(text), room = WIDTH - 1 - INDENT;
-        if (length > room) {
-            length = room;
-            while (length && text[length] != ' ') length--;
-            if (!length) length = strcspn(text, " ");
-        }
-        snug_log(s->ctx, SNUG_LOG_INFO, "%-*s%.*s", INDENT, name, (int)length, text);
+        const size_t length = snug_wrap(text);
+        snug_log(s->ctx, SNUG_LOG_INFO, "%-*s%.*s", SNUG_WRAP_INDENT, name, (int)length, text);
         text += length + (text[length] == ' ');
         name = "";
     } while (*text);

@@ -16,6 +16,9 @@ int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const c
 /* Whether smaller values of the metric are better: Trainer's losses, and snug's perplexity and mse. */
 bool snug_metric_is_smaller_better(const char *name);
 
+/* The metric that says most about the task. */
+int64_t snug_metric_main(enum snug_task task, enum snug_problem problem);
+
 struct snug_metric_accumulator;
 
 /* Metrics of an evaluation, as they are collected. */

@@ -136,6 +136,7 @@ static void masked_result(struct snug_metric_accumulator *accumulator, double *v
 
 const struct snug_metric_kind snug_single_label_metrics = {
     .names = {"eval_loss", "eval_accuracy", "eval_f1", "eval_matthews_correlation"},
+    .main = 1,
     .bytes = bytes,
     .reset = reset,
     .add = add_single_label,
@@ -147,6 +148,7 @@ const struct snug_metric_kind snug_single_label_metrics = {
 
 const struct snug_metric_kind snug_multi_label_metrics = {
     .names = {"eval_loss", "eval_accuracy", "eval_f1"},
+    .main = 2,
     .bytes = bytes,
     .reset = reset,
     .add = add_multi_label,
@@ -158,6 +160,7 @@ const struct snug_metric_kind snug_multi_label_metrics = {
 
 const struct snug_metric_kind snug_masked_lm_metrics = {
     .names = {"eval_loss", "eval_accuracy", "perplexity"},
+    .main = 2,
     .add = add_masked,
     .result = masked_result,
 };

@@ -254,6 +254,7 @@ static snug_status more(struct snug_metric_accumulator *accumulator, struct snug
 
 const struct snug_metric_kind snug_entity_metrics = {
     .names = {"eval_loss", "eval_precision", "eval_recall", "eval_f1", "eval_accuracy"},
+    .main = 3,
     .state_size = sizeof(struct entities),
     .bytes = bytes,
     .open = read_tags,

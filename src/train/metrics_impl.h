@@ -12,6 +12,7 @@ enum {
 
 struct snug_metric_kind {
     const char *names[SNUG_METRIC_VALUES]; /* of its values; the first is eval_loss */
+    int main;                              /* index of the one that says most about the task */
     size_t state_size;                     /* of accumulator->state, zero at each reset */
     int64_t (*bytes)(const struct snug_metric_accumulator_options *options); /* of accumulator->memory; NULL: none */
     /* Checks the options and prepares memory, and state for all resets; NULL: nothing to do. */

@@ -109,6 +109,7 @@ static void result(struct snug_metric_accumulator *accumulator, double *values) 
 
 const struct snug_metric_kind snug_regression_metrics = {
     .names = {"eval_loss", "eval_mse", "eval_pearson", "eval_spearmanr"},
+    .main = 3,
     .state_size = sizeof(struct moments),
     .bytes = bytes,
     .open = check,

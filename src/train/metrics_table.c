@@ -102,6 +102,10 @@ bool snug_metric_is_smaller_better(const char *name) {
     return ends_with(name, "loss") || strcmp(name, "perplexity") == 0 || ends_with(name, "mse");
 }
 
+int64_t snug_metric_main(enum snug_task task, enum snug_problem problem) {
+    return snug_task_results(task)->metrics[problem]->main;
+}
+
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
                             struct snug_metric_list *out) {
     char *name;

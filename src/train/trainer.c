@@ -519,6 +519,8 @@ static snug_status summarise(struct snug_trainer *t) {
         snug_checkpoint_path(t, t->best_saved_step, t->outcome->best_checkpoint);
         r->best_checkpoint = t->outcome->best_checkpoint;
     }
+    RETURN_IF_ERROR(snug_strdup(t->ctx, t->args->output_dir, &t->outcome->output_dir));
+    r->output_dir = t->outcome->output_dir;
     RETURN_IF_ERROR(fill_memory(t));
     return gather_use(t);
 }
@@ -590,6 +592,7 @@ static snug_status finish(struct snug_trainer *t) {
         t->outcome->list.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
+    snug_best_summarise(t);
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
     if (!snug_trainer_leads(t)) return SNUG_OK;
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", SNUG_RUN_REPORT, NULL}));
@@ -687,6 +690,7 @@ void snug_train_result_destroy(snug_train_result *result) {
     free(outcome->log_history);
     free(outcome->records);
     free(outcome->ranks);
+    free(outcome->output_dir);
     free(outcome);
 }
 

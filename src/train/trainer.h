@@ -32,7 +32,7 @@ struct snug_outcome {
     snug_metrics metrics;
     char best_checkpoint[SNUG_CHECKPOINT_PATH];
     /* Not in the block, and freed with it. records, ranks: of several ranks, else NULL. */
-    char *log_history;
+    char *log_history, *output_dir;
     struct snug_rank_record *records;
     snug_rank_use *ranks;
 };
@@ -136,6 +136,9 @@ void snug_best_save(struct snug_trainer *trainer);
 /* At the end, with --load_best_model_at_end: loads the best checkpoint, and names a better evaluation that was not
    saved. Without a checkpoint the last weights stay. */
 snug_status snug_best_load(struct snug_trainer *trainer);
+/* After the last evaluation: the best of all for the result. Each run has a metric for that: --metric_for_best_model,
+   or the task's main one. */
+void snug_best_summarise(const struct snug_trainer *trainer);
 
 static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
     const char *from = trainer->args->resume_from_checkpoint;

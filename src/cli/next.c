@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "next.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shell.h"
+
+/* NULL without memory for it, or where it is not given. Freed by the caller. */
+static char *value_of(const struct cli *cli, const char *name) {
+    enum { LONGEST = 1 << 16 };
+    char *text = malloc(LONGEST);
+    /* may be untested: a longer value than any path, or no memory */
+    if (text && snug_args_get(cli->args, name, text, LONGEST) == SNUG_OK && *text) return text;
+    free(text);
+    return NULL;
+}
+
+static bool is_true(const struct cli *cli, const char *name) {
+    char text[16] = "";
+    snug_args_get(cli->args, name, text, sizeof text);
+    return strcmp(text, "True") == 0;
+}
+
+static void put_file(const struct cli *cli, const char *name, const char *other) {
+    char *path = value_of(cli, other), *format = value_of(cli, "data_format");
+    const bool file = path && access(path, R_OK) == 0;
+    fprintf(stderr, " --%s ", name);
+    if (file)
+        cli_put_path(stderr, path);
+    else
+        fputs("FILE", stderr);
+    if (file && format) fprintf(stderr, " --data_format %s", format);
+    free(path);
+    free(format);
+}
+
+void cli_tell_next(const struct cli *cli, const char *folder) {
+    fputs("Next       ", stderr);
+    cli_put_program(stderr);
+    fputs(" predict --model_name_or_path ", stderr);
+    cli_put_path(stderr, folder);
+    put_file(cli, "test_file", "validation_file");
+    fputs(" > predictions.csv\n           ", stderr);
+    cli_put_program(stderr);
+    fputs(" report ", stderr);
+    cli_put_path(stderr, folder);
+    fputs(" > report.html\n", stderr);
+}
+
+static void put_folder(const struct cli *cli, const char *argument) {
+    char *folder = value_of(cli, "output_dir");
+    fprintf(stderr, " --%s ", argument);
+    cli_put_path(stderr, folder ? folder : "trainer_output");
+    free(folder);
+}
+
+static void put_words(int argc, char **argv) {
+    for (int i = 0; i < argc; i++) {
+        putc(' ', stderr);
+        cli_put_word(stderr, argv[i]);
+    }
+}
+
+void cli_tell_continuation(const struct cli *cli, int argc, char **argv) {
+    const bool resumes = cli->saved && !is_true(cli, "save_only_model");
+    fputs(cli->trained ? "Evaluate   " : resumes ? "Continue   " : "Again      ", stderr);
+    cli_put_program(stderr);
+    if (cli->trained) {
+        fputs(" eval", stderr);
+        put_folder(cli, "model_name_or_path");
+        put_file(cli, "validation_file", "validation_file");
+        put_folder(cli, "output_dir");
+    } else if (resumes) {
+        fputs(" train", stderr);
+        put_folder(cli, "args_from");
+        fputs(" --resume_from_checkpoint True", stderr);
+    } else {
+        put_words(argc, argv);
+    }
+    putc('\n', stderr);
+    /* may be untested: needs MPI */
+    if (snug_args_rank_count(cli->args) > 1 && !snug_args_given(cli->args, "gpus"))
+        fputs("           (started by the launcher as before)\n", stderr);
+}

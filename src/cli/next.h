@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that follow a training, to be copied into a shell. */
+#ifndef SNUG_CLI_NEXT_H
+#define SNUG_CLI_NEXT_H
+
+#include "cli.h"
+
+/* What to do with the model in folder: predict, report. */
+void cli_tell_next(const struct cli *cli, const char *folder);
+/* How a training that was interrupted continues; argv[0] is the command's name. */
+void cli_tell_continuation(const struct cli *cli, int argc, char **argv);
+
+#endif
