@@ -13,6 +13,7 @@
 #include "core/philox.h"
 #include "io/folder.h"
 #include "model/family.h"
+#include "optim/loss_scale.h"
 #include "plan/runner.h"
 
 /* ---- the law -------------------------------------------------------------------------------------------------- */
@@ -312,6 +313,9 @@ static snug_status fill_weights(struct trial *t) {
                                        count - k < PART ? count - k : PART, values);
     }
     free(values);
+    const float scale[SNUG_SCALE_VALUES] = {1}; /* with 0 every step would be skipped, and with it the updates */
+    if (status == SNUG_OK && t->program.scaler) /* untested: needs a GPU before compute capability 8.0 */
+        status = snug_tensor_write(&t->program, &t->runner.memory, t->program.scaler, 0, SNUG_SCALE_VALUES, scale);
     return status;
 }
 
