@@ -152,6 +152,43 @@ static void test_odd_folders(void **state) {
     }
 }
 
+/* ---- what does not fit ------------------------------------------------------------------------------------------- */
+
+/* The command that is printed after the refusal is that of the user with what it lacks, and runs. */
+static void test_fitting(void **state) {
+    static const struct {
+        const char *words, *add; /* add NULL: nothing helps */
+    } cases[] = {
+        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x128 --fp16 "
+         "--per_device_train_batch_size 4096 --output_dir 'two words'",
+         " --output_dir 'two words' --fit\n"},
+        {"plan --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 900MiB",
+         " --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 900MiB --fit\n"},
+        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 10MiB --json",
+         " --memory_budget 10MiB --json --fit --memory_budget "},
+        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x512 --per_device_train_batch_size 4096 "
+         "--gradient_accumulation_steps 1",
+         NULL},
+    };
+    const struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[1024];
+        snprintf(command, sizeof command, "snug %s", cases[i].words);
+        assert_int_equal(shell(f, command), 3);
+        char *text = output_of(f, "stderr"), *plan = output_of(f, "stdout");
+        assert_true(*plan); /* it is printed all the same */
+        free(plan);
+        if (cases[i].add) {
+            assert_contains(text, "\nTry        snug plan --gpu ");
+            assert_contains(text, cases[i].add);
+            run_copied(f, text, "Try  ", 0, "");
+        } else {
+            assert_null(strstr(text, "\nTry "));
+        }
+        free(text);
+    }
+}
+
 /* ---- the best evaluation ---------------------------------------------------------------------------------------- */
 
 /* The result's best is that of log_history, by the metric that is asked for or the task's own. */
@@ -350,9 +387,8 @@ static void test_moved_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_words),         TEST(test_end),    TEST(test_memory_table),
-        TEST(test_odd_folders),   TEST(test_best),   TEST(test_continued),
-        TEST(test_not_continued), TEST(test_folder), TEST(test_moved_folder),
+        TEST(test_words), TEST(test_end),       TEST(test_memory_table),  TEST(test_fitting), TEST(test_odd_folders),
+        TEST(test_best),  TEST(test_continued), TEST(test_not_continued), TEST(test_folder),  TEST(test_moved_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

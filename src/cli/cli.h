@@ -40,6 +40,8 @@ struct cli {
     bool headed;      /* predict: the header line was written */
     bool reader_gone; /* stdout is a pipe without a reader */
     int write_error;  /* errno of another failed write to stdout */
+    int argc;
+    char **argv; /* argv[0] is the command's name */
     const char *command;
     char *unused; /* names of arguments without effect on the command, each with a space after it; NULL: they were named
                    */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli.h"
+#include "next.h"
 
 #include <errno.h>
 #include <math.h>
@@ -44,7 +44,7 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
-    *cli = (struct cli){.callbacks = {.user = cli, .on_event = on_event}};
+    *cli = (struct cli){.callbacks = {.user = cli, .on_event = on_event}, .argc = argc, .argv = argv};
     progress_begin(&cli->progress);
     cli->terminal = isatty(STDOUT_FILENO);
     if (asks_for_help(argc, argv)) {
@@ -114,6 +114,7 @@ int cli_finish(struct cli *cli, snug_status status) {
         const char *message =
             snug_error_message(cli->ctx); /* without a context, out of memory is the only possible failure */
         fprintf(stderr, "snug: %s\n", *message ? message : "out of memory while printing the result");
+        if (status == SNUG_E_DOES_NOT_FIT) cli_tell_fitting(cli, message);
     }
     return exit_code_of(status);
 }

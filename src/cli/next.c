@@ -63,6 +63,12 @@ static void put_words(int argc, char **argv) {
     }
 }
 
+static void put_launcher(const struct cli *cli) {
+    /* may be untested: needs MPI */
+    if (snug_args_rank_count(cli->args) > 1 && !snug_args_given(cli->args, "gpus"))
+        fputs("           (started by the launcher as before)\n", stderr);
+}
+
 void cli_tell_continuation(const struct cli *cli, int argc, char **argv) {
     const bool resumes = cli->saved && !is_true(cli, "save_only_model");
     fputs(cli->trained ? "Evaluate   " : resumes ? "Continue   " : "Again      ", stderr);
@@ -80,7 +86,19 @@ void cli_tell_continuation(const struct cli *cli, int argc, char **argv) {
         put_words(argc, argv);
     }
     putc('\n', stderr);
-    /* may be untested: needs MPI */
-    if (snug_args_rank_count(cli->args) > 1 && !snug_args_given(cli->args, "gpus"))
-        fputs("           (started by the launcher as before)\n", stderr);
+    put_launcher(cli);
+}
+
+void cli_tell_fitting(const struct cli *cli, const char *message) {
+    static const char *const commands[] = {"train", "plan", "eval", "predict"}, before[] = "; add --";
+    const char *add = NULL;
+    bool known = false;
+    for (const char *at = message; (at = strstr(at, before)); at += sizeof before - 1) add = at + sizeof before - 3;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) known |= strcmp(cli->argv[0], commands[i]) == 0;
+    if (!add || !known || snug_args_rank(cli->args) > 0) return; /* may be untested: needs MPI */
+    fputs("Try        ", stderr);
+    cli_put_program(stderr);
+    put_words(cli->argc, cli->argv);
+    fprintf(stderr, " %s\n", add);
+    put_launcher(cli);
 }
