@@ -245,15 +245,21 @@ static snug_status result_text(const struct reading *r, const char *name, double
     return snug_format(r->ctx, out, value == floor(value) ? "%.15g" : "%.6g", value);
 }
 
-static snug_status take_counts(const struct reading *r, const json_t *counts, struct snug_confusion *confusion) {
-    const size_t classes = (size_t)confusion->classes;
+/* Whether there is a list of as many counts as classes for each class. */
+static bool is_square(const json_t *counts, size_t classes) {
+    bool square = json_array_size(counts) == classes;
+    for (size_t i = 0; i < classes; i++) square &= json_array_size(json_array_get(counts, i)) == classes;
+    return square;
+}
+
+static snug_status take_labels(const struct reading *r, const json_t *labels, struct snug_confusion *confusion) {
+    const size_t classes = json_array_size(labels);
+    RETURN_IF_ERROR(snug_alloc(r->ctx, classes, sizeof *confusion->labels, (void **)&confusion->labels));
+    confusion->classes = (int64_t)classes;
     for (size_t i = 0; i < classes; i++) {
-        const json_t *row = json_array_get(counts, i);
-        if (json_array_size(row) != classes)
-            return fail_form(r, "all_results.json", "confusion_matrix does not have a count for each pair of classes");
-        for (size_t k = 0; k < classes; k++)
-            if (!take_bytes(json_array_get(row, k), &confusion->counts[i * classes + k]))
-                return fail_form(r, "all_results.json", "confusion_matrix has a count that is not a number of rows");
+        const char *label = json_string_value(json_array_get(labels, i));
+        if (!label) return fail_form(r, "all_results.json", "confusion_matrix has a label that is not a text");
+        RETURN_IF_ERROR(snug_strdup(r->ctx, label, &confusion->labels[i]));
     }
     return SNUG_OK;
 }
@@ -264,17 +270,14 @@ static snug_status take_confusion(const struct reading *r, const json_t *matrix)
     const json_t *labels = json_object_get(matrix, "labels"), *counts = json_object_get(matrix, "counts");
     const size_t classes = json_array_size(labels);
     if (!json_is_array(counts) || !classes) return SNUG_OK;
-    if (json_array_size(counts) != classes)
+    if (!is_square(counts, classes))
         return fail_form(r, "all_results.json", "confusion_matrix does not have a count for each pair of classes");
-    RETURN_IF_ERROR(snug_alloc(r->ctx, classes, sizeof *confusion->labels, (void **)&confusion->labels));
-    confusion->classes = (int64_t)classes;
-    for (size_t i = 0; i < classes; i++) {
-        const char *label = json_string_value(json_array_get(labels, i));
-        if (!label) return fail_form(r, "all_results.json", "confusion_matrix has a label that is not a text");
-        RETURN_IF_ERROR(snug_strdup(r->ctx, label, &confusion->labels[i]));
-    }
+    RETURN_IF_ERROR(take_labels(r, labels, confusion));
     RETURN_IF_ERROR(snug_alloc(r->ctx, classes * classes, sizeof *confusion->counts, (void **)&confusion->counts));
-    return take_counts(r, counts, confusion);
+    for (size_t i = 0; i < classes * classes; i++)
+        if (!take_bytes(json_array_get(json_array_get(counts, i / classes), i % classes), &confusion->counts[i]))
+            return fail_form(r, "all_results.json", "confusion_matrix has a count that is not a number of rows");
+    return SNUG_OK;
 }
 
 static snug_status take_results(const struct reading *r, const json_t *results) {
