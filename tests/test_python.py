@@ -204,6 +204,8 @@ class Package(unittest.TestCase):
         self.assertEqual(result.steps, 160)
         self.assertEqual(result.output_dir, str(self.folder / "out"))
         self.assertEqual(result.metrics["eval_accuracy"], 1)
+        self.assertEqual((result.best_metric, result.best_value), ("eval_accuracy", 1))
+        self.assertEqual(result.best_step % 4, 0)
         self.assertEqual(result.memory["weights"].planned, result.memory["weights"].measured)
         self.assertIn("samples/s", str(result))
         kinds = [event.kind for event in events]

@@ -94,7 +94,7 @@ static void test_page_of_a_training(void **state) {
         "<td>in <strong>a</strong></td><td>in <strong>b</strong></td>",
         "<td>8 of 8, ",
         "<td class=\"name\">eval_<wbr/>accuracy</td><td>",
-        "<td class=\"name\">best evaluation</td><td>-</td><td>-</td>",
+        "<td class=\"name\">best evaluation</td><td>eval_<wbr/>accuracy ",
         "<td class=\"name\">train_<wbr/>loss</td><td>0.",
         " samples/s</td>",
         "<h3>Confusion matrix, in rows of the last evaluation</h3>",
@@ -144,8 +144,7 @@ static void test_unfinished_and_offloaded(void **state) {
     struct fixture *f = *state;
     free(run_well(f, TRAIN "--output_dir c --save_steps 2 --offload optimizer --metric_for_best_model loss"));
     char *html = page_of(f, "c");
-    expect(html, "<td>loss 0.");
-    expect(html, ", in c/checkpoint-");
+    expect(html, "<td>eval_<wbr/>loss 0.");
     expect(html, "<strong>Peak: ");
     free(html);
     unlink(path_of(f, "c/trainer_state.json"));
@@ -161,6 +160,7 @@ static void test_unfinished_and_offloaded(void **state) {
     expect(html, "<td class=\"name\">eval_<wbr/>loss</td><td>0."); /* the last one logged */
     expect(html, "<td class=\"name\">train_<wbr/>loss</td><td>-</td>");
     expect(html, "<td>best_<wbr/>metric 0.");
+    expect(html, ", in c/checkpoint-");
     expect_none(html, "Confusion matrix");
     expect(html, "The folder has no training_args.json.");
     expect(html, "The folder has no all_results.json");
@@ -254,6 +254,11 @@ static void test_curves(void **state) {
     free(html);
 }
 
+#define MEMORY                                                                                                         \
+    "\"resident\": {\"weights\": 4, \"gradients\": 0, \"optimizer\": 0, \"activations\": 0, \"temporary\": 0, "        \
+    "\"workspace\": 0, \"function\": 0, \"batch\": 0}"
+#define OPS "\"operations\": [\"a\", \"b\"], \"phases\": [\"forward\", \"update\"], \"layers\": [-1, -2]"
+
 /* The better one of several runs is marked, by what is better in that metric. */
 static void test_best_of_several(void **state) {
     struct fixture *f = *state;
@@ -280,6 +285,15 @@ static void test_best_of_several(void **state) {
     expect(html, "perplexity</td><td>-</td><td>-</td><td>4</td>");
     expect(html, "<td>best_<wbr/>metric 0.5, not saved</td><td>best_<wbr/>metric 1.5 at step 1, not saved</td>");
     expect(html, "<td>0 of 0, 1 epoch</td>");
+    free(html);
+    /* run_report.json knows whether it is the model, settings which metric was chosen. */
+    make_folder(
+        f, "best0", "run_report.json",
+        "{\"best\": {\"metric\": \"eval_f1\", \"value\": 0.25, \"step\": 3, \"is_model\": true}, \"memory\": {" OPS
+        "," MEMORY ", \"arena\": 8}}");
+    make_folder(f, "best1", "training_args.json", "{\"arguments\": {\"metric_for_best_model\": \"f1\"}}");
+    html = page_of(f, "best0 best1");
+    expect(html, "<td>eval_<wbr/>f1 0.25 at step 3, the model</td><td>f1 1.5 at step 1, not saved</td>");
     free(html);
 }
 
@@ -348,11 +362,6 @@ static void test_confusion(void **state) {
         free(html);
     }
 }
-
-#define MEMORY                                                                                                         \
-    "\"resident\": {\"weights\": 4, \"gradients\": 0, \"optimizer\": 0, \"activations\": 0, \"temporary\": 0, "        \
-    "\"workspace\": 0, \"function\": 0, \"batch\": 0}"
-#define OPS "\"operations\": [\"a\", \"b\"], \"phases\": [\"forward\", \"update\"], \"layers\": [-1, -2]"
 
 #define MATRIX(labels, counts) "{\"confusion_matrix\": {\"labels\": " labels ", \"counts\": " counts "}}"
 

@@ -136,6 +136,12 @@ class TrainResult(Structure):
         ("rank_count", c_size_t),
         ("ranks", POINTER(RankUse)),
         ("log_history", c_char_p),
+        ("output_dir", c_char_p),
+        ("best_metric", c_char_p),
+        ("best_value", c_double),
+        ("best_epoch", c_double),
+        ("best_step", c_int64),
+        ("best_is_model", c_bool),
     ]
 
 

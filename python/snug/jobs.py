@@ -108,6 +108,9 @@ class TrainResult:
     skipped_steps: int  #: fp16
     metrics: dict[str, float]  #: of the last evaluation
     best_checkpoint: Optional[str]
+    best_metric: Optional[str]  #: metric_for_best_model, else the task's main one; None without an evaluation
+    best_value: Optional[float]  #: that of the best evaluation
+    best_step: Optional[int]
     memory: dict[str, MemoryUse]  #: by class
     total_memory: MemoryUse
     device: Optional[str]  #: the GPU; None on the CPU
@@ -135,11 +138,14 @@ def _train_result(context: Context, raw: Any) -> TrainResult:
     result = raw.contents
     names = ("steps", "samples", "tokens", "epochs", "train_loss", "seconds", "samples_per_second", "truncated_texts")
     return TrainResult(
-        output_dir=context.get("output_dir"),
+        output_dir=path_of(result.output_dir),
         **{name: getattr(result, name) for name in names},
         skipped_steps=result.skipped_steps,
         metrics=result.metrics.contents.to_dict() if result.metrics else {},
         best_checkpoint=path_of(result.best_checkpoint) or None,
+        best_metric=text_of(result.best_metric) or None,
+        best_value=result.best_value if result.best_metric else None,
+        best_step=result.best_step if result.best_metric else None,
         memory={lib.snug_memory_class_name(i).decode(): _memory(result.memory[i]) for i in range(result.memory_count)},
         total_memory=_memory(result.total),
         device=text_of(result.device) or None,

@@ -184,7 +184,18 @@ static snug_status take_seconds(const struct reading *r, const json_t *object) {
     return SNUG_OK;
 }
 
+/* More than trainer_state.json has, where snug trained to the end. */
+static snug_status take_best(const struct reading *r, const json_t *best) {
+    const char *metric = json_string_value(json_object_get(best, "metric"));
+    if (!metric) return SNUG_OK;
+    r->run->best = number_or_nan(json_object_get(best, "value"));
+    r->run->best_step = number_or_nan(json_object_get(best, "step"));
+    r->run->best_is_model = json_is_true(json_object_get(best, "is_model"));
+    return snug_strdup(r->ctx, metric, &r->run->best_metric);
+}
+
 static snug_status take_report(const struct reading *r, const json_t *report) {
+    RETURN_IF_ERROR(take_best(r, json_object_get(report, "best")));
     RETURN_IF_ERROR(take_seconds(r, json_object_get(report, "seconds")));
     return take_memory(r, json_object_get(report, "memory"));
 }
@@ -416,6 +427,7 @@ static void free_confusion(struct snug_confusion *confusion) {
 
 static void free_run(struct snug_history *run) {
     free(run->folder);
+    free(run->best_metric);
     free(run->best_checkpoint);
     free_confusion(&run->confusion);
     for (size_t i = 0; i < run->series_count; i++) {

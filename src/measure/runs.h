@@ -59,8 +59,11 @@ struct snug_history {
     char checkpoint[64];    /* the newest one, where the folder has no trainer_state.json; else "" */
     double step, max_steps; /* of trainer_state.json, as the following */
     double epoch;           /* NaN: unknown */
-    double best, best_step; /* the best evaluation's metric; NaN: none was chosen */
-    char *best_checkpoint;  /* NULL: none */
+    /* The best evaluation: its metric, NULL: unknown; NaN: there is none, or its step is unknown. */
+    char *best_metric;
+    double best, best_step;
+    char *best_checkpoint; /* NULL: none */
+    bool best_is_model;    /* the saved model has its weights */
     struct snug_series *series;
     size_t series_count, series_capacity;
     struct snug_step_memory memory;

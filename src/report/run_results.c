@@ -41,16 +41,16 @@ static void print_steps(FILE *out, const struct snug_history *run) {
 }
 
 static void print_best(FILE *out, const struct snug_history *run) {
-    const char *metric = snug_page_value(&run->settings, "arguments.metric_for_best_model");
+    const char *chosen = snug_page_value(&run->settings, "arguments.metric_for_best_model");
     if (!isfinite(run->best)) {
         fputs("-", out);
         return;
     }
-    snug_html_name(out, metric ? metric : "best_metric");
+    snug_html_name(out, run->best_metric ? run->best_metric : chosen ? chosen : "best_metric");
     fprintf(out, " %.4g", run->best);
     if (isfinite(run->best_step)) fprintf(out, " at step %.10g", run->best_step);
-    fputs(run->best_checkpoint ? ", in " : ", not saved", out);
-    if (run->best_checkpoint) snug_html_name(out, run->best_checkpoint);
+    fputs(run->best_is_model ? ", the model" : run->best_checkpoint ? ", in " : ", not saved", out);
+    if (!run->best_is_model && run->best_checkpoint) snug_html_name(out, run->best_checkpoint);
 }
 
 static void print_figure(FILE *out, const struct snug_history *run, const char *name, const char *format) {

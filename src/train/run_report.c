@@ -88,6 +88,12 @@ static json_t *seconds_of(const struct snug_trainer *t) {
                      "evaluating_and_saving", snug_json_number(t->idle), "operations", kinds);
 }
 
+static json_t *best_of(const snug_train_result *r) {
+    if (!r->best_metric) return json_null();
+    return json_pack("{s:s, s:o, s:I, s:b}", "metric", r->best_metric, "value", snug_json_number(r->best_value), "step",
+                     (json_int_t)r->best_step, "is_model", r->best_is_model);
+}
+
 static snug_status make_report(const struct snug_trainer *t, json_t **out) {
     const struct snug_program *program = &t->session->training->program;
     const struct snug_layout *layout = &t->session->job.plan.layout;
@@ -98,11 +104,11 @@ static snug_status make_report(const struct snug_trainer *t, json_t **out) {
         json_decref(live);
         return status;
     }
-    *out = json_pack("{s:i, s:I, s:I, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o}}", "version", 1, "steps",
-                     (json_int_t)t->result->steps, "step", (json_int_t)t->session->step, "seconds", seconds_of(t),
-                     "memory", "arena", (json_int_t)layout->total, "resident", resident_bytes(program, layout), "live",
-                     live, "operations", list_ops(program, kind_of), "phases", list_ops(program, phase_of), "layers",
-                     list_ops(program, layer_of));
+    *out = json_pack("{s:i, s:I, s:I, s:o, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o}}", "version", 1, "steps",
+                     (json_int_t)t->result->steps, "step", (json_int_t)t->session->step, "best", best_of(t->result),
+                     "seconds", seconds_of(t), "memory", "arena", (json_int_t)layout->total, "resident",
+                     resident_bytes(program, layout), "live", live, "operations", list_ops(program, kind_of), "phases",
+                     list_ops(program, phase_of), "layers", list_ops(program, layer_of));
     return *out ? SNUG_OK : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_RUN_REPORT);
 }
 
