@@ -77,7 +77,7 @@ static const char style[] =
     ".matrix td{min-width:2.6rem;padding:.3rem;text-align:center;font-variant-numeric:tabular-nums;border:1px solid "
     "var(--page)}.matrix "
     "th{min-width:0;max-width:12rem;border:0;padding:.3rem;color:var(--text);overflow-wrap:anywhere}"
-    ".matrix th.soft{color:var(--soft);white-space:nowrap}.matrix "
+    ".matrix th.soft{color:var(--soft);white-space:nowrap;vertical-align:bottom}.matrix "
     "th.predicted{text-align:center;vertical-align:bottom;overflow-wrap:normal}"
     ".many th.predicted{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left}"
     ".right{background:color-mix(in srgb,var(--c2) var(--share),var(--page))}"
