@@ -196,8 +196,6 @@ static void test_values_of_other_types(void **state) {
         {"{\"accelerator_config\": \"accelerate.json\"}", "--accelerator_config accelerate.json: snug does not use",
          SNUG_E_UNSUPPORTED},
         {"{\"accelerator_config\": \"{\"}", "accelerator_config", SNUG_E_INPUT},
-        {"{\"include_num_input_tokens_seen\": \"all\"}", "--include_num_input_tokens_seen all: leave it out",
-         SNUG_E_UNSUPPORTED},
         {"{\"half_precision_backend\": \"apex\"}", "--half_precision_backend apex: give --bf16 or --fp16",
          SNUG_E_UNSUPPORTED},
         {"{\"past_index\": 0}", "--past_index 0: encoders have no past", SNUG_E_UNSUPPORTED},

@@ -56,9 +56,16 @@ static void test_help(void **state) {
         expect(arguments, 0, usage);
         expect(arguments, 0, "--max_seq_length N");
     }
-    expect("train --help", 0, "--lr_scheduler_type");
-    expect("train -h", 0, "one of linear|cosine|");
-    expect("train --help", 0, "--fit ");
+    expect("train --help all", 0, "--lr_scheduler_type");
+    expect("train --help=all", 0, "--lr_scheduler_type");
+    expect("help train all", 0, "--lr_scheduler_type");
+    expect("train --help", 0, "snug train --help all lists all 1");
+    expect("help train", 0, "snug train --help all lists all 1");
+    char shorter[16384];
+    assert_int_equal(run("train --help", shorter, sizeof shorter), 0);
+    assert_null(strstr(shorter, "--lr_scheduler_type"));
+    expect("train -h all", 0, "one of linear|cosine|");
+    expect("train -h", 0, "--fit ");
     expect("help train", 0, "usage: snug train --model_name_or_path DIR");
     expect("help trian", 2, "the nearest is train");
     expect("help", 0, "usage: snug COMMAND");
@@ -91,12 +98,13 @@ static void test_help_of_each_command(void **state) {
          "--output_dir"},
         {"doctor", {"--fp16"}, "--learning_rate"},
         {"gpu", {"--watch"}, "--learning_rate"},
+        {"completion", {"bash|zsh|fish"}, "--learning_rate"},
         {"report", {"usage: snug report RUN [RUN"}, "--learning_rate"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char arguments[64], output[65536];
-        snprintf(arguments, sizeof arguments, "%s --help", cases[i].command);
+        snprintf(arguments, sizeof arguments, "%s --help all", cases[i].command);
         for (int k = 0; k < 4 && cases[i].says[k]; k++) expect(arguments, 0, cases[i].says[k]);
         assert_int_equal(run(arguments, output, sizeof output), 0);
         char name[64];
@@ -158,13 +166,23 @@ static void test_wrong_usage(void **state) {
     expect("--train_file x.csv --do_train", 2, "--train_file: a command comes first, as in snug train");
     expect("trian", 2, "snug: trian: unknown command; the nearest is train");
     expect("tokenise", 2, "the nearest is tokenize");
-    expect("prediction", 2, "the nearest is predict");
+    expect("predictt", 2, "the nearest is predict");
+    expect("prediction", 2, "prediction: unknown command; give snug predict");
+    expect("finetune", 2, "give snug train\n");
+    expect("test", 2, "give snug eval\n");
+    expect("serve", 2, "snug has no server");
+    expect("xyzzy", 2, "xyzzy: unknown command; snug --help lists all");
+    expect("eval", 2, "--model_name_or_path DIR and --validation_file FILE; for example: snug eval --model");
+    expect("predict", 2, "--model_name_or_path DIR and --test_file FILE (or --text TEXT); for example: snug predict");
     expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
     expect("train --lerning_rate 1", 2, "snug train --help");
     expect("train --learning_rate abc", 2, "--learning_rate abc: must be a number");
-    expect("train --torch_compile", 2, "compiled and fused already: leave it out");
+    expect("train --torch_compile", 2,
+           "--torch_compile: a Hugging Face argument without effect in snug: snug's kernels");
     expect("train file.csv", 2, "must begin with --");
-    expect("train", 2, "snug train needs --model_name_or_path");
+    expect("train", 2,
+           "snug train needs --model_name_or_path DIR (or --config_name DIR, to train from scratch) and "
+           "--train_file FILE; for example: snug train --model_name_or_path ");
     expect("eval", 2, "snug eval needs --model_name_or_path");
     expect("predict --model_name_or_path x", 2, "snug predict needs --test_file");
     expect("tokenize --model_name_or_path x", 2, "snug tokenize needs --test_file");

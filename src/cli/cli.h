@@ -99,7 +99,7 @@ void cli_find_unused(struct cli *cli, const char *command);
 /* Names them, once. */
 void cli_tell_unused(struct cli *cli);
 
-/* The usage of a command and all arguments, by group. */
-void cli_help(FILE *out, const char *command);
+/* The usage of a command and its arguments, by group: all, or those that most people need. */
+void cli_help(FILE *out, const char *command, bool all);
 
 #endif

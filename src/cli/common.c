@@ -37,9 +37,14 @@ static void on_event(void *user, const snug_event *event) {
     cli->run = strdup(event->run); /* not parsed: Jansson ends the program if it has no memory for a string */
 }
 
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+/* *all: of all arguments. */
+static bool asks_for_help(int argc, char **argv, bool *all) {
+    for (int i = 1; i < argc; i++) {
+        *all = strcmp(argv[i], "--help=all") == 0;
+        if (!*all && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        *all |= i + 1 < argc && strcmp(argv[i + 1], "all") == 0;
+        return true;
+    }
     return false;
 }
 
@@ -47,8 +52,9 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     *cli = (struct cli){.callbacks = {.user = cli, .on_event = on_event}, .argc = argc, .argv = argv};
     progress_begin(&cli->progress);
     cli->terminal = isatty(STDOUT_FILENO);
-    if (asks_for_help(argc, argv)) {
-        cli_help(stdout, argv[0]);
+    bool all;
+    if (asks_for_help(argc, argv, &all)) {
+        cli_help(stdout, argv[0], all);
         *code = cli_finish(cli, SNUG_OK);
         return false;
     }
@@ -68,7 +74,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     if (status != SNUG_OK) {
         *code = cli_finish(cli, status);
         if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return false;
-        fprintf(stderr, "snug %s --help lists all arguments\n", argv[0]);
+        fprintf(stderr, "snug %s --help lists the usual arguments, --help all all of them\n", argv[0]);
         *code = EXIT_USAGE;
         return false;
     }

@@ -362,8 +362,8 @@ int command_completion(int argc, char **argv) {
         free(script);
         return cli_finish(&cli, SNUG_OK);
     }
-    const bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    const bool help = argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (!help) fputs("snug completion: name one shell: bash, zsh or fish\n", stderr);
-    cli_help(help ? stdout : stderr, argv[0]);
+    cli_help(help ? stdout : stderr, argv[0], true);
     return help ? cli_finish(&cli, SNUG_OK) : EXIT_USAGE;
 }

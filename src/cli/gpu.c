@@ -27,6 +27,7 @@ static const char *parse(int argc, char **argv, struct wishes *wishes) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             wishes->help = true;
+            if (i + 1 < argc && strcmp(argv[i + 1], "all") == 0) i++; /* its help has all of them */
         } else if (strcmp(word, "--json") == 0) {
             wishes->json = true;
         } else if (strncmp(word, "--watch=", 8) == 0) {
@@ -94,13 +95,13 @@ int command_gpu(int argc, char **argv) {
         fputs("snug gpu: ", stderr);
         cli_show(stderr, wrong);
         fputs(" is not a valid argument\n", stderr);
-        cli_help(stderr, argv[0]);
+        cli_help(stderr, argv[0], true);
         return EXIT_USAGE;
     }
     progress_begin(&cli.progress);
     cli.terminal = isatty(STDOUT_FILENO);
     if (wishes.help) {
-        cli_help(stdout, argv[0]);
+        cli_help(stdout, argv[0], true);
         return cli_finish(&cli, SNUG_OK);
     }
     if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */

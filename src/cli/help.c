@@ -29,6 +29,9 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
     "text text_pair keep_columns return_all_scores top_k class_metrics threshold "
 #define OF_TALKING " log_level disable_tqdm json "
 
+/* Of --help, which --help all continues. */
+#define OF_MOST " model_name_or_path text_column_name label_column_name max_seq_length output_dir bf16 device "
+
 const struct cli_help cli_helps[] = {
     {"train",
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
@@ -36,27 +39,39 @@ const struct cli_help cli_helps[] = {
      "",
      OF_PREDICTION " bf16_full_eval fp16_full_eval gpu ",
      NULL,
+     OF_MOST " task train_file validation_file resume_from_checkpoint per_device_train_batch_size num_train_epochs "
+             "learning_rate warmup_steps memory_budget fit eval_strategy save_strategy load_best_model_at_end ",
      {{"output_dir", "trainer_output"}},
      .operand = "FILE"},
     {"eval", "--model_name_or_path DIR --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
-     OF_TRAINING OF_PREDICTION, NULL, .operand = NULL},
+     OF_TRAINING OF_PREDICTION, NULL,
+     OF_MOST " validation_file max_eval_samples class_metrics threshold per_device_eval_batch_size json ",
+     .operand = NULL},
     {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING, OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask ",
-     NULL, .operand = NULL},
+     NULL,
+     OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
+             "per_device_eval_batch_size json ",
+     .operand = NULL},
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
-     "", OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL, .operand = NULL},
+     "", OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
+     " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "
+     "gradient_accumulation_steps optim gradient_checkpointing offload bf16 device gpu gpus memory_budget fit "
+     "num_train_epochs json ",
+     .operand = NULL},
     {"verify",
      "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda] [--gpus N|all]",
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
      OF_RESULTS " num_train_epochs memory_budget fit ",
+     NULL,
      NULL,
      {{"train_file", "synthetic rows"},
       {"max_train_samples", "those of twice the steps"},
@@ -88,6 +103,7 @@ const struct cli_help cli_helps[] = {
      "training; writes no model.",
      STRATEGY,
      OF_RESULTS " output_dir ",
+     NULL,
      NULL,
      {{"config_name", "bert-large-uncased, if no model is named"},
       {"train_file", "dummy:512x512"},
@@ -259,7 +275,21 @@ static void print_options(FILE *out, const struct cli_help *help) {
     }
 }
 
-void cli_help(FILE *out, const char *command) {
+/* What the arguments of --help are followed by. */
+static void print_more(FILE *out, const struct cli_help *help) {
+    const snug_arg_info *info;
+    char text[256];
+    int all = 0;
+    for (size_t i = 0; (info = snug_args_info(i)); i++) all += cli_help_concerns(help, info);
+    snprintf(text, sizeof text,
+             "snug %s --help all lists all %d arguments, and so does man snug-%s. Names and defaults are those of "
+             "transformers; docs/command-line.md has the differences.",
+             help->command, all, help->command);
+    putc('\n', out);
+    put_wrapped(out, text, 0, 0);
+}
+
+void cli_help(FILE *out, const char *command, bool all) {
     const struct cli_help *help = find_help(command);
     const int used = fprintf(out, "usage: snug %s ", command);
     put_wrapped(out, help->usage, (size_t)used, (size_t)used);
@@ -267,12 +297,14 @@ void cli_help(FILE *out, const char *command) {
     put_wrapped(out, help->does, 0, 0);
     print_options(out, help);
     const char *group = NULL;
+    all |= !help->common;
     const snug_arg_info *info;
     for (size_t i = 0; (info = snug_args_info(i)); i++) {
-        if (!cli_help_concerns(help, info)) continue;
+        if (!cli_help_concerns(help, info) || !(all || lists(help->common, info->name))) continue;
         if (!group) put_wrapped(out, CLI_GRAMMAR, 0, 0);
         if (!group || strcmp(group, info->group) != 0) fprintf(out, "\n%s\n", info->group);
         group = info->group;
         print_argument(out, help, info);
     }
+    if (!all) print_more(out, help);
 }

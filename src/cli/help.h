@@ -20,6 +20,7 @@ struct cli_help {
     const char *hidden;                 /* groups without effect on the command, each followed by '|' */
     const char *unused;                 /* arguments of other groups without effect */
     const char *only;                   /* NULL, or the only arguments with an effect */
+    const char *common;                 /* NULL, or the arguments that most people need, which --help lists */
     struct {
         const char *name, *value;
     } own[6];                     /* defaults that differ for the command */

@@ -16,7 +16,9 @@ static void print_usage(FILE *out) {
     for (size_t i = 0; i < cli_command_count; i++) {
         if (cli_commands[i].does) fprintf(out, "  %-10s %s\n", cli_commands[i].name, cli_commands[i].does);
     }
-    fputs("\nsnug COMMAND --help lists a command's arguments; snug --version prints the version.\n", out);
+    fputs("\nsnug COMMAND --help lists a command's usual arguments, --help all all of them; snug --version prints the "
+          "version.\n",
+          out);
 }
 
 /* Length of the longest common subsequence of characters, used to suggest a command. */
@@ -36,29 +38,51 @@ static size_t likeness(const char *word, const char *name) {
     return row[strlen(name)];
 }
 
-/* The command that is meant by a script of transformers, or by a usual name; NULL: not known. */
-static const char *command_of(const char *word) {
-    static const char *const meant[][2] = {
-        {"finetune", "train"},
-        {"fine-tune", "train"},
-        {"fit", "train"},
-        {"inference", "predict"},
-        {"infer", "predict"},
-        {"test", "eval"},
-        {"download", "pull"},
-        {"run_glue.py", "train"},
-        {"run_mlm.py", "train --task mlm"},
-        {"run_ner.py", "train --task ner"},
-        {"run_classification.py", "train"},
-    };
+/* What is meant by a script of transformers, or by a usual name. */
+static const struct {
+    const char *names, *says; /* names: separated by spaces */
+} meant[] = {
+    {"finetune fine-tune fine_tune fit tune training learn run run_glue.py run_classification.py", "give snug train"},
+    {"pretrain pre-train run_mlm.py run_mlm_wwm.py", "give snug train --task mlm"},
+    {"run_ner.py ner", "give snug train --task token_classification"},
+    {"inference infer classify score label tag prediction", "give snug predict"},
+    {"test evaluate evaluation validate metrics", "give snug eval"},
+    {"download fetch get install clone", "give snug pull"},
+    {"estimate memory dry-run dryrun fits", "give snug plan"},
+    {"encode tokens", "give snug tokenize"},
+    {"benchmark perf profile speed", "give snug bench"},
+    {"check selftest", "give snug verify, or snug doctor for the machine"},
+    {"info env diagnose", "give snug doctor"},
+    {"nvidia-smi gpus", "give snug gpu"},
+    {"plot curves visualize dashboard tensorboard compare", "give snug report"},
+    {"version", "give snug --version"},
+    {"resume continue", "give snug train --args_from FOLDER --resume_from_checkpoint True"},
+    {"launch torchrun mpirun", "give snug train --gpus N, or mpirun -n N snug train"},
+    {"upload push", "snug does not upload: hf upload NAME OUTPUT_DIR does"},
+    {"export convert onnx quantize", "snug does not convert models: transformers' optimum exports a model's folder"},
+    {"serve server deploy api", "snug has no server: include/snug.h and its Python package load a model once"},
+    {"sweep search hpo", "snug searches no hyper-parameters: run snug train in a loop, and compare with snug report"},
+    {"distill", "snug does not distill yet"},
+    {"generate chat", "snug has no generation: README.md lists the tasks"},
+    {"embed embeddings", "snug has no embeddings of texts yet: README.md lists the tasks"},
+};
+
+static bool lists(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = names; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, " ") == length && strncmp(at, name, length) == 0) return true;
+    return false;
+}
+
+static const char *find_meant(const char *word) {
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
     for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
-        if (strcmp(name, meant[i][0]) == 0) return meant[i][1];
+        if (lists(meant[i].names, name)) return meant[i].says;
     return NULL;
 }
 
 static int fail_unknown(const char *word) {
-    const char *meant = command_of(word);
+    const char *says = find_meant(word);
     size_t nearest = 0;
     double best = -1;
     for (size_t i = 0; i < cli_command_count; i++) {
@@ -71,11 +95,13 @@ static int fail_unknown(const char *word) {
     }
     fputs("snug: ", stderr);
     cli_show(stderr, word);
-    if (meant)
-        fprintf(stderr, ": unknown command; give snug %s\n", meant);
+    if (says)
+        fprintf(stderr, ": unknown command; %s\n", says);
     else if (*word == '-')
         fputs(": a command comes first, as in snug train; snug --help lists all, snug --version prints the version\n",
               stderr);
+    else if (best < 0.5)
+        fputs(": unknown command; snug --help lists all\n", stderr);
     else
         fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", cli_commands[nearest].name);
     return EXIT_USAGE;
@@ -123,7 +149,8 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "help") == 0 && argc > 2) return run(2, (char *[]){argv[2], "--help", NULL});
+    if (strcmp(word, "help") == 0 && argc > 2)
+        return run(argc > 3 ? 3 : 2, (char *[]){argv[2], "--help", argc > 3 ? argv[3] : NULL, NULL});
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_usage(stdout);
         return finish_stdout();

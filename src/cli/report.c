@@ -29,7 +29,7 @@ int command_report(int argc, char **argv) {
     const char *option = find_option(argc, argv);
     progress_begin(&cli.progress);
     if (option && (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0)) {
-        cli_help(stdout, argv[0]);
+        cli_help(stdout, argv[0], true);
         return cli_finish(&cli, SNUG_OK);
     }
     if (option || argc < 2 || isatty(STDOUT_FILENO)) {
@@ -42,7 +42,7 @@ int command_report(int argc, char **argv) {
                            : "the page goes to stdout: give it a file, as in snug report RUN > report.html\n",
                   stderr);
         }
-        cli_help(stderr, argv[0]);
+        cli_help(stderr, argv[0], true);
         return EXIT_USAGE;
     }
     if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conflicts between arguments, and derived arguments, as in TrainingArguments, before any file is read. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -17,9 +18,23 @@ static const char *interval_name(enum snug_interval interval) {
     return names[interval];
 }
 
-static snug_status require(const struct snug_args *args, bool there, const char *command, const char *what) {
-    if (there) return SNUG_OK;
-    return snug_fail(args->ctx, SNUG_E_USAGE, "snug %s needs %s", command, what);
+/* What a command cannot do without: all that is missing is named at once, with an example. */
+struct missing {
+    char names[256];
+    int count;
+};
+
+static void need(struct missing *missing, bool there, const char *what) {
+    if (there) return;
+    const size_t used = strlen(missing->names);
+    snprintf(missing->names + used, sizeof missing->names - used, "%s%s", missing->count++ ? " and " : "", what);
+}
+
+static snug_status tell_missing(const struct snug_args *args, const struct missing *missing, const char *command,
+                                const char *example) {
+    if (!missing->count) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "snug %s needs %s; for example: snug %s %s", command, missing->names,
+                     command, example);
 }
 
 /* An empty string unsets other arguments; an empty text is a text. */
@@ -31,23 +46,28 @@ static snug_status take_empty_texts(struct snug_args *args) {
 
 static snug_status check_files(const struct snug_args *args, const char *command) {
     static const char *const given[] = {"text", "text_pair", "test_file", "keep_columns"};
-    bool model = args->model_name_or_path, from_scratch = args->config_name;
+    const bool model = args->model_name_or_path, from_scratch = args->config_name;
+    struct missing missing = {.count = 0};
     if (strcmp(command, "train") == 0) {
-        RETURN_IF_ERROR(require(args, model || from_scratch, command,
-                                "--model_name_or_path DIR, or --config_name DIR to train from scratch"));
-        return require(args, args->train_file, command, "--train_file FILE");
+        need(&missing, model || from_scratch, "--model_name_or_path DIR (or --config_name DIR, to train from scratch)");
+        need(&missing, args->train_file, "--train_file FILE");
+        return tell_missing(args, &missing, command,
+                            "--model_name_or_path distilbert/distilbert-base-uncased --train_file train.csv "
+                            "--validation_file dev.csv --output_dir out");
     }
     if (strcmp(command, "eval") == 0) {
-        RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
-        return require(args, args->validation_file, command, "--validation_file FILE");
+        need(&missing, model, "--model_name_or_path DIR");
+        need(&missing, args->validation_file, "--validation_file FILE");
+        return tell_missing(args, &missing, command, "--model_name_or_path out --validation_file dev.csv");
     }
     if (strcmp(command, "predict") == 0) {
-        RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
         if (args->text && args->test_file)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is predicted?");
         if (args->text_pair && !args->text)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is the second text of a pair: give --text too");
-        return require(args, args->test_file || args->text, command, "--test_file FILE, or --text TEXT");
+        need(&missing, model, "--model_name_or_path DIR");
+        need(&missing, args->test_file || args->text, "--test_file FILE (or --text TEXT)");
+        return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv > predictions.csv");
     }
     if (strcmp(command, "model") == 0) {
         if (!model) return snug_fail(args->ctx, SNUG_E_USAGE, "a loaded model needs model_name_or_path");
@@ -59,10 +79,13 @@ static snug_status check_files(const struct snug_args *args, const char *command
         return SNUG_OK;
     }
     if (strcmp(command, "doctor") == 0) return SNUG_OK;
-    if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0)
-        return require(args, model || from_scratch, command, "--model_name_or_path DIR or --config_name NAME");
-    RETURN_IF_ERROR(require(args, model || args->tokenizer_name, command, "--model_name_or_path DIR"));
-    return require(args, args->test_file || args->validation_file || args->train_file, command, "--test_file FILE");
+    if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0) {
+        need(&missing, model || from_scratch, "--model_name_or_path DIR or --config_name NAME");
+        return tell_missing(args, &missing, command, "--config_name bert-base-uncased");
+    }
+    need(&missing, model || args->tokenizer_name, "--model_name_or_path DIR");
+    need(&missing, args->test_file || args->validation_file || args->train_file, "--test_file FILE");
+    return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv");
 }
 
 /* What a command does not do is refused: a file that is not read would be taken for one that is. */

@@ -69,6 +69,10 @@ static const struct snug_foreign *find_foreign(const char *name) {
 
 static bool is_known(const char *name) { return find_argument(name) || find_converted(name) || find_foreign(name); }
 
+static bool is_ignored(enum snug_foreign_kind kind) {
+    return kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_VALUE_IGNORED;
+}
+
 static bool is_foreign_flag(enum snug_foreign_kind kind) {
     return kind != SNUG_FOREIGN_VALUE_IGNORED && kind != SNUG_FOREIGN_VALUE;
 }
@@ -106,7 +110,10 @@ static snug_status fail_unknown(snug_context *ctx, const char *name) {
             nearest = candidate;
         }
     }
-    if (!nearest) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; --help lists all", name);
+    /* One or two letters are a slip; a name that differs more may mean something else. */
+    const char *advice = nearest && least <= 1 + strlen(name) / 8 ? NULL : snug_foreign_meaning(name);
+    if (advice) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument: %s", name, advice);
+    if (!nearest) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; --help all lists all", name);
     return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; the nearest is --%s", name, nearest);
 }
 
@@ -417,15 +424,19 @@ static snug_status check_local_rank(const struct snug_args *args, const char *te
         text, ranks.rank, ranks.size, ranks.local_rank);
 }
 
-/* Of a file those that change nothing by any value are named together, others have their default there. */
-static snug_status note_without_effect(struct snug_args *args, const struct snug_foreign *foreign, const char *name) {
+/* Of a file those that change nothing by any value are named together, if they ask for something or have no other
+   meaning; others have their default there. */
+static snug_status note_without_effect(struct snug_args *args, const struct snug_foreign *foreign, const char *name,
+                                       bool asks) {
     char *longer;
     const char *names = args->without_effect;
+    const char *why = is_ignored(foreign->kind) ? foreign->advice : NULL;
     if (!args->file) {
-        snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
+        snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug%s%s", name,
+                 why ? ": " : "", why ? why : "");
         return SNUG_OK;
     }
-    if (foreign->advice || foreign->kind == SNUG_FOREIGN_COMMAND) return SNUG_OK;
+    if (!is_ignored(foreign->kind) || (why && !asks)) return SNUG_OK;
     RETURN_IF_ERROR(snug_format(args->ctx, &longer, "%s%s%s", names ? names : "", names ? ", " : "", name));
     free(args->without_effect);
     args->without_effect = longer;
@@ -443,8 +454,9 @@ static snug_status set_foreign(struct snug_args *args, const struct snug_foreign
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
     if (strcmp(name, "local_rank") == 0 && !unset) RETURN_IF_ERROR(check_local_rank(args, text));
     if (kind == SNUG_FOREIGN_COMMAND && on) return note_set(args, name); /* snug_args_check() compares it */
-    if (!foreign->advice || unset || (flag && is_bool && on == (kind == SNUG_FOREIGN_FLAG_ON)))
-        return note_without_effect(args, foreign, name);
+    const bool takes = is_bool && on == (kind == SNUG_FOREIGN_FLAG_ON);
+    if (is_ignored(kind) || kind == SNUG_FOREIGN_COMMAND || unset || (flag && takes))
+        return note_without_effect(args, foreign, name, !unset && (on || !flag || !is_bool));
     return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s %s: %s", name, text, foreign->advice);
 }
 

@@ -48,7 +48,7 @@ enum snug_foreign_kind {
 struct snug_foreign {
     enum snug_foreign_kind kind;
     const char *names;  /* separated by spaces */
-    const char *advice; /* of refused ones: what to do instead */
+    const char *advice; /* of refused ones: what to do instead; of ignored ones: why, or NULL */
 };
 extern const struct snug_foreign snug_foreign_arguments[];
 extern const size_t snug_foreign_count;
@@ -63,6 +63,9 @@ struct snug_foreign_value {
 };
 extern const struct snug_foreign_value snug_foreign_values[];
 extern const size_t snug_foreign_value_count;
+
+/* What snug has, or does not have, of what an unknown argument's name means; NULL: not known. */
+const char *snug_foreign_meaning(const char *name);
 
 /* Names that are often tried, separated by spaces, and the argument that is meant. */
 struct snug_short_name {
