@@ -221,6 +221,23 @@ static void test_variables_of_openmp(void **state) {
     unsetenv("OMP_THREAD_LIMIT");
 }
 
+/* Threads that wait spin briefly unless a user decides: the program starts itself again with the variable. */
+static void test_waiting(void **state) {
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    char *kept = policy ? strdup(policy) : NULL;
+    (void)state;
+    unsetenv("OMP_WAIT_POLICY");
+    expect("doctor", 0, "then sleep: GOMP_SPINCOUNT=1000\n");
+    setenv("GOMP_SPINCOUNT", "70", 1);
+    expect("doctor", 0, "then sleep: GOMP_SPINCOUNT=70\n");
+    unsetenv("GOMP_SPINCOUNT");
+    setenv("OMP_WAIT_POLICY", "active", 1);
+    expect("doctor", 0, "Waiting    OMP_WAIT_POLICY=active\n");
+    unsetenv("OMP_WAIT_POLICY");
+    if (kept) setenv("OMP_WAIT_POLICY", kept, 1);
+    free(kept);
+}
+
 static void test_plan_as_text(void **state) {
     (void)state;
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8", 0, "Model      BERT, 12 layers, hidden 768");
@@ -269,6 +286,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_usage),
         cmocka_unit_test(test_other_commands),
         cmocka_unit_test(test_variables_of_openmp),
+        cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_plan_as_text),
         cmocka_unit_test(test_failure_leaves_stdout_empty),
         cmocka_unit_test(test_full_and_closed_stdout),

@@ -13,6 +13,7 @@
 
 #include "io/folder_write.h"
 #include "temporary.h"
+#include "train/cgroup.h"
 #include "train/pace.h"
 
 struct said {
@@ -159,7 +160,7 @@ static void test_causes(void **state) {
 #undef WITH
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- control groups ---------------------------------------------------------------------------------------------- */
 
 static void put(const char *root, const char *name, const char *text) {
     char path[512];
@@ -174,6 +175,77 @@ static void put(const char *root, const char *name, const char *text) {
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
 }
+
+static struct snug_cgroup groups(const char *root, const char *own) {
+    struct snug_cgroup g;
+    put(root, "proc/self/cgroup", own);
+    snug_cgroup_read(root, &g);
+    return g;
+}
+
+static void check_group(struct snug_cgroup g, double cpus, double throttled, int64_t memory, int64_t available) {
+    assert_true(g.cpus == cpus && g.throttled == throttled);
+    assert_int_equal(g.memory, memory);
+    assert_int_equal(g.available, available);
+}
+
+static void test_control_groups(void **state) {
+    const int64_t gib = 1 << 30;
+    struct snug_cgroup g;
+    char root[256];
+    snug_context *ctx;
+    (void)state;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    assert_non_null(temporary_folder(root, sizeof root));
+    snug_cgroup_read(root, &g); /* no control groups at all */
+    check_group(g, -1, -1, -1, -1);
+    check_group(groups(root, "not a line of this file\n7\n"), -1, -1, -1, -1);
+    /* Version 2: the tightest limit of the group and those above it; what can be reclaimed is available. */
+    put(root, "sys/fs/cgroup/pod/cpu.max", "150000 100000\n");
+    put(root, "sys/fs/cgroup/pod/run/cpu.max", "max 100000\n");
+    put(root, "sys/fs/cgroup/pod/run/cpu.stat", "usage_usec 5\nthrottled_usec 2500000\n");
+    put(root, "sys/fs/cgroup/pod/memory.max", "1073741824\n");
+    put(root, "sys/fs/cgroup/pod/memory.current", "536870912\n");
+    put(root, "sys/fs/cgroup/pod/memory.stat", "anon 5\ninactive_file 268435456\n");
+    put(root, "sys/fs/cgroup/pod/run/memory.max", "max\n");
+    check_group(groups(root, "0::/pod/run\n"), 1.5, 2.5, gib, gib * 3 / 4);
+    put(root, "sys/fs/cgroup/pod/run/memory.high", "536870912\n"); /* nothing is known of its use */
+    check_group(groups(root, "0::/pod/run\n"), 1.5, 2.5, gib / 2, gib / 2);
+    put(root, "sys/fs/cgroup/pod/memory.current", "4294967296\n"); /* the limit was lowered below what is used */
+    check_group(groups(root, "0::/pod/run\n"), 1.5, 2.5, gib / 2, 0);
+    put(root, "sys/fs/cgroup/pod/run/cpu.max", "50000 100000\n");
+    check_group(groups(root, "0::/pod/run\n"), 0.5, 2.5, gib / 2, 0);
+    /* Within a container the path may be that of the host. */
+    put(root, "sys/fs/cgroup/cpu.max", "400000 100000\n");
+    check_group(groups(root, "0::/docker/4711\n"), 4, -1, -1, -1);
+    /* Version 1: controllers have folders of their own; no limit is a large number, no quota is -1. */
+    put(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+    put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+    put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    put(root, "sys/fs/cgroup/cpu/job/cpu.stat", "nr_throttled 3\nthrottled_time 1500000000\n");
+    put(root, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "2147483648\n");
+    put(root, "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1073741824\n");
+    put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    check_group(groups(root, "4:cpuacct,cpu:/job\n3:memory:/job\n0::/\n"), 3, 1.5, 2 * gib, gib);
+    check_group(groups(root, "0::/\n4:cpuacct,cpu:/job\n3:memory:/\n"), 3, 1.5, -1, -1);
+    assert_int_equal(snug_folder_remove(ctx, NULL, root), SNUG_OK);
+    snug_context_destroy(ctx);
+}
+
+static void test_threads_of_a_quota(void **state) {
+    (void)state;
+    static const struct {
+        double cpus;
+        int cores, ranks, threads;
+    } cases[] = {{-1, 8, 1, 8}, {-1, 8, 4, 8},  {2, 8, 1, 2}, {2.4, 8, 1, 2}, {2.5, 8, 1, 3},
+                 {16, 8, 1, 8}, {0.1, 8, 1, 1}, {4, 8, 2, 2}, {1, 8, 4, 1},   {6, 2, 2, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct snug_cgroup group = {.cpus = cases[i].cpus};
+        assert_int_equal(snug_cgroup_threads(&group, cases[i].cores, cases[i].ranks), cases[i].threads);
+    }
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static void test_reading(void **state) {
     struct snug_machine m, own;
@@ -196,14 +268,14 @@ static void test_reading(void **state) {
     snug_machine_read(root, &m);
     assert_true(m.load == 3.25 && m.swapped == 2048 * 1024.0 && m.quota == 2.5 && m.throttled == 1.5);
     assert_true(m.stolen == 800 / (double)sysconf(_SC_CLK_TCK) && m.frequency == 0.5);
-    /* A group of its own, without a quota; a frequency without its highest one. */
+    /* A group of its own, without a quota but below one; a frequency without its highest one. */
     put(root, "proc/self/cgroup", "0::/user.slice/run.scope\n");
     put(root, "sys/fs/cgroup/user.slice/run.scope/cpu.max", "max 100000\n");
     put(root, "sys/fs/cgroup/user.slice/run.scope/cpu.stat", "throttled_usec 0\n");
     put(root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "\n");
     snug_machine_read(root, &m);
-    assert_true(m.quota == -1 && m.throttled == 0 && m.frequency == -1);
-    put(root, "proc/self/cgroup", "4:cpu:/old\n"); /* version 1 */
+    assert_true(m.quota == 2.5 && m.throttled == 0 && m.frequency == -1);
+    put(root, "proc/self/cgroup", "0::/");
     put(root, "proc/stat", "intr 1 2 3\n");
     put(root, "sys/fs/cgroup/cpu.max", "250000 0\n");
     snug_machine_read(root, &m);
@@ -223,6 +295,8 @@ int main(void) {
         cmocka_unit_test(test_slow_trainings),
         cmocka_unit_test(test_causes),
         cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_control_groups),
+        cmocka_unit_test(test_threads_of_a_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

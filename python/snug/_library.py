@@ -257,6 +257,12 @@ def _check_version(name: str, found: bytes) -> None:
         )
 
 
+def _wait_briefly() -> None:
+    """As the program does: threads that wait spin briefly and then sleep, unless the user decided or GCC's OpenMP is loaded."""
+    if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} and "libgomp" not in Path("/proc/self/maps").read_text():
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+
+
 def _load() -> ctypes.CDLL:
     """The library of the wheel, or the file that SNUG_LIBRARY names, or an installed one."""
     if not _is_main_interpreter():
@@ -267,6 +273,7 @@ def _load() -> ctypes.CDLL:
     own = Path(__file__).parent / FILE
     name = os.environ.get("SNUG_LIBRARY") or (str(own) if own.exists() else FILE)
     try:
+        _wait_briefly()
         library = ctypes.CDLL(name)
         library.snug_version.restype = c_char_p
         _check_version(name, library.snug_version())

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -136,7 +138,20 @@ static int finish_stdout(void) {
     return EXIT_FAILED;
 }
 
+/* A thread that waits for others spins for some 20 µs and then sleeps: long enough for threads that run side by side,
+   and the cores are free for other programs. By default GCC's OpenMP spins for milliseconds, which costs most of the
+   speed where a core is shared. Its library reads the environment before main(), so the program starts itself again. */
+static void wait_briefly(char **argv) {
+    const char *self = (const char *)getauxval(AT_EXECFN);
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    /* may be untested: started through ld.so, whose name is then that of the program, or without the memory for a
+     * variable */
+    if (!self || getauxval(AT_BASE) == 0 || setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
+    execv(self, argv); /* if the file is gone, waiting is slower on a shared machine */
+}
+
 int main(int argc, char **argv) {
+    wait_briefly(argv);
     if (!open_standard_streams()) { /* untested: needs a machine without /dev/null */
         fprintf(stderr, "snug: a standard stream is closed and /dev/null cannot be opened: %s\n", strerror(errno));
         return EXIT_FAILED;

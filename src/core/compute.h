@@ -4,7 +4,7 @@
  * and calls oneDNN, while the caller's thread waits. It and the OpenMP threads that it starts block all signals that a
  * thread does not cause itself, so that a handler of the program never runs on their stacks: oneDNN's kernels point the
  * stack pointer into heap buffers, and the kernel would write a handler's frame there. And all parallel regions have
- * one team of threads: where two exist, GCC's OpenMP hardly spins at barriers.
+ * one team of threads.
  */
 #ifndef SNUG_CORE_COMPUTE_H
 #define SNUG_CORE_COMPUTE_H

@@ -47,6 +47,19 @@ static void read_features(snug_doctor *d) {
     if (file) fclose(file); /* may be untested: needs a kernel without /proc */
 }
 
+/* How a thread of OpenMP waits for others; GCC's library reads the variables when it is loaded. */
+static void describe_waiting(char *text, size_t size) {
+    const char *policy = getenv("OMP_WAIT_POLICY"), *spins = getenv("GOMP_SPINCOUNT"); /* spins come first */
+    /* may be untested: a program that uses the library may have none of them */
+    snprintf(text, size, "%s%.32s",
+             spins    ? "threads spin, then sleep: GOMP_SPINCOUNT="
+             : policy ? "OMP_WAIT_POLICY="
+                      : "",
+             spins    ? spins
+             : policy ? policy
+                      : "threads spin for long: OMP_WAIT_POLICY, GOMP_SPINCOUNT are unset");
+}
+
 static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     struct snug_rates rates;
     uname(&d->system);
@@ -54,9 +67,11 @@ static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     snprintf(d->cpu, sizeof d->cpu, "%s", rates.device);
     snprintf(d->isa, sizeof d->isa, "%s", rates.isa);
     read_features(d);
+    describe_waiting(d->waiting, sizeof d->waiting);
     snug_backend_cpu_describe(d->matmuls, sizeof d->matmuls);
     d->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     d->threads = snug_args_threads(args);
+    snug_cgroup_read("", &d->cgroup);
     d->memory = snug_machine_bytes();
     d->available = snug_available_bytes();
     if (snug_backend_cpu() == snug_backend_reference()) /* untested: needs a build without oneDNN */

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/gpu.h"
 #include "dist/process_group.h"
+#include "train/cgroup.h"
 
 enum { SNUG_DOCTOR_NOTES = 12 };
 
@@ -19,9 +20,10 @@ struct snug_doctor_rank {
 struct snug_doctor {
     snug_context *ctx;
     struct utsname system;
-    char cpu[96], isa[16], features[160], matmuls[96];
+    char cpu[96], isa[16], features[160], matmuls[96], waiting[96];
     int cores, threads;
-    int64_t memory, available;
+    int64_t memory, available; /* the limits of the control group included */
+    struct snug_cgroup cgroup;
     struct snug_gpus gpus;
     const struct snug_backend *cuda; /* NULL if no GPU can be used for training */
     snug_status plugin;              /* the result of opening the plug-in */

@@ -64,14 +64,29 @@ static void print_ranks(FILE *out, const snug_doctor *d) {
     }
 }
 
+/* What a container, a batch job or a systemd unit may use. */
+static void print_limits(FILE *out, const struct snug_cgroup *group) {
+    const bool cpus = group->cpus >= 0, memory = group->memory >= 0;
+    /* may be untested: depends on the machine */
+    if (cpus)
+        fprintf(out, "Limits     %.3g CPU%s%s", group->cpus, group->cpus == 1 ? "" : "s",
+                memory ? ", " : " by a control group (a container)\n");
+    /* may be untested: depends on the machine */
+    if (memory)
+        fprintf(out, "%s%.1f GiB of memory by a control group (a container)\n", cpus ? "" : "Limits     ",
+                gib(group->memory));
+}
+
 static void print_doctor(FILE *out, const void *report) {
     const snug_doctor *d = report;
     char shown[SNUG_SHOWN];
     fprintf(out, "snug %s, %s %s, %s\n\n", SNUG_VERSION, d->system.sysname, d->system.release, d->system.machine);
     fprintf(out, "CPU        %s, using %d of %d cores\n", d->cpu, d->threads, d->cores);
     fprintf(out, "           %s: kernels for %s\n", d->features, d->isa);
+    fprintf(out, "Waiting    %s\n", d->waiting);
     fprintf(out, "Matmuls    %s\n", d->matmuls);
     fprintf(out, "Memory     %.1f GiB, %.1f available\n", gib(d->memory), gib(d->available));
+    print_limits(out, &d->cgroup);
     fprintf(out, "Cache      %s\n", snug_shown(shown, *d->cache_problem ? d->cache_problem : d->cache));
     print_gpus(out, d);
     print_ranks(out, d);
@@ -86,6 +101,13 @@ snug_status snug_doctor_text(const snug_doctor *doctor, char **text) {
     SNUG_REQUIRE_OUT(text);
     SNUG_REQUIRE(doctor);
     return snug_report_text(doctor->ctx, print_doctor, doctor, text);
+}
+
+/* null: none */
+static json_t *limits_json(const struct snug_cgroup *group) {
+    /* may be untested: depends on the machine */
+    return json_pack("{s:o, s:o}", "cpus", group->cpus < 0 ? json_null() : json_real(group->cpus), "memory",
+                     group->memory < 0 ? json_null() : json_integer(group->memory));
 }
 
 static snug_status doctor_json(const snug_doctor *d, char **text) {
@@ -103,7 +125,7 @@ static snug_status doctor_json(const snug_doctor *d, char **text) {
         d->ctx,
         json_pack(
             "{s:s, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s, s:i, s:i}, s:{s:I, s:I}, s:{s:o, s:o}, s:o, "
-            "s:{s:b, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:o}",
+            "s:{s:b, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
             "version", SNUG_VERSION, "system", "name", d->system.sysname, "release", d->system.release, "machine",
             d->system.machine, "cpu", "name", d->cpu, "features", d->features, "level", d->isa, "matmuls", d->matmuls,
             "cores", d->cores, "threads", d->threads, "memory", "bytes", (json_int_t)d->memory, "available",
@@ -112,7 +134,8 @@ static snug_status doctor_json(const snug_doctor *d, char **text) {
             snug_gpus_object(&d->gpus), "plugin", "works", d->cuda != NULL, "text", snug_json_from_text(d->plugin_text),
             "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used", snug_json_from_text(d->used),
             "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing, "nccl",
-            *d->nccl ? snug_json_from_text(d->nccl) : json_null(), "mpi", snug_json_from_text(d->mpi), "ranks", ranks),
+            *d->nccl ? snug_json_from_text(d->nccl) : json_null(), "mpi", snug_json_from_text(d->mpi), "ranks", ranks,
+            "limits", limits_json(&d->cgroup), "waiting", json_string(d->waiting)),
         text);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/machine_use.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,68 +10,28 @@
 #include <unistd.h>
 
 #include "core/context.h"
+#include "train/cgroup.h"
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-enum { TEXT_SIZE = 4096, PATH_SIZE = 512, CPUS_MOST = 1024 };
-
-/* The first bytes of root/name as text; "" if there is no such file. */
-static void read_text(const char *root, const char *name, char text[TEXT_SIZE]) {
-    char path[PATH_SIZE];
-    ssize_t length = 0;
-    const bool fits = snprintf(path, sizeof path, "%s/%s", root, name) < (int)sizeof path;
-    const int fd = fits ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        length = read(fd, text, TEXT_SIZE - 1);
-        close(fd);
-    }
-    text[length > 0 ? length : 0] = '\0'; /* may be untested: a call that fails */
-}
-
-/* The number after a key that begins a line; -1: none. */
-static double figure_after(const char *text, const char *key) {
-    const size_t length = strlen(key);
-    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n')
-        if (strncmp(line, key, length) == 0) return strtod(line + length, NULL);
-    return -1;
-}
+enum { CPUS_MOST = 1024 };
 
 static double read_number(const char *root, const char *name) {
-    char text[TEXT_SIZE], *end;
-    read_text(root, name, text);
+    char text[SNUG_SYSTEM_TEXT], *end;
+    snug_system_read(root, name, text);
     const double number = strtod(text, &end);
     return end > text ? number : -1;
 }
 
 /* Of the first line of /proc/stat, for all cores: user, nice, system, idle, iowait, irq, softirq, steal. */
 static double stolen_seconds(const char *root) {
-    char text[TEXT_SIZE], *at;
+    char text[SNUG_SYSTEM_TEXT], *at;
     double figure = -1;
-    read_text(root, "proc/stat", text);
+    snug_system_read(root, "proc/stat", text);
     if (strncmp(text, "cpu ", 4) != 0) return -1;
     at = text + 4;
     for (int i = 0; i < 8; i++) figure = strtod(at, &at);
     return figure / (double)sysconf(_SC_CLK_TCK);
-}
-
-/* A file of the process's control group (version 2). Within a container its own folder is the root of what it sees. */
-static void read_group(const char *root, const char *file, char text[TEXT_SIZE]) {
-    char group[TEXT_SIZE], name[PATH_SIZE];
-    read_text(root, "proc/self/cgroup", group);
-    const char *own = strncmp(group, "0::/", 4) == 0 ? group + 4 : "";
-    const int length = (int)strcspn(own, "\n");
-    snprintf(name, sizeof name, "sys/fs/cgroup/%.*s%s%s", length, own, length ? "/" : "", file);
-    read_text(root, name, text);
-}
-
-static void read_quota(const char *root, struct snug_machine *out) {
-    char text[TEXT_SIZE], *period;
-    read_group(root, "cpu.max", text);
-    const double most = strtod(text, &period);
-    out->quota = period > text && strtod(period, NULL) > 0 ? most / strtod(period, NULL) : -1;
-    read_group(root, "cpu.stat", text);
-    const double throttled = figure_after(text, "throttled_usec ");
-    out->throttled = throttled < 0 ? -1 : throttled * 1e-6;
 }
 
 /* The mean over the first cores. */
@@ -94,14 +53,16 @@ static double read_frequency(const char *root, int cores) {
 }
 
 void snug_machine_read(const char *root, struct snug_machine *out) {
-    char text[TEXT_SIZE];
+    char text[SNUG_SYSTEM_TEXT];
     struct rusage use = {0};
+    struct snug_cgroup group;
     cpu_set_t set;
+    snug_cgroup_read(root, &group);
     getrusage(RUSAGE_SELF, &use);
     /* may be untested: needs more than 1024 processors */
     const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPUS_MOST;
-    read_text(root, "proc/self/status", text);
-    const double swapped = figure_after(text, "VmSwap:");
+    snug_system_read(root, "proc/self/status", text);
+    const double swapped = snug_system_figure(text, "VmSwap:");
     *out = (struct snug_machine){.seconds = snug_seconds(),
                                  .cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                                         1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec),
@@ -110,9 +71,10 @@ void snug_machine_read(const char *root, struct snug_machine *out) {
                                  .read = 512 * (double)use.ru_inblock,
                                  .swapped = swapped < 0 ? -1 : 1024 * swapped,
                                  .load = read_number(root, "proc/loadavg"),
+                                 .throttled = group.throttled,
+                                 .quota = group.cpus,
                                  .frequency = read_frequency(root, cores),
                                  .cores = cores};
-    read_quota(root, out);
 }
 
 /* ---- the cause -------------------------------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/cgroup.h"
+
 /* The figure after key, which ends with its colon, in a file of "key: N kB" lines. */
 static int64_t read_kib(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
@@ -19,5 +21,20 @@ static int64_t read_kib(const char *path, const char *key) {
 
 int64_t snug_resident_bytes(void) { return read_kib("/proc/self/status", "VmRSS:"); }
 int64_t snug_peak_resident_bytes(void) { return read_kib("/proc/self/status", "VmHWM:"); }
-int64_t snug_machine_bytes(void) { return read_kib("/proc/meminfo", "MemTotal:"); }
-int64_t snug_available_bytes(void) { return read_kib("/proc/meminfo", "MemAvailable:"); }
+
+/* The figure of the machine, or of the control group if that is less. */
+static int64_t limited(int64_t machine, int64_t group) {
+    return group >= 0 && group < machine ? group : machine; /* may be untested: depends on the machine */
+}
+
+int64_t snug_machine_bytes(void) {
+    struct snug_cgroup group;
+    snug_cgroup_read("", &group);
+    return limited(read_kib("/proc/meminfo", "MemTotal:"), group.memory);
+}
+
+int64_t snug_available_bytes(void) {
+    struct snug_cgroup group;
+    snug_cgroup_read("", &group);
+    return limited(read_kib("/proc/meminfo", "MemAvailable:"), group.available);
+}

@@ -8,7 +8,7 @@
 /* Resident bytes of this process now and at its peak, from /proc/self/status. */
 int64_t snug_resident_bytes(void);
 int64_t snug_peak_resident_bytes(void);
-/* Total and available memory of the machine, from /proc/meminfo. */
+/* Total and available memory of the machine, from /proc/meminfo, or of the control group if it may use less. */
 int64_t snug_machine_bytes(void);
 int64_t snug_available_bytes(void);
 

@@ -7,15 +7,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "train/cgroup.h"
+
 int snug_args_threads(const struct snug_args *args) {
     cpu_set_t set;
     if (args->threads > 0) return (int)args->threads;
     /* may be untested: needs more than 1024 processors */
     const int all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     const int sharing = snug_group_local_size(args->group);
+    struct snug_cgroup group;
+    snug_cgroup_read("", &group);
     /* A launcher that binds its ranks to cores has divided them already. */
-    if (all < sysconf(_SC_NPROCESSORS_ONLN)) return all; /* may be untested: depends on the machine */
-    return all < sharing ? 1 : all / sharing;            /* may be untested: depends on the machine */
+    /* may be untested: depends on the machine */
+    const int own = all < sysconf(_SC_NPROCESSORS_ONLN) ? all : all < sharing ? 1 : all / sharing;
+    return snug_cgroup_threads(&group, own, sharing);
 }
 
 /* Bytes of an OpenMP thread's stack from OMP_STACKSIZE or GOMP_STACKSIZE, as "512", "64M" or "2 g", by default in KiB;

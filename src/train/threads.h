@@ -5,7 +5,7 @@
 
 #include "train/args.h"
 
-/* Compute threads of a run: as requested, or all cores that the process may use. */
+/* Compute threads of a run: as requested, or all cores that affinity and the quota of the control group leave. */
 int snug_args_threads(const struct snug_args *args);
 
 /* Creates the context's compute thread and OpenMP's threads. Fails if that thread and threads - 1 new ones, with

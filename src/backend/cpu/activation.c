@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void apply(const struct operands *o
 }
 
 static snug_status apply_all(const struct snug_run *run, const struct operands *o, enum snug_activation f) {
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < o->u.rows; row++) APPLY_FUNCTION(f, o, row);
     return SNUG_OK;
 }

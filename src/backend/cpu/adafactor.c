@@ -106,7 +106,7 @@ static double measure_update(const struct segment *s, int64_t part) {
 /* measure() of all parts, summed in order. */
 static double add_parts(const struct segment *s, double (*measure)(const struct segment *s, int64_t part)) {
     double sum = 0;
-#pragma omp parallel for num_threads(s->run->threads) if (s->parts > 1)
+#pragma omp parallel for num_threads(s->run->threads) schedule(guided) if (s->parts > 1)
     for (int64_t part = 0; part < s->parts; part++) s->part_sums[part] = measure(s, part);
     for (int64_t part = 0; part < s->parts; part++) sum += s->part_sums[part];
     return sum;
@@ -185,13 +185,13 @@ static void update_part(const struct segment *s, int64_t part) {
 
 static void update_matrix(struct segment *s) {
     const double size = s->numbers.scales ? add_parts(s, measure_parameter) : 0;
-#pragma omp parallel for num_threads(s->run->threads) if (s->parts > 1)
+#pragma omp parallel for num_threads(s->run->threads) schedule(guided) if (s->parts > 1)
     for (int64_t part = 0; part < s->parts; part++) square_part(s, part);
-#pragma omp parallel for num_threads(s->run->threads) if (s->parts > 1)
+#pragma omp parallel for num_threads(s->run->threads) schedule(guided) if (s->parts > 1)
     for (int64_t column = 0; column < s->cols; column += COLUMNS) finish_columns(s, column);
     s->mean_of_rows = mean_of_rows(s);
     s->scales = snug_adafactor_scales(&s->numbers, size, add_parts(s, measure_update), s->rows * s->cols);
-#pragma omp parallel for num_threads(s->run->threads) if (s->parts > 1)
+#pragma omp parallel for num_threads(s->run->threads) schedule(guided) if (s->parts > 1)
     for (int64_t part = 0; part < s->parts; part++) update_part(s, part);
 }
 

@@ -250,7 +250,7 @@ static void update_all(struct snug_run *run, const struct snug_op *op, const str
     const int64_t n = snug_run_rows(run, op->update.g) * snug_run_cols(run, op->update.g),
                   each = n / op->update.segments;
     const int64_t blocks = (each + BLOCK - 1) / BLOCK, parts = (blocks + PART_BLOCKS - 1) / PART_BLOCKS;
-#pragma omp parallel for num_threads(run->threads) if (n > 16 * SNUG_UPDATE_PART)
+#pragma omp parallel for num_threads(run->threads) schedule(guided) if (n > 16 * SNUG_UPDATE_PART)
     for (int64_t part = 0; part < op->update.segments * parts; part++) {
         float buffer[PART];
         const int64_t segment = part / parts, start = part % parts * PART, first = segment * each + start;

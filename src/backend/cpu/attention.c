@@ -393,7 +393,7 @@ static void backward(const struct head *head, float *scratch) {
 /* Cosines and sines of all positions of the batch. */
 static void make_rotations(const struct snug_run *run, float *rotations, int64_t d, double theta) {
     const int64_t half = d / 2;
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t c = 0; c < half; c++) {
         const double frequency = pow(theta, -2.0 * (double)c / (double)d);
         for (int64_t place = 0; place < run->batch->longest; place++) {

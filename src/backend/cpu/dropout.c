@@ -5,7 +5,7 @@
 snug_status SNUG_KERNEL(dropout)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix x = snug_matrix_of(run, op->dropout.x), y = snug_matrix_of(run, op->dropout.y);
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < x.rows; row++) {
         const float *mask =
             token_mask(scratch_rows(run, 1, x.cols), x.cols, run, op, snug_run_token(run, op->dropout.y, row));

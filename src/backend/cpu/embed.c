@@ -11,7 +11,7 @@ snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix s = snug_matrix_of(run, op->embed.s), y = snug_matrix_of(run, op->embed.y);
     int64_t h = s.cols;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t t = 0; t < s.rows; t++) {
         float *sum = scratch_rows(run, 2, h);
         const void *from_word = matrix_at(word, batch->ids[t], 0);
@@ -41,7 +41,7 @@ static void add_row(struct snug_matrix table, int64_t index, struct snug_matrix 
 /* Called by all threads of a team: table = 0. Blocks of rows are long enough for memset's fastest path. */
 static void clear(struct snug_matrix table) {
     const int64_t block = 256;
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
     for (int64_t row = 0; row < table.rows; row += block) {
         int64_t rows = table.rows - row < block ? table.rows - row : block;
         memset(matrix_at(table, row, 0), 0, (size_t)(rows * table.cols) * sizeof(float));
@@ -83,7 +83,7 @@ static int64_t token_at(const struct snug_batch *batch, int64_t sequence, int64_
 /* The type table has few rows, each a sum over many tokens: threads divide the columns, not the rows. */
 static void add_types(struct snug_matrix table, struct snug_matrix ds, const int32_t *types) {
     enum { COLUMNS = 64 };
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
     for (int64_t first = 0; first < ds.cols; first += COLUMNS) {
         const int64_t end = first + COLUMNS < ds.cols ? first + COLUMNS : ds.cols;
         for (int64_t type = 0; type < table.rows; type++) {
@@ -164,7 +164,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
                 add_to_sum(&sum, ds, batch->by_id[j]);
             end_sum(&sum);
         }
-#pragma omp for schedule(static) nowait
+#pragma omp for schedule(guided) nowait
         for (int64_t k = 0; k < (dposition.data ? batch->longest : 0); k++) {
             const int32_t position = op->embed_backward.first_position + (int32_t)k;
             const struct row_sum sum = begin_sum(run, dposition, position, adds);

@@ -7,7 +7,7 @@
 static void gather_means(const struct snug_run *run, struct snug_matrix x, struct snug_matrix r) {
     const int32_t *offsets = run->batch->offsets;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < r.rows; row++) {
         const float length = (float)(offsets[row + 1] - offsets[row]);
         for (int64_t c = 0; c < r.cols; c += VEC_LANES) {
@@ -26,7 +26,7 @@ snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) 
         return SNUG_OK;
     }
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < r.rows; row++) {
         const void *from = matrix_at(x, snug_run_gathered_row(run, op->gather.x, op->gather.r, row), 0);
         for (int64_t c = 0; c < r.cols; c += VEC_LANES)
@@ -39,7 +39,7 @@ snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) 
 static void spread_means(const struct snug_run *run, struct snug_matrix dr, struct snug_matrix dx) {
     const int32_t *offsets = run->batch->offsets;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < dr.rows; row++) {
         const float share = 1 / (float)(offsets[row + 1] - offsets[row]);
         for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
@@ -62,7 +62,7 @@ snug_status SNUG_KERNEL(gather_backward)(struct snug_run *run, const struct snug
 
     /* Threads divide the columns, because a token may be in loss_positions more than once. */
     const int64_t block = 64;
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t first = 0; first < dr.cols; first += block) {
         int64_t end = first + block < dr.cols ? first + block : dr.cols;
         for (int64_t row = 0; row < dr.rows; row++) {

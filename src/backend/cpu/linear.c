@@ -41,7 +41,7 @@ snug_status SNUG_KERNEL(linear_dx)(struct snug_run *run, const struct snug_op *o
 static void sum_columns(const struct snug_run *run, const struct snug_weight_gradient *p, enum snug_dtype dtype) {
     enum { ROWS = 64, COLUMNS = 64 };
     const int64_t size = snug_dtype_size(dtype);
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t first = 0; first < p->n; first += COLUMNS) {
         const int64_t end = first + COLUMNS < p->n ? first + COLUMNS : p->n;
         for (int64_t c = first; c < end; c += VEC_LANES) {

@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) void run_columns(const struct snug_
 }
 
 snug_status SNUG_KERNEL(matmul_few_rows)(struct snug_run *run, const struct snug_matmul *p) {
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t column = 0; column < p->n; column += COLUMNS) {
         if (p->b_dtype == SNUG_F32)
             run_columns(p, SNUG_F32, column);

@@ -94,7 +94,7 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
     const float *weights = op->loss.weighted ? run->batch->class_weights : NULL;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
         switch (op->loss.function) {

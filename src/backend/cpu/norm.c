@@ -16,7 +16,7 @@ snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_o
                        s = !op->residual_norm.s ? y : snug_matrix_of(run, op->residual_norm.s);
     int64_t h = s.cols;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < s.rows; row++) {
         float *sum = scratch_rows(run, 2, h);
         const float *mask =
@@ -38,7 +38,7 @@ snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix y = snug_matrix_of(run, op->norm.y);
     int64_t h = s.cols;
 
-#pragma omp parallel for num_threads(run->threads) schedule(static)
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < s.rows; row++) {
         float *copy = scratch_rows(run, 2, h);
         const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->norm.y, row));
@@ -90,14 +90,14 @@ void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op 
 
 #pragma omp parallel num_threads(run->threads)
     {
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
         for (int64_t block = 0; block < blocks; block++) {
             float *part = sums + block * 2 * padded;
             memset(part, 0, (size_t)(2 * padded) * sizeof *part);
             for (int64_t row = block * step; row < rows && row < (block + 1) * step; row++)
                 backward_row(run, op, norm, row, part);
         }
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
         for (int64_t c = 0; c < h; c += VEC_LANES) {
             float *dgamma = (float *)norm->dgamma.data, *dbeta = (float *)norm->dbeta.data;
             vec gamma = {0}, beta = {0};

@@ -80,7 +80,7 @@ snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op
     double *sums = (double *)snug_run_data(run, op->squared_norm.sums) + op->squared_norm.slot;
     double *part = op->squared_norm.chunks ? sums : run->workspace, sum = op->accumulate ? *sums : 0;
     const int64_t count = blocks(g.size);
-#pragma omp parallel for num_threads(run->threads) if (count > 1)
+#pragma omp parallel for num_threads(run->threads) schedule(guided) if (count > 1)
     for (int64_t b = 0; b < count; b++) part[b] = sum_of_block(&g, b);
     if (op->squared_norm.chunks) return SNUG_OK;
     for (int64_t b = 0; b < count; b++) sum += part[b];

@@ -56,7 +56,7 @@ void SNUG_KERNEL(update_elements)(struct snug_run *run, const struct snug_op *op
                                   const void *constants) {
     const float *g = snug_run_data(run, op->update.g);
     int64_t n = snug_run_rows(run, op->update.g) * snug_run_cols(run, op->update.g);
-#pragma omp parallel for num_threads(run->threads) if (n > BLOCK)
+#pragma omp parallel for num_threads(run->threads) schedule(guided) if (n > BLOCK)
     for (int64_t block = 0; block < n; block += BLOCK)
         for (int64_t first = block; first < smaller(block + BLOCK, n); first += SNUG_UPDATE_PART) {
             float buffer[SNUG_UPDATE_PART], *states[SNUG_STATES_MAX];
