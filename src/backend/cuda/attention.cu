@@ -185,10 +185,10 @@ static void launch_all(const struct attention &a, int64_t longest, int sequences
     constexpr int D = S::D, N = S::N, MATRICES = S::TURNS ? 3 : 4;
     const dim3 grid(blocks_for(longest > 0 ? longest : 1, 16 * N), (unsigned)a.heads, (unsigned)sequences + 1);
     const dim3 keys(grid.x, grid.y, (unsigned)sequences);
-    if (!backward) return launch(forward_kernel<T, D, N>, SHARED_BYTES<D, N>(3, 1), grid, a, stream);
+    if (!backward) return launch(forward_kernel<T, D, N>, shared_bytes<D, N>(3, 1), grid, a, stream);
     launch_delta<T>(a, stream);
-    launch(dq_kernel<T, D, N, S::TURNS>, SHARED_BYTES<D, N>(MATRICES, 1), grid, a, stream);
-    if (sequences > 0) launch(dkv_kernel<T, D, N, S::TURNS>, SHARED_BYTES<D, N>(MATRICES, 2), keys, a, stream);
+    launch(dq_kernel<T, D, N, S::TURNS>, shared_bytes<D, N>(MATRICES, 1), grid, a, stream);
+    if (sequences > 0) launch(dkv_kernel<T, D, N, S::TURNS>, shared_bytes<D, N>(MATRICES, 2), keys, a, stream);
 }
 
 /* ---- the operations ---- */

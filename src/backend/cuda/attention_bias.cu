@@ -109,7 +109,7 @@ static void launch_dbias(const struct attention &a, const struct snug_run *run, 
     static_assert(SIDE >= SNUG_CUDA_DBIAS_LEAST_SIDE(S::D), "the workspace has room for this number of parts");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const int count = (int)run->program->tensors[bias].rows;
-    const size_t shared = SHARED_BYTES<S::D, S::N>(S::TURNS ? 3 : 4, 1);
+    const size_t shared = shared_bytes<S::D, S::N>(S::TURNS ? 3 : 4, 1);
     const int64_t sequences = run->batch->sequences, parts = snug_cuda_dbias_parts(a.bucket, sequences, SIDE);
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     float *partial = (float *)((uint8_t *)a.workspace + snug_cuda_dbias_delta_bytes(run->program, a.heads));

@@ -220,9 +220,9 @@ template <typename E, int D> static void choose_rows(const struct attention &a, 
     constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
     const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
     if constexpr (D == 128) {
+        constexpr int SHARED = SHARED_BYTES<E, D, 1, KEYS, true, PLAIN>;
         if constexpr (std::is_same_v<E, f16>) /* with the 64 KiB of compute capability 7.5 */
-            if (SHARED_BYTES < E, D, 1, KEYS, true, PLAIN >> snug_cuda_of(run)->block_memory)
-                return choose<E, D, 1, KEYS / 2, 3>(a, run);
+            if (SHARED > snug_cuda_of(run)->block_memory) return choose<E, D, 1, KEYS / 2, 3>(a, run);
         choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
     } else if (queries <= ROWS / 2 * units) {
         choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);

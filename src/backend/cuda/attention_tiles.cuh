@@ -147,21 +147,21 @@ template <int DD, int NN, bool TT = false> struct tile_size {
     static constexpr bool TURNS = TT;
 };
 
-template <int D, int N> constexpr size_t SHARED_BYTES(int matrices, int scores) {
+template <int D, int N> constexpr size_t shared_bytes(int matrices, int scores) {
     return sizeof(typename tiles<D, N>::matrix) * matrices + sizeof(typename tiles<D, N>::scores) * scores +
            16 * N * 4 * N;
 }
 /* Of the largest kernel of a pass. */
-template <typename S> constexpr size_t PASS_BYTES(bool backward) {
-    return backward ? SHARED_BYTES<S::D, S::N>(S::TURNS ? 3 : 4, 2) : SHARED_BYTES<S::D, S::N>(3, 1);
+template <typename S> constexpr size_t pass_bytes(bool backward) {
+    return backward ? shared_bytes<S::D, S::N>(S::TURNS ? 3 : 4, 2) : shared_bytes<S::D, S::N>(3, 1);
 }
 
 /* Calls launch with the sizes of tiles for heads of d channels: the larger ones, if a block has the memory for them;
    the smaller ones fit every GPU. False if there are none. */
 template <typename LARGE, typename SMALL, typename F>
 static bool with_one_of(int block_memory, bool backward, F launch) {
-    static_assert(PASS_BYTES<SMALL>(true) <= 64 << 10 && PASS_BYTES<SMALL>(false) <= 64 << 10, "must fit a block");
-    if (PASS_BYTES<LARGE>(backward) <= (size_t)block_memory)
+    static_assert(pass_bytes<SMALL>(true) <= 64 << 10 && pass_bytes<SMALL>(false) <= 64 << 10, "must fit a block");
+    if (pass_bytes<LARGE>(backward) <= (size_t)block_memory)
         launch(LARGE());
     else
         launch(SMALL());
