@@ -24,7 +24,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all install uninstall deb demo test check rank-bits sanitize tsan lint fuzz format format-check clean
+.PHONY: all arm64 test-arm64 install uninstall deb demo test check rank-bits sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -69,6 +69,27 @@ test:
 # The format, and all tests again: with clang, under the sanitizers, counting the lines and branches that they run.
 check: format-check sanitize
 
+# A cross-compiled snug for aarch64 Linux: $(BUILD)-arm64/snug; on an ARM machine, `make` builds one. Debian's cross compiler, and its
+# libraries in a folder of the build.
+ARM64_PACKAGES := cmake gcc-aarch64-linux-gnu make mmdebstrap pkg-config qemu-user
+ARM64_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=tools/aarch64.cmake -DSNUG_SYSROOT=$(BUILD)-arm64/root -DSNUG_CUDA=OFF -DSNUG_WERROR=ON -DSNUG_DEBUG_INFO=OFF
+arm64:
+	@tools/install-packages $(ARM64_PACKAGES)
+	@tools/arm64-root $(BUILD)-arm64/root
+	$(call configure,$(BUILD)-arm64,$(ARM64_OPTIONS) -DSNUG_TESTS=OFF)
+	$(call build,$(BUILD)-arm64,snug_cli)
+
+# Tests of it in qemu-user's emulator, one after the other: ARM64_TESTS names them.
+ARM64_TESTS ?= test_core test_dropout test_golden test_op_properties test_ops test_optimizers test_safetensors test_tokenizer \
+    test_tokenizer_parts test_update_bits test_weights
+empty :=
+test-arm64:
+	@tools/install-packages $(ARM64_PACKAGES)
+	@tools/arm64-root $(BUILD)-arm64/root
+	$(call configure,$(BUILD)-arm64,$(ARM64_OPTIONS) -DSNUG_TESTS=ON)
+	$(call build,$(BUILD)-arm64,snug_cli $(ARM64_TESTS))
+	@ctest --test-dir $(BUILD)-arm64 --output-on-failure --no-tests=error --parallel $(JOBS) -R '^($(subst $(empty) ,|,$(strip $(ARM64_TESTS))))$$'
+
 # The bits of 3, 4 and 8 CPU ranks in every ZeRO stage: of whole runs, and of runs that are killed KILLS times and resumed on
 # other numbers of ranks.
 rank-bits:
@@ -111,4 +132,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz $(BUILD)-arm64

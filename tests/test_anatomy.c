@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "measure/anatomy.h"
+#include "plan/rates.h"
 
 static snug_context *ctx;
 
@@ -205,6 +206,33 @@ static void test_peak_rates(void **state) {
         assert_true(peaks.side >= 256);
         assert_in_range((int64_t)(peaks.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
         assert_in_range((int64_t)(peaks.bytes * 1e-6), 1, 100000000);
+    }
+}
+
+/* Rates are those of a processor, by the name that Linux gives it, or by ARM's numbers. */
+static void test_processor_names(void **state) {
+    static const struct {
+        const char *cpuinfo, *name;
+    } cases[] = {
+        {"processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9B45\nflags\t\t: fpu\n", "AMD EPYC 9B45"},
+        {"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "ARM Neoverse-N1"},
+        {"processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n", "ARM Neoverse-V2"},
+        {"CPU implementer\t: 0xc0\nCPU part\t: 0xac3\n", "Ampere-1"},
+        {"CPU implementer\t: 0x61\nCPU part\t: 0x023\n", "Apple, part 0x23"},
+        {"CPU implementer\t: 0x46\nCPU part\t: 0x001\n", "ARM64 processor, part 0x1"},
+        {"CPU implementer\t: 0x41\nCPU part\t: 0xac3\n", "ARM64 processor, part 0xac3"},
+        {"CPU implementer\t: 0x41\nCPU part\t: 0xd08\nmodel name\t: BCM2835\n", "BCM2835"},
+        {"processor\t: 0\n\nno colon\n", "unknown"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[64], text[256];
+        snprintf(text, sizeof text, "%s", cases[i].cpuinfo);
+        FILE *file = fmemopen(text, strlen(text), "r");
+        assert_non_null(file);
+        snug_cpu_name(file, name, sizeof name);
+        fclose(file);
+        assert_string_equal(name, cases[i].name);
     }
 }
 
@@ -454,6 +482,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_times_of_copies, make_program, free_program),
         cmocka_unit_test_setup_teardown(test_operation_named_by_a_failure, make_program, free_program),
         cmocka_unit_test(test_peak_rates),
+        cmocka_unit_test(test_processor_names),
         cmocka_unit_test(test_anatomy_matches_the_plan),
         cmocka_unit_test(test_anatomy_of_copies),
         cmocka_unit_test(test_anatomy_of_a_gpu),

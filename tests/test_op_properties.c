@@ -227,12 +227,19 @@ static void test_memory_of_generated_kernels(void **state) {
         int64_t bytes;
     } cases[] = {{SNUG_OP_LINEAR, 10 << 20}, {SNUG_OP_LINEAR_DX, 3 << 20}, {SNUG_OP_LINEAR_DW, 3 << 20}};
     const struct snug_backend *backend = snug_backend_cpu();
+    char library[128];
     (void)state;
+    snug_backend_cpu_describe(library, sizeof library);
+    const bool onednn = strncmp(library, "oneDNN", 6) == 0; /* else packed operands alone */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_op ops[] = {{.kind = SNUG_OP_LINEAR}, {.kind = cases[i].kind}};
         struct snug_program program = {.ops = ops, .op_count = 2, .compute = SNUG_F32};
-        assert_int_equal(backend->library(&program, 1), cases[i].bytes);
-        assert_int_equal(backend->library(&program, 3), cases[i].bytes + (6 << 20));
+        const int64_t bytes = backend->library(&program, 1);
+        if (onednn)
+            assert_int_equal(bytes, cases[i].bytes);
+        else
+            assert_in_range(bytes, 1, 1 << 20);
+        assert_int_equal(backend->library(&program, 3), bytes + 2 * (onednn ? 3 << 20 : bytes));
         program.compute = SNUG_BF16;
         assert_int_equal(backend->library(&program, 1), 0);
     }

@@ -171,7 +171,7 @@ static inline bool snug_backend_is_device(const struct snug_backend *backend) { 
 
 /* Plain C in the simplest order, for tests and for machines without a matmul library. */
 const struct snug_backend *snug_backend_reference(void);
-/* oneDNN and fused kernels, for the instruction set of this machine. */
+/* oneDNN or our own matmuls, and fused kernels, for the instruction set of this machine. */
 const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
  */
@@ -188,7 +188,7 @@ snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct
 const struct snug_backend *snug_backend_cuda_planned(int capability);
 /* The description of the CPU's matmul library: "oneDNN 3.1.1, bf16 by amx". */
 void snug_backend_cpu_describe(char *text, size_t size);
-/* Whether bf16 matmuls are faster than fp32 ones on this machine: AMX-BF16 or AVX512-BF16 is available. */
+/* Whether bf16 matmuls are faster than fp32 ones on this machine: AMX-BF16, AVX512-BF16 or BFDOT is available. */
 bool snug_backend_cpu_fast_bf16(void);
 
 /* Address of a tensor; NULL for none. */

@@ -74,10 +74,10 @@ static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     snug_cgroup_read("", &d->cgroup);
     d->memory = snug_machine_bytes();
     d->available = snug_available_bytes();
-    if (snug_backend_cpu() == snug_backend_reference()) /* untested: needs a build without oneDNN */
+    if (snug_backend_cpu() == snug_backend_reference()) /* untested: needs a build of x86-64 without oneDNN */
         miss(d, "oneDNN: this build trains on the CPU in plain C, which is slow");
     else if (!snug_backend_cpu_fast_bf16()) /* may be untested: depends on the processor */
-        miss(d, "bf16 on the CPU: neither AMX-BF16 nor AVX512-BF16; --bf16 there is fp32");
+        miss(d, "bf16 on the CPU: no AMX-BF16, AVX512-BF16 or BFDOT (ARM); --bf16 there is fp32");
 }
 
 static snug_status look_at_cache(snug_doctor *d) {

@@ -6,6 +6,8 @@
 #ifndef SNUG_PLAN_RATES_H
 #define SNUG_PLAN_RATES_H
 
+#include <stdio.h>
+
 #include "plan/stages.h"
 
 /* A call takes call + flop * FLOPs + byte * bytes seconds; none of the three constants is negative, so that more work
@@ -72,6 +74,9 @@ snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rat
 /* Stores them in the cache folder for later runs; *path is the file, NULL if it cannot be written. */
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path);
 void snug_rates_free(struct snug_rates *rates);
+/* The processor's name in a file like Linux's /proc/cpuinfo, which on ARM has numbers instead; "unknown" if it has
+ * neither. */
+void snug_cpu_name(FILE *cpuinfo, char *name, size_t size);
 /* Empty rates of this machine or GPU. */
 void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, const char *gpu,
                      int threads);

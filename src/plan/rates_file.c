@@ -3,25 +3,55 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "io/folder.h"
 #include "io/json.h"
 #include "plan/rates.h"
 
-static void read_cpu_name(char *name, size_t size) {
+/* A part of ARM's registers, after the Linux kernel's arch/arm64/include/asm/cputype.h. */
+static const char *arm_name(unsigned long implementer, unsigned long part) {
+    static const struct {
+        unsigned implementer, part;
+        const char *name;
+    } known[] = {{0x41, 0xd03, "ARM Cortex-A53"},  {0x41, 0xd05, "ARM Cortex-A55"},  {0x41, 0xd08, "ARM Cortex-A72"},
+                 {0x41, 0xd0b, "ARM Cortex-A76"},  {0x41, 0xd0c, "ARM Neoverse-N1"}, {0x41, 0xd40, "ARM Neoverse-V1"},
+                 {0x41, 0xd49, "ARM Neoverse-N2"}, {0x41, 0xd4f, "ARM Neoverse-V2"}, {0x41, 0xd84, "ARM Neoverse-V3"},
+                 {0xc0, 0xac3, "Ampere-1"},        {0xc0, 0xac4, "Ampere-1a"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].implementer == implementer && known[i].part == part) return known[i].name;
+    return NULL;
+}
+
+void snug_cpu_name(FILE *cpuinfo, char *name, size_t size) {
+    unsigned long implementer = 0, part = 0;
     char line[256];
+    snprintf(name, size, "unknown");
+    while (fgets(line, sizeof line, cpuinfo)) {
+        const char *text = strchr(line, ':');
+        if (!text) continue;
+        text += 1 + strspn(text + 1, " ");
+        if (strncmp(line, "CPU implementer", 15) == 0) implementer = strtoul(text, NULL, 16);
+        if (strncmp(line, "CPU part", 8) == 0) part = strtoul(text, NULL, 16);
+        if (strncmp(line, "model name", 10) != 0) continue;
+        snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
+        return;
+    }
+    if (!implementer) return;
+    const char *known = arm_name(implementer, part);
+    if (known)
+        snprintf(name, size, "%s", known);
+    else /* Apple's number of a core says little: 0x61 is Apple */
+        snprintf(name, size, "%s, part 0x%lx", implementer == 0x61 ? "Apple" : "ARM64 processor", part);
+}
+
+static void read_cpu_name(char *name, size_t size) {
     FILE *file = fopen("/proc/cpuinfo", "re");
     snprintf(name, size, "unknown");
-    /* untested: the kernel writes a colon after it */
-    while (file && fgets(line, sizeof line, file)) /* may be untested: needs a kernel without /proc */
-        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
-            const char *text = strchr(line, ':') + 1;
-            text += strspn(text, " ");
-            snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
-            break;
-        }
-    if (file) fclose(file); /* may be untested: needs a kernel without /proc */
+    if (!file) return; /* may be untested: needs a kernel without /proc */
+    snug_cpu_name(file, name, size);
+    fclose(file);
 }
 
 void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, const char *gpu,

@@ -146,10 +146,11 @@ static enum snug_dtype compute_type(const struct snug_setup *setup, const struct
     /* may be untested: depends on the processor */
     if (setup->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
     /* may be untested: depends on the processor */
-    snug_log(args->ctx, SNUG_LOG_WARNING,
-             "--%s: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 matmuls would be slower than fp32: using "
-             "fp32",
-             args->bf16 ? "bf16" : "bf16_full_eval");
+    snug_log(
+        args->ctx, SNUG_LOG_WARNING,
+        "--%s: this CPU has no AMX-BF16, AVX512-BF16 or BFDOT (ARM), so bf16 matmuls would be slower than fp32: using "
+        "fp32",
+        args->bf16 ? "bf16" : "bf16_full_eval");
     return SNUG_F32;
 }
 

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # The kernels are portable C, compiled once for each instruction set; cpu.c and updates.c pick a table of them at run time.
-# Elsewhere than on x86-64 there is one variant, for the compiler's own target.
+# Elsewhere than on x86-64 there is one variant, for the compiler's own target: on aarch64 NEON, which every such processor has.
 set(folder ${CMAKE_SOURCE_DIR}/src/backend/cpu)
 set(updates adafactor adagrad adam adam_8bit lion rmsprop sgd)
 set(common ${folder}/updates.c)
-if(SNUG_ONEDNN)
-  list(APPEND common ${folder}/cpu.c ${folder}/gemm.c ${folder}/workspace.c)
+if(SNUG_FAST_CPU)
+  list(APPEND common ${folder}/cpu.c ${folder}/gemm.c ${folder}/gemm_onednn.c ${folder}/workspace.c)
   file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.c)
-  list(REMOVE_ITEM kernels ${common})
-else() # without oneDNN there are the updates alone
+  list(REMOVE_ITEM kernels ${common} ${folder}/gemm_bfdot.c)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    list(APPEND common ${folder}/gemm_bfdot.c)
+    set_source_files_properties(${folder}/gemm_bfdot.c PROPERTIES COMPILE_OPTIONS -march=armv8.2-a+bf16)
+  endif()
+  if(SNUG_ONEDNN)
+    list(REMOVE_ITEM kernels ${folder}/gemm_vec.c)
+  else()
+    list(REMOVE_ITEM common ${folder}/gemm_onednn.c)
+  endif()
+else() # there are the updates alone
   list(TRANSFORM updates PREPEND ${folder}/ OUTPUT_VARIABLE kernels)
   list(TRANSFORM kernels APPEND .c)
   list(APPEND kernels ${folder}/update.c ${folder}/updates_table.c)
@@ -16,7 +25,7 @@ endif()
 
 add_library(snug_backend_cpu OBJECT ${common})
 set(targets snug_backend_cpu)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+if(SNUG_X86_64)
   set(variants v2 v3 v4)
   set(flags_v2 -march=x86-64-v2)
   set(flags_v3 -march=x86-64-v3)

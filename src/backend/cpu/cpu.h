@@ -13,8 +13,7 @@ struct snug_cpu {
     const struct snug_microkernel *microkernel; /* of bf16 matmuls; NULL: the portable one */
 };
 
-/* Bytes of oneDNN's buffers, into which each thread packs the operands of an fp32 matmul, and of the kernels that it
- * generates while an inference runs; measured on MiniLM and BERT-base, the kernels with AVX-512. */
+/* Bytes of snug_gemm_library() for this program. */
 int64_t snug_cpu_library(const struct snug_program *program, int threads);
 snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program, int threads, void **state);
 void snug_cpu_close(void *state);

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/gemm.h"
 
-#include <dnnl.h>
-#include <omp.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
-void snug_gemm_one_thread(void) { omp_set_num_threads(1); }
-
-bool snug_gemm_f32(float *c, int64_t ldc, const float *a, int64_t lda, bool transpose_a, const float *b, int64_t ldb,
-                   bool transpose_b, int64_t m, int64_t n, int64_t k, float beta) {
-    return dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc) ==
-           dnnl_success;
-}
+static __attribute__((unused)) void nothing(void) {}
 
 #ifdef __x86_64__
 
@@ -79,8 +74,6 @@ static bool amx_usable(void) {
 
 #define AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
-static void nothing(void) {}
-
 /* Eight rows at a time: sixteen sums of 16 columns stay in registers. */
 AVX512_BF16 static void avx512_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda, int64_t a_step,
                                      const uint16_t *b, int64_t steps, bool add) {
@@ -124,6 +117,13 @@ const struct snug_microkernel *snug_microkernel(size_t index) {
     /* may be untested: depends on the processor */
     if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")) usable[count++] = &avx512;
     return index < count ? usable[index] : NULL; /* may be untested: depends on the processor */
+}
+
+#elif defined(__aarch64__)
+
+const struct snug_microkernel *snug_microkernel(size_t index) {
+    static const struct snug_microkernel bfdot = {"bfdot", snug_bfdot_block, nothing, nothing};
+    return index == 0 && getauxval(AT_HWCAP2) & HWCAP2_BF16 ? &bfdot : NULL;
 }
 
 #else

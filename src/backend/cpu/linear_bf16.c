@@ -138,7 +138,7 @@ static const struct snug_microkernel portable = {"portable", portable_block, not
 /* The processor's own is used with the widest instruction set only: tests that force another set test the portable one.
  */
 static const struct snug_microkernel *microkernel(const struct snug_run *run) {
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__aarch64__)
     const struct snug_cpu *cpu = run->backend_state;
     if (cpu->microkernel) return cpu->microkernel;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matmuls of F32 tensors: fixed tiles, each computed by one thread with oneDNN, so that the bits do not depend on the
+ * Matmuls of F32 tensors: fixed tiles, each computed by one thread (gemm.h), so that the bits do not depend on the
  * number of threads and the assignment of tiles. Weights stored in BF16 are widened tile by tile by the thread that
  * reads them: the bits are those of the widened weights stored in F32.
  */
@@ -27,11 +27,6 @@ enum { FEW_ROWS = 8 * VEC_LANES };
 
 static int64_t tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static snug_status finish(struct snug_run *run, bool refused) {
-    /* untested: oneDNN refuses negative sizes and lack of memory alone */
-    return refused ? snug_fail(run->ctx, SNUG_E_INTERNAL, "oneDNN rejected a matmul (dnnl_sgemm)") : SNUG_OK;
-}
 
 static void add_bias(float *y, int64_t ldy, const float *bias, int64_t m, int64_t n) {
     for (int64_t i = 0; i < m; i++, y += ldy)
@@ -108,7 +103,7 @@ snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matm
             if (p->bias) add_bias(y, p->n, p->bias + j, m, n);
         }
     }
-    return finish(run, refused);
+    return snug_gemm_result(run->ctx, refused);
 }
 
 int64_t SNUG_KERNEL(matmul_f32_workspace)(int64_t n, int64_t k, bool transpose_b, enum snug_dtype b, int threads) {
@@ -171,5 +166,5 @@ snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct 
             if (p->db && j == 0) sum_columns(p->db + i, dy + i, p->n, p->t, m, p->add);
         }
     }
-    return finish(run, refused);
+    return snug_gemm_result(run->ctx, refused);
 }

@@ -9,8 +9,10 @@
 #ifndef SNUG_BACKEND_CPU_VEC_H
 #define SNUG_BACKEND_CPU_VEC_H
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include <math.h>
@@ -34,6 +36,8 @@ typedef __m256i vec_x86_int;
 #define VEC_X86(name) _mm_##name
 typedef __m128 vec_x86;
 typedef __m128i vec_x86_int;
+#elif defined(__aarch64__)
+#define VEC_NEON
 #endif
 #endif
 
@@ -50,6 +54,8 @@ static inline vec_uint vec_all_uint(uint32_t x) { return (vec_uint){0} + x; }
 static inline vec vec_fma(vec a, vec b, vec c) {
 #ifdef __FMA__
     return (vec)VEC_X86(fmadd_ps)((vec_x86)a, (vec_x86)b, (vec_x86)c);
+#elif defined(VEC_NEON)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif
@@ -101,6 +107,8 @@ static inline vec_uint vec_max_uint(vec_uint a, vec_uint b) {
 static inline vec vec_sqrt(vec x) {
 #ifdef VEC_X86
     return (vec)VEC_X86(sqrt_ps)((vec_x86)x);
+#elif defined(VEC_NEON)
+    return (vec)vsqrtq_f32((float32x4_t)x);
 #else
     for (int i = 0; i < VEC_LANES; i++) x[i] = sqrtf(x[i]);
     return x;
@@ -122,6 +130,8 @@ static inline bool vec_any(vec_int mask) {
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
 #elif defined(VEC_X86)
     return VEC_X86(movemask_ps)((vec_x86)mask) != 0;
+#elif defined(VEC_NEON)
+    return vmaxvq_u32((uint32x4_t)mask) != 0;
 #else
     int32_t any = 0;
     for (int i = 0; i < VEC_LANES; i++) any |= mask[i];
@@ -213,9 +223,13 @@ static inline __attribute__((always_inline)) vec vec_sums(vec x[VEC_LANES]) {
 /* ---- memory: rows of F32 or BF16, at any address ----------------------------------------------------------------- */
 
 static inline vec vec_read(const float *p) {
+#ifdef VEC_NEON /* gcc 12 copies a memcpy() through integer registers where lanes are then used one by one */
+    return (vec)vld1q_f32(p);
+#else
     vec x;
     memcpy(&x, p, sizeof x);
     return x;
+#endif
 }
 
 static inline void vec_write(float *p, vec x) { memcpy(p, &x, sizeof x); }
@@ -362,6 +376,8 @@ static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
 #ifdef VEC_X86
     vec_wide all = (vec_wide){0} + b;
     return (vec_wide)VEC_X86(mul_epu32)((vec_x86_int)a, (vec_x86_int)all);
+#elif defined(VEC_NEON)
+    return (vec_wide)vmull_u32(vmovn_u64((uint64x2_t)a), vdup_n_u32(b));
 #else
     return (a & 0xffffffffu) * b;
 #endif
