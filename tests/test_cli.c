@@ -170,6 +170,7 @@ static void test_wrong_usage(void **state) {
     expect("prediction", 2, "prediction: unknown command; give snug predict");
     expect("finetune", 2, "give snug train\n");
     expect("test", 2, "give snug eval\n");
+    expect("examples/run_ner.py", 2, "give snug train --task token_classification\n");
     expect("serve", 2, "snug has no server");
     expect("xyzzy", 2, "xyzzy: unknown command; snug --help lists all");
     expect("eval", 2, "--model_name_or_path DIR and --validation_file FILE; for example: snug eval --model");

@@ -122,6 +122,11 @@ static void test_memory_table(void **state) {
     assert_contains(text, "--test_file FILE > predictions.csv\n");
     free(text);
     json_decref(result);
+    free(run_well(f, "train --config_name model --train_file dummy:16x8 --validation_file dummy:16x8 --max_steps 1 "
+                     "--threads 1 --device cpu --output_dir drawn"));
+    text = output_of(f, "stderr");
+    assert_contains(text, " predict --model_name_or_path drawn --test_file FILE > predictions.csv\n");
+    free(text);
     free(run_well(f, TRAIN "--max_steps 1 --output_dir out --log_level error"));
     text = output_of(f, "stderr");
     assert_string_equal(text, "");
@@ -198,6 +203,7 @@ static void test_best(void **state) {
         bool cost, loaded;
     } cases[] = {
         {"eval_steps=2", "eval_accuracy", false, false},
+        {"eval_strategy=no metric_for_best_model=loss", "eval_accuracy", false, false}, /* which chooses nothing */
         {"eval_steps=2 metric_for_best_model=loss", "eval_loss", true, false},
         {"eval_steps=3 metric_for_best_model=f1 greater_is_better=False", "eval_f1", true, false},
         {"eval_steps=2 load_best_model_at_end=True save_strategy=steps save_steps=2", "eval_loss", true, true},
@@ -342,7 +348,11 @@ static void test_folder(void **state) {
     assert_true(rate_in(f, "new") == 0.5);
     assert_int_equal(unlink(path_of(f, "new/checkpoint-2/training_args.json")), 0);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "empty")), SNUG_OK);
-    static const char *const none[] = {"new", "empty"};
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
+    write_text(f, "other/trainer_state.json", "{}");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "out/checkpoint-9")), SNUG_OK); /* not snug's */
+    assert_true(rate_in(f, "out") == 0.125);
+    static const char *const none[] = {"new", "empty", "other"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         snug_args *args;
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);

@@ -52,7 +52,7 @@ void cli_tell_next(const struct cli *cli, const char *folder) {
 static void put_folder(const struct cli *cli, const char *argument) {
     char *folder = value_of(cli, "output_dir");
     fprintf(stderr, " --%s ", argument);
-    cli_put_path(stderr, folder ? folder : "trainer_output");
+    cli_put_path(stderr, folder ? folder : "DIR"); /* may be untested: no memory */
     free(folder);
 }
 

@@ -79,6 +79,7 @@ static json_t *result_json(const snug_train_result *result) {
 /* The plan should be what the run takes; if it is not, or if the user wants to know, by class. */
 static bool shows_memory(const struct cli *cli, const snug_train_result *result) {
     const double planned = (double)result->total.planned, measured = (double)result->total.measured;
+    /* may be untested: a GPU whose memory cannot be measured */
     return cli->detailed || (measured >= 0 && fabs(measured - planned) > 0.01 * planned);
 }
 

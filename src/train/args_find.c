@@ -40,7 +40,7 @@ static snug_status find_in_folder(snug_context *ctx, const char *path, char **ou
     char *own, *state = NULL, *checkpoint = NULL;
     RETURN_IF_ERROR(snug_path_join(ctx, &own, path, SNUG_TRAINING_ARGS));
     snug_status status = snug_path_join(ctx, &state, path, "trainer_state.json");
-    const bool ended = status == SNUG_OK && snug_file_exists(NULL, state) && snug_file_exists(NULL, own);
+    const bool ended = status == SNUG_OK && snug_file_exists(NULL, state);
     if (status == SNUG_OK && !ended) status = find_checkpoint(ctx, path, &checkpoint);
     if (status == SNUG_OK && !checkpoint && !snug_file_exists(NULL, own))
         status = snug_fail(ctx, SNUG_E_INPUT,
