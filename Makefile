@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two commands that do all the set-up on Debian or Ubuntu: `make demo` and `make test`.
+# The commands do all the set-up on Debian or Ubuntu. For users: make, make demo, make install, make uninstall, make wheel, make
+# tarball, make deb; for developers: make test, make check, make test-arm64, make lint, make tsan, make fuzz, make rank-bits, make format, make clean.
+# Where nvcc is found, the CUDA plug-in is compiled, too, which takes minutes: make SNUG_CUDA=OFF leaves it out.
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -8,6 +10,9 @@ PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libja
     libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2 \
     dpkg-dev
+
+# The CUDA plug-in: AUTO where there is nvcc, ON, OFF.
+SNUG_CUDA ?= AUTO
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
@@ -24,7 +29,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all arm64 test-arm64 install uninstall deb demo test check rank-bits sanitize tsan lint fuzz format format-check clean
+.PHONY: all arm64 test-arm64 install uninstall deb wheel tarball demo test check rank-bits sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -34,12 +39,16 @@ ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(
 
 all:
 	@tools/install-packages $(PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF)
+	@[ "$(SNUG_CUDA)" != AUTO ] || ! command -v nvcc > /dev/null || \
+	    echo "nvcc is found: the CUDA plug-in is compiled, too, which takes minutes. make SNUG_CUDA=OFF leaves it out"
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA))
 	$(call build,$(BUILD),all)
 
 install:
 	@tools/install-packages $(PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
+	@[ "$(SNUG_CUDA)" != AUTO ] || ! command -v nvcc > /dev/null || \
+	    echo "nvcc is found: the CUDA plug-in is compiled, too, which takes minutes. make SNUG_CUDA=OFF leaves it out"
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
 	$(call build,$(BUILD),all)
 	@DESTDIR="$(DESTDIR)" tools/install install $(BUILD) $(abspath $(PREFIX))
 
@@ -50,13 +59,21 @@ uninstall:
 # A Debian package of what this machine can build: with the CUDA backend where there is nvcc.
 deb:
 	@tools/install-packages $(PACKAGES) dpkg-dev
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr)
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) -DCMAKE_INSTALL_PREFIX=/usr)
 	$(call build,$(BUILD),all)
 	@tools/deb $(BUILD) $(BUILD)
 
+# For every x86-64 Linux with glibc 2.28 or later, with all libraries inside, for the CPU (tools/portable).
+wheel tarball:
+	@tools/install-packages $(PACKAGES) binutils dpkg-dev mmdebstrap python3-venv
+	$(call configure,$(BUILD)-portable,-DSNUG_TESTS=OFF -DSNUG_PORTABLE=ON -DSNUG_CUDA=OFF)
+	$(call build,$(BUILD)-portable,snug_wheel snug_manual)
+	@mkdir -p $(BUILD)
+	@tools/portable/pack $@ $(BUILD)-portable $(BUILD)
+
 demo:
 	@tools/install-packages $(PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF)
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA))
 	$(call build,$(BUILD),snug_cli)
 	@examples/demo.sh $(BUILD)/snug
 
@@ -132,4 +149,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz $(BUILD)-arm64
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz $(BUILD)-arm64 $(BUILD)-portable

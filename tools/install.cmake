@@ -25,7 +25,10 @@ foreach(library ${libraries})
 endforeach()
 
 set(SNUG_PC_REQUIRES "jansson libutf8proc libxxhash zlib")
-if(SNUG_PULLS)
+if(SNUG_PORTABLE)
+  set(SNUG_PC_REQUIRES)
+  set(SNUG_PC_LIBS)
+elseif(SNUG_PULLS)
   string(APPEND SNUG_PC_REQUIRES " nettle")
 endif()
 configure_file(tools/snug.pc.in snug.pc @ONLY)
@@ -36,11 +39,13 @@ configure_package_config_file(tools/snugConfig.cmake.in snugConfig.cmake INSTALL
                               PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(snugConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(TARGETS snug_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS snug ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(NOT SNUG_PORTABLE) # whose shared library has all inside; the archive needs those of this machine
+  install(TARGETS snug ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${CMAKE_BINARY_DIR}/snug-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 install(TARGETS snug_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${CMAKE_BINARY_DIR}/snug.pc ${CMAKE_BINARY_DIR}/snug-static.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/snugConfig.cmake ${CMAKE_BINARY_DIR}/snugConfigVersion.cmake DESTINATION ${SNUG_CMAKE_DIR})
 if(TARGET snug_cuda)
   install(TARGETS snug_cuda LIBRARY DESTINATION lib/snug) # where backend/plugin.c looks, from the program's folder

@@ -19,8 +19,10 @@ install(FILES ${completions}/snug DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-
 install(FILES ${completions}/_snug DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions)
 install(FILES ${completions}/snug.fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d)
 
-# What the Python package has beside its Python: the library, and the plug-ins where the library looks for them.
+# What the Python package has beside its Python: the library, the program (python/_snug_command starts it), and the plug-ins where the library looks for them.
 add_custom_target(snug_wheel)
+add_dependencies(snug_wheel snug_cli)
+install(TARGETS snug_cli RUNTIME DESTINATION snug COMPONENT wheel EXCLUDE_FROM_ALL)
 install(FILES $<TARGET_FILE:snug_shared> RENAME $<TARGET_SONAME_FILE_NAME:snug_shared> DESTINATION snug COMPONENT wheel EXCLUDE_FROM_ALL)
 foreach(library snug_shared snug_cuda ${SNUG_MPI_PLUGINS})
   if(TARGET ${library})
