@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The commands do all the set-up on Debian or Ubuntu. For users: make, make demo, make install, make uninstall, make wheel, make
 # tarball, make deb; for developers: make test, make check, make test-arm64, make lint, make tsan, make fuzz, make rank-bits, make format, make clean.
-# Where nvcc is found, the CUDA plug-in is compiled, too, which takes minutes: make SNUG_CUDA=OFF leaves it out.
+# Where nvcc is found, the CUDA plug-in is compiled, too, for the GPU that is here, or for all: make SNUG_CUDA=OFF leaves it out.
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -20,9 +20,11 @@ WERROR ?= OFF
 # OFF in CI, where no debugger runs: the build of `make test` has no information for debuggers, which takes a quarter of compiling.
 DEBUG_INFO ?= ON
 
-# Compute capabilities that `make test` compiles the CUDA plug-in for, and nvcc's flags. CI, which does not run it, takes one
-# capability and no optimization: a quarter of the time.
+# What the CUDA plug-in is compiled for, and nvcc's flags in `make test`. CUDA is NATIVE (the GPU that is here), ALL, or compute
+# capabilities (CUDA=90); where it is not given, packages are for ALL, and the rest as before in this folder, or NATIVE. CI, which
+# does not run the plug-in, takes one capability and no optimization: a quarter of the time.
 CUDA ?=
+architectures = $(if $(or $(CUDA),$(1)),'-DSNUG_CUDA_ARCHITECTURES=$(or $(CUDA),$(1))')
 NVCC_FLAGS ?=
 
 # How long `make fuzz` runs each target, JOBS of them at a time: seconds, or executions where RUNS is given (make fuzz
@@ -31,24 +33,21 @@ FUZZ_SECONDS ?= 4
 
 .PHONY: all arm64 test-arm64 install uninstall deb wheel tarball demo test check rank-bits sanitize tsan lint fuzz format format-check clean
 
-# configure FOLDER OPTIONS; prints the output of cmake only if it fails
-configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
+# configure FOLDER OPTIONS; prints the output of cmake only if it fails, and what the CUDA plug-in is compiled for
+configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
+    sed -n 's/^-- \(the CUDA plug-in is compiled\)/\1/p' $(1)/configure.log
 build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
 # Two tests more than there are processors: some only wait for signals and processes.
 ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 2)))
 
 all:
 	@tools/install-packages $(PACKAGES)
-	@[ "$(SNUG_CUDA)" != AUTO ] || ! command -v nvcc > /dev/null || \
-	    echo "nvcc is found: the CUDA plug-in is compiled, too, which takes minutes. make SNUG_CUDA=OFF leaves it out"
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA))
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(architectures))
 	$(call build,$(BUILD),all)
 
 install:
 	@tools/install-packages $(PACKAGES)
-	@[ "$(SNUG_CUDA)" != AUTO ] || ! command -v nvcc > /dev/null || \
-	    echo "nvcc is found: the CUDA plug-in is compiled, too, which takes minutes. make SNUG_CUDA=OFF leaves it out"
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(architectures) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
 	$(call build,$(BUILD),all)
 	@DESTDIR="$(DESTDIR)" tools/install install $(BUILD) $(abspath $(PREFIX))
 
@@ -59,7 +58,7 @@ uninstall:
 # A Debian package of what this machine can build: with the CUDA backend where there is nvcc.
 deb:
 	@tools/install-packages $(PACKAGES) dpkg-dev
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) -DCMAKE_INSTALL_PREFIX=/usr)
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(call architectures,ALL) -DCMAKE_INSTALL_PREFIX=/usr)
 	$(call build,$(BUILD),all)
 	@tools/deb $(BUILD) $(BUILD)
 
@@ -73,13 +72,13 @@ wheel tarball:
 
 demo:
 	@tools/install-packages $(PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA))
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(architectures))
 	$(call build,$(BUILD),snug_cli)
 	@examples/demo.sh $(BUILD)/snug
 
 test:
 	@tools/install-packages $(TEST_PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) -DSNUG_DEBUG_INFO=$(DEBUG_INFO) $(if $(CUDA),-DSNUG_CUDA_ARCHITECTURES=$(CUDA)) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) -DSNUG_DEBUG_INFO=$(DEBUG_INFO) $(architectures) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 

@@ -19,5 +19,7 @@ set(OpenMP_gomp_LIBRARY ${CMAKE_BINARY_DIR}/libgomp/libgomp.a)
 # Debian's archive of Jansson is for programs only, too: it compares a file with stdin, to name it in its messages.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libjansson.a OUTPUT_VARIABLE jansson OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(pkgcfg_lib_JANSSON_jansson ${glibc}/libjansson.a CACHE INTERNAL "")
-execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym stdin=snug_no_file ${jansson} ${pkgcfg_lib_JANSSON_jansson} COMMAND_ERROR_IS_FATAL ANY)
+if(${jansson} IS_NEWER_THAN ${pkgcfg_lib_JANSSON_jansson}) # or there is none yet; a new one would link all again
+  execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym stdin=snug_no_file ${jansson} ${pkgcfg_lib_JANSSON_jansson} COMMAND_ERROR_IS_FATAL ANY)
+endif()
 include(tools/portable/onednn.cmake)
