@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this machine's headers, start files and archives need of glibc that VERSION of tools/portable/old-glibc does not have,
- * written with what it has. Linked into the portable program and library only.
+ * What this machine's headers, start files and archives need of glibc that VERSION of tools/portable/old-glibc does not
+ * have, written with what it has. Linked into the portable program and library only.
  */
 #include <sys/stat.h>
 
@@ -24,7 +24,8 @@ int fstatat(int fd, const char *path, struct stat *out, int flags) {
     return __fxstatat(STAT_VERSION, fd, path, out, flags);
 }
 
-/* Since 2.38 <stdlib.h> gives C23's strtol() and its relatives these names. They also read 0b1, which no archive here asks for. */
+/* Since 2.38 <stdlib.h> gives C23's strtol() and its relatives these names. They also read 0b1, which no archive here
+ * asks for. */
 extern long __strtol_internal(const char *text, char **end, int base, int group);
 extern unsigned long __strtoul_internal(const char *text, char **end, int base, int group);
 #define SNUG_STRTO(name, type, from)                                                                                   \
