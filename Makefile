@@ -6,7 +6,8 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
-PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libjansson-dev \
+# Matmuls are oneDNN's on x86-64 only.
+PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev $(if $(filter x86_64,$(shell uname -m)),libdnnl-dev) libjansson-dev \
     libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2 \
     dpkg-dev

@@ -498,7 +498,7 @@ static void storage_changes_nothing(void **state) {
     json_decref(cases);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_agrees),
         cmocka_unit_test(cpu_agrees),
@@ -511,5 +511,6 @@ int main(void) {
         cmocka_unit_test(other_files_hold_the_same_weights),
         cmocka_unit_test(storage_changes_nothing),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

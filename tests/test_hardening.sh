@@ -18,6 +18,7 @@ has "$build/snug" "position-independent program" 'FLAGS_1.* PIE' --dynamic
 has "$build/libsnug.a" "checked copies (_FORTIFY_SOURCE)" ' UND __(v?snprintf|memcpy|fprintf)_chk' --symbols
 case $(uname -m) in
     x86_64) has "$build/libsnug.a" "control-flow protection (-fcf-protection)" 'IBT, SHSTK' --notes ;;
+    aarch64) has "$build/libsnug.a" "control-flow protection (-mbranch-protection)" 'BTI, PAC' --notes ;;
 esac
 for file in "$build/snug" "$build/libsnug_cuda.so"; do
     [ -e "$file" ] || continue

@@ -470,7 +470,7 @@ static void test_long_sequences(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_accumulation),
@@ -486,5 +486,6 @@ int main(void) {
         cmocka_unit_test(test_pairs_within_a_window),
         cmocka_unit_test(test_long_sequences),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("properties of operations", tests, NULL, NULL);
 }

@@ -386,7 +386,7 @@ static void test_peak_is_the_predicted_total(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_planned_is_allocated),  TEST(test_live_tensors_do_not_overlap),
@@ -394,5 +394,6 @@ int main(void) {
         TEST(test_built_in_shapes),       TEST(test_frozen_parts),
         TEST(test_budget_is_a_limit),     TEST(test_peak_is_the_predicted_total),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -751,7 +751,6 @@ static void without_caches(char *argv[]) {
 }
 
 int main(int argc, char *argv[]) {
-    (void)argc;
     without_caches(argv);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_tasks, tear_down)
     const struct CMUnitTest tests[] = {
@@ -775,5 +774,6 @@ int main(int argc, char *argv[]) {
         TEST(test_only_true_labels_can_be_learnt),
         TEST(test_no_growth),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

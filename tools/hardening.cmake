@@ -19,12 +19,12 @@ if(NOT SNUG_HARDENING)
   return()
 endif()
 
-# Flags that depend on the target: -fcf-protection is for x86.
-foreach(flag stack-protector-strong stack-clash-protection cf-protection)
+# Flags that depend on the target: -fcf-protection is for x86, -mbranch-protection for aarch64.
+foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection -mbranch-protection=standard)
   string(MAKE_C_IDENTIFIER "SNUG_HAS_${flag}" found)
-  check_c_compiler_flag(-f${flag} ${found})
+  check_c_compiler_flag(${flag} ${found})
   if(${found})
-    list(APPEND SNUG_HARDENING_FLAGS -f${flag})
+    list(APPEND SNUG_HARDENING_FLAGS ${flag})
   endif()
 endforeach()
 add_compile_options("$<$<COMPILE_LANGUAGE:C>:${SNUG_HARDENING_FLAGS}>")
