@@ -125,14 +125,6 @@ static void test_metrics_of_classes(void **state) {
         dicts++;
     }
     assert_true(dicts >= 2);
-    const char *summary = strstr(text, "eval_loss: ");
-    size_t lines = 0;
-    for (; strncmp(summary, "eval_", 5) == 0 || strncmp(summary, "\"eval_", 6) == 0; lines++) {
-        const char *end = after_name(summary);
-        if (strncmp(end, ": ", 2) != 0) fail_msg("not a metric: %.80s", summary);
-        summary += strcspn(summary, "\n") + 1;
-    }
-    assert_true(lines > 4 * NAMES);
     free(text);
     char *out = run_well(f, "eval --model_name_or_path odd --validation_file odd.csv --label_separator none "
                             "--class_metrics --threads 1 --device cpu --output_dir=");
