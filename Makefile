@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The commands do all the set-up on Debian or Ubuntu. For users: make, make demo, make install, make uninstall, make wheel, make
-# tarball, make deb; for developers: make test, make check, make test-arm64, make lint, make tsan, make fuzz, make rank-bits, make format, make clean.
+# tarball, make wheel-cuda, make deb; for developers: make test, make check, make test-arm64, make lint, make tsan, make fuzz, make rank-bits, make format, make clean.
 # Where nvcc is found, the CUDA plug-in is compiled, too, for the GPU that is here, or for all: make SNUG_CUDA=OFF leaves it out.
 
 BUILD ?= build
@@ -32,7 +32,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all arm64 test-arm64 install uninstall deb wheel tarball demo test check rank-bits sanitize tsan lint fuzz format format-check clean
+.PHONY: all arm64 test-arm64 install uninstall deb wheel tarball wheel-cuda demo test check rank-bits sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails, and what the CUDA plug-in is compiled for
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
@@ -70,6 +70,14 @@ wheel tarball:
 	$(call build,$(BUILD)-portable,snug_wheel snug_manual)
 	@mkdir -p $(BUILD)
 	@tools/portable/pack $@ $(BUILD)-portable $(BUILD)
+
+# The CUDA plug-in for that wheel; it takes cuBLASLt from NVIDIA's packages.
+wheel-cuda:
+	@tools/install-packages $(PACKAGES) binutils dpkg-dev python3-venv
+	$(call configure,$(BUILD)-portable-cuda,-DSNUG_TESTS=OFF -DSNUG_PORTABLE=ON -DSNUG_CUDA=ON -DSNUG_ONEDNN=OFF -DSNUG_CURL=OFF $(call architectures,ALL))
+	$(call build,$(BUILD)-portable-cuda,snug_cuda)
+	@mkdir -p $(BUILD)
+	@tools/portable/pack wheel_cuda $(BUILD)-portable-cuda $(BUILD)
 
 demo:
 	@tools/install-packages $(PACKAGES)
@@ -149,4 +157,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz $(BUILD)-arm64 $(BUILD)-portable
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz $(BUILD)-arm64 $(BUILD)-portable $(BUILD)-portable-cuda

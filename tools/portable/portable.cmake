@@ -11,7 +11,7 @@ set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 set(glibc ${CMAKE_BINARY_DIR}/glibc)
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/portable/old-glibc 2.28 ${glibc} ${CMAKE_C_COMPILER} COMMAND_ERROR_IS_FATAL ANY)
 # Before glibc 2.34 these were libraries of their own, which the program must name.
-add_link_options(-B${glibc}/ LINKER:--push-state,--no-as-needed,${glibc}/libpthread.so.0,${glibc}/libdl.so.2,--pop-state
+add_link_options(-B${glibc}/ LINKER:--push-state,--no-as-needed,${glibc}/libpthread.so.0,${glibc}/libdl.so.2,${glibc}/librt.so.1,--pop-state
                  LINKER:--gc-sections # drops what oneDNN has beside its fp32 matmul
                  LINKER:--allow-shlib-undefined) # libgcc_s.so.1 of this machine needs its own glibc
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/portable/libgomp ${CMAKE_BINARY_DIR}/libgomp ${CMAKE_C_COMPILER} COMMAND_ERROR_IS_FATAL ANY)
@@ -22,4 +22,6 @@ set(pkgcfg_lib_JANSSON_jansson ${glibc}/libjansson.a CACHE INTERNAL "")
 if(${jansson} IS_NEWER_THAN ${pkgcfg_lib_JANSSON_jansson}) # or there is none yet; a new one would link all again
   execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym stdin=snug_no_file ${jansson} ${pkgcfg_lib_JANSSON_jansson} COMMAND_ERROR_IS_FATAL ANY)
 endif()
-include(tools/portable/onednn.cmake)
+if(SNUG_ONEDNN) # not for the CUDA plug-in alone
+  include(tools/portable/onednn.cmake)
+endif()
