@@ -104,9 +104,9 @@ arm64:
 	$(call configure,$(BUILD)-arm64,$(ARM64_OPTIONS) -DSNUG_TESTS=OFF)
 	$(call build,$(BUILD)-arm64,snug_cli)
 
-# Tests of it in qemu-user's emulator, one after the other: ARM64_TESTS names them.
-ARM64_TESTS ?= test_core test_dropout test_golden test_op_properties test_ops test_optimizers test_safetensors test_tokenizer \
-    test_tokenizer_parts test_update_bits test_weights
+# Tests of it in qemu-user's emulator: ARM64_TESTS names them. Of test_ops and test_golden a part (CMakeLists.txt).
+ARM64_TESTS ?= test_adam8bit test_core test_differentiate test_dropout test_golden test_op_properties test_ops test_optimizers test_pace \
+    test_plan test_safetensors test_session test_tokenizer test_tokenizer_parts test_weights
 empty :=
 test-arm64:
 	@tools/install-packages $(ARM64_PACKAGES)
