@@ -19,8 +19,12 @@ if(NOT SNUG_HARDENING)
   return()
 endif()
 
-# Flags that depend on the target: -fcf-protection is for x86, -mbranch-protection for aarch64.
-foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection -mbranch-protection=standard)
+# Flags that depend on the target: -fcf-protection is for x86. clang takes -mbranch-protection there, too, and warns in every file.
+set(flags -fstack-protector-strong -fstack-clash-protection -fcf-protection)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND flags -mbranch-protection=standard)
+endif()
+foreach(flag ${flags})
   string(MAKE_C_IDENTIFIER "SNUG_HAS_${flag}" found)
   check_c_compiler_flag(${flag} ${found})
   if(${found})
