@@ -53,6 +53,9 @@ static void skipped_steps_are_counted(void **state) {
     const double expected = 1e-3 * (double)(result.skipped_steps + 1) / (double)(result.steps - 2);
     assert_true(fabs(rate - expected) < 1e-9);
     json_decref(trained);
+    /* An update that is skipped leaves offloaded weights and their copies as they were, too. */
+    train(f, "offloaded", FP16 " offload=optimizer,gradients,weights");
+    assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "offloaded/model.safetensors"));
 }
 
 /* Interrupted while steps are being skipped, and later. */

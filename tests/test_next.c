@@ -54,7 +54,7 @@ static void test_words(void **state) {
                                         "ü ß",
                                         "tab\tnew\nline",
                                         "\033[2J\x7f",
-                                        "\xE2\x80\xAEx'\\y",
+                                        "\xE2\x80\xAEx'\\y", /* NOLINT(misc-misleading-bidirectional) */
                                         "\xFF\xFE",
                                         "back\\slash",
                                         "-n x",

@@ -391,6 +391,8 @@ static void needs(const struct offload *o, const struct snug_op *op, int32_t ite
             *always = true;
         else if (access == SNUG_GRADIENT)
             *(op->first ? unless_first : always) = true;
+        else if (o->program->scaler && snug_op_is(op, SNUG_OP_UPDATES)) /* skipped, an update writes nothing */
+            *always = true;
         else if (snug_op_is(op, SNUG_OP_CLEARS)) /* later micro-batches do not clear it */
             *unless_first |= op->first;
     }
