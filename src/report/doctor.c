@@ -64,9 +64,12 @@ static void print_ranks(FILE *out, const snug_doctor *d) {
     }
 }
 
-/* What a container, a batch job or a systemd unit may use. */
-static void print_limits(FILE *out, const struct snug_cgroup *group) {
-    const bool cpus = group->cpus >= 0, memory = group->memory >= 0;
+/* What a container, a batch job or a systemd unit may use of the machine. */
+static void print_limits(FILE *out, const snug_doctor *d) {
+    const struct snug_cgroup *group = &d->cgroup;
+    /* may be untested: depends on the machine */
+    const bool cpus = group->cpus >= 0 && group->cpus < d->cores,
+               memory = group->memory >= 0 && group->memory == d->memory;
     /* may be untested: depends on the machine */
     if (cpus)
         fprintf(out, "Limits     %.3g CPU%s%s", group->cpus, group->cpus == 1 ? "" : "s",
@@ -86,7 +89,7 @@ static void print_doctor(FILE *out, const void *report) {
     fprintf(out, "Waiting    %s\n", d->waiting);
     fprintf(out, "Matmuls    %s\n", d->matmuls);
     fprintf(out, "Memory     %.1f GiB, %.1f available\n", gib(d->memory), gib(d->available));
-    print_limits(out, &d->cgroup);
+    print_limits(out, d);
     fprintf(out, "Cache      %s\n", snug_shown(shown, *d->cache_problem ? d->cache_problem : d->cache));
     print_gpus(out, d);
     print_ranks(out, d);
