@@ -60,6 +60,7 @@ static void test_help(void **state) {
     expect("train --help=all", 0, "--lr_scheduler_type");
     expect("help train all", 0, "--lr_scheduler_type");
     expect("train --help", 0, "snug train --help all lists all 1");
+    expect("train --help --fit", 0, "snug train --help all lists all 1");
     expect("help train", 0, "snug train --help all lists all 1");
     char shorter[16384];
     assert_int_equal(run("train --help", shorter, sizeof shorter), 0);

@@ -143,9 +143,9 @@ static int finish_stdout(void) {
    speed where a core is shared. Its library reads the environment before main(), so the program starts itself again. */
 static void wait_briefly(char **argv) {
     const char *self = (const char *)getauxval(AT_EXECFN);
+    /* may be untested: a program that starts another one in its place records nothing */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    /* may be untested: started through ld.so, whose name is then that of the program, or without the memory for a
-     * variable */
+    /* may be untested: started through ld.so, whose name is then the program's, or without memory for a variable */
     if (!self || getauxval(AT_BASE) == 0 || setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
     execv(self, argv); /* if the file is gone, waiting is slower on a shared machine */
 }

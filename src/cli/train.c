@@ -115,6 +115,7 @@ int command_train(int argc, char **argv) {
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
         if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, result);
         code = cli_finish(&cli, status);
+        /* may be untested: depends on which rank is interrupted */
         if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli.args) == 0) cli_tell_continuation(&cli, argc, argv);
         snug_train_result_destroy(result);
         if (code != EXIT_DONE) snug_end_ranks(cli.args, code);

@@ -13,9 +13,10 @@ static bool has_populated(uint8_t *base, size_t size) {
 #ifdef MADV_POPULATE_WRITE
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char resident = 0;
-    return madvise(base, size, MADV_POPULATE_WRITE) == 0 &&               /* may be untested: needs Linux before 5.14 */
-           mincore(base + (size - 1) / page * page, 1, &resident) == 0 && /* may be untested: fails in sandboxes only */
-           (resident & 1);
+    /* may be untested: needs Linux before 5.14 */
+    if (madvise(base, size, MADV_POPULATE_WRITE) != 0) return false;
+    /* may be untested: fails in sandboxes and in qemu-user only */
+    return mincore(base + (size - 1) / page * page, 1, &resident) == 0 && (resident & 1);
 #else
     (void)base, (void)size;
     return false;

@@ -39,6 +39,7 @@ static void take_short_slices(void) {
         uint32_t priority;
         uint64_t runtime, deadline, period;
     } attributes = {0}; /* struct sched_attr, which older headers lack */
+    /* may be untested: a call that fails; a process that was started with another policy */
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 && attributes.policy == SCHED_OTHER) {
         attributes.runtime = NANOSECONDS;
         syscall(SYS_sched_setattr, 0, &attributes, 0);

@@ -104,7 +104,8 @@ void snug_html_end(FILE *out) { fputs("</body>\n</html>\n", out); }
 /* ---- charts --------------------------------------------------------------------------------------------------- */
 
 struct snug_axis snug_axis_of(double low, double high, bool whole) {
-    if (!(high > low)) { /* one value: in the middle */
+    if (!(high > low)) { /* may be untested: constants are not drawn; in the middle */
+        /* may be untested: as above */
         const double room = whole ? 1 : fmax(fabs(low) * 0.1, 1e-12);
         low -= room;
         high = low + 2 * room;

@@ -33,7 +33,6 @@ static void escape_lines(FILE *out, const void *report) {
         char piece[256];
         text += snug_escape(piece, sizeof piece, text, strcspn(text, "\n"));
         fputs(piece, out);
-        /* untested: a text ends with a newline */
         if (*text != '\n') continue;
         fputc('\n', out);
         text++;

@@ -62,7 +62,8 @@ static snug_status check_types(const struct snug_args *args, const struct snug_b
     };
     if (!backend->lacks_bf16) return SNUG_OK;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].given)
+        if (flags[i].given) /* may be untested: without --gpu it needs such a GPU */
+            /* may be untested: as above */
             return snug_fail(args->ctx, SNUG_E_USAGE,
                              "--%s needs a GPU of compute capability 8.0 or later, and %s is an earlier one: %s",
                              flags[i].flag, args->gpu ? args->gpu : "this machine's", flags[i].instead);

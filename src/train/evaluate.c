@@ -90,6 +90,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
         RETURN_IF_ERROR(snug_group_check(s->ctx, group));
         report_progress(s, callbacks, done, batches);
         const snug_status status = snug_loader_next(s->eval_loader, &s->eval_run.batch);
+        /* may be untested: data that cannot be read within an evaluation */
         if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
         bool stop = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
         /* may be untested: a rank that is ended records nothing */

@@ -124,6 +124,7 @@ static snug_status advise(const struct snug_job *job, const struct snug_limit *l
     const bool trains = job->setup.trains;
     /* may be untested: memory is not measured under a sanitizer */
     if (job->fit && !job->fit->fits) return advise_more(job, limit, advice);
+    /* may be untested: memory is not measured under a sanitizer */
     if (trains && !job->setup.args->fit) snprintf(advice->add, sizeof advice->add, "--fit");
     /* may be untested: memory is not measured under a sanitizer */
     if (job->fit)
@@ -169,6 +170,7 @@ static snug_status check_limits(struct snug_job *job) {
     RETURN_IF_ERROR(advise(job, &limit, &advice));
     snug_status status = SNUG_E_DOES_NOT_FIT;
     if (job->plan.total <= limit.bytes) /* may be untested: needs MPI */
+        /* may be untested: needs MPI */
         snug_fail(job->ctx, status, "another rank lacks memory: %s%s%s", advice.text, *advice.add ? "; add " : "",
                   advice.add);
     else
