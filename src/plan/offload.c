@@ -387,12 +387,12 @@ static void needs(const struct offload *o, const struct snug_op *op, int32_t ite
     for (int k = 0; k < snug_op_operands(op); k++) {
         if (item_of(o, op->operands[k]) != item) continue;
         const enum snug_access access = snug_op_info(op->kind)->operands[k].access;
-        if (access == SNUG_READ || access == SNUG_MODIFY)
+        /* An update that fp16 skips writes nothing. */
+        const bool keeps = o->program->scaler && snug_op_is(op, SNUG_OP_UPDATES);
+        if (access == SNUG_READ || access == SNUG_MODIFY || keeps)
             *always = true;
         else if (access == SNUG_GRADIENT)
             *(op->first ? unless_first : always) = true;
-        else if (o->program->scaler && snug_op_is(op, SNUG_OP_UPDATES)) /* skipped, an update writes nothing */
-            *always = true;
         else if (snug_op_is(op, SNUG_OP_CLEARS)) /* later micro-batches do not clear it */
             *unless_first |= op->first;
     }
