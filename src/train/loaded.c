@@ -131,7 +131,7 @@ void snug_model_destroy(snug_model *model) {
         model->closed = model->destroyed = true;
         return;
     }
-    if (snug_model_close(model) == SNUG_OK) free_unused(model);
+    if (snug_model_close(model) == SNUG_OK) free_unused(model); /* may be untested: depends on the time */
 }
 
 /* Texts that one batch holds. */
