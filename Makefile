@@ -50,18 +50,18 @@ install:
 	@tools/install-packages $(PACKAGES)
 	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(architectures) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
 	$(call build,$(BUILD),all)
-	@DESTDIR="$(DESTDIR)" tools/install install $(BUILD) $(abspath $(PREFIX))
+	@DESTDIR="$(DESTDIR)" tools/package/install install $(BUILD) $(abspath $(PREFIX))
 
 # Removes what make install wrote to the same PREFIX and DESTDIR.
 uninstall:
-	@DESTDIR="$(DESTDIR)" tools/install uninstall $(abspath $(PREFIX))
+	@DESTDIR="$(DESTDIR)" tools/package/install uninstall $(abspath $(PREFIX))
 
 # A Debian package of what this machine can build: with the CUDA backend where there is nvcc.
 deb:
 	@tools/install-packages $(PACKAGES) dpkg-dev
 	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DSNUG_CUDA=$(SNUG_CUDA) $(call architectures,ALL) -DCMAKE_INSTALL_PREFIX=/usr)
 	$(call build,$(BUILD),all)
-	@tools/deb $(BUILD) $(BUILD)
+	@tools/package/deb $(BUILD) $(BUILD)
 
 # For every x86-64 Linux with glibc 2.28 or later, with all libraries inside, for the CPU (tools/portable).
 wheel tarball:
@@ -97,20 +97,20 @@ check: format-check sanitize
 # A cross-compiled snug for aarch64 Linux: $(BUILD)-arm64/snug; on an ARM machine, `make` builds one. Debian's cross compiler, and its
 # libraries in a folder of the build.
 ARM64_PACKAGES := cmake gcc-aarch64-linux-gnu make mmdebstrap pkg-config qemu-user
-ARM64_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=tools/aarch64.cmake -DSNUG_SYSROOT=$(BUILD)-arm64/root -DSNUG_CUDA=OFF -DSNUG_WERROR=ON -DSNUG_DEBUG_INFO=OFF
+ARM64_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=tools/arm64/aarch64.cmake -DSNUG_SYSROOT=$(BUILD)-arm64/root -DSNUG_CUDA=OFF -DSNUG_WERROR=ON -DSNUG_DEBUG_INFO=OFF
 arm64:
 	@tools/install-packages $(ARM64_PACKAGES)
-	@tools/arm64-root $(BUILD)-arm64/root
+	@tools/arm64/arm64-root $(BUILD)-arm64/root
 	$(call configure,$(BUILD)-arm64,$(ARM64_OPTIONS) -DSNUG_TESTS=OFF)
 	$(call build,$(BUILD)-arm64,snug_cli)
 
-# Tests of it in qemu-user's emulator: ARM64_TESTS names them. Of test_ops and test_golden a part (CMakeLists.txt).
+# Tests of it in qemu-user's emulator: ARM64_TESTS names them. Of test_ops and test_golden a part (tests/CMakeLists.txt).
 ARM64_TESTS ?= test_adam8bit test_core test_differentiate test_dropout test_golden test_op_properties test_ops test_optimizers test_pace \
     test_plan test_safetensors test_session test_tokenizer test_tokenizer_parts test_weights
 empty :=
 test-arm64:
 	@tools/install-packages $(ARM64_PACKAGES)
-	@tools/arm64-root $(BUILD)-arm64/root
+	@tools/arm64/arm64-root $(BUILD)-arm64/root
 	$(call configure,$(BUILD)-arm64,$(ARM64_OPTIONS) -DSNUG_TESTS=ON)
 	$(call build,$(BUILD)-arm64,snug_cli $(ARM64_TESTS))
 	@ctest --test-dir $(BUILD)-arm64 --output-on-failure --no-tests=error --parallel $(JOBS) -R '^($(subst $(empty) ,|,$(strip $(ARM64_TESTS))))$$'
@@ -136,7 +136,7 @@ tsan:
 	@tools/install-packages $(PACKAGES) clang libomp-dev
 	$(call configure,$(BUILD)-tsan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=thread -DSNUG_WERROR=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DSNUG_CURL=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-tsan,snug_cli)
-	@tests/test_races.sh $(BUILD)-tsan
+	@tests/package/test_races.sh $(BUILD)-tsan
 
 # clang-tidy and cppcheck on all C, including the host code of the CUDA backend (with the emulator's headers). Builds nothing.
 lint:

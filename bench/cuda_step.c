@@ -6,7 +6,7 @@
 #include <getopt.h>
 #include <math.h>
 
-#include "../tests/bert_step.h"
+#include "../tests/support/bert_step.h"
 #include "plan/rates.h"
 #include "train/args.h"
 

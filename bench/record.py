@@ -53,7 +53,7 @@ SECTIONS = {
     "cpu-large-data": (
         "CPU: a data set of 1 GB",
         "A BERT of two layers of 64 channels, batch 32. Own pages: without the pages of files and libraries.",
-        "tools/large-data --gb 1 --folder build"),
+        "tools/long/large-data --gb 1 --folder build"),
     "cpu-latency": (
         "CPU: a loaded classifier",
         "MiniLM-L6 (87 MiB of fp32 weights, in the page cache), a sentence of 21 tokens, one core.",
@@ -65,7 +65,7 @@ SECTIONS = {
     "cpu-accuracy": (
         "CPU: accuracy on SST-2",
         "MiniLM-L6, three epochs.",
-        "tools/compare_sst2.py --seeds 1,2,3,4"),
+        "tools/compare/compare_sst2.py --seeds 1,2,3,4"),
     "gpu-families": (
         "GPU: RoBERTa-base and ModernBERT-base beside transformers",
         "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping. Lengths are uniform from 20 to "
@@ -109,7 +109,7 @@ SECTIONS = {
     "gpu-accuracy": (
         "GPU: accuracy on SST-2",
         "MiniLM-L6, three epochs.",
-        "tools/compare_sst2.py --snug build-gpu/dist/snug --seeds 1,2,3,4,5 -- --device cuda --bf16"),
+        "tools/compare/compare_sst2.py --snug build-gpu/dist/snug --seeds 1,2,3,4,5 -- --device cuda --bf16"),
 }
 RANKS = ("bf16, AdamW with clipping, the last three quarters of a run's steps, in samples/s. One GPU, slowest: the mean of the GPUs "
          "and the slowest of them, each alone, all at the same time. Planned: the share of one GPU's rate by the seconds that the runs "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Hardening: checked copies, stack canaries, position-independent code, read-only relocations, so that a defect in a parser
-# is harder to exploit. tests/test_hardening.sh checks the built files.
+# is harder to exploit. tests/package/test_hardening.sh checks the built files.
 # It applies to the kernels too. Time with it, divided by time without (one thread of a shared AMD EPYC with AVX-512, best of
 # alternating runs): matmuls 0.98 in fp32 and 1.00 in bf16 (geometric means of 30 shapes), other kernels 0.97 in total,
 # optimizers 1.01, a training 1.00 (processor time, median of 7 pairs). Plain SGD took 1.04 to 1.05 in 3 of 4 rounds, with
