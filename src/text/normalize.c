@@ -21,6 +21,21 @@ snug_status snug_normalizer_add(snug_context *ctx, struct snug_normalizer *norma
     return status;
 }
 
+snug_status snug_normalizer_add_charsmap(snug_context *ctx, struct snug_normalizer *normalizer, const char *path,
+                                         const void *data, size_t size, bool base64) {
+    struct snug_normalizer_step step = {.kind = SNUG_NORMALIZER_PRECOMPILED};
+    char *name;
+    RETURN_IF_ERROR(snug_format(ctx, &name, "%s: precompiled_charsmap", path));
+    snug_status status = snug_alloc(ctx, 1, sizeof *step.precompiled, (void **)&step.precompiled);
+    if (status == SNUG_OK)
+        status = base64 ? snug_precompiled_read_base64(ctx, step.precompiled, name, data, size)
+                        : snug_precompiled_read(ctx, step.precompiled, name, data, size);
+    free(name);
+    if (status == SNUG_OK) return snug_normalizer_add(ctx, normalizer, &step);
+    snug_normalizer_step_free(&step);
+    return status;
+}
+
 void snug_normalizer_step_free(struct snug_normalizer_step *step) {
     free(step->pattern);
     free(step->content);

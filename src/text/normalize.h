@@ -38,6 +38,9 @@ struct snug_normalizer {
 /* Appends a step and takes ownership of its pointers, also after a failure. */
 snug_status snug_normalizer_add(snug_context *ctx, struct snug_normalizer *normalizer,
                                 const struct snug_normalizer_step *step);
+/* Appends SentencePiece's map of characters (text/precompiled.h). path is for messages. */
+snug_status snug_normalizer_add_charsmap(snug_context *ctx, struct snug_normalizer *normalizer, const char *path,
+                                         const void *data, size_t size, bool base64);
 void snug_normalizer_step_free(struct snug_normalizer_step *step);
 void snug_normalizer_free(struct snug_normalizer *normalizer);
 

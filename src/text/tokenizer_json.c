@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "io/json.h"
-#include "text/precompiled.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -16,6 +15,7 @@ struct reader {
     snug_context *ctx;
     const char *path, *section; /* of tokenizer.json */
     const char *name;           /* the part's "type" */
+    const struct part *fixed;   /* its line in the table */
     int depth;
     struct snug_normalizer *normalizer;
     struct snug_pretokenizer *pretokenizer;
@@ -27,6 +27,8 @@ struct reader {
 struct part {
     const char *section, *name;
     snug_status (*read)(struct reader *reader, const json_t *part);
+    struct snug_normalizer_step normalizer; /* of a part without settings */
+    struct snug_pretokenizer_step splitting;
 };
 
 static snug_status read_part(struct reader *reader, const json_t *part);
@@ -89,26 +91,10 @@ static snug_status read_bert_normalizer(struct reader *reader, const json_t *par
     return add_normalizer(reader, step);
 }
 
-static snug_status read_form(struct reader *reader, const json_t *part) {
+/* A part without settings: the table has its step. */
+static snug_status read_normalizer(struct reader *reader, const json_t *part) {
     (void)part;
-    return add_normalizer(reader, (struct snug_normalizer_step){.kind = SNUG_NORMALIZER_FORM,
-                                                                .compatible = strlen(reader->name) == 4,
-                                                                .composed = strchr(reader->name, 'C') != NULL});
-}
-
-static snug_status read_lowercase(struct reader *reader, const json_t *part) {
-    (void)part;
-    return add_normalizer(reader, (struct snug_normalizer_step){.kind = SNUG_NORMALIZER_LOWERCASE});
-}
-
-static snug_status read_strip_accents(struct reader *reader, const json_t *part) {
-    (void)part;
-    return add_normalizer(reader, (struct snug_normalizer_step){.kind = SNUG_NORMALIZER_STRIP_ACCENTS});
-}
-
-static snug_status read_nmt(struct reader *reader, const json_t *part) {
-    (void)part;
-    return add_normalizer(reader, (struct snug_normalizer_step){.kind = SNUG_NORMALIZER_NMT});
+    return add_normalizer(reader, reader->fixed->normalizer);
 }
 
 static snug_status read_strip(struct reader *reader, const json_t *part) {
@@ -151,20 +137,11 @@ static snug_status read_replace(struct reader *reader, const json_t *part) {
 }
 
 static snug_status read_precompiled(struct reader *reader, const json_t *part) {
-    struct snug_normalizer_step step = {.kind = SNUG_NORMALIZER_PRECOMPILED};
     const json_t *map = json_object_get(part, "precompiled_charsmap");
-    char *name;
     if (json_is_null(map)) return SNUG_OK;
     if (!json_is_string(map)) return malformed(reader, "precompiled_charsmap", "a string");
-    RETURN_IF_ERROR(snug_format(reader->ctx, &name, "%s: precompiled_charsmap", reader->path));
-    snug_status status = snug_alloc(reader->ctx, 1, sizeof *step.precompiled, (void **)&step.precompiled);
-    if (status == SNUG_OK)
-        status = snug_precompiled_read_base64(reader->ctx, step.precompiled, name, json_string_value(map),
-                                              json_string_length(map));
-    free(name);
-    if (status == SNUG_OK) return add_normalizer(reader, step);
-    snug_normalizer_step_free(&step);
-    return status;
+    return snug_normalizer_add_charsmap(reader->ctx, reader->normalizer, reader->path, json_string_value(map),
+                                        json_string_length(map), true);
 }
 
 /* ---- pre-tokenizers ------------------------------------------------------------------------------------------- */
@@ -173,21 +150,9 @@ static snug_status add_splitting(const struct reader *reader, struct snug_pretok
     return snug_pretokenizer_add(reader->ctx, reader->pretokenizer, &step);
 }
 
-static snug_status read_bert_splitting(struct reader *reader, const json_t *part) {
+static snug_status read_splitting(struct reader *reader, const json_t *part) {
     (void)part;
-    return add_splitting(reader, (struct snug_pretokenizer_step){.kind = SNUG_SPLITTING_BERT});
-}
-
-static snug_status read_words(struct reader *reader, const json_t *part) {
-    (void)part;
-    return add_splitting(reader, (struct snug_pretokenizer_step){
-                                     .kind = SNUG_SPLITTING_WORDS, .behavior = SNUG_BEHAVIOR_REMOVED, .invert = true});
-}
-
-static snug_status read_spaces(struct reader *reader, const json_t *part) {
-    (void)part;
-    return add_splitting(
-        reader, (struct snug_pretokenizer_step){.kind = SNUG_SPLITTING_SPACE, .behavior = SNUG_BEHAVIOR_REMOVED});
+    return add_splitting(reader, reader->fixed->splitting);
 }
 
 /* Split writes its behaviors like "MergedWithPrevious"; the library reads both spellings. */
@@ -367,45 +332,50 @@ static snug_status read_nothing(struct reader *reader, const json_t *part) {
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
+#define PART(of, type, ...)                                                                                            \
+    { .section = of, .name = type, .read = __VA_ARGS__ }
 static const struct part parts[] = {
-    {"normalizer", "BertNormalizer", read_bert_normalizer},
-    {"normalizer", "Sequence", read_sequence},
-    {"normalizer", "NFC", read_form},
-    {"normalizer", "NFD", read_form},
-    {"normalizer", "NFKC", read_form},
-    {"normalizer", "NFKD", read_form},
-    {"normalizer", "Lowercase", read_lowercase},
-    {"normalizer", "StripAccents", read_strip_accents},
-    {"normalizer", "Replace", read_replace},
-    {"normalizer", "Prepend", read_prepend},
-    {"normalizer", "Strip", read_strip},
-    {"normalizer", "Nmt", read_nmt},
-    {"normalizer", "Precompiled", read_precompiled},
-    {"pre_tokenizer", "BertPreTokenizer", read_bert_splitting},
-    {"pre_tokenizer", "Sequence", read_sequence},
-    {"pre_tokenizer", "ByteLevel", read_byte_level},
-    {"pre_tokenizer", "Whitespace", read_words},
-    {"pre_tokenizer", "WhitespaceSplit", read_spaces},
-    {"pre_tokenizer", "Punctuation", read_punctuation},
-    {"pre_tokenizer", "Digits", read_digits},
-    {"pre_tokenizer", "CharDelimiterSplit", read_delimiter},
-    {"pre_tokenizer", "Metaspace", read_metaspace},
-    {"pre_tokenizer", "Split", read_split},
-    {"post_processor", "BertProcessing", read_frame},
-    {"post_processor", "RobertaProcessing", read_frame},
-    {"post_processor", "TemplateProcessing", read_templates},
-    {"post_processor", "ByteLevel", read_nothing}, /* changes only offsets */
-    {"post_processor", "Sequence", read_sequence},
+    PART("normalizer", "BertNormalizer", read_bert_normalizer),
+    PART("normalizer", "Sequence", read_sequence),
+    PART("normalizer", "NFC", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_FORM, .composed = true}),
+    PART("normalizer", "NFD", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_FORM}),
+    PART("normalizer", "NFKC", read_normalizer,
+         .normalizer = {.kind = SNUG_NORMALIZER_FORM, .compatible = true, .composed = true}),
+    PART("normalizer", "NFKD", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_FORM, .compatible = true}),
+    PART("normalizer", "Lowercase", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_LOWERCASE}),
+    PART("normalizer", "StripAccents", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_STRIP_ACCENTS}),
+    PART("normalizer", "Replace", read_replace),
+    PART("normalizer", "Prepend", read_prepend),
+    PART("normalizer", "Strip", read_strip),
+    PART("normalizer", "Nmt", read_normalizer, .normalizer = {.kind = SNUG_NORMALIZER_NMT}),
+    PART("normalizer", "Precompiled", read_precompiled),
+    PART("pre_tokenizer", "BertPreTokenizer", read_splitting, .splitting = {.kind = SNUG_SPLITTING_BERT}),
+    PART("pre_tokenizer", "Sequence", read_sequence),
+    PART("pre_tokenizer", "ByteLevel", read_byte_level),
+    PART("pre_tokenizer", "Whitespace", read_splitting,
+         .splitting = {.kind = SNUG_SPLITTING_WORDS, .behavior = SNUG_BEHAVIOR_REMOVED, .invert = true}),
+    PART("pre_tokenizer", "WhitespaceSplit", read_splitting,
+         .splitting = {.kind = SNUG_SPLITTING_SPACE, .behavior = SNUG_BEHAVIOR_REMOVED}),
+    PART("pre_tokenizer", "Punctuation", read_punctuation),
+    PART("pre_tokenizer", "Digits", read_digits),
+    PART("pre_tokenizer", "CharDelimiterSplit", read_delimiter),
+    PART("pre_tokenizer", "Metaspace", read_metaspace),
+    PART("pre_tokenizer", "Split", read_split),
+    PART("post_processor", "BertProcessing", read_frame),
+    PART("post_processor", "RobertaProcessing", read_frame),
+    PART("post_processor", "TemplateProcessing", read_templates),
+    PART("post_processor", "ByteLevel", read_nothing), /* changes only offsets */
+    PART("post_processor", "Sequence", read_sequence),
     /* Ids are never decoded: a decoder must only be a known one. */
-    {"decoder", "WordPiece", read_nothing},
-    {"decoder", "ByteLevel", read_nothing},
-    {"decoder", "Metaspace", read_nothing},
-    {"decoder", "BPEDecoder", read_nothing},
-    {"decoder", "Replace", read_nothing},
-    {"decoder", "Fuse", read_nothing},
-    {"decoder", "Strip", read_nothing},
-    {"decoder", "ByteFallback", read_nothing},
-    {"decoder", "Sequence", read_sequence},
+    PART("decoder", "WordPiece", read_nothing),
+    PART("decoder", "ByteLevel", read_nothing),
+    PART("decoder", "Metaspace", read_nothing),
+    PART("decoder", "BPEDecoder", read_nothing),
+    PART("decoder", "Replace", read_nothing),
+    PART("decoder", "Fuse", read_nothing),
+    PART("decoder", "Strip", read_nothing),
+    PART("decoder", "ByteFallback", read_nothing),
+    PART("decoder", "Sequence", read_sequence),
 };
 
 static snug_status refuse_part(const struct reader *reader, const char *name) {
@@ -424,6 +394,7 @@ static snug_status read_part(struct reader *reader, const json_t *part) {
     for (size_t i = 0; type && i < COUNT(parts); i++) {
         if (strcmp(parts[i].section, reader->section) != 0 || strcmp(parts[i].name, type) != 0) continue;
         reader->name = parts[i].name;
+        reader->fixed = &parts[i];
         return parts[i].read(reader, part);
     }
     return refuse_part(reader, type ? type : "without a type");

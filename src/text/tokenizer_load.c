@@ -3,61 +3,17 @@
  * Reads a folder's tokenizer files as transformers 5 does (AutoTokenizer, TokenizersBackend).
  *
  * A class such as BertTokenizer or RobertaTokenizer uses only the vocabulary of tokenizer.json (the merges, the scores,
- * the Precompiled normalizer) and, if tokenizer_config.json has no added_tokens_decoder, the added tokens: it builds
- * the other parts from tokenizer_config.json. Of a class that wraps any tokenizer.json, all of it is used.
+ * the Precompiled normalizer) and, if tokenizer_config.json has no added_tokens_decoder, the added tokens: the other
+ * parts are those of text/tokenizer_class.h. Of a class that wraps any tokenizer.json, all of it is used.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "io/folder.h"
 #include "io/json.h"
-#include "text/precompiled.h"
+#include "text/fingerprint.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_load.h"
-#include "text/unicode.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* Part of the fingerprint; incremented whenever the code gives other tokens for the same files. */
-#define CODE_VERSION 1
-
-/* ---- classes --------------------------------------------------------------------------------------------------- */
-
-/* In the order of enum snug_named_token: bos, eos, unk, sep, pad, cls, mask. */
-#define FAIRSEQ_NAMES "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"
-static const struct snug_token_defaults of_bert = {.named = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}};
-static const struct snug_token_defaults of_mpnet = {
-    .named = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .as_objects = true, .mask_strips = true};
-static const struct snug_token_defaults of_fairseq = {.named = {FAIRSEQ_NAMES}};
-static const struct snug_token_defaults of_camembert = {
-    .named = {FAIRSEQ_NAMES}, .mask_strips = true, .extra = {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"}};
-static const struct snug_token_defaults of_gpt2 = {.named = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"}};
-
-static const struct snug_tokenizer_class classes[] = {
-    {.name = "BertTokenizer", .types = true, .defaults = &of_bert}, /* the first: of vocab.txt alone */
-    {.name = "DistilBertTokenizer", .defaults = &of_bert},
-    {.name = "ElectraTokenizer", .types = true, .defaults = &of_bert},
-    {.name = "MobileBertTokenizer", .types = true, .defaults = &of_bert},
-    {.name = "ConvBertTokenizer", .own = true, .types = true, .defaults = &of_bert}, /* has no __init__ of its own */
-    {.name = "SqueezeBertTokenizer", .types = true, .defaults = &of_bert},
-    {.name = "MPNetTokenizer", .rows = SNUG_ROWS_ROBERTA, .defaults = &of_mpnet},
-    {.name = "RobertaTokenizer",
-     .kind = SNUG_MODEL_BPE,
-     .rows = SNUG_ROWS_ROBERTA,
-     .prefix_words = true,
-     .defaults = &of_fairseq},
-    {.name = "XLMRobertaTokenizer", .kind = SNUG_MODEL_UNIGRAM, .rows = SNUG_ROWS_BOS_EOS, .defaults = &of_fairseq},
-    {.name = "CamembertTokenizer", .kind = SNUG_MODEL_UNIGRAM, .rows = SNUG_ROWS_BOS_EOS, .defaults = &of_camembert},
-    {.name = "GPT2Tokenizer",
-     .kind = SNUG_MODEL_BPE,
-     .rows = SNUG_ROWS_JSON,
-     .prefix_words = true,
-     .defaults = &of_gpt2},
-    {.name = "PreTrainedTokenizer", .rows = SNUG_ROWS_JSON, .own = true},
-    {.name = "TokenizersBackend", .rows = SNUG_ROWS_JSON, .own = true},
-};
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
@@ -115,22 +71,13 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
                      loader->folder);
 }
 
-/* A class by its name, with or without "Fast"; NULL if there is none. */
-static const struct snug_tokenizer_class *find_class(const char *name) {
-    size_t length = strlen(name);
-    if (length > 4 && !strcmp(name + length - 4, "Fast")) length -= 4;
-    for (size_t i = 0; i < COUNT(classes); i++)
-        if (strlen(classes[i].name) == length && !memcmp(classes[i].name, name, length)) return &classes[i];
-    return NULL;
-}
-
 /* The class of the model type in config.json; NULL if it is not known. */
 static const struct snug_tokenizer_class *class_of_model(const struct snug_tokenizer_loader *loader,
                                                          const json_t *config) {
     const char *type = json_string_value(json_object_get(config, "model_type"));
     const char *name = type ? loader->class_of_type(type) : NULL;
     if (type && strcmp(type, "gpt2") == 0) name = "GPT2Tokenizer";
-    return name ? find_class(name) : NULL;
+    return name ? snug_tokenizer_class_find(name) : NULL;
 }
 
 /*
@@ -145,8 +92,8 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
     if (!name && config)
         RETURN_IF_ERROR(snug_json_string(loader->ctx, config_path, config, "tokenizer_class", NULL, &name));
     const struct snug_tokenizer_class *of_model = class_of_model(loader, config),
-                                      *any = find_class("TokenizersBackend");
-    loader->class = !name ? of_model ? of_model : any : of_model == any ? any : find_class(name);
+                                      *any = snug_tokenizer_class_find("TokenizersBackend");
+    loader->class = !name ? of_model ? of_model : any : of_model == any ? any : snug_tokenizer_class_find(name);
     if (!loader->class)
         return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
                          "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
@@ -154,9 +101,17 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
                          "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
                          loader->folder, name);
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    if (!json && !loader->class->defaults) loader->class = &classes[0];
-    loader->own = json && loader->class->own;
-    loader->sources.defaults = loader->class->defaults;
+    if (!json && !loader->class->json) loader->class = snug_tokenizer_class_default();
+    loader->own = loader->sources.own = json && loader->class->wraps;
+    return SNUG_OK;
+}
+
+/* The class's JSON, without the sections that are tokenizer.json's. */
+static snug_status parse_class(struct snug_tokenizer_loader *loader) {
+    static const char *const wrapped[] = {"normalizer", "pre_tokenizer", "model"};
+    RETURN_IF_ERROR(snug_tokenizer_class_parse(loader->ctx, loader->class, &loader->class_json));
+    for (size_t i = 0; loader->own && i < 3; i++) json_object_del(loader->class_json, wrapped[i]);
+    loader->sources.class = loader->class_json;
     return SNUG_OK;
 }
 
@@ -166,6 +121,7 @@ static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(snug_path_join(loader->ctx, &path, loader->folder, "config.json"));
     snug_status status = snug_file_exists(NULL, path) ? snug_json_read(loader->ctx, NULL, path, &config) : SNUG_OK;
     if (status == SNUG_OK) status = choose_class(loader, path, config);
+    if (status == SNUG_OK) status = parse_class(loader);
     json_decref(config);
     free(path);
     return status;
@@ -176,7 +132,7 @@ static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
 /* model_input_names: whether it has token_type_ids, if it is given. */
 static snug_status read_input_names(struct snug_tokenizer_loader *loader) {
     const json_t *names = snug_loader_member(loader->sources.config, "model_input_names");
-    loader->tokenizer->types = names ? false : loader->class->types;
+    if (!names) names = json_object_get(loader->class_json, "model_input_names");
     if (names && !json_is_array(names))
         return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"model_input_names\" must be a list of names",
                          snug_loader_path(loader, SNUG_TOKENIZER_CONFIG));
@@ -222,120 +178,106 @@ static snug_status read_settings(struct snug_tokenizer_loader *loader) {
     return read_truncation_side(loader);
 }
 
-/* ---- normalizer and pre-tokenizer ------------------------------------------------------------------------------ */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-/* BertTokenizer's normalizer, from tokenizer_config.json. */
-static snug_status config_normalizer(struct snug_tokenizer_loader *loader, struct snug_bert_normalizer *out) {
-    snug_context *ctx = loader->ctx;
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_CONFIG);
-    const json_t *config = loader->sources.config;
-    *out = (struct snug_bert_normalizer){true, true, true, true};
-    if (!config) return SNUG_OK;
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, config, "do_lower_case", true, &out->lowercase));
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, config, "tokenize_chinese_chars", true, &out->handle_chinese_chars));
-    return snug_json_bool(ctx, path, config, "strip_accents", out->lowercase, &out->strip_accents);
+const char *snug_loader_source(const struct snug_tokenizer_loader *loader) {
+    static const enum snug_tokenizer_file vocabularies[] = {
+        [SNUG_MODEL_WORDPIECE] = SNUG_TOKENIZER_VOCAB,
+        [SNUG_MODEL_BPE] = SNUG_TOKENIZER_VOCAB_JSON,
+        [SNUG_MODEL_UNIGRAM] = SNUG_TOKENIZER_SENTENCEPIECE,
+    };
+    return snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : vocabularies[loader->tokenizer->kind]);
 }
 
-static void warn_of_difference(struct snug_tokenizer_loader *loader, const char *what, bool config, bool json) {
-    if (config == json) return;
-    snug_log(loader->ctx, SNUG_LOG_WARNING,
-             "%s: %s is %s in tokenizer_config.json and %s in tokenizer.json; using %s, as transformers 5 does",
-             loader->folder, what, config ? "true" : "false", json ? "true" : "false",
-             loader->own ? "tokenizer.json" : "tokenizer_config.json");
+static snug_status fill(const struct snug_tokenizer_loader *loader, const json_t *class, const json_t *part,
+                        json_t **out) {
+    const struct snug_class_settings settings = {
+        loader->ctx, snug_loader_source(loader), snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
+        class,       &loader->sources,           loader->tokenizer};
+    return snug_tokenizer_class_fill(&settings, part, out);
 }
 
-/* Compares the settings of tokenizer_config.json with a normalizer of tokenizer.json; logs differences and the one that
-   is used. */
-static void compare_normalizers(struct snug_tokenizer_loader *loader, const struct snug_bert_normalizer *config,
-                                const struct snug_normalizer *other) {
-    /* may be untested: no supported tokenizer has it */
-    if (other->count > 1 || (other->count && other->steps[0].kind != SNUG_NORMALIZER_BERT)) {
+snug_status snug_loader_section(const struct snug_tokenizer_loader *loader, const char *key, json_t **out) {
+    const json_t *part = json_object_get(loader->class_json, key);
+    *out = NULL;
+    if (part) return fill(loader, loader->class_json, part, out);
+    *out = json_incref(json_object_get(loader->json, key));
+    return SNUG_OK;
+}
+
+/* A setting of a BertNormalizer; without one nothing is changed. */
+static bool normalizes(const json_t *normalizer, const char *key) {
+    const json_t *value = snug_loader_member(normalizer, key);
+    if (value) return json_is_true(value);
+    return json_is_object(normalizer) && (strcmp(key, "strip_accents") != 0 || normalizes(normalizer, "lowercase"));
+}
+
+/* Logs what tokenizer_config.json and tokenizer.json say differently about BertTokenizer's normalizer. */
+static void compare_normalizers(const struct snug_tokenizer_loader *loader, const json_t *config, const json_t *json) {
+    static const char *const keys[][2] = {{"clean_text", "clean_text"},
+                                          {"do_lower_case", "lowercase"},
+                                          {"strip_accents", "strip_accents"},
+                                          {"tokenize_chinese_chars", "handle_chinese_chars"}};
+    const char *type = json_string_value(json_object_get(json, "type"));
+    if (type && strcmp(type, "BertNormalizer") != 0) {
         if (!loader->own) /* may be untested: no supported tokenizer has it */
             snug_log(loader->ctx, SNUG_LOG_WARNING,
                      "%s: the normalizer is not BertNormalizer; using tokenizer_config.json, as transformers 5 does",
                      snug_loader_path(loader, SNUG_TOKENIZER_JSON));
         return;
     }
-    const struct snug_bert_normalizer json = other->count ? other->steps[0].bert : (struct snug_bert_normalizer){0};
-    warn_of_difference(loader, "clean_text", config->clean_text, json.clean_text);
-    warn_of_difference(loader, "do_lower_case", config->lowercase, json.lowercase);
-    warn_of_difference(loader, "strip_accents", config->strip_accents, json.strip_accents);
-    warn_of_difference(loader, "tokenize_chinese_chars", config->handle_chinese_chars, json.handle_chinese_chars);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const bool a = normalizes(config, keys[i][1]), b = normalizes(json, keys[i][1]);
+        if (a != b)
+            snug_log(loader->ctx, SNUG_LOG_WARNING,
+                     "%s: %s is %s in tokenizer_config.json and %s in tokenizer.json; using %s, as transformers 5 does",
+                     loader->folder, keys[i][0], a ? "true" : "false", b ? "true" : "false",
+                     loader->own ? "tokenizer.json" : "tokenizer_config.json");
+    }
 }
 
-/* The normalizer of a class whose model is WordPiece, or of tokenizer.json for any model. */
-static snug_status load_bert_normalizer(struct snug_tokenizer_loader *loader) {
-    snug_context *ctx = loader->ctx;
-    struct snug_normalizer_step config = {.kind = SNUG_NORMALIZER_BERT};
-    struct snug_normalizer json = {0};
-    RETURN_IF_ERROR(config_normalizer(loader, &config.bert));
-    snug_status status = snug_json_normalizer(ctx, snug_loader_path(loader, SNUG_TOKENIZER_JSON),
-                                              json_object_get(loader->json, "normalizer"), &json);
-    if (status == SNUG_OK && loader->json && loader->sources.config && loader->tokenizer->kind == SNUG_MODEL_WORDPIECE)
-        compare_normalizers(loader, &config.bert, &json);
-    if (loader->own) {
-        loader->tokenizer->normalizer = json;
-        return status;
-    }
-    snug_normalizer_free(&json);
-    if (status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
-    if (status != SNUG_OK) {
-        snug_log(ctx, SNUG_LOG_WARNING, "%s; using tokenizer_config.json, as transformers 5 does",
-                 snug_context_message(ctx));
-        snug_clear_error(ctx);
-    }
-    return snug_normalizer_add(ctx, &loader->tokenizer->normalizer, &config);
+/* Logs what is not used of two normalizers. */
+static snug_status warn_of_normalizers(const struct snug_tokenizer_loader *loader, const json_t *used) {
+    const json_t *json = snug_loader_member(loader->json, "normalizer");
+    if (loader->tokenizer->kind == SNUG_MODEL_BPE && json && !loader->own)
+        snug_log(loader->ctx, SNUG_LOG_WARNING, "%s: a %s has no normalizer; it is not used, as in transformers 5",
+                 snug_loader_source(loader), loader->class->name);
+    if (loader->tokenizer->kind != SNUG_MODEL_WORDPIECE || !loader->json || !loader->sources.config) return SNUG_OK;
+    json_t *class = NULL, *config = NULL;
+    snug_status status = snug_tokenizer_class_parse(loader->ctx, snug_tokenizer_class_default(), &class);
+    if (status == SNUG_OK) status = fill(loader, class, json_object_get(class, "normalizer"), &config);
+    if (status == SNUG_OK) compare_normalizers(loader, loader->own ? config : used, json);
+    json_decref(config);
+    json_decref(class);
+    return status;
 }
 
 static snug_status load_normalizer(struct snug_tokenizer_loader *loader) {
-    if (loader->own || loader->class->kind == SNUG_MODEL_WORDPIECE) return load_bert_normalizer(loader);
-    if (loader->class->kind == SNUG_MODEL_BPE) {
-        if (snug_loader_member(loader->json, "normalizer"))
-            snug_log(loader->ctx, SNUG_LOG_WARNING, "%s: a %s has no normalizer; it is not used, as in transformers 5",
-                     snug_loader_path(loader, SNUG_TOKENIZER_JSON), loader->class->name);
-        return SNUG_OK;
-    }
-    return snug_json_precompiled(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_JSON),
-                                 json_object_get(loader->json, "normalizer"), &loader->tokenizer->normalizer);
-}
-
-static snug_status add_metaspace(struct snug_tokenizer_loader *loader, bool prefix) {
-    static const char replacement[] = "\u2581";
-    struct snug_pretokenizer *out = &loader->tokenizer->pretokenizer;
-    const struct snug_pretokenizer_step spaces = {.kind = SNUG_SPLITTING_SPACE, .behavior = SNUG_BEHAVIOR_REMOVED};
-    /* may be untested: no supported tokenizer has it */
-    struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_METASPACE,
-                                          .split = true,
-                                          .prefix = prefix ? SNUG_PREFIX_ALWAYS : SNUG_PREFIX_NEVER,
-                                          .length = sizeof replacement - 1};
-    RETURN_IF_ERROR(snug_pretokenizer_add(loader->ctx, out, &spaces));
-    RETURN_IF_ERROR(snug_strdup(loader->ctx, replacement, &step.pattern));
-    return snug_pretokenizer_add(loader->ctx, out, &step);
-}
-
-/* The class's pre-tokenizer. */
-static snug_status class_pretokenizer(struct snug_tokenizer_loader *loader) {
-    snug_context *ctx = loader->ctx;
-    struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_BERT};
-    bool prefix;
-    RETURN_IF_ERROR(snug_json_bool(ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), loader->sources.config,
-                                   "add_prefix_space", loader->class->kind == SNUG_MODEL_UNIGRAM, &prefix));
-    if (loader->class->kind == SNUG_MODEL_UNIGRAM) return add_metaspace(loader, prefix);
-    if (loader->class->kind == SNUG_MODEL_BPE)
-        step = (struct snug_pretokenizer_step){.kind = SNUG_SPLITTING_BYTE_LEVEL,
-                                               .split = true,
-                                               .prefix = prefix ? SNUG_PREFIX_ALWAYS : SNUG_PREFIX_NEVER};
-    return snug_pretokenizer_add(ctx, &loader->tokenizer->pretokenizer, &step);
+    struct snug_normalizer *out = &loader->tokenizer->normalizer;
+    const char *path = snug_loader_source(loader);
+    json_t *part;
+    RETURN_IF_ERROR(snug_loader_section(loader, "normalizer", &part));
+    const bool precompiled = !loader->own && loader->tokenizer->kind == SNUG_MODEL_UNIGRAM;
+    snug_status status = SNUG_OK;
+    if (!precompiled)
+        status = snug_json_normalizer(loader->ctx, path, part, out);
+    else if (loader->json)
+        status = snug_json_precompiled(loader->ctx, path, json_object_get(loader->json, "normalizer"), out);
+    if (status == SNUG_OK) status = warn_of_normalizers(loader, part);
+    json_decref(part);
+    return status;
 }
 
 static snug_status load_pretokenizer(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     const struct snug_tokenizer *tokenizer = loader->tokenizer;
     const struct snug_pretokenizer *out = &tokenizer->pretokenizer;
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    if (!loader->own) return class_pretokenizer(loader);
-    RETURN_IF_ERROR(snug_json_pretokenizer(ctx, path, json_object_get(loader->json, "pre_tokenizer"),
-                                           &loader->tokenizer->pretokenizer));
+    const char *path = snug_loader_source(loader);
+    json_t *part;
+    RETURN_IF_ERROR(snug_loader_section(loader, "pre_tokenizer", &part));
+    const snug_status status = snug_json_pretokenizer(ctx, path, part, &loader->tokenizer->pretokenizer);
+    json_decref(part);
+    RETURN_IF_ERROR(status);
     for (size_t i = 0; i < out->count; i++) {
         const struct snug_pretokenizer_step *step = &out->steps[i];
         if (step->kind == SNUG_SPLITTING_BYTE_LEVEL && (i + 1 < out->count || tokenizer->kind != SNUG_MODEL_BPE))
@@ -350,74 +292,29 @@ static snug_status load_pretokenizer(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
-/* ---- post-processor -------------------------------------------------------------------------------------------- */
-
-/* A row without special tokens, as in the library without a post_processor. */
-static snug_status plain_rows(struct snug_tokenizer_loader *loader) {
-    struct snug_post_processor *out = &loader->tokenizer->post_processor;
-    RETURN_IF_ERROR(snug_template_add(loader->ctx, &out->single, loader->folder, SNUG_PIECE_A, 0));
-    RETURN_IF_ERROR(snug_template_add(loader->ctx, &out->pair, loader->folder, SNUG_PIECE_A, 0));
-    return snug_template_add(loader->ctx, &out->pair, loader->folder, SNUG_PIECE_B, 1);
-}
-
-/* The class's rows: cls_token and sep_token, or bos_token and eos_token, around the texts. */
-static snug_status class_rows(struct snug_tokenizer_loader *loader) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const enum snug_class_rows rows = loader->class->rows;
-    const char *path = loader->folder;
-    for (int file = SNUG_TOKENIZER_FILES - 1; file >= 0; file--)
-        if (file != SNUG_TOKENIZER_CONFIG && file != SNUG_TOKENIZER_SPECIAL_MAP && file != SNUG_TOKENIZER_ADDED &&
-            tokenizer->paths[file])
-            path = tokenizer->paths[file];
-    if (loader->json) path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    const bool sentence = rows == SNUG_ROWS_BOS_EOS, bert_rows = rows == SNUG_ROWS_BERT;
-    const struct snug_token_spec *named = loader->sources.named;
-    const int32_t first = snug_special_tokens_id(tokenizer, named[sentence ? SNUG_NAMED_BOS : SNUG_NAMED_CLS].content);
-    const int32_t last = snug_special_tokens_id(tokenizer, named[sentence ? SNUG_NAMED_EOS : SNUG_NAMED_SEP].content);
-    /* may be untested: no supported tokenizer has it */
-    if (first < 0 || last < 0)
-        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: there is no %s; set it in tokenizer_config.json", path,
-                         sentence    ? first < 0 ? "bos_token" : "eos_token"
-                         : first < 0 ? "cls_token"
-                                     : "sep_token");
-    return snug_post_processor_frame(loader->ctx, &tokenizer->post_processor, path, first, last, !bert_rows, bert_rows);
-}
-
-/* Rows without a post_processor: with bos_token and eos_token where add_bos_token and add_eos_token say so. */
-static snug_status rows_without_json(struct snug_tokenizer_loader *loader) {
-    static const char *const keys[2] = {"add_bos_token", "add_eos_token"};
-    const enum snug_named_token named[2] = {SNUG_NAMED_BOS, SNUG_NAMED_EOS};
-    struct snug_post_processor *out = &loader->tokenizer->post_processor;
-    int32_t ids[2] = {-1, -1};
-    for (int i = 0; i < 2; i++) {
-        bool added;
-        RETURN_IF_ERROR(snug_json_bool(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
-                                       loader->sources.config, keys[i], false, &added));
-        if (added) ids[i] = snug_special_tokens_id(loader->tokenizer, loader->sources.named[named[i]].content);
-    }
-    for (int pair = 0; pair < 2; pair++) {
-        struct snug_template *template = pair ? &out->pair : &out->single;
-        for (int type = 0; type <= pair; type++) {
-            if (ids[0] >= 0) RETURN_IF_ERROR(snug_template_add(loader->ctx, template, loader->folder, ids[0], type));
-            RETURN_IF_ERROR(
-                snug_template_add(loader->ctx, template, loader->folder, type ? SNUG_PIECE_B : SNUG_PIECE_A, type));
-            if (ids[1] >= 0) RETURN_IF_ERROR(snug_template_add(loader->ctx, template, loader->folder, ids[1], type));
-        }
-    }
-    return SNUG_OK;
-}
-
-/* transformers 5 ignores add_bos_token and add_eos_token beside a tokenizer.json. */
-static snug_status warn_of_bos(struct snug_tokenizer_loader *loader) {
-    static const char *const keys[] = {"add_bos_token", "add_eos_token"};
+/* Rows of a tokenizer without a post_processor: without special tokens beside a tokenizer.json, and else with bos_token
+   and eos_token where add_bos_token and add_eos_token say so, which transformers 5 ignores beside a tokenizer.json. */
+static snug_status plain_rows(struct snug_tokenizer_loader *loader, struct snug_post_processor *out) {
+    static const char *const keys[] = {"add_bos_token", "add_eos_token"}, *const names[] = {"bos_token", "eos_token"};
+    int32_t around[2] = {-1, -1};
     for (size_t i = 0; i < 2; i++) {
         bool added;
-        RETURN_IF_ERROR(snug_json_bool(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
-                                       loader->sources.config, keys[i], false, &added));
-        if (added)
+        const char *path = snug_loader_path(loader, SNUG_TOKENIZER_CONFIG);
+        RETURN_IF_ERROR(snug_json_bool(loader->ctx, path, loader->sources.config, keys[i], false, &added));
+        if (added && loader->json)
             snug_log(loader->ctx, SNUG_LOG_WARNING,
-                     "%s: \"%s\" has no effect beside a tokenizer.json, as in transformers 5",
-                     snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), keys[i]);
+                     "%s: \"%s\" has no effect beside a tokenizer.json, as in transformers 5", path, keys[i]);
+        else if (added)
+            around[i] = snug_special_tokens_id(&loader->sources, loader->tokenizer, names[i]);
+    }
+    for (int pair = 0; out && pair < 2; pair++) {
+        struct snug_template *rows = pair ? &out->pair : &out->single;
+        for (int32_t type = 0; type <= pair; type++) {
+            const int32_t pieces[] = {around[0], type ? SNUG_PIECE_B : SNUG_PIECE_A, around[1]};
+            for (int i = 0; i < 3; i++)
+                if (i == 1 || pieces[i] >= 0)
+                    RETURN_IF_ERROR(snug_template_add(loader->ctx, rows, loader->folder, pieces[i], type));
+        }
     }
     return SNUG_OK;
 }
@@ -425,23 +322,27 @@ static snug_status warn_of_bos(struct snug_tokenizer_loader *loader) {
 static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    const json_t *part = snug_loader_member(loader->json, "post_processor");
+    struct snug_post_processor *out = &tokenizer->post_processor;
+    struct snug_special_ids special = tokenizer->special;
+    const char *path = snug_loader_source(loader), *name;
+    const bool of_class = json_object_get(loader->class_json, "post_processor");
+    json_t *part;
     if (loader->own && tokenizer->kind != SNUG_MODEL_WORDPIECE)
         RETURN_IF_ERROR(snug_json_decoder(ctx, path, json_object_get(loader->json, "decoder")));
-    if (loader->class->rows != SNUG_ROWS_JSON) return class_rows(loader);
-    if (!loader->json) return rows_without_json(loader);
-    RETURN_IF_ERROR(warn_of_bos(loader));
-    RETURN_IF_ERROR(snug_json_post_processor(ctx, path, part, &tokenizer->post_processor, &tokenizer->special));
-    /* may be untested: no supported tokenizer has it */
-    if (tokenizer->post_processor.single.count || tokenizer->post_processor.pair.count)
-        return snug_post_processor_check(ctx, &tokenizer->post_processor, path,
-                                         json_string_value(json_object_get(part, "type")),
-                                         snug_added_tokens_end(&tokenizer->added, &tokenizer->vocabulary));
-    if (!part)
+    RETURN_IF_ERROR(snug_loader_section(loader, "post_processor", &part));
+    snug_status status = snug_json_post_processor(ctx, path, part, out, &special);
+    if (!of_class) tokenizer->special = special;
+    name = json_string_value(json_object_get(part, "type"));
+    const bool rows = out->single.count || out->pair.count; /* may be untested: no supported tokenizer has it */
+    if (status == SNUG_OK && rows)
+        status = snug_post_processor_check(ctx, out, path, name,
+                                           snug_added_tokens_end(&tokenizer->added, &tokenizer->vocabulary));
+    if (status == SNUG_OK && !of_class) status = plain_rows(loader, rows ? NULL : out);
+    if (status == SNUG_OK && loader->json && !of_class && (!part || json_is_null(part)))
         snug_log(ctx, SNUG_LOG_WARNING, "%s has no post_processor: rows have no special tokens, as in transformers",
                  path);
-    return plain_rows(loader);
+    json_decref(part);
+    return status;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
@@ -458,144 +359,6 @@ static snug_status index_tokens(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
-static void hash_text(XXH3_state_t *hash, const char *text, size_t length) {
-    const uint64_t size = length;
-    XXH3_64bits_update(hash, &size, sizeof size);
-    if (length) XXH3_64bits_update(hash, text, length);
-}
-
-static void hash_normalizer(XXH3_state_t *hash, const struct snug_normalizer *normalizer) {
-    for (size_t i = 0; i < normalizer->count; i++) {
-        const struct snug_normalizer_step *step = &normalizer->steps[i];
-        const int64_t facts[] = {step->kind,
-                                 step->bert.clean_text,
-                                 step->bert.handle_chinese_chars,
-                                 step->bert.strip_accents,
-                                 step->bert.lowercase,
-                                 step->compatible,
-                                 step->composed,
-                                 step->left,
-                                 step->right};
-        XXH3_64bits_update(hash, facts, sizeof facts);
-        hash_text(hash, step->pattern, step->pattern_length);
-        hash_text(hash, step->content, step->content_length);
-        const struct snug_precompiled *map = step->precompiled;
-        if (!map) continue;
-        hash_text(hash, (const char *)map->units, map->count * sizeof *map->units);
-        hash_text(hash, map->texts, map->size);
-    }
-}
-
-static void hash_rows(XXH3_state_t *hash, const struct snug_template *template) {
-    XXH3_64bits_update(hash, template->pieces, template->count * sizeof *template->pieces);
-    XXH3_64bits_update(hash, &template->count, sizeof template->count);
-}
-
-static void hash_parts(XXH3_state_t *hash, const struct snug_tokenizer *tokenizer) {
-    const struct snug_bpe *bpe = &tokenizer->bpe;
-    const struct snug_unigram *unigram = &tokenizer->unigram;
-    const int64_t facts[] = {tokenizer->kind,
-                             (int64_t)tokenizer->normalizer.count,
-                             (int64_t)tokenizer->pretokenizer.count,
-                             tokenizer->prefix_words,
-                             bpe->byte_level,
-                             bpe->ignore_merges,
-                             bpe->fuse_unk,
-                             bpe->byte_fallback,
-                             bpe->unk,
-                             unigram->unk,
-                             unigram->byte_fallback};
-    XXH3_64bits_update(hash, facts, sizeof facts);
-    hash_normalizer(hash, &tokenizer->normalizer);
-    for (size_t i = 0; i < tokenizer->pretokenizer.count; i++) {
-        const struct snug_pretokenizer_step *step = &tokenizer->pretokenizer.steps[i];
-        const int64_t step_facts[] = {step->kind, step->behavior, step->invert, step->split, step->prefix};
-        XXH3_64bits_update(hash, step_facts, sizeof step_facts);
-        hash_text(hash, step->pattern, step->length);
-    }
-    hash_text(hash, (const char *)bpe->merges, bpe->merge_slots * sizeof *bpe->merges);
-    for (size_t i = 0; i < unigram->count; i++)
-        XXH3_64bits_update(hash, &unigram->pieces[i].score, sizeof unigram->pieces[i].score);
-    hash_rows(hash, &tokenizer->post_processor.single);
-    hash_rows(hash, &tokenizer->post_processor.pair);
-}
-
-/* Whether the parts are BertTokenizer's, which the common part of the fingerprint describes. */
-static bool is_bert(const struct snug_tokenizer *tokenizer) {
-    const struct snug_normalizer *normalizer = &tokenizer->normalizer;
-    const struct snug_pretokenizer *splitting = &tokenizer->pretokenizer;
-    const struct snug_template_piece cls = {tokenizer->special.cls, 0}, a = {SNUG_PIECE_A, 0},
-                                     sep = {tokenizer->special.sep, 0}, b = {SNUG_PIECE_B, 1},
-                                     end = {tokenizer->special.sep, 1};
-    const struct snug_template single = {{cls, a, sep}, 3}, pair = {{cls, a, sep, b, end}, 5};
-    /* may be untested: no supported tokenizer has it */
-    return tokenizer->kind == SNUG_MODEL_WORDPIECE && normalizer->count <= 1 &&
-           (!normalizer->count || normalizer->steps[0].kind == SNUG_NORMALIZER_BERT) && splitting->count == 1 &&
-           splitting->steps[0].kind == SNUG_SPLITTING_BERT &&
-           !memcmp(&single, &tokenizer->post_processor.single, sizeof single) &&
-           !memcmp(&pair, &tokenizer->post_processor.pair, sizeof pair);
-}
-
-static bool is_blank(const char *text) {
-    for (size_t at = 0; text[at];)
-        if (!(snug_codepoint_flags(snug_utf8_next(text, &at)) & SNUG_CODEPOINT_SPACE)) return false;
-    return true;
-}
-
-/* Rules that came after CODE_VERSION 1, where they matter: so the fingerprints of all other tokenizers stay the same,
-   and with them their caches and checkpoints. */
-static uint64_t later_rules(const struct snug_tokenizer *tokenizer) {
-    bool strips = false;
-    for (size_t i = 0; i < tokenizer->added.count; i++)
-        strips |= tokenizer->added.items[i].lstrip && is_blank(tokenizer->added.items[i].content);
-    const bool typed = snug_template_has_types(&tokenizer->post_processor.pair);
-    return (typed && !tokenizer->types ? 1 : 0) | (strips ? 2 : 0);
-}
-
-static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    XXH3_state_t *hash = XXH3_createState();
-    if (!hash) return snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
-    const bool bert = is_bert(tokenizer);
-    const struct snug_bert_normalizer none = {0}, *normalizer = bert && tokenizer->normalizer.count
-                                                                    ? &tokenizer->normalizer.steps[0].bert
-                                                                    : &none;
-    const struct snug_special_ids *special = &tokenizer->special;
-    const int64_t facts[] = {CODE_VERSION,
-                             normalizer->clean_text,
-                             normalizer->handle_chinese_chars,
-                             normalizer->strip_accents,
-                             normalizer->lowercase,
-                             tokenizer->wordpiece.unk,
-                             tokenizer->wordpiece.max_word,
-                             tokenizer->vocabulary.size,
-                             tokenizer->added.ignore_special,
-                             tokenizer->truncate_left,
-                             special->cls,
-                             special->sep};
-    const char *prefix = tokenizer->wordpiece.prefix ? tokenizer->wordpiece.prefix : "";
-    XXH3_64bits_reset(hash);
-    XXH3_64bits_update(hash, facts, sizeof facts);
-    XXH3_64bits_update(hash, prefix, strlen(prefix) + 1);
-    for (int64_t id = 0; id < tokenizer->vocabulary.size; id++) {
-        const char *token = tokenizer->vocabulary.tokens[id];
-        XXH3_64bits_update(hash, token ? token : "", token ? strlen(token) + 1 : 1);
-    }
-    for (size_t i = 0; i < tokenizer->added.count; i++) {
-        const struct snug_added_token *token = &tokenizer->added.items[i];
-        const int32_t flags[] = {token->id,     token->single_word, token->lstrip,
-                                 token->rstrip, token->normalized,  token->special};
-        XXH3_64bits_update(hash, token->content, strlen(token->content) + 1);
-        XXH3_64bits_update(hash, flags, sizeof flags);
-    }
-    if (!bert) hash_parts(hash, tokenizer);
-    const uint64_t later = later_rules(tokenizer);
-    if (later) XXH3_64bits_update(hash, &later, sizeof later);
-    tokenizer->fingerprint = XXH3_64bits_digest(hash);
-    XXH3_freeState(hash);
-    return SNUG_OK;
-}
-
 /*
  * A tokenizer_config.json that names no class gets it where the tokenizer is saved: a model of another type may be
  * saved beside it, whose type would choose another class. TokenizersBackend has the name that transformers 4 knows.
@@ -604,7 +367,7 @@ static snug_status name_class(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     char *text;
-    const char *name = loader->class->defaults ? loader->class->name : "PreTrainedTokenizerFast";
+    const char *name = loader->class->json ? loader->class->name : "PreTrainedTokenizerFast";
     if (snug_loader_member(loader->sources.config, "tokenizer_class")) return SNUG_OK;
     json_t *config = loader->sources.config ? json_copy(loader->sources.config) : json_object();
     snug_json_add(&config, "tokenizer_class", json_string(name));
@@ -635,7 +398,6 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
                  snug_loader_path(loader, SNUG_TOKENIZER_CONFIG));
     RETURN_IF_ERROR(snug_loader_vocabulary(loader));
     sources->json = loader->json;
-    sources->own = loader->own;
     RETURN_IF_ERROR(load_normalizer(loader));
     RETURN_IF_ERROR(load_pretokenizer(loader));
     RETURN_IF_ERROR(snug_special_tokens_collect(ctx, sources));
@@ -644,7 +406,7 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(snug_special_tokens_add(ctx, sources, tokenizer));
     RETURN_IF_ERROR(load_post_processor(loader));
     RETURN_IF_ERROR(index_tokens(loader));
-    RETURN_IF_ERROR(compute_fingerprint(loader));
+    RETURN_IF_ERROR(snug_fingerprint_compute(ctx, tokenizer));
     return name_class(loader);
 }
 
@@ -656,8 +418,7 @@ snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_clas
     snug_status status = load(&loader);
     snug_special_sources_free(&loader.sources);
     snug_sentencepiece_free(&loader.sentencepiece);
-    free(loader.model_extra.items);
-    free(loader.piece_texts);
+    json_decref(loader.class_json);
     json_decref(loader.json);
     if (status == SNUG_OK)
         *out = loader.tokenizer;

@@ -4,21 +4,8 @@
 #define SNUG_TEXT_TOKENIZER_LOAD_H
 
 #include "text/sentencepiece.h"
-#include "text/special_tokens.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_parts.h"
-
-/* A tokenizer class of transformers. */
-struct snug_tokenizer_class {
-    const char *name;
-    enum snug_model_kind kind;
-    /* The rows: around cls_token and sep_token, or bos_token and eos_token, or as post_processor says. */
-    enum snug_class_rows { SNUG_ROWS_BERT, SNUG_ROWS_ROBERTA, SNUG_ROWS_BOS_EOS, SNUG_ROWS_JSON } rows;
-    bool own;          /* all of a tokenizer.json is used; else the class builds the parts itself */
-    bool types;        /* returns token types, unless model_input_names says otherwise */
-    bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
-    const struct snug_token_defaults *defaults; /* NULL: any tokenizer.json, and nothing without one */
-};
+#include "text/tokenizer_class.h"
 
 struct snug_tokenizer_loader {
     snug_context *ctx;
@@ -26,13 +13,12 @@ struct snug_tokenizer_loader {
     snug_class_of_type *class_of_type;
     struct snug_tokenizer *tokenizer;
     const struct snug_tokenizer_class *class;
-    json_t *json; /* tokenizer.json, perhaps without its vocabulary; NULL if there is none */
-    bool own;     /* all of tokenizer.json is used */
-    bool read;    /* the vocabulary is that of vocab.txt */
+    json_t *class_json; /* what it builds itself */
+    json_t *json;       /* tokenizer.json, perhaps without its vocabulary; NULL if there is none */
+    bool own;           /* all of tokenizer.json is used */
+    bool read;          /* the vocabulary is that of vocab.txt */
     struct snug_special_sources sources;
     struct snug_sentencepiece sentencepiece; /* without tokenizer.json */
-    struct snug_token_list model_extra;      /* its added tokens; their texts are in piece_texts */
-    char *piece_texts;
 };
 
 /* The member of an object; NULL if it is absent or null. */
@@ -43,6 +29,12 @@ snug_status snug_loader_read_file(struct snug_tokenizer_loader *loader, enum snu
 void snug_loader_forget(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file);
 /* Parses one of the files, if there is one. */
 snug_status snug_loader_parse(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file, json_t **out);
+
+/* tokenizer.json, or else the file of the vocabulary: for messages. */
+const char *snug_loader_source(const struct snug_tokenizer_loader *loader);
+/* A section of the class, with the folder's settings, or else of tokenizer.json; NULL: none. Free it with
+   json_decref(). */
+snug_status snug_loader_section(const struct snug_tokenizer_loader *loader, const char *key, json_t **out);
 
 /* Parses tokenizer.json and loads the vocabulary, from it or from the class's files. */
 snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "io/json.h"
-#include "text/precompiled.h"
 #include "text/sentencepiece.h"
 #include "text/tokenizer_load.h"
 
@@ -205,10 +204,15 @@ static snug_status take_json_pieces(struct snug_tokenizer_loader *loader, const 
     return SNUG_OK;
 }
 
-/* The type of tokenizer.json's model, which files of old versions do not name. */
-static snug_status json_kind(struct snug_tokenizer_loader *loader, const json_t *part, enum snug_model_kind *out) {
+/* The type of the class's model; NULL if that is tokenizer.json's. */
+static const char *class_type(const struct snug_tokenizer_loader *loader) {
+    return json_string_value(json_object_get(json_object_get(loader->class_json, "model"), "type"));
+}
+
+/* The type of a model, which tokenizer.json of old versions does not name. */
+static snug_status find_kind(struct snug_tokenizer_loader *loader, const json_t *part, enum snug_model_kind *out) {
     static const char *const names[] = {"WordPiece", "BPE", "Unigram"};
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON), *type;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON), *of_class = class_type(loader), *type;
     if (!part) return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: the model null is not supported", path);
     const char *otherwise = json_object_get(part, "merges")                 ? names[SNUG_MODEL_BPE]
                             : json_is_array(json_object_get(part, "vocab")) ? names[SNUG_MODEL_UNIGRAM]
@@ -217,10 +221,10 @@ static snug_status json_kind(struct snug_tokenizer_loader *loader, const json_t 
     for (int kind = SNUG_MODEL_WORDPIECE; kind <= SNUG_MODEL_UNIGRAM; kind++) {
         if (strcmp(type, names[kind]) != 0) continue;
         *out = (enum snug_model_kind)kind;
-        if (loader->own || *out == loader->class->kind) return SNUG_OK;
+        if (!of_class || !strcmp(type, of_class)) return SNUG_OK;
         return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
                          "%s: the model %s is not supported with the tokenizer class %s, only %s", path, type,
-                         loader->class->name, names[loader->class->kind]);
+                         loader->class->name, of_class);
     }
     return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: the model %s is not supported, only WordPiece, BPE, Unigram",
                      path, type);
@@ -230,7 +234,7 @@ static snug_status json_kind(struct snug_tokenizer_loader *loader, const json_t 
 static snug_status try_vocabulary_file(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     const char *json_path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    if (!loader->own && loader->class->kind != SNUG_MODEL_WORDPIECE) return SNUG_OK;
+    if (class_type(loader) && strcmp(class_type(loader), "WordPiece") != 0) return SNUG_OK;
     const snug_status status = read_vocabulary_file(loader);
     /* may be untested: an allocation that fails */
     if (!json_path || status == SNUG_E_MEMORY || status == SNUG_OK) return status;
@@ -249,7 +253,7 @@ static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
     const bool had = loader->read;
     RETURN_IF_ERROR(read_tokenizer_json(loader));
     const json_t *part = snug_loader_member(loader->json, "model"), *vocab = json_object_get(part, "vocab");
-    RETURN_IF_ERROR(json_kind(loader, part, &tokenizer->kind));
+    RETURN_IF_ERROR(find_kind(loader, part, &tokenizer->kind));
     /* untested: no supported tokenizer has it */
     if (loader->read && tokenizer->kind == SNUG_MODEL_WORDPIECE) return SNUG_OK;
     struct snug_vocabulary other = *vocabulary;
@@ -290,85 +294,55 @@ static snug_status load_vocab_json(struct snug_tokenizer_loader *loader) {
 
 /* The control and user-defined pieces are added tokens. */
 static snug_status list_control_pieces(struct snug_tokenizer_loader *loader, const struct snug_sentencepiece *model) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < model->count; i++) bytes += model->pieces[i].length + 1;
-    RETURN_IF_ERROR(snug_alloc(loader->ctx, bytes, 1, (void **)&loader->piece_texts));
-    char *to = loader->piece_texts;
-    struct snug_token_list *list = &loader->model_extra;
+    json_t *list = json_array();
     for (size_t i = 0; i < model->count; i++) {
         const struct snug_sentencepiece_piece *piece = &model->pieces[i];
         const bool control = piece->type == SNUG_SENTENCEPIECE_CONTROL;
         if (!control && piece->type != SNUG_SENTENCEPIECE_USER_DEFINED) continue;
-        memcpy(to, piece->text, piece->length);
-        RETURN_IF_ERROR(
-            snug_grow(loader->ctx, (void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items));
-        list->items[list->count++] =
-            (struct snug_token_spec){.content = to, .special = control, .normalized_given = true};
-        to += piece->length + 1;
+        snug_json_append(&list, json_pack("{s:s%,s:b,s:b}", "content", piece->text, (size_t)piece->length, "special",
+                                          (int)control, "normalized", 0));
     }
     loader->sources.model_extra = list;
-    return SNUG_OK;
+    /* may be untested: an allocation that fails */
+    return list ? SNUG_OK : snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
 }
 
-/* fairseq's ids: special tokens, the pieces after SentencePiece's special ones, and the mask token. */
-static snug_status take_pieces(struct snug_tokenizer_loader *loader) {
-    static const struct {
-        enum snug_named_token named; /* SNUG_NAMED_COUNT: the name is fixed */
-        const char *name;
-        double score;
-    } xlm[] = {{SNUG_NAMED_BOS, "<s>", 0},
-               {SNUG_NAMED_PAD, "<pad>", 0},
-               {SNUG_NAMED_EOS, "</s>", 0},
-               {SNUG_NAMED_UNK, "<unk>", 0}},
-      camembert[] = {{SNUG_NAMED_COUNT, "<s>NOTUSED", 0},
-                     {SNUG_NAMED_PAD, "<pad>", 0},
-                     {SNUG_NAMED_COUNT, "</s>NOTUSED", 0},
-                     {SNUG_NAMED_UNK, "<unk>", 0},
-                     {SNUG_NAMED_COUNT, "<unk>NOTUSED", -100}};
+/* An entry of the class's vocabulary: its text, which may be that of a named token. */
+static const char *entry_text(const struct snug_tokenizer_loader *loader, const json_t *entry) {
+    const char *name = json_string_value(json_array_get(entry, 2)),
+               *named = name ? snug_token_content(json_object_get(loader->sources.named, name)) : NULL;
+    return named ? named : json_string_value(json_array_get(entry, 0));
+}
+
+/* The vocabulary of a class: special tokens around the pieces of the file. */
+static snug_status take_pieces(struct snug_tokenizer_loader *loader, const json_t *vocab) {
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
     const struct snug_sentencepiece *model = &loader->sentencepiece;
-    const bool is_camembert = !strcmp(loader->class->name, "CamembertTokenizer");
-    const size_t first = is_camembert ? 1 : 3, heads = is_camembert ? 5 : 4;
-    const char *names[6];
-    size_t bytes = 0;
-    for (size_t i = 0; i <= heads; i++) {
-        const enum snug_named_token named = i == heads     ? SNUG_NAMED_MASK
-                                            : is_camembert ? camembert[i].named
-                                                           : xlm[i].named;
-        names[i] = named < SNUG_NAMED_COUNT ? loader->sources.named[named].content : NULL;
-        if (!names[i]) names[i] = i == heads ? "<mask>" : is_camembert ? camembert[i].name : xlm[i].name;
-        bytes += strlen(names[i]) + 1;
+    size_t bytes = 0, count = 0, i;
+    json_t *entry;
+    for (i = 0; i < model->count; i++) bytes += model->pieces[i].length + 1;
+    json_array_foreach(vocab, i, entry) {
+        const size_t first = (size_t)json_integer_value(entry);
+        if (json_is_array(entry)) bytes += strlen(entry_text(loader, entry)) + 1;
+        if (model->count < first) /* untested: no supported tokenizer has it */
+            return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: %zu pieces; a %s needs at least %zu", path, model->count,
+                             loader->class->name, first);
+        count += json_is_array(entry) ? 1 : model->count - first;
     }
-    if (model->count < first) /* untested: no supported tokenizer has it */
-        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: %zu pieces; a %s needs at least %zu", path, model->count,
-                         loader->class->name, first);
-    for (size_t i = first; i < model->count; i++) bytes += model->pieces[i].length + 1;
-    const int64_t count = (int64_t)(heads + model->count - first + 1);
-    RETURN_IF_ERROR(snug_vocabulary_reserve(loader->ctx, &loader->tokenizer->vocabulary, path, count, count, bytes));
+    RETURN_IF_ERROR(snug_vocabulary_reserve(loader->ctx, &loader->tokenizer->vocabulary, path, (int64_t)count,
+                                            (int64_t)count, bytes));
     char *to = loader->tokenizer->vocabulary.texts;
-    for (size_t i = 0; i < heads; i++)
-        RETURN_IF_ERROR(
-            add_piece(loader, path, &to, names[i], strlen(names[i]), is_camembert ? camembert[i].score : 0));
-    for (size_t i = first; i < model->count; i++) {
-        const struct snug_sentencepiece_piece *piece = &model->pieces[i];
-        RETURN_IF_ERROR(add_piece(loader, path, &to, piece->text, piece->length, piece->score));
+    json_array_foreach(vocab, i, entry) {
+        const char *text = entry_text(loader, entry);
+        if (text)
+            RETURN_IF_ERROR(
+                add_piece(loader, path, &to, text, strlen(text), json_number_value(json_array_get(entry, 1))));
+        for (size_t k = (size_t)json_integer_value(entry); !text && k < model->count; k++) {
+            const struct snug_sentencepiece_piece *piece = &model->pieces[k];
+            RETURN_IF_ERROR(add_piece(loader, path, &to, piece->text, piece->length, piece->score));
+        }
     }
-    return add_piece(loader, path, &to, names[heads], strlen(names[heads]), 0);
-}
-
-static snug_status take_charsmap(struct snug_tokenizer_loader *loader, const char *path,
-                                 const struct snug_sentencepiece *model) {
-    struct snug_normalizer_step step = {.kind = SNUG_NORMALIZER_PRECOMPILED};
-    char *name;
-    if (!model->charsmap_size) return SNUG_OK; /* untested: no supported tokenizer has it */
-    RETURN_IF_ERROR(snug_format(loader->ctx, &name, "%s: precompiled_charsmap", path));
-    snug_status status = snug_alloc(loader->ctx, 1, sizeof *step.precompiled, (void **)&step.precompiled);
-    if (status == SNUG_OK)
-        status = snug_precompiled_read(loader->ctx, step.precompiled, name, model->charsmap, model->charsmap_size);
-    free(name);
-    if (status == SNUG_OK) return snug_normalizer_add(loader->ctx, &loader->tokenizer->normalizer, &step);
-    snug_normalizer_step_free(&step);
-    return status;
+    return SNUG_OK;
 }
 
 /* Its pieces become the vocabulary once the names of the special tokens are known. */
@@ -380,22 +354,24 @@ static snug_status load_sentencepiece(struct snug_tokenizer_loader *loader) {
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
     RETURN_IF_ERROR(snug_sentencepiece_read(loader->ctx, model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
                                             tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]));
-    RETURN_IF_ERROR(take_charsmap(loader, path, model));
+    if (model->charsmap_size) /* untested: no supported tokenizer has it */
+        RETURN_IF_ERROR(snug_normalizer_add_charsmap(loader->ctx, &tokenizer->normalizer, path, model->charsmap,
+                                                     model->charsmap_size, false));
     return list_control_pieces(loader, model);
 }
 
 snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON) != NULL;
-    loader->tokenizer->kind = loader->class->kind;
     RETURN_IF_ERROR(try_vocabulary_file(loader));
     if (json) {
         RETURN_IF_ERROR(load_json_model(loader));
-    } else if (loader->class->kind == SNUG_MODEL_BPE) {
-        RETURN_IF_ERROR(load_vocab_json(loader));
-    } else if (loader->class->kind == SNUG_MODEL_UNIGRAM) {
-        RETURN_IF_ERROR(load_sentencepiece(loader));
     } else {
-        RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB));
+        RETURN_IF_ERROR(find_kind(loader, json_object_get(loader->class_json, "model"), &loader->tokenizer->kind));
+        switch (loader->tokenizer->kind) {
+        case SNUG_MODEL_WORDPIECE: RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB)); break;
+        case SNUG_MODEL_BPE: RETURN_IF_ERROR(load_vocab_json(loader)); break;
+        case SNUG_MODEL_UNIGRAM: RETURN_IF_ERROR(load_sentencepiece(loader)); break;
+        }
     }
     const enum snug_model_kind kind = loader->tokenizer->kind;
     if (kind != SNUG_MODEL_WORDPIECE) snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
@@ -407,20 +383,17 @@ snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
-/* ---- models ---- */
+/* ---- models: their settings are those of the class, or of tokenizer.json ---- */
 
-static snug_status make_wordpiece(struct snug_tokenizer_loader *loader, const json_t *part) {
+static snug_status make_wordpiece(struct snug_tokenizer_loader *loader, const json_t *settings) {
     snug_context *ctx = loader->ctx;
-    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB);
-    const char *unk = loader->sources.named[SNUG_NAMED_UNK].content, *prefix = "##";
-    int64_t max_word = 100;
-    if (loader->own) {
-        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "unk_token", "[UNK]", &unk));
-        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "continuing_subword_prefix", "##", &prefix));
-        RETURN_IF_ERROR(snug_json_int(ctx, path, part, "max_input_chars_per_word", 100, &max_word));
-    }
-    return snug_wordpiece_init(ctx, &loader->tokenizer->wordpiece, &loader->tokenizer->vocabulary, path,
-                               unk ? unk : "[UNK]", prefix, max_word);
+    const char *path = snug_loader_source(loader), *unk, *prefix;
+    int64_t max_word;
+    RETURN_IF_ERROR(snug_json_string(ctx, path, settings, "unk_token", "[UNK]", &unk));
+    RETURN_IF_ERROR(snug_json_string(ctx, path, settings, "continuing_subword_prefix", "##", &prefix));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, settings, "max_input_chars_per_word", 100, &max_word));
+    return snug_wordpiece_init(ctx, &loader->tokenizer->wordpiece, &loader->tokenizer->vocabulary, path, unk, prefix,
+                               max_word);
 }
 
 /* Refuses unsupported settings of tokenizer.json's model. */
@@ -466,26 +439,23 @@ static snug_status take_json_merges(struct snug_tokenizer_loader *loader, const 
     return SNUG_OK;
 }
 
-static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *part) {
+static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *settings) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     struct snug_bpe *model = &tokenizer->bpe;
     const struct snug_pretokenizer *splitting = &tokenizer->pretokenizer;
-    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB_JSON);
+    const char *path = snug_loader_source(loader), *unk;
     model->vocabulary = &tokenizer->vocabulary;
-    model->unk = -1;
-    const char *unk = NULL;
-    if (loader->own) {
-        RETURN_IF_ERROR(refuse_bpe(loader, path, part));
-        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "unk_token", NULL, &unk));
-        if (unk) model->unk = snug_vocabulary_find(&tokenizer->vocabulary, unk);
-        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "ignore_merges", false, &model->ignore_merges));
-        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "fuse_unk", false, &model->fuse_unk));
-        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &model->byte_fallback));
-    }
+    RETURN_IF_ERROR(refuse_bpe(loader, path, settings));
+    RETURN_IF_ERROR(snug_json_string(ctx, path, settings, "unk_token", NULL, &unk));
+    model->unk = unk ? snug_vocabulary_find(&tokenizer->vocabulary, unk) : -1;
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, settings, "ignore_merges", false, &model->ignore_merges));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, settings, "fuse_unk", false, &model->fuse_unk));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, settings, "byte_fallback", false, &model->byte_fallback));
     model->byte_level = splitting->count && splitting->steps[splitting->count - 1].kind == SNUG_SPLITTING_BYTE_LEVEL;
     if (loader->json)
-        RETURN_IF_ERROR(take_json_merges(loader, path, json_object_get(part, "merges")));
+        RETURN_IF_ERROR(
+            take_json_merges(loader, path, json_object_get(json_object_get(loader->json, "model"), "merges")));
     else
         RETURN_IF_ERROR(snug_bpe_read(ctx, model, snug_loader_path(loader, SNUG_TOKENIZER_MERGES),
                                       tokenizer->data[SNUG_TOKENIZER_MERGES], tokenizer->sizes[SNUG_TOKENIZER_MERGES]));
@@ -499,30 +469,24 @@ static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *
                      path, unk);
 }
 
-static snug_status make_unigram(struct snug_tokenizer_loader *loader, const json_t *part) {
-    snug_context *ctx = loader->ctx;
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_SENTENCEPIECE);
-    const char *unk_token = loader->sources.named[SNUG_NAMED_UNK].content;
-    int64_t unk = 3; /* of XLM-RoBERTa */
-    bool fallback = false;
-    if (!loader->json) RETURN_IF_ERROR(take_pieces(loader));
-    if (loader->own) {
-        RETURN_IF_ERROR(snug_json_int(ctx, path, part, "unk_id", -1, &unk));
-        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &fallback));
-    } else if (!strcmp(loader->class->name, "CamembertTokenizer")) {
-        unk = unk_token ? snug_vocabulary_find(&tokenizer->vocabulary, unk_token) : -1;
-        if (unk < 0) unk = 0;
-    }
-    return snug_unigram_finish(ctx, &tokenizer->unigram, path, unk, fallback);
+static snug_status make_unigram(struct snug_tokenizer_loader *loader, const json_t *settings) {
+    const char *path = snug_loader_source(loader);
+    int64_t unk;
+    bool fallback;
+    RETURN_IF_ERROR(snug_json_int(loader->ctx, path, settings, "unk_id", -1, &unk));
+    RETURN_IF_ERROR(snug_json_bool(loader->ctx, path, settings, "byte_fallback", false, &fallback));
+    return snug_unigram_finish(loader->ctx, &loader->tokenizer->unigram, path, unk, fallback);
 }
 
 snug_status snug_loader_model(struct snug_tokenizer_loader *loader) {
-    const json_t *part = json_object_get(loader->json, "model");
-    switch (loader->tokenizer->kind) {
-    case SNUG_MODEL_WORDPIECE: return make_wordpiece(loader, part);
-    case SNUG_MODEL_BPE: return make_bpe(loader, part);
-    case SNUG_MODEL_UNIGRAM: break;
-    }
-    return make_unigram(loader, part);
+    const enum snug_model_kind kind = loader->tokenizer->kind;
+    json_t *settings;
+    if (kind == SNUG_MODEL_UNIGRAM && !loader->json)
+        RETURN_IF_ERROR(take_pieces(loader, json_object_get(json_object_get(loader->class_json, "model"), "vocab")));
+    RETURN_IF_ERROR(snug_loader_section(loader, "model", &settings));
+    const snug_status status = kind == SNUG_MODEL_WORDPIECE ? make_wordpiece(loader, settings)
+                               : kind == SNUG_MODEL_BPE     ? make_bpe(loader, settings)
+                                                            : make_unigram(loader, settings);
+    json_decref(settings);
+    return status;
 }
