@@ -13,16 +13,15 @@
  * - With accumulation gradients live until the last micro-batch. Without clipping they are applied in its backward;
  * with clipping after it, as in an ordinary program.
  */
-#include <stdlib.h>
-
 #include "plan/update.h"
+#include "program/edits.h"
 
 struct passes {
     struct snug_program *program;
+    struct snug_edits edits;
     const struct snug_updates *updates;
-    struct snug_op *old; /* the operations before the stage, by phase */
-    size_t old_count;
-    size_t begin, end; /* range of BACKWARD in old */
+    const struct snug_op *old; /* the operations before the stage, by phase */
+    size_t begin, end;         /* range of BACKWARD in old, which it ends */
     bool two_passes;
     bool *before;     /* by tensor: written before BACKWARD */
     int32_t *renamed; /* by tensor: the one that replaces it in the current pass, or none */
@@ -77,25 +76,15 @@ static void find_places(struct passes *p) {
 
 /* ---- without clipping ----------------------------------------------------------------------------------------- */
 
-static snug_status emit_ready(struct passes *p, size_t index, bool accumulates) {
+static snug_status run_once(struct passes *p, bool accumulates) {
     for (size_t k = 0; k < p->updates->count; k++) {
         struct snug_weight_update item = p->updates->items[k];
-        if (p->ready[k] != index) continue;
         item.norm.phase = item.update.phase = SNUG_PHASE_BACKWARD;
         item.norm.last = item.update.last = accumulates;
         item.norm.alone = item.update.alone = true;
         item.update.update.clip = 0;
-        RETURN_IF_ERROR(snug_program_op(p->program, item.norm));
-        RETURN_IF_ERROR(snug_program_op(p->program, item.update));
-    }
-    return SNUG_OK;
-}
-
-static snug_status run_once(struct passes *p, bool accumulates) {
-    RETURN_IF_ERROR(emit_ready(p, p->begin - 1, accumulates));
-    for (size_t i = p->begin; i < p->end; i++) {
-        RETURN_IF_ERROR(snug_program_op(p->program, p->old[i]));
-        RETURN_IF_ERROR(emit_ready(p, i, accumulates));
+        RETURN_IF_ERROR(snug_edits_insert(&p->edits, p->ready[k] + 1, item.norm));
+        RETURN_IF_ERROR(snug_edits_insert(&p->edits, p->ready[k] + 1, item.update));
     }
     return SNUG_OK;
 }
@@ -117,8 +106,9 @@ static snug_status rename_output(struct passes *p, const char *prefix, int32_t *
     return SNUG_OK;
 }
 
-/* Replaces output k of op by another tensor in the first pass; the tensor begins as a copy if op adds to it. */
-static snug_status spare_output(struct passes *p, struct snug_op *op, int k) {
+/* Replaces output k of op, operation i of the first pass, by another tensor, which begins as a copy if op adds to it.
+ */
+static snug_status spare_output(struct passes *p, size_t i, struct snug_op *op, int k) {
     const enum snug_access access = snug_op_info(op->kind)->operands[k].access;
     const int32_t before = op->operands[k];
     /* untested: no optimizer has such an operation */
@@ -128,10 +118,10 @@ static snug_status spare_output(struct passes *p, struct snug_op *op, int k) {
     if (!copied) return SNUG_OK;
     struct snug_op copy = {.kind = SNUG_OP_FILL, .phase = op->phase, .part = op->part, .layer = op->layer};
     copy.fill.x = op->operands[k];
-    RETURN_IF_ERROR(snug_program_op(p->program, copy));
+    RETURN_IF_ERROR(snug_edits_insert(&p->edits, i, copy));
     copy.kind = SNUG_OP_ADD;
     copy.add = (struct snug_add){.x = before, .y = op->operands[k]};
-    return snug_program_op(p->program, copy);
+    return snug_edits_insert(&p->edits, i, copy);
 }
 
 /* Values written before BACKWARD are not changed: the second pass needs them. */
@@ -143,14 +133,14 @@ static snug_status norm_pass(struct passes *p) {
         for (int k = 0; k < snug_op_operands(&op); k++)
             if (is_output(&op, k) && !persists(p, op.operands[k]) && p->before[op.operands[k]] &&
                 p->program->tensors[op.operands[k]].memory_class != SNUG_MEMORY_GRADIENTS)
-                RETURN_IF_ERROR(spare_output(p, &op, k));
-        RETURN_IF_ERROR(snug_program_op(p->program, op));
+                RETURN_IF_ERROR(spare_output(p, i, &op, k));
+        RETURN_IF_ERROR(snug_edits_replace(&p->edits, i, op));
         for (size_t k = 0; k < p->updates->count; k++) {
             struct snug_op norm = p->updates->items[k].norm;
             if (p->kept[k] || p->complete[k] != i) continue;
             norm.phase = SNUG_PHASE_BACKWARD;
             norm.alone = true;
-            RETURN_IF_ERROR(snug_program_op(p->program, norm));
+            RETURN_IF_ERROR(snug_edits_insert(&p->edits, i + 1, norm));
         }
     }
     return SNUG_OK;
@@ -162,7 +152,7 @@ static snug_status emit_updates(struct passes *p, size_t index) {
         if (p->ready[k] != index) continue;
         update.alone = true;
         read_renamed(p, &update);
-        RETURN_IF_ERROR(snug_program_op(p->program, update));
+        RETURN_IF_ERROR(snug_edits_insert(&p->edits, p->end, update));
     }
     return SNUG_OK;
 }
@@ -178,62 +168,53 @@ static snug_status update_pass(struct passes *p) {
         for (int k = 0; k < snug_op_operands(&op); k++)
             if (is_output(&op, k) && !persists(p, op.operands[k]) && !p->before[op.operands[k]])
                 RETURN_IF_ERROR(rename_output(p, "second", &op.operands[k]));
-        RETURN_IF_ERROR(snug_program_op(p->program, op));
+        RETURN_IF_ERROR(snug_edits_insert(&p->edits, p->end, op));
         RETURN_IF_ERROR(emit_updates(p, i));
     }
-    return SNUG_OK;
-}
-
-/* Removes operations of the second pass whose outputs are unused: only the kept gradients depended on them. */
-static snug_status drop_unread(struct passes *p, size_t first) {
-    struct snug_program *program = p->program;
-    bool *read;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *read, (void **)&read));
-    size_t kept = program->op_count;
-    for (size_t i = program->op_count; i-- > first;) {
-        const struct snug_op op = program->ops[i];
-        const int operands = snug_op_operands(&op);
-        bool needed = snug_op_is(&op, SNUG_OP_UPDATES);
-        for (int k = 0; k < operands; k++) needed |= is_output(&op, k) && read[op.operands[k]];
-        if (!needed) continue;
-        for (int k = 0; k < operands; k++)
-            if (snug_op_reads(&op, k)) read[op.operands[k]] = true;
-        program->ops[--kept] = op;
-    }
-    const size_t left = program->op_count - kept;
-    memmove(program->ops + first, program->ops + kept, left * sizeof *program->ops);
-    program->op_count = first + left;
-    free(read);
     return SNUG_OK;
 }
 
 static snug_status run_twice(struct passes *p, size_t tensors) {
     RETURN_IF_ERROR(norm_pass(p));
     for (size_t k = 0; k < p->updates->count; k++)
-        if (p->kept[k]) RETURN_IF_ERROR(snug_program_op(p->program, p->updates->items[k].norm));
+        if (p->kept[k]) RETURN_IF_ERROR(snug_edits_insert(&p->edits, p->end, p->updates->items[k].norm));
     for (size_t i = 0; i < tensors; i++) p->renamed[i] = 0;
-    const size_t first = p->program->op_count;
-    RETURN_IF_ERROR(update_pass(p));
-    return drop_unread(p, first);
+    return update_pass(p);
+}
+
+/* Removes operations of the second pass whose outputs are unused: only the kept gradients depended on them. */
+static snug_status drop_unread(struct snug_program *program) {
+    struct snug_edits edits;
+    bool *read;
+    RETURN_IF_ERROR(snug_edits_open(program, &edits));
+    snug_status status = snug_edits_alloc(&edits, program->tensor_count, sizeof *read, (void **)&read);
+    for (size_t i = program->op_count; i-- > 0 && status == SNUG_OK && program->ops[i].phase == SNUG_PHASE_UPDATE;) {
+        const struct snug_op *op = &program->ops[i];
+        const int operands = snug_op_operands(op);
+        bool needed = snug_op_is(op, SNUG_OP_UPDATES);
+        for (int k = 0; k < operands; k++) needed |= is_output(op, k) && read[op->operands[k]];
+        if (!needed) snug_edits_drop(&edits, i);
+        for (int k = 0; k < operands && needed; k++)
+            if (snug_op_reads(op, k)) read[op->operands[k]] = true;
+    }
+    return snug_edits_close(&edits, status);
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------------ */
 
 static snug_status place_updates(struct passes *p, const struct snug_methods *methods) {
-    const size_t tensors = p->program->tensor_count;
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->before, (void **)&p->before));
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->renamed, (void **)&p->renamed));
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->end, sizeof *p->left_out, (void **)&p->left_out));
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->kept, (void **)&p->kept));
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->ready, (void **)&p->ready));
-    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->complete, (void **)&p->complete));
+    const size_t tensors = p->program->tensor_count, updates = p->updates->count;
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, tensors, sizeof *p->before, (void **)&p->before));
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, tensors, sizeof *p->renamed, (void **)&p->renamed));
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, p->end, sizeof *p->left_out, (void **)&p->left_out));
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, updates, sizeof *p->kept, (void **)&p->kept));
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, updates, sizeof *p->ready, (void **)&p->ready));
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, updates, sizeof *p->complete, (void **)&p->complete));
     find_places(p);
-    for (size_t i = 0; i < p->begin; i++) {
+    for (size_t i = 0; i < p->begin; i++)
         for (int k = 0; k < snug_op_operands(&p->old[i]); k++)
             if (is_output(&p->old[i], k)) p->before[p->old[i].operands[k]] = true;
-        RETURN_IF_ERROR(snug_program_op(p->program, p->old[i]));
-    }
-    for (size_t k = 0; k < p->updates->count && !methods->accumulates; k++)
+    for (size_t k = 0; k < updates && !methods->accumulates; k++)
         p->program->tensors[p->updates->items[k].norm.squared_norm.g].persistent = false;
     p->program->updates_in_backward = !methods->clips;
     return p->two_passes ? run_twice(p, tensors) : run_once(p, methods->accumulates);
@@ -241,23 +222,17 @@ static snug_status place_updates(struct passes *p, const struct snug_methods *me
 
 snug_status snug_update_in_backward(struct snug_program *program, const struct snug_methods *methods,
                                     const struct snug_updates *updates) {
-    RETURN_IF_ERROR(snug_stage_sort(program));
+    int32_t begin[SNUG_PHASE_COUNT + 1];
+    RETURN_IF_ERROR(snug_program_sort(program));
+    snug_program_phases(program, begin);
     struct passes p = {.program = program,
                        .updates = updates,
                        .old = program->ops,
-                       .old_count = program->op_count,
+                       .begin = (size_t)begin[SNUG_PHASE_BACKWARD],
+                       .end = program->op_count,
                        .two_passes = methods->clips};
-    while (p.begin < p.old_count && p.old[p.begin].phase < SNUG_PHASE_BACKWARD) p.begin++;
-    p.end = p.old_count;
-    program->ops = NULL;
-    program->op_count = program->op_capacity = 0;
-    snug_status status = place_updates(&p, methods);
-    free(p.old);
-    free(p.before);
-    free(p.renamed);
-    free(p.left_out);
-    free(p.kept);
-    free(p.ready);
-    free(p.complete);
-    return status;
+    snug_status status = snug_edits_open(program, &p.edits);
+    if (status == SNUG_OK) status = place_updates(&p, methods);
+    status = snug_edits_close(&p.edits, status);
+    return status == SNUG_OK && methods->clips ? drop_unread(program) : status;
 }

@@ -6,6 +6,7 @@
  * has only the rows that a step can use.
  */
 #include "plan/stages.h"
+#include "program/edits.h"
 
 /* The table that is read by token id, if nothing else reads it (a tied decoder would); or none. */
 static int32_t find_table(const struct snug_program *program) {
@@ -52,13 +53,6 @@ static struct snug_op lazy_update_of(const struct snug_op *update) {
     return op;
 }
 
-/* Moves the last operation to the front: it must run before EMBED. */
-static void move_to_front(struct snug_program *program) {
-    const struct snug_op last = program->ops[program->op_count - 1];
-    memmove(program->ops + 1, program->ops, (program->op_count - 1) * sizeof *program->ops);
-    program->ops[0] = last;
-}
-
 snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug_methods *methods) {
     /* Update in backward frees the gradient by itself. (The history has no steps that fp16 skips: GPUs do not update
      * lazily.) */
@@ -89,16 +83,19 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
     pass_index(program, update->update.g, index);
     update->kind = SNUG_OP_ADAM_ROWS;
     const struct snug_op lazy_update = lazy_update_of(update);
-    RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
-                                                              .phase = SNUG_PHASE_PREPARE,
-                                                              .part = update->part,
-                                                              .layer = update->layer,
-                                                              .rows_begin = {.m = update->update.states[0],
-                                                                             .v = update->update.states[1],
-                                                                             .index = index,
-                                                                             .updated = update->update.updated,
-                                                                             .decay = update->update.decay}}));
-    RETURN_IF_ERROR(snug_program_op(program, lazy_update));
-    move_to_front(program);
-    return SNUG_OK;
+    struct snug_edits edits;
+    snug_status status = snug_edits_open(program, &edits);
+    if (status == SNUG_OK) status = snug_edits_insert(&edits, 0, lazy_update); /* before EMBED */
+    if (status == SNUG_OK)
+        status = snug_edits_insert(&edits, 0,
+                                   (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
+                                                    .phase = SNUG_PHASE_PREPARE,
+                                                    .part = lazy_update.part,
+                                                    .layer = lazy_update.layer,
+                                                    .rows_begin = {.m = lazy_update.update.states[0],
+                                                                   .v = lazy_update.update.states[1],
+                                                                   .index = index,
+                                                                   .updated = lazy_update.update.updated,
+                                                                   .decay = lazy_update.update.decay}});
+    return snug_edits_close(&edits, status);
 }

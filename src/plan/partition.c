@@ -27,13 +27,14 @@
  * adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the
  * stage.
  */
-#include <stdlib.h>
-
 #include "optim/optimizer.h"
 #include "plan/stages.h"
+#include "program/edits.h"
 
 struct partition {
     struct snug_program *program;
+    struct snug_edits edits;
+    size_t at; /* the operation that is rewritten; what is inserted comes before it */
     const struct snug_methods *methods;
     size_t tensors;                     /* before the stage */
     struct snug_shards *shards;         /* by tensor, of the weights; of their gradients' norms in stage 0 */
@@ -49,10 +50,8 @@ struct partition {
     int32_t *pending;                   /* gradients that are complete and not summed yet */
     size_t pending_count;
     int64_t pending_bytes, group; /* bytes of a group of sums */
-    /* After all updates, which a backend may run at once, as it may all gathering: what gathers updated weights, and
-       their copies. */
-    struct snug_op *gatherings, *casts;
-    size_t gathering_count, cast_count;
+    struct snug_op *casts;        /* of gathered weights, after all gathering */
+    size_t cast_count;
     int32_t chunk_sums; /* sums of squares: a row for each rank */
 };
 
@@ -89,13 +88,11 @@ static snug_status divide_weight(const struct partition *p, int32_t weight, int6
 static snug_status divide_weights(struct partition *p) {
     struct snug_program *program = p->program;
     int64_t *loads; /* elements by rank */
-    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)p->methods->ranks, sizeof *loads, (void **)&loads));
-    snug_status status = SNUG_OK;
-    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, (size_t)p->methods->ranks, sizeof *loads, (void **)&loads));
+    for (size_t i = 0; i < program->parameter_count; i++)
         if (!p->shards[program->parameters[i].tensor].chunk)
-            status = divide_weight(p, program->parameters[i].tensor, loads);
-    free(loads);
-    return status;
+            RETURN_IF_ERROR(divide_weight(p, program->parameters[i].tensor, loads));
+    return SNUG_OK;
 }
 
 /* Whether every rank updates the whole weight. */
@@ -172,21 +169,19 @@ static snug_status add_shard(struct partition *p, int32_t tensor, int32_t weight
 
 /* ---- operations ------------------------------------------------------------------------------------------------ */
 
+static snug_status add(struct partition *p, struct snug_op op) { return snug_edits_insert(&p->edits, p->at, op); }
+
 static struct snug_op like(const struct snug_op *op, enum snug_op_kind kind) {
     return (struct snug_op){.kind = kind, .phase = op->phase, .part = op->part, .layer = op->layer};
 }
 
-/* Gathers the shards of a weight or its copy; shard: the divided weight of which they are made, or none. */
-static struct snug_op gathering(const struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
-                                int32_t weight) {
+/* Gathers the shards of a weight or its copy before operation `before`; shard: the divided weight of which they are
+   made, or none. */
+static snug_status gather(struct partition *p, size_t before, const struct snug_op *at, int32_t shard, int32_t tensor,
+                          int32_t weight) {
     struct snug_op op = like(at, SNUG_OP_GATHER_RANKS);
     op.gather_ranks = (struct snug_gather_ranks){.shard = shard, .x = tensor, .shards = p->shards[weight]};
-    return op;
-}
-
-static snug_status gather(struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
-                          int32_t weight) {
-    return snug_program_op(p->program, gathering(p, at, shard, tensor, weight));
+    return snug_edits_insert(&p->edits, before, op);
 }
 
 /* The sums of squares of this rank's shard of a gradient, in chunk_sums. */
@@ -216,7 +211,7 @@ static snug_status sum_gradient(struct partition *p, int32_t g) {
         op.sum_ranks.shards = p->shards[weight];
         op.sum_ranks.for_all = is_replicated(p, weight);
     }
-    return snug_program_op(p->program, op);
+    return add(p, op);
 }
 
 /* A gradient's norm, after its sum over the ranks. */
@@ -228,28 +223,29 @@ static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) 
     chunks.squared_norm.sums = p->chunk_sums;
     chunks.squared_norm.slot = slot_of(p, weight);
     chunks.squared_norm.chunks = true;
-    return snug_program_op(p->program, chunks);
+    return add(p, chunks);
 }
 
-/* The sums of all chunks, and of them each gradient's, before CLIP. ops: those before the stage. */
-static snug_status sum_norms(struct partition *p, const struct snug_op *clip, const struct snug_op *ops, size_t count) {
+/* The sums of all chunks, and of them each gradient's, before CLIP. */
+static snug_status sum_norms(struct partition *p, const struct snug_op *clip) {
     const struct snug_tensor *table = &p->program->tensors[p->chunk_sums];
     struct snug_op op = like(clip, SNUG_OP_GATHER_RANKS);
     op.gather_ranks = (struct snug_gather_ranks){
         .x = p->chunk_sums, .shards = {table->rows * table->cols, table->cols, (int32_t)table->rows, 0}};
-    RETURN_IF_ERROR(snug_program_op(p->program, op));
-    for (size_t i = 0; i < count; i++) {
-        const struct snug_squared_norm *norm = &ops[i].squared_norm;
-        if (ops[i].kind != SNUG_OP_SQUARED_NORM) continue;
+    RETURN_IF_ERROR(add(p, op));
+    for (size_t i = 0; i < p->program->op_count; i++) {
+        const struct snug_op *of = &p->program->ops[i];
+        const struct snug_squared_norm *norm = &of->squared_norm;
+        if (of->kind != SNUG_OP_SQUARED_NORM) continue;
         const int32_t weight = p->weights[norm->g];
-        op = like(&ops[i], SNUG_OP_SUM_CHUNKS);
+        op = like(of, SNUG_OP_SUM_CHUNKS);
         op.sum_chunks = (struct snug_sum_chunks){.parts = p->chunk_sums,
                                                  .sums = norm->sums,
                                                  .slot = norm->slot,
                                                  .parameter = norm->parameter,
                                                  .first = p->columns[weight],
                                                  .shards = p->shards[weight]};
-        RETURN_IF_ERROR(snug_program_op(p->program, op));
+        RETURN_IF_ERROR(add(p, op));
     }
     return SNUG_OK;
 }
@@ -264,12 +260,12 @@ static void divide_state(struct partition *p, int32_t state, int32_t weight, boo
 }
 
 /* The update of this rank's shard, or of a weight that is not divided. Afterwards every rank has the weight, or the
- * copy that is read instead. */
+ * copy that is read instead: after all updates, which a backend may run at once, as it may all gathering. */
 static snug_status update_shard(struct partition *p, const struct snug_op *whole) {
     const int32_t weight = whole->update.weight, copy = whole->update.copy;
     struct snug_op op = *whole, cast = like(whole, SNUG_OP_CAST);
     if (p->sums[op.update.g]) op.update.g = p->sums[op.update.g];
-    if (is_replicated(p, weight)) return snug_program_op(p->program, op);
+    if (is_replicated(p, weight)) return add(p, op);
     if (!p->divided[weight] || p->gathered[weight]) op.update.copy = 0; /* it is made of the gathered weight */
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = op.operands[k];
@@ -280,12 +276,11 @@ static snug_status update_shard(struct partition *p, const struct snug_op *whole
     }
     op.element = begin_of(p, weight);
     if (!is_whole(p, weight)) op.update.segments = 1;
-    if (own_of(p, weight)) RETURN_IF_ERROR(snug_program_op(p->program, op));
+    if (own_of(p, weight)) RETURN_IF_ERROR(add(p, op));
     if (p->gathered[weight]) return SNUG_OK; /* where it is read */
-    p->gatherings[p->gathering_count++] = gathering(p, whole, 0, p->divided[weight] ? copy : weight, weight);
     cast.cast = (struct snug_cast){.p = weight, .q = copy};
     if (copy && !p->divided[weight]) p->casts[p->cast_count++] = cast;
-    return SNUG_OK;
+    return gather(p, p->program->op_count, whole, 0, p->divided[weight] ? copy : weight, weight);
 }
 
 /* The tensor that an operation of this phase reads in the place of a gathered weight, or of its copy: it lives from the
@@ -303,7 +298,7 @@ static snug_status stage_weight(struct partition *p, const struct snug_op *op, i
         t.shards.chunk = 0;
         if (op->phase == SNUG_PHASE_HEAD) at.phase = SNUG_PHASE_FORWARD;
         RETURN_IF_ERROR(snug_program_tensor(p->program, t, staging, "gathered.%zu", p->program->tensor_count));
-        RETURN_IF_ERROR(gather(p, &at, weight, *staging, weight));
+        RETURN_IF_ERROR(gather(p, p->at, &at, weight, *staging, weight));
     }
     *operand = *staging;
     return SNUG_OK;
@@ -313,24 +308,24 @@ static snug_status read_gathered(struct partition *p, const struct snug_op *whol
     struct snug_op op = *whole;
     for (int k = 0; k < snug_op_operands(whole); k++)
         if (p->sources[op.operands[k]]) RETURN_IF_ERROR(stage_weight(p, whole, &op.operands[k]));
-    return snug_program_op(p->program, op);
+    return add(p, op);
 }
 
 /* The copy of a divided weight, which each rank makes of its shard. */
 static snug_status gather_copy(struct partition *p, const struct snug_op *cast) {
     if (p->sources[cast->cast.q]) return SNUG_OK; /* it does not persist: operations that read it have their own */
-    return gather(p, cast, cast->cast.p, cast->cast.q, cast->cast.p);
+    return gather(p, p->at, cast, cast->cast.p, cast->cast.q, cast->cast.p);
 }
 
-static snug_status rewrite(struct partition *p, const struct snug_op *op, const struct snug_op *ops, size_t count) {
+static snug_status rewrite(struct partition *p, const struct snug_op *op) {
     if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
-    if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
+    if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op));
     if (p->methods->zero_stage) {
         if (snug_op_is(op, SNUG_OP_UPDATES)) return update_shard(p, op);
         if (op->kind == SNUG_OP_CAST && p->divided[op->cast.p]) return gather_copy(p, op);
         return read_gathered(p, op);
     }
-    return snug_program_op(p->program, *op);
+    return add(p, *op);
 }
 
 static snug_status sum_pending(struct partition *p) {
@@ -342,6 +337,7 @@ static snug_status sum_pending(struct partition *p) {
 
 /* The gradients that operation i of BACKWARD completes; -1: those that are complete before BACKWARD. */
 static snug_status sum_completed(struct partition *p, int32_t i) {
+    p->at = (size_t)(i + 1);
     for (size_t g = 1; g < p->tensors; g++) {
         if (!p->weights[g] || p->completed[g] != i) continue;
         p->pending[p->pending_count++] = (int32_t)g;
@@ -351,21 +347,16 @@ static snug_status sum_completed(struct partition *p, int32_t i) {
 }
 
 static snug_status rewrite_all(struct partition *p) {
-    struct snug_op *ops = p->program->ops;
-    const size_t count = p->program->op_count;
-    p->program->ops = NULL;
-    p->program->op_count = p->program->op_capacity = 0;
-    snug_status status = p->methods->optimizer ? sum_completed(p, -1) : SNUG_OK;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
-        status = rewrite(p, &ops[i], ops, count);
-        if (status == SNUG_OK && p->methods->optimizer) status = sum_completed(p, (int32_t)i);
+    if (p->methods->optimizer) RETURN_IF_ERROR(sum_completed(p, -1));
+    for (size_t i = 0; i < p->program->op_count; i++) {
+        p->at = i;
+        snug_edits_drop(&p->edits, i);
+        RETURN_IF_ERROR(rewrite(p, &p->program->ops[i]));
+        if (p->methods->optimizer) RETURN_IF_ERROR(sum_completed(p, (int32_t)i));
     }
-    free(ops);
-    if (status == SNUG_OK) status = sum_pending(p);
-    for (size_t i = 0; i < p->gathering_count && status == SNUG_OK; i++)
-        status = snug_program_op(p->program, p->gatherings[i]);
-    for (size_t i = 0; i < p->cast_count && status == SNUG_OK; i++) status = snug_program_op(p->program, p->casts[i]);
-    return status;
+    RETURN_IF_ERROR(sum_pending(p));
+    for (size_t i = 0; i < p->cast_count; i++) RETURN_IF_ERROR(add(p, p->casts[i]));
+    return SNUG_OK;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------------- */
@@ -427,23 +418,22 @@ static snug_status add_chunk_sums(struct partition *p) {
 }
 
 static snug_status partition(struct partition *p) {
-    snug_context *ctx = p->program->ctx;
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->weights, (void **)&p->weights));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->shards, (void **)&p->shards));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->divided, (void **)&p->divided));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->gathered, (void **)&p->gathered));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sources, (void **)&p->sources));
+    struct snug_edits *e = &p->edits;
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->weights, (void **)&p->weights));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->shards, (void **)&p->shards));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->divided, (void **)&p->divided));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->gathered, (void **)&p->gathered));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->sources, (void **)&p->sources));
     for (int i = 0; i < SNUG_PHASE_COUNT; i++)
-        RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof **p->staging, (void **)&p->staging[i]));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sparse, (void **)&p->sparse));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->pending, (void **)&p->pending));
+        RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof **p->staging, (void **)&p->staging[i]));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->columns, (void **)&p->columns));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->sums, (void **)&p->sums));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->completed, (void **)&p->completed));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->sparse, (void **)&p->sparse));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->pending, (void **)&p->pending));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
     p->weights[0] = 0;
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->gatherings, (void **)&p->gatherings));
-    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->casts, (void **)&p->casts));
+    RETURN_IF_ERROR(snug_edits_alloc(e, p->tensors, sizeof *p->casts, (void **)&p->casts));
     find_completed(p);
     RETURN_IF_ERROR(divide_weights(p));
     if (p->methods->zero_stage) {
@@ -460,19 +450,7 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     struct partition p = {.program = program, .methods = methods, .tensors = program->tensor_count};
     program->ranks = methods->ranks;
     program->rank = methods->rank;
-    const snug_status status = partition(&p);
-    free(p.weights);
-    free(p.shards);
-    free(p.divided);
-    free(p.gathered);
-    free(p.sources);
-    for (int i = 0; i < SNUG_PHASE_COUNT; i++) free(p.staging[i]);
-    free(p.columns);
-    free(p.sums);
-    free(p.completed);
-    free(p.sparse);
-    free(p.pending);
-    free(p.gatherings);
-    free(p.casts);
-    return status;
+    snug_status status = snug_edits_open(program, &p.edits);
+    if (status == SNUG_OK) status = partition(&p);
+    return snug_edits_close(&p.edits, status);
 }

@@ -29,19 +29,6 @@ int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_
     return align(rows * tensor->cols * snug_dtype_size(tensor->dtype));
 }
 
-snug_status snug_stage_sort(struct snug_program *program) {
-    struct snug_op *sorted;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *sorted, (void **)&sorted));
-    size_t count = 0;
-    for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++)
-        for (size_t i = 0; i < program->op_count; i++)
-            if ((int)program->ops[i].phase == phase) sorted[count++] = program->ops[i];
-    free(program->ops);
-    program->ops = sorted;
-    program->op_capacity = program->op_count;
-    return SNUG_OK;
-}
-
 /* Whether op is part of the step before's update. */
 static bool is_of_last_step(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mixed precision: activations in the compute type; fp32 master weights with copies of those that matmuls read, or
    bf16 weights without either. */
-#include <stdlib.h>
-
 #include "plan/stages.h"
+#include "program/edits.h"
 
 struct precision {
     struct snug_program *program;
+    struct snug_edits edits;
     const struct snug_methods *methods;
     int32_t *copies;       /* by weight: the copy that can be read now, or none */
     enum snug_phase phase; /* in which copies that do not persist are */
@@ -30,9 +30,9 @@ static void enter(struct precision *p, enum snug_phase phase, size_t weights) {
     p->phase = phase;
 }
 
-/* Adds the copy of weight in the compute type: before the first operation that reads it, or once for the run; then the
-   optimizer keeps it up to date. */
-static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase phase) {
+/* Adds the copy of weight in the compute type: before operation `at`, the first one that reads it, or once for the run;
+   then the optimizer keeps it up to date. */
+static snug_status add_copy(struct precision *p, int32_t weight, size_t at) {
     struct snug_tensor like = p->program->tensors[weight];
     like.dtype = p->program->compute;
     like.persistent = p->program->tensors[weight].master = persists(p, &like);
@@ -44,46 +44,41 @@ static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase
     }
     RETURN_IF_ERROR(snug_program_tensor(p->program, like, &p->copies[weight], "copy.%s", like.name));
     if (like.persistent) p->program->tensors[p->copies[weight]].identity = -p->program->tensors[weight].identity;
-    return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_CAST,
-                                                        .phase = like.persistent ? SNUG_PHASE_PREPARE : phase,
-                                                        .part = like.part,
-                                                        .layer = like.layer,
-                                                        .cast = {.p = weight, .q = p->copies[weight]}});
+    const enum snug_phase phase = like.persistent ? SNUG_PHASE_PREPARE : p->program->ops[at].phase;
+    return snug_edits_insert(&p->edits, at,
+                             (struct snug_op){.kind = SNUG_OP_CAST,
+                                              .phase = phase,
+                                              .part = like.part,
+                                              .layer = like.layer,
+                                              .cast = {.p = weight, .q = p->copies[weight]}});
 }
 
-/* Replaces the weights that op's matmul reads by copies of the compute type. */
-static snug_status use_copies(struct precision *p, struct snug_op *op, size_t weights) {
+/* Replaces the weights that operation i, a matmul, reads by copies of the compute type. */
+static snug_status use_copies(struct precision *p, size_t i, size_t weights) {
+    struct snug_op *op = &p->program->ops[i];
     const int operands = snug_op_operands(op);
     for (int k = 0; k < operands; k++) {
         const int32_t weight = op->operands[k];
         if (!(snug_op_info(op->kind)->operands[k].flags & SNUG_MATMUL_WEIGHT)) continue;
         enter(p, op->phase, weights);
         if (p->program->tensors[weight].dtype == p->program->compute) continue;
-        if (!p->copies[weight]) RETURN_IF_ERROR(add_copy(p, weight, op->phase));
+        if (!p->copies[weight]) RETURN_IF_ERROR(add_copy(p, weight, i));
         op->operands[k] = p->copies[weight];
     }
     return SNUG_OK;
 }
 
-static snug_status give_copies(struct precision *p, size_t weights) {
-    struct snug_op *ops = p->program->ops;
-    const size_t count = p->program->op_count;
-    snug_status status = SNUG_OK;
-    p->program->ops = NULL;
-    p->program->op_count = p->program->op_capacity = 0;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
-        struct snug_op op = ops[i];
-        status = use_copies(p, &op, weights);
-        if (status == SNUG_OK) status = snug_program_op(p->program, op);
-    }
-    free(ops);
+static snug_status give_copies(struct precision *p) {
+    const size_t weights = p->program->tensor_count;
+    RETURN_IF_ERROR(snug_edits_alloc(&p->edits, weights, sizeof *p->copies, (void **)&p->copies));
+    for (size_t i = 0; i < p->program->op_count; i++) RETURN_IF_ERROR(use_copies(p, i, weights));
     for (size_t i = 0; i < p->program->op_count; i++) {
         struct snug_op *op = &p->program->ops[i];
         if (!snug_op_is(op, SNUG_OP_UPDATES)) continue;
         const int32_t copy = p->copies[op->update.weight];
         if (copy && p->program->tensors[copy].persistent) op->update.copy = copy;
     }
-    return status;
+    return SNUG_OK;
 }
 
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods) {
@@ -91,12 +86,10 @@ snug_status snug_stage_precision(struct snug_program *program, const struct snug
     for (size_t i = 0; i < program->parameter_count; i++)
         if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = methods->weights;
     if (program->compute == SNUG_F32) return SNUG_OK;
-    const size_t tensors = program->tensor_count;
-    for (size_t i = 0; i < tensors; i++)
+    for (size_t i = 0; i < program->tensor_count; i++)
         if (program->tensors[i].low_precision) program->tensors[i].dtype = program->compute;
     struct precision p = {.program = program, .methods = methods, .phase = SNUG_PHASE_PREPARE};
-    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *p.copies, (void **)&p.copies));
-    const snug_status status = give_copies(&p, tensors);
-    free(p.copies);
-    return status;
+    snug_status status = snug_edits_open(program, &p.edits);
+    if (status == SNUG_OK) status = give_copies(&p);
+    return snug_edits_close(&p.edits, status);
 }

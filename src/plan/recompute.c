@@ -12,15 +12,16 @@
  *   LAYER        everything but the layer's last pre-norm sum: h are stored, all matmuls but the layer's last are recomputed
  */
 /* clang-format on */
-#include <stdlib.h>
-
 #include "plan/stages.h"
+#include "program/edits.h"
 
 struct recompute {
     struct snug_program *program;
+    struct snug_edits edits;
     const enum snug_recompute *levels;
     struct snug_op *old; /* the operations before the stage, forward ones first */
     size_t old_count, forward_count;
+    size_t at;           /* the operation of backward that is rewritten */
     int32_t *maker;      /* by tensor: the forward operation that writes it, or -1 */
     bool *dropped;       /* by tensor: not stored */
     int32_t *again;      /* by tensor: the tensor with its recomputed values, or none */
@@ -106,7 +107,7 @@ static snug_status require(struct recompute *r, int32_t *tensor) {
         op.operands[k] = r->again[op.operands[k]];
     }
     *tensor = r->again[*tensor];
-    return snug_program_op(r->program, op);
+    return snug_edits_insert(&r->edits, r->at, op);
 }
 
 /* The operand with this flag, or none. */
@@ -166,21 +167,24 @@ static snug_status backward(struct recompute *r, struct snug_op op) {
         if (before == r->held_place) place = op.operands[k];
     }
     if (released) *output = place;
-    RETURN_IF_ERROR(snug_program_op(r->program, op));
+    RETURN_IF_ERROR(snug_edits_insert(&r->edits, r->at, op));
     if (!released) return SNUG_OK;
     r->holds = false;
     for (int k = 0; k < snug_op_operands(&r->held); k++)
         if (r->held.operands[k] == r->held_output) r->held.operands[k] = place;
-    return snug_program_op(r->program, r->held);
+    return snug_edits_insert(&r->edits, r->at, r->held);
 }
 
-static snug_status recompute(struct recompute *r, size_t tensors) {
+static snug_status recompute(struct recompute *r) {
+    const size_t tensors = r->program->tensor_count;
+    RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->again, (void **)&r->again));
+    RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->maker, (void **)&r->maker));
+    RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->dropped, (void **)&r->dropped));
     find_dropped(r, tensors);
-    for (size_t i = 0; i < r->old_count; i++) {
-        if (r->old[i].phase == SNUG_PHASE_BACKWARD)
-            RETURN_IF_ERROR(backward(r, r->old[i]));
-        else
-            RETURN_IF_ERROR(snug_program_op(r->program, r->old[i]));
+    for (r->at = 0; r->at < r->old_count; r->at++) {
+        if (r->old[r->at].phase != SNUG_PHASE_BACKWARD) continue;
+        snug_edits_drop(&r->edits, r->at);
+        RETURN_IF_ERROR(backward(r, r->old[r->at]));
     }
     return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, /* untested: no family builds such a program */
                                 "no backward operation recomputes an activation that is not stored")
@@ -188,24 +192,13 @@ static snug_status recompute(struct recompute *r, size_t tensors) {
 }
 
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]) {
-    RETURN_IF_ERROR(snug_stage_sort(program)); /* forward operations first */
+    RETURN_IF_ERROR(snug_program_sort(program)); /* forward operations first */
     struct recompute r = {.program = program, .levels = levels, .old = program->ops, .old_count = program->op_count};
     while (r.forward_count < r.old_count && r.old[r.forward_count].phase == SNUG_PHASE_FORWARD) {
         if (r.old[r.forward_count].layer >= r.layers) r.layers = r.old[r.forward_count].layer + 1;
         r.forward_count++;
     }
-    const size_t tensors = program->tensor_count;
-    snug_status status = snug_alloc(program->ctx, tensors, sizeof *r.again, (void **)&r.again);
-    if (status == SNUG_OK) status = snug_alloc(program->ctx, tensors, sizeof *r.maker, (void **)&r.maker);
-    if (status == SNUG_OK) status = snug_alloc(program->ctx, tensors, sizeof *r.dropped, (void **)&r.dropped);
-    if (status == SNUG_OK) {
-        program->ops = NULL;
-        program->op_count = program->op_capacity = 0;
-        status = recompute(&r, tensors);
-        free(r.old);
-    }
-    free(r.again);
-    free(r.maker);
-    free(r.dropped);
-    return status;
+    snug_status status = snug_edits_open(program, &r.edits);
+    if (status == SNUG_OK) status = recompute(&r);
+    return snug_edits_close(&r.edits, status);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of the stages. */
 #include "plan/stages.h"
+#include "program/edits.h"
 
 snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods) {
     struct snug_offload offload = methods->offload;
@@ -16,7 +17,7 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
     }
     RETURN_IF_ERROR(snug_stage_precision(program, methods));
     RETURN_IF_ERROR(snug_stage_partition(program, methods));
-    RETURN_IF_ERROR(snug_stage_sort(program));
+    RETURN_IF_ERROR(snug_program_sort(program));
     RETURN_IF_ERROR(snug_stage_ahead(program, &methods->offload));
     RETURN_IF_ERROR(snug_stage_offload(program, &offload));
     RETURN_IF_ERROR(snug_stage_overlap(program, &offload));

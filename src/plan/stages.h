@@ -54,8 +54,6 @@ snug_status snug_stage_precision(struct snug_program *program, const struct snug
 /* Of a run of several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
  * The update must follow backward. */
 snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
-/* Sorts the operations by phase. */
-snug_status snug_stage_sort(struct snug_program *program);
 
 /* On an asynchronous backend (how->overlaps): begins collective operations ahead of their use, and inserts WAITs. Needs
  * the operations sorted. */
