@@ -7,8 +7,8 @@
 #include <math.h>
 
 #include "../tests/support/bert_step.h"
-#include "plan/rates.h"
-#include "train/args.h"
+#include "args/args.h"
+#include "measure/rates.h"
 
 enum { BATCHES = 8, MOST = 512 };
 

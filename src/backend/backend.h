@@ -7,10 +7,10 @@
 #define SNUG_BACKEND_BACKEND_H
 
 #include "core/block.h"
+#include "data/batch.h"
 #include "dist/collectives.h"
 #include "optim/optimizer.h"
 #include "program/program.h"
-#include "text/batch.h"
 
 /* The number of steps after which the host must read how many were skipped. */
 #define SNUG_UNSEEN_STEPS 8

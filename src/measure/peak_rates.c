@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/runner.h"
+#include "run/runner.h"
 
 enum {
     LEAST_SIDE = 256,

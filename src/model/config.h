@@ -5,9 +5,9 @@
 
 #include <jansson.h>
 
+#include "data/classes.h"
 #include "hub/cache.h"
 #include "program/program.h"
-#include "text/classes.h"
 
 struct snug_family;
 

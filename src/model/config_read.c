@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/task.h"
 #include "io/folder.h"
 #include "io/folder_kind.h"
 #include "io/json.h"
 #include "model/family.h"
-#include "text/hash_map.h"
-#include "text/task.h"
+#include "tokenizer/hash_map.h"
 
 /* 4 TiB of weights as fp32: sums of what a training takes for them stay far below 64 bits. */
 static const double most_parameters = 0x1p40;

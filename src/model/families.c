@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/task.h"
+#include "data/task.h"
 
 #define ADDRESS_OF(name) &snug_family_##name,
 const struct snug_family *const snug_families[] = {SNUG_FAMILIES(ADDRESS_OF) NULL};

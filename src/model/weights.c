@@ -14,7 +14,7 @@
 #include "model/draw.h"
 #include "model/family.h"
 #include "optim/optimizer.h"
-#include "text/hash_map.h"
+#include "tokenizer/hash_map.h"
 
 enum {
     PIECE = SNUG_DRAW_MOST, /* values that a thread processes at a time */

@@ -111,7 +111,8 @@ struct snug_optimizer_info {
     struct snug_optimizer_name names[SNUG_OPTIMIZER_NAMES_MOST + 1]; /* optim is NULL after the last */
     struct snug_optimizer_key keys[SNUG_OPTIMIZER_KEYS_MOST + 1];    /* key is NULL after the last */
     bool takes_betas, takes_epsilon; /* those of --adam_beta1, --adam_beta2 and --adam_epsilon */
-    const char *measured; /* --optim_args with which the update's rate is measured (plan/rates.c); NULL: the defaults */
+    const char
+        *measured; /* --optim_args with which the update's rate is measured (measure/rates.c); NULL: the defaults */
     /* Refuses settings that exclude each other, as the constructors of torch and transformers do; NULL: there are none.
      */
     snug_status (*check)(snug_context *ctx, const struct snug_optimizer *optimizer);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "plan/rates.h"
+#include "plan/estimate.h"
 
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op) {
     const int operands = snug_op_operands(op);

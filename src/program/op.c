@@ -35,3 +35,17 @@ static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
 bool snug_op_uses(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, true); }
 /* untested: callers give a tensor */
 bool snug_op_writes(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, false); }
+
+bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
+    if (op->last && !moment->last) return true;
+    const bool updates = op->crosses && op->phase == SNUG_PHASE_FORWARD; /* the rest of an update, which all ranks do */
+    if (moment->idle && !updates && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
+    if (updates && !moment->pending) return true;
+    if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
+    if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
+    /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,
+       in UPDATE, has one micro-batch. */
+    const bool first = moment->first || op->phase == SNUG_PHASE_UPDATE;
+    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !op->each && !first;
+    return snug_op_is(op, SNUG_OP_FETCHES) && op->first && first;
+}

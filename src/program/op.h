@@ -25,8 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/tasks.h"
 #include "program/shards.h"
-#include "text/tasks.h"
 
 /* The optimizers, a line each: the operation that updates a weight, whose descriptor and formula are in
    optim/optimizers/NAME.c together with all else about the optimizer. The first is the default. */
@@ -562,5 +562,14 @@ static inline bool snug_sums_for_all(const struct snug_op *op) {
 /* Whether tensor is an operand that op only reads; whether it is one that op writes. */
 bool snug_op_uses(const struct snug_op *op, int32_t tensor);
 bool snug_op_writes(const struct snug_op *op, int32_t tensor);
+
+/* The moment of a step at which an operation may run. */
+struct snug_moment {
+    bool first, last;      /* in the step's first micro-batch and chunk, in its last micro-batch */
+    bool fetched, pending; /* as in struct snug_crossing; false where nothing crosses */
+    bool idle;             /* as in struct snug_run */
+};
+/* Whether an operation has nothing to do at this moment. */
+bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment);
 
 #endif

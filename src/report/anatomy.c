@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "inspect/anatomy.h"
 #include "io/json.h"
-#include "measure/anatomy.h"
 #include "report/report.h"
 #include "train/run_plan.h"
 

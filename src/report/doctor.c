@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What doctor found, as text and JSON. */
-#include "measure/doctor.h"
+#include "inspect/doctor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

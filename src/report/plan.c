@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as a human-readable table and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by
    the three groups of operations of "Model training anatomy". */
-#include "measure/plan.h"
+#include "inspect/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/task.h"
 #include "io/json.h"
 #include "report/report.h"
-#include "text/task.h"
 #include "train/run_plan.h"
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measured rates as a table. */
-#include "plan/rates.h"
+#include "plan/estimate.h"
 
 #include <stdio.h>
 

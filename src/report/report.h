@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "plan/rates.h"
+#include "plan/estimate.h"
 
 const char *snug_side_name(enum snug_side side);
 /* For tables, and for JSON. */

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "measure/runs.h"
+#include "inspect/runs.h"
 
 /* The line of a run in a chart, for legends. */
 void snug_page_line_sample(FILE *out, size_t run);

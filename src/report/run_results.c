@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "metrics/metrics.h"
 #include "report/html.h"
 #include "report/run_page.h"
-#include "train/metrics.h"
 
 enum {
     METRICS_MOST = 12, /* a task with many classes has metrics of each, which are among all figures */
@@ -69,7 +69,7 @@ static void print_rate(FILE *out, const struct snug_history *run) {
     print_figure(out, run, "train_samples_per_second", "%.1f samples/s");
 }
 static void print_memory(FILE *out, const struct snug_history *run) {
-    print_figure(out, run, "peak_rss_bytes", "%.1f MiB"); /* measure/runs.c has converted it */
+    print_figure(out, run, "peak_rss_bytes", "%.1f MiB"); /* inspect/runs.c has converted it */
 }
 
 static void print_row(FILE *out, const snug_runs *runs, const char *name,
@@ -117,7 +117,7 @@ static void print_metric(FILE *out, const snug_runs *runs, const char *name) {
     fputs("</tr>\n", out);
 }
 
-/* Those of log_history, without figures of time (measure/runs.c). */
+/* Those of log_history, without figures of time (inspect/runs.c). */
 static bool is_metric(const char *name) { return strncmp(name, "eval_", 5) == 0 || strcmp(name, "perplexity") == 0; }
 
 static void print_metrics(FILE *out, const snug_runs *runs) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trainings as one HTML page: results, curves, memory and time, settings. */
-#include "measure/runs.h"
+#include "inspect/runs.h"
 
 #include <math.h>
 #include <stdlib.h>

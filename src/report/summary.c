@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/wrap.h"
+#include "data/label_names.h"
 #include "report/report.h"
-#include "text/label_names.h"
 
 /* ---- the summary, in lines as before the first step -------------------------------------------------------------- */
 

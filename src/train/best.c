@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "metrics/metrics.h"
 #include "train/group.h"
-#include "train/metrics.h"
 #include "train/trainer.h"
 
 /* Whether a metric is better than another one: greater_is_better is set with the metric (snug_args_check()). */

@@ -3,7 +3,7 @@
 #ifndef SNUG_TRAIN_CALENDAR_H
 #define SNUG_TRAIN_CALENDAR_H
 
-#include "train/args.h"
+#include "args/args.h"
 
 /* When an action is due. */
 struct snug_rhythm {

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "core/wrap.h"
+#include "data/label_names.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
-#include "text/label_names.h"
 #include "train/group.h"
 
 enum { CLASSES_SHOWN = 10 };

@@ -9,7 +9,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
-#include "plan/captured.h"
+#include "run/captured.h"
 #include "train/memory.h"
 
 snug_status snug_device_fail(snug_context *ctx, snug_status status) {

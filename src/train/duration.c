@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/duration.h"
 
-#include "plan/gpu_rates.h"
+#include "measure/gpu_rates.h"
 #include "train/calendar.h"
 #include "train/group.h"
 

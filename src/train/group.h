@@ -3,7 +3,7 @@
 #ifndef SNUG_TRAIN_GROUP_H
 #define SNUG_TRAIN_GROUP_H
 
-#include "train/args.h"
+#include "args/args.h"
 
 /* Connects the ranks, if the launcher started several: args->group. Afterwards the log of other ranks than 0 has
  * warnings and errors only, with the rank's number. SNUG_E_UNSUPPORTED: arguments that several ranks do not support

@@ -6,7 +6,7 @@
 #ifndef SNUG_TRAIN_JOB_H
 #define SNUG_TRAIN_JOB_H
 
-#include "plan/runner.h"
+#include "run/runner.h"
 #include "train/fit.h"
 
 struct snug_job {

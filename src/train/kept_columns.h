@@ -3,9 +3,9 @@
 #ifndef SNUG_TRAIN_KEPT_COLUMNS_H
 #define SNUG_TRAIN_KEPT_COLUMNS_H
 
-#include "text/dataset_options.h"
-#include "text/reader.h"
-#include "train/args.h"
+#include "args/args.h"
+#include "data/dataset_options.h"
+#include "data/reader.h"
 
 struct snug_kept_columns {
     snug_context *ctx;

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "core/process.h"
+#include "data/given.h"
+#include "data/rows.h"
 #include "model/family.h"
-#include "text/given.h"
-#include "text/rows.h"
 #include "train/device.h"
 #include "train/predictions.h"
 

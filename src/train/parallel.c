@@ -5,9 +5,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "args/table.h"
 #include "core/build_id.h"
 #include "io/json.h"
-#include "train/args_table.h"
 #include "train/identity.h"
 
 /* ---- comparing ------------------------------------------------------------------------------------------------- */

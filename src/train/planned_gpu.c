@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/cuda/sizes/contract.h"
-#include "plan/gpu_rates.h"
+#include "measure/gpu_rates.h"
 #include "train/device.h"
 
 static bool is_file(const char *gpu) {

@@ -5,11 +5,11 @@
 #ifndef SNUG_TRAIN_PREDICT_FILES_H
 #define SNUG_TRAIN_PREDICT_FILES_H
 
+#include "args/args.h"
 #include "io/file.h"
-#include "train/args.h"
-#include "train/metrics.h"
+#include "metrics/metrics.h"
+#include "metrics/task_results.h"
 #include "train/output.h"
-#include "train/task_results.h"
 
 struct snug_predict_files {
     bool written; /* --output_dir is given */

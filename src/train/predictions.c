@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/label_names.h"
+#include "data/label_names.h"
 #include "train/description.h"
 #include "train/group.h"
 #include "train/parallel.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Predictions, for the files of the tasks (train/task_results.h). */
+/* Predictions, for the files of the tasks (metrics/task_results.h). */
 #ifndef SNUG_TRAIN_PREDICTIONS_IMPL_H
 #define SNUG_TRAIN_PREDICTIONS_IMPL_H
 
+#include "metrics/task_results.h"
 #include "train/kept_columns.h"
 #include "train/predict_files.h"
 #include "train/predictions.h"
-#include "train/task_results.h"
 
 /* A rank's report after a round. */
 struct snug_prediction_report {

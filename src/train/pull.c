@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tokenizer_parts.h"
-#include "train/args.h"
+#include "args/args.h"
+#include "tokenizer/tokenizer_parts.h"
 
 void snug_pull_result_destroy(snug_pull_result *result) { free(result); }
 

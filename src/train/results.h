@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "train/metrics.h"
+#include "metrics/metrics.h"
 #include "train/output.h"
 
 /* Writes metrics (with more, an object of further values, or NULL) as <split>_results.json and merges them into

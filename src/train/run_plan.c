@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/task.h"
 #include "model/family.h"
 #include "model/freeze.h"
-#include "text/task.h"
 
 enum {
     LAZY_STEPS =

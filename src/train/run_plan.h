@@ -7,7 +7,7 @@
 #ifndef SNUG_TRAIN_RUN_PLAN_H
 #define SNUG_TRAIN_RUN_PLAN_H
 
-#include "plan/rates.h"
+#include "measure/rates.h"
 #include "train/setup.h"
 
 /* The role of a program in a plan. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "core/utf8.h"
-#include "text/rows.h"
-#include "text/words.h"
+#include "data/rows.h"
+#include "data/words.h"
 #include "train/setup.h"
 
 static snug_value text_value(const char *text, size_t length) {

@@ -6,9 +6,9 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "metrics/metrics.h"
 #include "optim/schedule.h"
 #include "train/duration.h"
-#include "train/metrics.h"
 #include "train/output.h"
 
 #define SNUG_SESSION_STATE "session_state.json" /* in a checkpoint of a loop of the caller's */

@@ -7,17 +7,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "args/class_weights.h"
+#include "data/data_file.h"
+#include "data/given.h"
+#include "data/label_checks.h"
+#include "data/labels.h"
+#include "data/rows.h"
+#include "data/task.h"
+#include "data/used_rows.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
-#include "text/data_file.h"
-#include "text/given.h"
-#include "text/label_checks.h"
-#include "text/labels.h"
-#include "text/rows.h"
-#include "text/task.h"
-#include "text/used_rows.h"
-#include "train/class_weights.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
 

@@ -8,13 +8,13 @@
 
 #include <jansson.h>
 
+#include "args/args.h"
 #include "backend/backend.h"
+#include "data/loader.h"
+#include "data/task.h"
 #include "io/folder.h"
+#include "metrics/metrics.h"
 #include "model/config.h"
-#include "text/loader.h"
-#include "text/task.h"
-#include "train/args.h"
-#include "train/metrics.h"
 #include "train/trained.h"
 
 enum snug_command {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "train/metrics_impl.h"
+#include "metrics/metrics_impl.h"
 #include "train/predictions_impl.h"
 
 struct state {

@@ -2,7 +2,7 @@
 /* Masked LM: the token at the place of each mask token. */
 #include <math.h>
 
-#include "train/metrics_impl.h"
+#include "metrics/metrics_impl.h"
 #include "train/predictions_impl.h"
 
 enum { TOP_MOST = 1000 }; /* of --top_k, as args_table.c limits it */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/dataset_impl.h"
-#include "train/metrics_impl.h"
+#include "data/dataset_impl.h"
+#include "metrics/metrics_impl.h"
 #include "train/predictions_impl.h"
 
 struct state {

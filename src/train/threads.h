@@ -3,7 +3,7 @@
 #ifndef SNUG_TRAIN_THREADS_H
 #define SNUG_TRAIN_THREADS_H
 
-#include "train/args.h"
+#include "args/args.h"
 
 /* Compute threads of a run: as requested, or all cores that affinity and the quota of the control group leave. */
 int snug_args_threads(const struct snug_args *args);

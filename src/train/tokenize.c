@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args/args.h"
+#include "data/data_file.h"
+#include "data/encode.h"
+#include "data/task.h"
+#include "data/texts.h"
 #include "model/config.h"
 #include "model/family.h"
-#include "text/data_file.h"
-#include "text/encode.h"
-#include "text/task.h"
-#include "text/texts.h"
-#include "train/args.h"
 
 struct tokenizing {
     snug_context *ctx;

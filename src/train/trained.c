@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/data_file.h"
 #include "io/folder.h"
 #include "io/json.h"
-#include "text/data_file.h"
 
 snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *bytes, uint64_t *digest) {
     struct stat info;

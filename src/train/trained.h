@@ -3,8 +3,8 @@
 #ifndef SNUG_TRAIN_TRAINED_H
 #define SNUG_TRAIN_TRAINED_H
 
+#include "data/dataset.h"
 #include "io/file.h"
-#include "text/dataset.h"
 
 #define SNUG_TRAINING_ARGS "training_args.json"
 

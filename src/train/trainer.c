@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "args/table.h"
 #include "io/folder_write.h"
 #include "io/json.h"
-#include "train/args_table.h"
 #include "train/description.h"
 #include "train/group.h"
 #include "train/memory.h"

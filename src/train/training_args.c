@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "args/table.h"
 #include "io/json.h"
-#include "train/args_table.h"
 
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/args_table.h"
+#include "args/table.h"
 
 struct fixture {
     snug_context *ctx;

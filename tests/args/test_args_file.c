@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args/table.h"
 #include "temporary.h"
-#include "train/args_table.h"
 
 struct fixture {
     char folder[256], path[300], log[1 << 14];

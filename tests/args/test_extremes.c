@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extremes of every numeric argument: each is refused by name, or a plan and two steps of training accept it
    without a finding of UndefinedBehaviorSanitizer (make sanitize). */
-#include "train/args_table.h"
+#include "args/table.h"
 #include "training_fixture.h"
 
 /* libomp 14 leaks some of its memory of threads once it has created many. */

@@ -11,7 +11,7 @@
 #define SNUG_TESTS_OPS_PERF_H
 
 #include "ops_table.h"
-#include "plan/stages.h"
+#include "run/run.h"
 
 struct ops_perf {
     const char *backend, *op, *type, *shape;

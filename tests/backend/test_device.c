@@ -4,9 +4,9 @@
 #include <math.h>
 
 #include "fake_gpu.h"
+#include "inspect/anatomy.h"
+#include "inspect/plan.h"
 #include "io/offload_file.h"
-#include "measure/anatomy.h"
-#include "measure/plan.h"
 #include "train/device.h"
 #include "training_fixture.h"
 

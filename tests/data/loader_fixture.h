@@ -3,9 +3,9 @@
 #ifndef SNUG_TESTS_LOADER_FIXTURE_H
 #define SNUG_TESTS_LOADER_FIXTURE_H
 
-#include "text/classes.h"
-#include "text/labels.h"
-#include "text/loader.h"
+#include "data/classes.h"
+#include "data/labels.h"
+#include "data/loader.h"
 #include "text_fixture.h"
 
 enum { ROWS = 1003 };

@@ -3,8 +3,8 @@
 #ifndef SNUG_TESTS_READER_FIXTURE_H
 #define SNUG_TESTS_READER_FIXTURE_H
 
+#include "data/reader.h"
 #include "scratch.h"
-#include "text/reader.h"
 
 static const struct snug_reader_options strictly = {.strict = true};
 

@@ -2,8 +2,8 @@
 /* The content of batches: masked tokens, targets, token types and positions. */
 #include <math.h>
 
+#include "data/sampler.h"
 #include "loader_fixture.h"
-#include "text/sampler.h"
 
 /* ---- masked LM ------------------------------------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which columns of a file are texts, and what its labels are: found, named, or asked about. */
-#include "text/classes.h"
-#include "text/columns.h"
-#include "text/dataset_impl.h"
-#include "text/labels.h"
+#include "data/classes.h"
+#include "data/columns.h"
+#include "data/dataset_impl.h"
+#include "data/labels.h"
 #include "text_fixture.h"
 #include "train/trained.h"
 

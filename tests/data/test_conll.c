@@ -2,8 +2,8 @@
 /* Files with a word a line: which columns they have, which of them are the words and the tags, and what is no word. */
 #include <zlib.h>
 
+#include "data/reader.h"
 #include "scratch.h"
-#include "text/reader.h"
 
 struct text {
     char text[8192];

@@ -9,10 +9,10 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include "data/classes.h"
+#include "data/loader.h"
+#include "data/sampler.h"
 #include "sanitized.h"
-#include "text/classes.h"
-#include "text/loader.h"
-#include "text/sampler.h"
 #include "text_fixture.h"
 
 static int64_t held, most; /* bytes allocated now, and the peak since start_counting() */

@@ -6,8 +6,8 @@
 
 #include <xxhash.h>
 
-#include "text/classes.h"
-#include "text/dataset_impl.h"
+#include "data/classes.h"
+#include "data/dataset_impl.h"
 #include "text_fixture.h"
 
 /* Row number row must have these ids, of which first_count have type 0, and come from that line. */

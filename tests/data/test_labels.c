@@ -3,11 +3,11 @@
    which rows of a file are used. */
 #include <inttypes.h>
 
-#include "text/dataset_impl.h"
-#include "text/label_checks.h"
-#include "text/label_names.h"
-#include "text/numbers.h"
-#include "text/used_rows.h"
+#include "data/dataset_impl.h"
+#include "data/label_checks.h"
+#include "data/label_names.h"
+#include "data/numbers.h"
+#include "data/used_rows.h"
 #include "text_fixture.h"
 
 /* ---- numbers and names ------------------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "data/sampler.h"
 #include "loader_fixture.h"
-#include "text/sampler.h"
 
 static void test_classification_epoch(void **state) {
     struct fixture *f = *state;

@@ -2,10 +2,10 @@
 /* Whole-word masking: where words begin, which are chosen, and that the choice follows a row wherever it is. */
 #include <math.h>
 
+#include "data/masking.h"
 #include "io/json.h"
 #include "loader_fixture.h"
-#include "text/masking.h"
-#include "text/tokenizer_parts.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static struct snug_tokenizer *load_from(struct fixture *f, const char *folder) {
     struct snug_tokenizer *tokenizer;

@@ -4,10 +4,10 @@
 
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
+#include "data/data_file.h"
+#include "data/reader.h"
 #include "reader_fixture.h"
-#include "text/data_file.h"
-#include "text/reader.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static void csv_rows(void **state) {
     struct scratch *s = *state;

@@ -2,8 +2,8 @@
 /* The order of an epoch: a permutation with random access. */
 #include <math.h>
 
-#include "text/radix.h"
-#include "text/sampler.h"
+#include "data/radix.h"
+#include "data/sampler.h"
 #include "text_fixture.h"
 
 static void assert_bijective(uint64_t seed, int64_t epoch, int64_t rows) {

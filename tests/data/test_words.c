@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of words with tags: from files through the cache to batches. */
+#include "data/task.h"
+#include "data/words.h"
 #include "loader_fixture.h"
-#include "text/task.h"
-#include "text/words.h"
 
 enum { O, B_X, I_X, B_Y, CLASSES };
 static char *const names[] = {(char *)"O", (char *)"B-X", (char *)"I-X", (char *)"B-Y"};

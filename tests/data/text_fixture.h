@@ -3,9 +3,9 @@
 #ifndef SNUG_TESTS_TEXT_FIXTURE_H
 #define SNUG_TESTS_TEXT_FIXTURE_H
 
+#include "data/lengths.h"
 #include "model/family.h"
 #include "scratch.h"
-#include "text/lengths.h"
 
 /* Ids: [PAD] [UNK] [CLS] [SEP] [MASK], then w0 … w199. */
 enum { PAD, UNK, CLS, SEP, MASK, W0, WORDS = 200, VOCAB = W0 + WORDS };

@@ -3,8 +3,8 @@
  * its plan. */
 #include "mpirun.h"
 
+#include "args/args.h"
 #include "program/shards.h"
-#include "train/args.h"
 
 enum { STAGES = 3 };
 

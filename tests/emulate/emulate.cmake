@@ -6,20 +6,22 @@ enable_language(CXX)
 set(CMAKE_CXX_STANDARD 20)
 set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
 set(sources ${emulation}/machine.cc ${emulation}/graphs.cc ${emulation}/runtime.c ${emulation}/cublasLt.c
-            ${backend}/cuda.c ${backend}/graph.c
-            ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias.c
-            ${backend}/events.c ${backend}/copies.c ${backend}/host_update.c ${backend}/collectives.c ${backend}/connect.c ${backend}/peers.c
+            ${backend}/cuda.c ${backend}/graph.c ${backend}/events.c
+            ${backend}/matmul/matmul_plan.c ${backend}/matmul/autotune.c ${backend}/matmul/bias.c
+            ${backend}/copies/copies.c ${backend}/copies/host_update.c
+            ${backend}/ranks/collectives.c ${backend}/ranks/connect.c ${backend}/ranks/peers.c
             ${CMAKE_SOURCE_DIR}/src/dist/nccl/nccl.c
             ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
-file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
-file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)
+file(GLOB_RECURSE kernels RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
+list(TRANSFORM headers PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE depended)
 foreach(original ${headers} ${kernels}) # headers go where they are found before the originals
-  get_filename_component(name ${original} NAME)
-  string(REGEX REPLACE "\\.cu$" ".cc" name ${name})
-  set(converted ${CMAKE_BINARY_DIR}/emulated/backend/cuda/${name})
-  add_custom_command(OUTPUT ${converted} DEPENDS ${original} ${headers} ${emulation}/convert.py
-                     COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${original} ${converted})
+  string(REGEX REPLACE "\\.cu$" ".cc" name ${original})
+  set(converted ${CMAKE_BINARY_DIR}/emulated/${name})
+  get_filename_component(folder ${converted} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${converted} DEPENDS ${CMAKE_SOURCE_DIR}/src/${original} ${depended} ${emulation}/convert.py
+                     COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${CMAKE_SOURCE_DIR}/src/${original} ${converted})
   list(APPEND sources ${converted})
 endforeach()
 add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})

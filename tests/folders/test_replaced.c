@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A second training into a folder: no result of the first one is left, and what was changed or made by others is. */
+#include "inspect/runs.h"
 #include "io/manifest.h"
-#include "measure/runs.h"
 #include "training_fixture.h"
 
 static void ok(const struct fixture *f, snug_status status) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command line, one word a line, parsed and checked. The second part is the file that --args_from or --deepspeed
  * names. */
+#include "args/args.h"
 #include "fuzz.h"
-#include "train/args.h"
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     enum { WORDS = 32 };

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "data/cache.h"
 #include "fuzz.h"
-#include "text/cache.h"
 
 enum { LIMIT = 1000 }; /* of ids */
 

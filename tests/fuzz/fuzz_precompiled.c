@@ -4,8 +4,8 @@
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "fuzz.h"
-#include "text/grapheme.h"
-#include "text/precompiled.h"
+#include "tokenizer/grapheme.h"
+#include "tokenizer/precompiled.h"
 
 /* Clusters are whole characters and cover the text. */
 static void check_clusters(const char *text, size_t length) {

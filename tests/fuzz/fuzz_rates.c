@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of measured rates. */
 #include "fuzz.h"
-#include "plan/rates.h"
+#include "measure/rates.h"
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_rates rates;

@@ -2,13 +2,13 @@
 /* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers (of
    words: whether their columns are chosen) and whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
+#include "data/classes.h"
+#include "data/columns.h"
+#include "data/dataset_impl.h"
+#include "data/label_checks.h"
+#include "data/labels.h"
+#include "data/reader.h"
 #include "fuzz.h"
-#include "text/classes.h"
-#include "text/columns.h"
-#include "text/dataset_impl.h"
-#include "text/label_checks.h"
-#include "text/labels.h"
-#include "text/reader.h"
 
 static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.tsv", FUZZ_FOLDER "/data.json",
                                     FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};

@@ -4,9 +4,9 @@
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "fuzz.h"
-#include "text/precompiled.h"
-#include "text/sentencepiece.h"
-#include "text/unigram.h"
+#include "tokenizer/precompiled.h"
+#include "tokenizer/sentencepiece.h"
+#include "tokenizer/unigram.h"
 
 enum { MOST = 256 };
 

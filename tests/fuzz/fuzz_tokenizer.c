@@ -5,7 +5,7 @@
 #include "core/utf8_repair.h"
 #include "fuzz.h"
 #include "model/family.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static const char *const names[] = {FUZZ_FOLDER "/vocab.txt",
                                     FUZZ_FOLDER "/tokenizer.json",

@@ -4,9 +4,9 @@
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "fuzz.h"
-#include "text/bert_normalizer.h"
-#include "text/tokenizer.h"
-#include "text/wordpiece.h"
+#include "tokenizer/bert_normalizer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/wordpiece.h"
 
 /* The length of the longest piece at word, tried one by one; 0 if there is none. */
 static size_t longest_piece(const struct snug_wordpiece *model, bool first, const char *word, size_t length,

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "data/data_file.h"
+#include "data/reader.h"
 #include "io/file_kind.h"
 #include "io/folder.h"
 #include "io/json.h"
@@ -10,8 +12,6 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "scratch.h"
-#include "text/data_file.h"
-#include "text/reader.h"
 
 static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1234567\n";
 

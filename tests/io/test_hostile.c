@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/classes.h"
+#include "data/dataset_impl.h"
 #include "folders.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -12,9 +14,7 @@
 #include "model/weights.h"
 #include "plan/stages.h"
 #include "scratch.h"
-#include "text/classes.h"
-#include "text/dataset_impl.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static const struct snug_hub_place anywhere; /* the default cache and revision */
 

@@ -15,8 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "measure/anatomy.h"
-#include "plan/rates.h"
+#include "inspect/anatomy.h"
+#include "measure/rates.h"
+#include "run/run.h"
 
 static snug_context *ctx;
 

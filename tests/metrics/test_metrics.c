@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/batch.h"
-#include "train/metrics.h"
+#include "data/batch.h"
+#include "metrics/metrics.h"
 
 enum { most_values = 512 };
 

@@ -18,7 +18,7 @@
 #include "model/family.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
-#include "plan/runner.h"
+#include "run/runner.h"
 #include "temporary.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"

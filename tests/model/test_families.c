@@ -5,12 +5,12 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "data/task.h"
 #include "dist/save.h"
 #include "folders.h"
 #include "io/safetensors.h"
 #include "model/family.h"
 #include "plan/stages.h"
-#include "text/task.h"
 #include "write_tensors.h"
 
 /* A model for a task, without data. */

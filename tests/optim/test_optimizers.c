@@ -3,9 +3,9 @@
  * Optimizers against those of torch, transformers and bitsandbytes (tools/golden/optimizers.py), by the names and
  * settings of the command line; what is refused; stochastic rounding.
  */
+#include "args/table.h"
 #include "io/safetensors.h"
 #include "ops_updates.h"
-#include "train/args_table.h"
 
 #define STEPS 12
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/optimizers.safetensors"
@@ -144,7 +144,8 @@ static void test_names(void **state) {
     assert_true(o.epsilon == 1e-8 && o.alpha == 0.99 && o.momentum == 0 && !o.centered);
 }
 
-/* --optim takes the names of the registry; each has what plan/rates.c measures it with, and states of its own update.
+/* --optim takes the names of the registry; each has what measure/rates.c measures it with, and states of its own
+ * update.
  */
 static void test_registry(void **state) {
     const struct snug_weight weight = {.rows = 5000, .cols = 8, .segments = 1};

@@ -3,7 +3,7 @@
 #ifndef SNUG_TESTS_PLANNED_H
 #define SNUG_TESTS_PLANNED_H
 
-#include "measure/plan.h"
+#include "inspect/plan.h"
 #include "training_fixture.h"
 
 #define SMALL "config_name=@model train_file=dummy:1024x64 max_seq_length=64 "

@@ -2,7 +2,7 @@
 /* Collectives beside operations: nothing uses their tensors' bytes before they are done, operations run beside them,
  * two layers' weights are in the arena at most, and all ranks have the same collectives in the same order. */
 #include "model/family.h"
-#include "plan/rates.h"
+#include "plan/estimate.h"
 #include "training_fixture.h"
 
 enum { LAYERS = 4, RANKS = 3 };

@@ -2,7 +2,7 @@
 /* The table of GPUs: names, figures, scaled rates; plans for GPUs before compute capability 8.0, which lack types. */
 #include "backend/gpu_models.h"
 
-#include "plan/gpu_rates.h"
+#include "measure/gpu_rates.h"
 #include "planned.h"
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */

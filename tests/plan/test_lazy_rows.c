@@ -17,7 +17,7 @@
 #include "core/philox.h"
 #include "model/family.h"
 #include "model/weights.h"
-#include "plan/runner.h"
+#include "run/runner.h"
 #include "sanitized.h"
 
 enum { VOCABULARY = 300, SEQUENCES = 3, LONGEST = 5, TOKENS = SEQUENCES * LONGEST, PADDING = 2 };

@@ -6,6 +6,7 @@
  *   test_differentiate [FIRST SEED [COUNT]]
  */
 #include "random_model.h"
+#include "run/run.h"
 #include "sanitized.h"
 #include "temporary.h"
 

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <math.h>
 
-#include "measure/runs.h"
+#include "inspect/runs.h"
 #include "program.h"
 
 /* The page of these folders of the fixture, checked as XML: every tag is closed, every name escaped. */

@@ -10,7 +10,7 @@
 #include "core/philox.h"
 #include "model/family.h"
 #include "optim/loss_scale.h"
-#include "plan/runner.h"
+#include "run/runner.h"
 
 struct bert_step {
     snug_context *ctx;

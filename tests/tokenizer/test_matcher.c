@@ -2,8 +2,8 @@
 /* Linear-time searches for added tokens against quadratic ones; texts with the same hash in the hash map. */
 #include "tokenizer_fixture.h"
 
-#include "text/hash_map.h"
-#include "text/tokenizer_parts.h"
+#include "tokenizer/hash_map.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static uint64_t draw(uint64_t *state) { /* xorshift64 (Marsaglia) */
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;

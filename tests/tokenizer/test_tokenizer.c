@@ -3,8 +3,8 @@
    truncation, saving. */
 #include "tokenizer_fixture.h"
 
-#include "text/bert_normalizer.h"
-#include "text/normalize.h"
+#include "tokenizer/bert_normalizer.h"
+#include "tokenizer/normalize.h"
 
 static const char *const variants[] = {
     "uncased",          "cased",           "cased_stripped", "lowered_accents",  "added",

@@ -15,11 +15,11 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "sanitized.h"
-#include "text/grapheme.h"
-#include "text/precompiled.h"
-#include "text/sentencepiece.h"
-#include "text/unicode.h"
-#include "text/unigram.h"
+#include "tokenizer/grapheme.h"
+#include "tokenizer/precompiled.h"
+#include "tokenizer/sentencepiece.h"
+#include "tokenizer/unicode.h"
+#include "tokenizer/unigram.h"
 
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/unigram/"
 #define SPACE "\xe2\x96\x81" /* U+2581, SentencePiece's mark for a space */

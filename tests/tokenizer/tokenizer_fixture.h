@@ -18,10 +18,10 @@
 #include "model/family.h"
 #include "sanitized.h"
 #include "temporary.h"
-#include "text/text_buffer.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_parts.h"
-#include "text/unicode.h"
+#include "tokenizer/text_buffer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/unicode.h"
 
 /* Folders of tests/golden. */
 #define GOLDEN_BERT "tokenizer"

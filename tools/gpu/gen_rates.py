@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rates that `snug plan --gpu` scales (src/plan/rates_measured.h), from a file of rates.
+"""The rates that `snug plan --gpu` scales (src/measure/rates_measured.h), from a file of rates.
 
-Usage: tools/gpu/gen_rates.py FILE.json > src/plan/rates_measured.h; make format
+Usage: tools/gpu/gen_rates.py FILE.json > src/measure/rates_measured.h; make format
 FILE.json is the output of `snug bench rates --device cuda --json`; its GPU must be in src/backend/gpu_models.c."""
 import json
 import sys
@@ -14,7 +14,7 @@ def main(path):
         sys.exit(f"{path}: these are the rates of a CPU")
     print("/* SPDX-License-Identifier: Apache-2.0 */")
     print("/* Made by tools/gpu/gen_rates.py from the output of `snug bench rates --device cuda --json`. */")
-    print("#ifndef SNUG_PLAN_RATES_MEASURED_H\n#define SNUG_PLAN_RATES_MEASURED_H\n\n#include \"plan/rates.h\"\n")
+    print("#ifndef SNUG_MEASURE_RATES_MEASURED_H\n#define SNUG_MEASURE_RATES_MEASURED_H\n\n#include \"measure/rates.h\"\n")
     print(f'#define SNUG_MEASURED_GPU "{rates["device"]}"\n')
     print("/* Operation, types, dropout, file; seconds per call, FLOP and byte; samples, error. */")
     print("static const struct snug_rate snug_measured_rates[] = {")

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/help.h"
-#include "train/args_table.h"
+#include "args/table.h"
 
 /* The classes, and arguments that their functions have as parameters of their own, or not at all. */
 static const struct {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/grapheme_tables.h: how the `tokenizers` library divides text into grapheme clusters, measured on the library.
+"""Writes src/tokenizer/grapheme_tables.h: how the `tokenizers` library divides text into grapheme clusters, measured on the library.
 
 utf8proc's Unicode version depends on the system, and versions before 2.10 lack rule GB9c. So the class of every scalar value
 is read off the library, through a charsmap made for it: a Precompiled normalizer replaces a cluster of less than 6 bytes by
@@ -15,7 +15,7 @@ import sys
 from tokenizers import __version__
 from tokenizers.normalizers import Precompiled
 
-# The order of enum break_class in src/text/grapheme.c.
+# The order of enum break_class in src/tokenizer/grapheme.c.
 CLASSES = ["OTHER", "CR", "LF", "CONTROL", "L", "V", "T", "LV", "LVT", "REGIONAL", "PREPEND", "SPACING", "PICTOGRAPH", "EXTEND",
            "CONJUNCT_EXTEND", "LINKER", "ZWJ", "CONSONANT"]
 ACUTE, ZWJ, SIGN, KA, VIRAMA = "\u0301", "\u200d", "\u00a9", "\u0915", "\u094d"
@@ -116,7 +116,7 @@ def main():
     for start in range(0, len(changes), 10):
         text.append("    " + " ".join(changes[start : start + 10]))
     text += ["};", "/* clang-format on */", "", "#endif"]
-    path = sys.argv[1] if len(sys.argv) > 1 else "src/text/grapheme_tables.h"
+    path = sys.argv[1] if len(sys.argv) > 1 else "src/tokenizer/grapheme_tables.h"
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(text) + "\n")
     print(f"{path}: {len(changes)} changes of classes")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/unicode_tables.h: what the `tokenizers` library does with every code point, measured on the library.
+"""Writes src/tokenizer/unicode_tables.h: what the `tokenizers` library does with every code point, measured on the library.
 
 The library's parts use several Unicode versions (its categories are those of Unicode 8, its lower-casing is
 Rust's), and none of them is utf8proc's. So properties are read off the library itself, for all 1,112,064 scalar values.
@@ -228,7 +228,7 @@ def main():
         "",
         "#endif",
     ]
-    path = sys.argv[1] if len(sys.argv) > 1 else "src/text/unicode_tables.h"
+    path = sys.argv[1] if len(sys.argv) > 1 else "src/tokenizer/unicode_tables.h"
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(text) + "\n")
     print(f"{path}: {len(changes)} changes of flags, {len(ranges)} ranges of capitals, {len(pairs)} compositions")

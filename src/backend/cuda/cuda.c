@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "backend/cuda/events.h"
-#include "backend/cuda/matmul.h"
+#include "backend/cuda/matmul/matmul.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/plugin.h"
-#include "backend/cuda/quantization.h"
 #include "backend/cuda/sizes/contract.h"
+#include "backend/cuda/update/quantization.h"
 #include "core/philox.h"
 
 snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *what) {

@@ -58,12 +58,13 @@ enable_language(CUDA)
 set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a) # cuBLASLt is not inside, even where all other libraries are (SNUG_PORTABLE)
 find_package(CUDAToolkit REQUIRED)
 
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+list(FILTER sources EXCLUDE REGEX /sizes/) # a room of the program, too
 list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c
                     ${CMAKE_SOURCE_DIR}/src/dist/nccl/nccl.c)
 # Updates have the same bits on every processor (optim/formulas/formula.h).
 foreach(update adafactor adagrad adam adam_8bit lion rmsprop sgd)
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/update/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 endforeach()
 # Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu

@@ -17,7 +17,7 @@
 #undef inline
 
 extern "C" {
-#include "backend/cuda/bias.h"
+#include "backend/cuda/matmul/bias.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/state.h"
 }

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/bias.h"
+#include "backend/cuda/matmul/bias.h"
 #include "backend/cuda/sizes/graph.h"
 #include "backend/cuda/state.h"
 

@@ -5,8 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/offload.h"
-#include "backend/cuda/ranks.h"
+#include "backend/cuda/copies/offload.h"
+#include "backend/cuda/ranks/ranks.h"
 #include "backend/cuda/sizes/batch.h"
 #include "backend/cuda/sizes/constants.h"
 

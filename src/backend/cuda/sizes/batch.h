@@ -3,9 +3,9 @@
 #ifndef SNUG_BACKEND_CUDA_SIZES_BATCH_H
 #define SNUG_BACKEND_CUDA_SIZES_BATCH_H
 
-#include "backend/cuda/quantization.h"
 #include "backend/cuda/sizes/bias.h"
 #include "backend/cuda/sizes/multi_tensor.h"
+#include "backend/cuda/update/quantization.h"
 
 /* The numbers of an update, and what they follow from: the number of updates before it, and the learning rate. */
 struct snug_cuda_update_numbers {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the sums over GPUs are cut: see backend/cuda/collectives.c. */
+/* How the sums over GPUs are cut: see backend/cuda/ranks/collectives.c. */
 #ifndef SNUG_BACKEND_CUDA_SIZES_RANKS_H
 #define SNUG_BACKEND_CUDA_SIZES_RANKS_H
 

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels: a block has WARPS * M * 16 queries of
+ * a head and loops over the keys in tiles, with a running maximum and sum for each row.
+ */
+#include "backend/cuda/attention/attention_mma.cuh"
+
+enum { WARPS = 4, THREADS = 32 * WARPS };
+
+/* A lane's key of result n, register i, within the tile: see KEYS_IN_COLUMNS. */
+static __device__ __forceinline__ int key_of(int n, int i) {
+    return 8 * (n & ~1) + 4 * (threadIdx.x % 4) + 2 * (n & 1) + i % 2;
+}
+
+/* Masks keys of queries row …; a lane has two of each. */
+template <int M, int N>
+static __device__ __forceinline__ void hide_keys(float (&s)[M][N][4], int row, int k0, int window) {
+    if (row + 16 * M - 1 - k0 <= window && k0 + 8 * N - 1 - row <= window) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (is_hidden(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i), window))
+                    s[m][n][i] = HIDDEN;
+}
+
+template <int M, int N>
+static __device__ __forceinline__ void add_biases(float (&s)[M][N][4], const float *biases, int row, int k0) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[m][n][i] +=
+                    biases[distance_of(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i))];
+}
+
+/* Loads the next tile of keys, and computes their part of dropout's random numbers. */
+template <int D, int KEYS, bool DROP, typename T>
+static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const T *from, int64_t h,
+                                                 const struct head &head, int k0) {
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, from + h, 3 * h, head.length, k0);
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, from + 2 * h, 3 * h, head.length, k0);
+    if (DROP && threadIdx.x < KEYS / 4) quads[threadIdx.x] = quad_part_of(head, (uint32_t)k0 / 4 + threadIdx.x);
+}
+
+/*
+ * Updates the rows' maxima, which keep powers in range. Any number near the maximum does so, too: they change only when
+ * a score exceeds them by a factor of 2^8 (probabilities in bf16 or fp16 have the same precision then, and sums are
+ * fp32), so earlier sums are rarely rescaled.
+ */
+template <int M, int N, int COLUMNS>
+static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&sum)[M][2], float (&o)[M][COLUMNS][4],
+                                                    const float (&s)[M][N][4], float scale) {
+    float top[M][2];
+    bool above = false;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float highest = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < N; n++) highest = fmaxf(highest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+            top[m][half] = quad_max(highest);
+            above |= (top[m][half] - max[m][half]) * scale > 8;
+        }
+    if (!__any_sync(FULL_WARP, above)) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float raised = fmaxf(max[m][half], top[m][half]);
+            const float shrink = quick_exp2((max[m][half] - raised) * scale);
+            max[m][half] = raised;
+            sum[m][half] *= shrink;
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) {
+                o[m][n][2 * half] *= shrink;
+                o[m][n][2 * half + 1] *= shrink;
+            }
+        }
+}
+
+/* BLOCKS: per multiprocessor, which determines how many registers are available for prefetching. */
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
+static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const struct attention a) {
+    typedef stored<E> T;
+    constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, BYTES = KEYS * ROW<E, D>, TILE = BYTES / 16;
+    extern __shared__ __align__(512) uint4 shared[];
+    uint4 *q = shared, *k = q + ROWS * ROW<E, D> / 16, *v = k + 2 * TILE;
+    struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
+    float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
+    if (!is_compiled<E>()) return;
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
+    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
+    const T *from = (const T *)a.qkv + head.first * 3 * a.h + head.column;
+    if (q0 >= head.length) return;
+    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, from, 3 * a.h, head.length, q0);
+    const int first = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).first : 0;
+    const int end = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).end : head.length;
+    copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, first);
+    commit_copies();
+    if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
+    struct pair_part pairs[M];
+#pragma unroll
+    for (int m = 0; m < M; m++)
+        if (DROP) pairs[m] = pair_part_of(head, (uint32_t)(q0 + row + 16 * m) / 2 + lane / 4);
+
+    const uint32_t base = shared_address(shared), q_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
+    const uint32_t k_at = base + by_columns<ROW<E, D>>() + ROWS * ROW<E, D>;
+    const uint32_t v_at = base + by_depth<E, D, D / 8>() + ROWS * ROW<E, D>;
+    float o[M][D / 8][4] = {}, max[M][2], sum[M][2] = {};
+#pragma unroll
+    for (int m = 0; m < M; m++) max[m][0] = max[m][1] = -INFINITY;
+    const float scale = a.scale * LOG2_E; /* powers of two from here on */
+    for (int k0 = first, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
+        wait_copies<0>();
+        __syncthreads(); /* this tile has arrived, and the other stage is free */
+        if (k0 + KEYS < end)
+            copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4,
+                                     from, a.h, head, k0 + KEYS);
+        commit_copies();
+        float s[M][N][4];
+        rows_by_rows<E, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
+        if (FORM == WINDOWED) hide_keys(s, q0 + row, k0, a.window);
+        if (FORM == BIASED) add_biases(s, biases, q0 + row, k0);
+        if (k0 + KEYS > head.length) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (k0 + key_of(n, i) >= head.length)
+#pragma unroll
+                        for (int m = 0; m < M; m++) s[m][n][i] = -INFINITY;
+        }
+        raise_maxima(max, sum, o, s, scale);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const float shift = max[m][half] * scale;
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int i = 2 * half; i < 2 * half + 2; i++) {
+                        s[m][n][i] = quick_exp2(fmaf(s[m][n][i], scale, -shift));
+                        sum[m][half] += s[m][n][i];
+                    }
+            }
+        operand<E, M, N> p;
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            struct quad_part quad;
+            if (DROP) quad = quads[(stage * KEYS + 8 * n) / 4 + lane % 4];
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                struct snug_philox_block random;
+                if (DROP) random = random_of(head, quad, pairs[m]);
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    float *low = s[m][n] + 2 * half, *high = s[m][n + 1] + 2 * half;
+#pragma unroll
+                    for (int i = 0; DROP && i < 2; i++) {
+                        low[i] = snug_dropout_half(random.word[i], half) >= a.dropout.threshold ? low[i] : 0;
+                        high[i] = snug_dropout_half(random.word[2 + i], half) >= a.dropout.threshold ? high[i] : 0;
+                    }
+                    p.put(m, n, half, low[0], low[1]);
+                    p.put(m, n + 1, half, high[0], high[1]);
+                }
+            }
+        }
+        add_matmul<E, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int r = q0 + row + 16 * m + lane / 4 * 2 + half;
+            const float total = quad_sum(sum[m][half]), factor = a.dropout.scale / total;
+            if (r >= head.length) continue;
+            const int64_t token = head.first + r;
+            store_row<E>((T *)a.o + token * a.h + head.column, o[m], half, factor);
+            if (lane % 4 == 0) a.lse[token * a.heads + head.index] = max[m][half] * a.scale + LN_2 * log2f(total);
+        }
+}
+
+/* ---- launching ---- */
+
+template <typename E, int D, int M, int KEYS, bool DROP, form FORM>
+constexpr int SHARED_BYTES = (WARPS * M * 16 + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0) +
+                             (FORM == BIASED ? DISTANCES * 4 : 0);
+
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
+static void launch(const struct attention &a, const struct snug_run *run) {
+    constexpr int ROWS = WARPS * M * 16, SHARED = SHARED_BYTES<E, D, M, KEYS, DROP, FORM>;
+    /* On every GPU that has matmuls of E; choose_rows() has smaller tiles where these do not fit. */
+    static_assert(SHARED <= (std::is_same_v<E, f16> && D < 128 ? 64 << 10 : 99 << 10), "must fit a block");
+    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
+    const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
+    const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP, FORM>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    kernel<<<grid, THREADS, SHARED, snug_cuda_of(run)->stream>>>(a);
+}
+
+template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS,
+          form FORM = PLAIN>
+static void choose(const struct attention &a, const struct snug_run *run) {
+    a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true, FORM>(a, run)
+                        : launch<E, D, M, KEYS, BLOCKS, false, FORM>(a, run);
+}
+
+/* Keys of a tile, and blocks per multiprocessor. For 16 bits as measured on an H200: larger tiles and fewer blocks with
+   dropout, where random numbers dominate the time. With more keys, SPLIT operands would need too many registers. */
+template <typename E, int D> static void choose_rows(const struct attention &a, const struct snug_run *run) {
+    constexpr bool WIDE = sizeof(stored<E>) == 4;
+    constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
+    const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
+    if constexpr (D == 128) {
+        constexpr int SHARED = SHARED_BYTES<E, D, 1, KEYS, true, PLAIN>;
+        if constexpr (std::is_same_v<E, f16>) /* with the 64 KiB of compute capability 7.5 */
+            if (SHARED > snug_cuda_of(run)->block_memory) return choose<E, D, 1, KEYS / 2, 3>(a, run);
+        choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
+    } else if (queries <= ROWS / 2 * units) {
+        choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
+    } else if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences) {
+        /* With few queries in total, or sequences that would fill only a small part of a block: more blocks, with fewer
+         * rows.
+         */
+        choose<E, D, 1, KEYS, 4>(a, run);
+    } else {
+        choose<E, D, 2, SPLITS<E> ? 16 : 32, WIDE ? 2 : 3, KEYS, 2>(a, run);
+    }
+}
+
+/* With a window, few keys are shared by the queries of a larger block. */
+template <typename E, form FORM> static void choose_form(const struct attention &a, const struct snug_run *run) {
+    constexpr int KEYS = SPLITS<E> ? 16 : sizeof(stored<E>) == 4 ? 32 : 64, BLOCKS = FORM == BIASED ? 3 : 4;
+    choose<E, 64, 1, KEYS, BLOCKS, KEYS, BLOCKS, FORM>(a, run);
+}
+
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    return with_operands(snug_cuda_of(run), snug_run_dtype(run, qkv), [&](auto operands) {
+        typedef decltype(operands) E;
+        const bool windowed = a.window < ALL_KEYS;
+        if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
+        if (windowed) return choose_form<E, WINDOWED>(a, run), true;
+        if (a.bias) return choose_form<E, BIASED>(a, run), true;
+        if (a.d == 32) return choose_rows<E, 32>(a, run), true;
+        if (a.d == 64) return choose_rows<E, 64>(a, run), true;
+        if (a.d == 128) return choose_rows<E, 128>(a, run), true;
+        return false;
+    });
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declarations that the attention kernels share. */
+#ifndef SNUG_BACKEND_CUDA_ATTENTION_ATTENTION_OPERANDS_CUH
+#define SNUG_BACKEND_CUDA_ATTENTION_ATTENTION_OPERANDS_CUH
+
+#include "backend/cuda/device.cuh"
+
+extern "C" {
+#include "backend/cuda/sizes/attention.h"
+}
+
+struct attention {
+    const void *qkv, *dout;
+    void *o, *dqkv;
+    float *lse, *delta; /* [T, heads]; delta: do . o */
+    struct snug_cuda_batch batch;
+    struct dropout dropout;
+    int heads, d;
+    int64_t h, bucket; /* rows after the last token up to here become zero */
+    float scale;       /* 1 / sqrt(d) */
+    int window;        /* query i attends to the keys from i - window to i + window; ALL_KEYS: to all */
+    const float *bias; /* [heads, DISTANCES]: bias of each distance from query to key, divided by scale; or NULL */
+    void *workspace;   /* of the kernels */
+};
+
+enum { ALL_KEYS = 1 << 29 };
+/* The score of a masked key. Finite, so that differences of scores in a row of masked keys are not NaN, and a power of
+   two, so that they are exact; the sums of such a row are multiplied by 0 at its first unmasked key. */
+#define HIDDEN (-0x1p100f)
+enum { FARTHEST = SNUG_CUDA_FARTHEST, DISTANCES = SNUG_CUDA_DISTANCES };
+
+/* From the first to the last but one. */
+struct range {
+    int first, end;
+};
+
+/* Keys that any of the queries at … at + count - 1 attends to, or the queries that attend to any of these keys, from a
+   multiple of tile on. */
+static __host__ __device__ __forceinline__ struct range seen_from(int at, int count, int window, int length, int tile) {
+    const int first = at > window ? (at - window) / tile * tile : 0, end = at + count + window;
+    return {first, end < length ? end : length};
+}
+
+/* Whether a key is outside a query's window. */
+static __device__ __forceinline__ bool is_hidden(int query, int key, int window) {
+    return query - key > window || key - query > window;
+}
+
+/* The index of a key's bias. */
+static __device__ __forceinline__ int distance_of(int query, int key) {
+    const int distance = key - query;
+    return FARTHEST + (distance < -FARTHEST ? -FARTHEST : distance > FARTHEST ? FARTHEST : distance);
+}
+
+/* One head of one sequence. */
+struct head {
+    int first, length, index;
+    int64_t column;
+    uint32_t sample, site, key, step;
+};
+
+static __device__ __forceinline__ struct head head_of(const struct attention &a, int sequence, int index) {
+    const int first = a.batch.offsets[sequence], length = a.batch.offsets[sequence + 1] - first;
+    return {first,
+            length,
+            index,
+            (int64_t)index * a.d,
+            length > 0 ? (uint32_t)a.batch.sample[first] : 0,
+            a.dropout.site | (uint32_t)index,
+            a.batch.step->key,
+            a.batch.step->step};
+}
+
+/* Dropout mask of keys 4 quad … 4 quad + 3 of a query: bit i is set if key i is kept. */
+static __device__ __forceinline__ uint32_t kept_quad(const struct head &head, uint32_t threshold, uint32_t quad,
+                                                     uint32_t query) {
+    const struct snug_philox_block b =
+        snug_philox_rounds(quad, query / 2, head.sample, head.site, head.key, head.step, SNUG_DROPOUT_ROUNDS);
+    uint32_t kept = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) kept |= (uint32_t)(snug_dropout_half(b.word[i], query) >= threshold) << i;
+    return kept;
+}
+
+/* The blocks after the last sequence clear the rows after the last token. */
+template <typename T> static __device__ void clear_tail(const struct attention &a, T *to, int64_t stride) {
+    const int64_t tokens = a.batch.step->tokens, count = (a.bucket - tokens) * stride;
+    const int64_t blocks = (int64_t)gridDim.x * gridDim.y, block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+    for (int64_t i = block * blockDim.x + threadIdx.x; i < count; i += blocks * blockDim.x)
+        to[tokens * stride + i] = from_float<T>(0);
+}
+
+/* Hopper's tensor cores, for d of 64, in 16 bits, without a bias, if the longest sequence has more than 128 tokens;
+   forward with dropout up to one half, backward up to 512 tokens and if there are enough heads. False if they are not
+   applicable. */
+#ifdef SNUG_CUDA_HOPPER
+bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
+#else
+static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, int32_t) {
+    return false;
+}
+static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, const struct snug_run *, int32_t) {
+    return false;
+}
+#endif
+
+/* Tensor cores, for d of 32, 64 or 128; with a window or a bias for 64, and not for both. False if they are not
+ * applicable. */
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
+
+/* ---- positions ---- */
+
+/* to, shaped as qkv, = qkv with q and k rotated by their positions; back: dq and dk of dqkv, rotated back in place. */
+void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, int heads, float theta);
+void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, int heads, float theta);
+
+/* [heads, DISTANCES] biases divided by scale. */
+void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale);
+/* dbias += the sums of dS, by the kernels of attention_tiles.cuh. False if heads are too wide. */
+bool snug_cuda_attention_dbias(const struct attention &a, const struct snug_run *run, const struct snug_op *op);
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's backward pass by Hopper's matmuls of four warps, for heads of 64 channels in 16 bits and sequences of up
+ * to 512 tokens, or windows of up to 129, whose dq fits shared memory in fp32: a block has a head of a sequence to
+ * itself. It processes the keys in blocks of 128, 64 for each of two groups of four warps, and loops over the queries
+ * in tiles of 64: S^T = k q^T, dP^T = v do^T, from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do, dk +=
+ * dS^T q, with sums in registers. They compute dropout masks while the first two matmuls run. A third group copies
+ * tiles, and computes dq += dS k from dS in shared memory. The groups wait at barriers only for results that they need,
+ * so the arithmetic of one group overlaps with the matmuls of another.
+ */
+#include "backend/cuda/attention/wgmma.cuh"
+
+enum { D = 64, KEYS = 128, QUERIES = 64, PLACES = 8, GROUP = 128, WORKERS = 2, THREADS = (WORKERS + 1) * GROUP };
+enum { ROW_BYTES = 2 * D, HALF = 64 * ROW_BYTES };
+
+/* Shared memory, in bytes. Keys of two blocks: the next block is prefetched. A stage is a tile of queries: q, do, lse
+   and delta. */
+enum {
+    KEYS_BYTES = 2 * HALF,
+    V = 2 * KEYS_BYTES,
+    STAGE = V + KEYS_BYTES,
+    STAGE_BYTES = 2 * HALF,
+    DS = STAGE + 2 * STAGE_BYTES,
+    ROWS = DS + 2 * HALF,
+    BARRIERS = ROWS + 2 * 2 * QUERIES * 4,
+    SUMS = BARRIERS + 128,
+    TILE_SUMS = QUERIES * D * 4,
+};
+
+/* Barriers for data that has arrived, and for buffers that are free again: stages (two), values, dS (of each
+   worker). */
+enum barrier { FULL, EMPTY = FULL + 2, VALUES_FULL = EMPTY + 2, DS_FULL, DS_EMPTY = DS_FULL + WORKERS };
+static __device__ __forceinline__ uint32_t place_of(uint32_t base, int barrier) {
+    return base + BARRIERS + 8 * barrier;
+}
+
+struct backward {
+    float *lse, *delta; /* [heads, stride]: see for_rows */
+    int64_t stride;
+    int places; /* buffers for tiles' dq in shared memory; with a window they are reused */
+};
+
+/* Tiles of queries that attend to a block of keys, and blocks of keys that a tile attends to: all, or those within the
+   window. */
+template <form FORM>
+static __device__ __forceinline__ int first_tile(const struct attention &a, const struct head &head, int block) {
+    return FORM == WINDOWED ? seen_from(block * KEYS, KEYS, a.window, head.length, QUERIES).first / QUERIES : 0;
+}
+template <form FORM>
+static __device__ __forceinline__ int end_tile(const struct attention &a, const struct head &head, int block,
+                                               int tiles) {
+    if (FORM != WINDOWED) return tiles;
+    return (seen_from(block * KEYS, KEYS, a.window, head.length, QUERIES).end + QUERIES - 1) / QUERIES;
+}
+template <form FORM>
+static __device__ __forceinline__ int first_block(const struct attention &a, const struct head &head, int tile) {
+    return FORM == WINDOWED ? seen_from(tile * QUERIES, QUERIES, a.window, head.length, KEYS).first / KEYS : 0;
+}
+template <form FORM>
+static __device__ __forceinline__ int end_block(const struct attention &a, const struct head &head, int tile,
+                                                int blocks) {
+    if (FORM != WINDOWED) return blocks;
+    return (seen_from(tile * QUERIES, QUERIES, a.window, head.length, KEYS).end + KEYS - 1) / KEYS;
+}
+
+template <typename E>
+static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.dqkv, 3 * a.h);
+    for_rows<E, D>(a, head_of(a, blockIdx.z, 0), [&](int, int64_t token, int index, float lse, float delta) {
+        b.lse[index * b.stride + token] = lse;
+        b.delta[index * b.stride + token] = delta;
+    });
+}
+
+/* ---- what is written ---- */
+
+static __device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(at), "r"(r[0]), "r"(r[1]),
+                 "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/*
+ * Stores a warp's 16 rows of results (or as many as exist), times a factor. They pass through 2 KiB of shared memory,
+ * so that memory is written in whole rows.
+ */
+template <typename E, order ORDER>
+static __device__ __forceinline__ void store_rows(E *to, int64_t stride, const float (&sum)[8][4], float factor,
+                                                  int rows, uint8_t *shared) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t at = shared_address(shared) + by_rows<ROW_BYTES>();
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t r[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float(&v)[4] = sum[2 * k + i / 2];
+            r[i] = pack<E>(v[i % 2 * 2] * factor, v[i % 2 * 2 + 1] * factor);
+        }
+        store_matrices(at ^ 32 * k, r);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+        const int r = i + lane / 8;
+        if (r < rows)
+            *(uint4 *)(to + r * stride + lane % 8 * 8) =
+                ((const uint4 *)shared)[piece_of<ROW_BYTES>(slot_of<ORDER>(r), lane % 8)];
+    }
+    __syncwarp();
+}
+
+/* ---- the helping group ---- */
+
+static __device__ __forceinline__ void copy4(void *to, const void *from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)), "l"(from),
+                 "r"(there ? 4 : 0));
+}
+
+/* Copies a block's keys or values, which are `column` elements after the queries. */
+template <typename E>
+static __device__ __forceinline__ void copy_keys(uint8_t *to, const struct attention &a, const struct head &head,
+                                                 int64_t column, int k0) {
+    const E *from = (const E *)a.qkv + head.first * 3 * a.h + column + head.column;
+    copy_tile<D, KEYS, GROUP, QUERIES_IN_ROWS>((uint4 *)to, from, 3 * a.h, head.length, k0);
+}
+
+template <typename E>
+static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struct attention &a,
+                                                    const struct backward &b, const struct head &head, int stage,
+                                                    int q0) {
+    uint8_t *to = shared + STAGE + stage * STAGE_BYTES;
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)to, (const E *)a.qkv + head.first * 3 * a.h + head.column,
+                                              3 * a.h, head.length, q0);
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + HALF), (const E *)a.dout + head.first * a.h + head.column,
+                                              a.h, head.length, q0);
+    const int r = q0 + threadIdx.x % QUERIES;
+    const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
+    const float *from = (threadIdx.x / QUERIES ? b.delta : b.lse) + head.index * b.stride + head.first;
+    copy4(shared + ROWS + 4 * (stage * 2 * QUERIES + threadIdx.x), from + (there ? r : 0), there);
+}
+
+/* Makes copied data visible to matmuls. */
+static __device__ __forceinline__ void publish(uint32_t barrier) {
+    wait_copies<0>();
+    async_proxy_fence();
+    arrive_at(barrier);
+}
+
+template <typename E, form FORM>
+static __device__ __forceinline__ void help(uint8_t *shared, const struct attention &a, const struct backward &b,
+                                            const struct head &head, int blocks, int tiles) {
+    const uint32_t base = shared_address(shared);
+    const uint64_t left = descriptor_of(base + DS);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    copy_keys<E>(shared, a, head, a.h, 0);
+    copy_keys<E>(shared + V, a, head, 2 * a.h, 0);
+    copy_queries<E>(shared, a, b, head, 0, 0);
+    commit_copies();
+    publish(place_of(base, FULL));
+    arrive_at(place_of(base, VALUES_FULL));
+    uint32_t count = 0; /* tiles so far */
+    for (int block = 0; block < blocks; block++) {
+        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES);
+        const int first = first_tile<FORM>(a, head, block), end = end_tile<FORM>(a, head, block, tiles);
+        for (int tile = first; tile < end; tile++, count++) {
+            const bool turns = tile + 1 == end, more = !turns || block + 1 < blocks;
+            if (more) { /* the next tile */
+                const int stage = (count + 1) % 2;
+                if (count > 0) wait_for(place_of(base, EMPTY + stage), (count - 1) / 2);
+                copy_queries<E>(shared, a, b, head, stage,
+                                turns ? first_tile<FORM>(a, head, block + 1) * QUERIES : (tile + 1) * QUERIES);
+                if (tile == first && block + 1 < blocks) {
+                    if (block > 0)
+                        wait_for(place_of(base, DS_EMPTY), count - 1); /* the previous block's are no longer needed */
+                    copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a, head, a.h, (block + 1) * KEYS);
+                }
+                commit_copies();
+            }
+            const int place = FORM == WINDOWED ? tile % b.places : tile;
+            float4 *const sums = (float4 *)(shared + SUMS + place * TILE_SUMS) + warp * 8 * 32;
+            float dq[8][4];
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+                const float4 sum =
+                    block > first_block<FORM>(a, head, tile) ? sums[32 * n + lane] : make_float4(0, 0, 0, 0);
+                dq[n][0] = sum.x, dq[n][1] = sum.y, dq[n][2] = sum.z, dq[n][3] = sum.w;
+            }
+            if (more) publish(place_of(base, FULL + (count + 1) % 2));
+            for (int worker = 0; worker < WORKERS; worker++) wait_for(place_of(base, DS_FULL + worker), count);
+            hold(dq);
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < KEYS / 16; k++) multiply_tiles<E, 1, 1>(dq, left + 128 * k, keys + 128 * k, true);
+            wgmma_commit();
+            if (turns && more) { /* dS was the last to come of the values */
+                copy_keys<E>(shared + V, a, head, 2 * a.h, (block + 1) * KEYS);
+                commit_copies();
+            }
+            wgmma_wait<0>();
+            hold(dq);
+            arrive_at(place_of(base, DS_EMPTY));
+            if (block + 1 < end_block<FORM>(a, head, tile, blocks)) {
+#pragma unroll
+                for (int n = 0; n < 8; n++) sums[32 * n + lane] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+            } else {
+                const int row = tile * QUERIES + 16 * warp;
+                store_rows<E, AS_THEY_ARE>((E *)a.dqkv + (head.first + row) * 3 * a.h + head.column, 3 * a.h, dq,
+                                           a.scale * a.dropout.scale, head.length - row, (uint8_t *)sums);
+            }
+            if (turns && more) publish(place_of(base, VALUES_FULL));
+        }
+    }
+}
+
+/* ---- the working groups ---- */
+
+/*
+ * A lane's masks of a tile. It has 2 of the 4 keys of a block of random words, its neighbour has the other 2: one
+ * computes the words for even n, the other for odd n, and they exchange halves. For query 8 n + 2 t + odd and key i the
+ * bit is 16 odd + 2 n + i, set where the element is dropped.
+ */
+static __device__ __forceinline__ uint32_t draw_masks(const struct head &head, const struct quad_part &quad,
+                                                      uint32_t threshold, int q0) {
+    const int second = threadIdx.x / 4 % 2;
+    const uint32_t below = ((threshold >> 16) - 1) * 0x10001, above = __vneg2(below);
+    uint32_t kept = 0; /* as in the result, but keys 0 … 3 in place of even and odd n */
+#pragma unroll
+    for (int n = 6; n >= 0; n -= 2) {
+        const struct pair_part pair = pair_part_of(head, (uint32_t)q0 / 2 + 4 * (n + second) + threadIdx.x % 4);
+        const struct snug_philox_block random = random_of(head, quad, pair);
+#pragma unroll
+        for (int i = 3; i >= 0; i--) /* 0 below the threshold, 1 from it on */
+            kept = 2 * kept + __viaddmin_u16x2(__vmaxu2(random.word[i], below), above, 0x10001);
+    }
+    const uint32_t other = __shfl_xor_sync(FULL_WARP, kept, 4);
+    return second ? ~(kept & 0xcccccccc | other >> 2 & 0x33333333) : ~(kept & 0x33333333 | other << 2 & 0xcccccccc);
+}
+
+/* Negative numbers become zero. */
+template <typename E> static __device__ __forceinline__ uint32_t pack_positive(float low, float high) {
+    uint32_t r;
+    if constexpr (std::is_same_v<E, bf16>)
+        asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
+/* Masks elements of S^T of a lane's keys key and key + 1 and the tile of queries from q0 on. */
+static __device__ __forceinline__ void hide_elements(float (&s)[8][4], int q0, int key, int window) {
+    const int first = key & ~15; /* of the warp's 16 */
+    if (q0 + QUERIES - 1 - first <= window && first + 15 - q0 <= window) return;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (is_hidden(q0 + 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2, key + i / 2, window)) s[n][i] = HIDDEN;
+}
+
+/* From S^T computes P^T in place, with dropped elements negative, and (F * P)^T. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void probabilities(uint32_t (&p)[4][4], float (&s)[8][4], const float2 *lse,
+                                                     uint32_t dropped, float scale) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 row = lse[4 * n];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s[n][i] = quick_exp2(fmaf(s[n][i], scale, i % 2 ? -row.y : -row.x));
+            if (DROP)
+                s[n][i] = __uint_as_float(__float_as_uint(s[n][i]) |
+                                          (dropped << (31 - (i % 2 * 16 + 2 * n + i / 2)) & 0x80000000u));
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            p[n / 2][n % 2 * 2 + half] = pack_positive<E>(s[n][2 * half], s[n][2 * half + 1]);
+    }
+}
+
+/* From P^T and dP^T computes dS^T without dropout's factor. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void gradients(uint32_t (&ds)[4][4], const float (&p)[8][4], const float (&dp)[8][4],
+                                                 const float2 *delta) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 row = delta[4 * n];
+        float x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float d = i % 2 ? row.y : row.x;
+            if (DROP)
+                x[i] = fmaf(fmaxf(p[n][i], 0), dp[n][i], -fabsf(p[n][i]) * d);
+            else
+                x[i] = p[n][i] * (dp[n][i] - d);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) ds[n / 2][n % 2 * 2 + half] = pack<E>(x[2 * half], x[2 * half + 1]);
+    }
+}
+
+/* The last block has no keys for this group. */
+static __device__ __forceinline__ void rest(uint8_t *shared, uint8_t *slab_of_ds, int worker, uint32_t count,
+                                            int tiles) {
+    const uint32_t base = shared_address(shared);
+    for (int tile = 0; tile < tiles; tile++, count++) {
+        wait_for(place_of(base, FULL + count % 2), count / 2);
+        arrive_at(place_of(base, EMPTY + count % 2));
+        if (count > 0) wait_for(place_of(base, DS_EMPTY), count - 1);
+        for (int i = 0; tile == 0 && i < 16 * ROW_BYTES; i += 16 * 32)
+            *(uint4 *)(slab_of_ds + i + threadIdx.x % 32 * 16) = make_uint4(0, 0, 0, 0);
+        async_proxy_fence();
+        arrive_at(place_of(base, DS_FULL + worker));
+    }
+}
+
+template <typename E, bool DROP, form FORM>
+static __device__ __forceinline__ void work(uint8_t *shared, const struct attention &a, const struct head &head,
+                                            int worker, int blocks, int tiles) {
+    const uint32_t base = shared_address(shared);
+    const int slab = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+    const int g = lane / 4, t = lane % 4;
+    const uint64_t values = descriptor_of(base + V + worker * HALF);
+    uint8_t *const slab_of_ds = shared + DS + slab * 16 * ROW_BYTES;
+    const uint32_t ds_at = shared_address(slab_of_ds) + by_rows<ROW_BYTES>();
+    const float scale = a.scale * LOG2_E; /* powers of two from here on */
+    uint32_t count = 0;                   /* tiles so far */
+    int block = 0;
+    for (; block < blocks && block * KEYS + worker * 64 < head.length; block++) {
+        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES + worker * HALF);
+        float dk[8][4] = {}, dv[8][4] = {};
+        const int k0 = block * KEYS + 64 * worker, key = k0 + slab % 4 * 16 + 2 * g; /* and the next one */
+        struct quad_part quad;
+        if (DROP) quad = quad_part_of(head, (uint32_t)key / 4);
+        const int first_of_block = first_tile<FORM>(a, head, block), end = end_tile<FORM>(a, head, block, tiles);
+        for (int tile = first_of_block; tile < end; tile++, count++) {
+            const int stage = count % 2;
+            wait_for(place_of(base, FULL + stage), count / 2);
+            const uint64_t q = descriptor_of(base + STAGE + stage * STAGE_BYTES), dout = q + HALF / 16;
+            const float2 *lse = (const float2 *)(shared + ROWS + 8 * QUERIES * stage) + t, *delta = lse + QUERIES / 2;
+            float s[8][4], dp[8][4];
+            uint32_t p[4][4], ds[4][4];
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tiles<E, 0, 0>(s, keys + 2 * k, q + 2 * k, k > 0);
+            wgmma_commit();
+            if (tile == first_of_block) wait_for(place_of(base, VALUES_FULL), block);
+            const uint32_t dropped = DROP ? draw_masks(head, quad, a.dropout.threshold, tile * QUERIES) : 0;
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tiles<E, 0, 0>(dp, values + 2 * k, dout + 2 * k, k > 0);
+            wgmma_commit();
+            wgmma_wait<1>(); /* done with the previous tile, and with S */
+            hold(s);
+            if (tile > first_of_block) arrive_at(place_of(base, EMPTY + (stage ^ 1)));
+            if (FORM == WINDOWED) hide_elements(s, tile * QUERIES, key, a.window);
+            probabilities<E, DROP>(p, s, lse, dropped, scale);
+            hold(p);
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(dv, p[k], dout + 128 * k, true);
+            wgmma_commit();
+            wgmma_wait<1>(); /* dP */
+            hold(dp);
+            gradients<E, DROP>(ds, s, dp, delta);
+            if (k0 + 64 > head.length) { /* P of keys after the last may be infinite: it must not reach dq */
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        if (key + i % 2 >= head.length) ds[k][i] = 0;
+            }
+            if (count > 0) wait_for(place_of(base, DS_EMPTY), count - 1);
+#pragma unroll
+            for (int k = 0; k < 4; k++) store_matrices(ds_at ^ 32 * k, ds[k]);
+            async_proxy_fence();
+            arrive_at(place_of(base, DS_FULL + worker));
+            hold(ds);
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(dk, ds[k], q + 128 * k, true);
+            wgmma_commit();
+        }
+        wgmma_wait<0>();
+        hold(dk);
+        hold(dv);
+        arrive_at(place_of(base, EMPTY + (count - 1) % 2));
+        wait_for(place_of(base, DS_EMPTY), count - 1);
+        const int first = k0 + slab % 4 * 16;
+        E *to = (E *)a.dqkv + (head.first + first) * 3 * a.h + a.h + head.column;
+        store_rows<E, QUERIES_IN_ROWS>(to, 3 * a.h, dk, a.scale * a.dropout.scale, head.length - first, slab_of_ds);
+        store_rows<E, QUERIES_IN_ROWS>(to + a.h, 3 * a.h, dv, a.dropout.scale, head.length - first, slab_of_ds);
+    }
+    if (block < blocks)
+        rest(shared, slab_of_ds, worker, count,
+             end_tile<FORM>(a, head, block, tiles) - first_tile<FORM>(a, head, block));
+}
+
+template <typename E, bool DROP, form FORM>
+static __global__ void __launch_bounds__(THREADS, 1)
+    backward_kernel(const struct attention a, const struct backward b) {
+    extern __shared__ __align__(1024) uint8_t shared[];
+    const struct head head = head_of(a, blockIdx.y, blockIdx.x);
+    const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
+    if (threadIdx.x == 0) {
+        const uint32_t base = shared_address(shared);
+        for (int i = 0; i < 2; i++) {
+            make_barrier(place_of(base, FULL + i), GROUP / 32);
+            make_barrier(place_of(base, EMPTY + i), WORKERS * GROUP / 32);
+        }
+        make_barrier(place_of(base, VALUES_FULL), GROUP / 32);
+        for (int i = 0; i < WORKERS; i++) make_barrier(place_of(base, DS_FULL + i), GROUP / 32);
+        make_barrier(place_of(base, DS_EMPTY), GROUP / 32);
+    }
+    __syncthreads();
+    const int group = __shfl_sync(FULL_WARP, threadIdx.x / GROUP, 0); /* tells the compiler that warps do not diverge */
+    if (group == 0) {
+        leave_registers<120>();
+        if (head.length > 0) help<E, FORM>(shared, a, b, head, blocks, tiles);
+    } else {
+        take_registers<192>();
+        work<E, DROP, FORM>(shared, a, head, group - 1, blocks, tiles);
+    }
+}
+
+/* ---- launching ---- */
+
+template <typename E, bool DROP, form FORM>
+static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
+    const int bytes = SUMS + b.places * TILE_SUMS;
+    const dim3 grid((unsigned)a.heads, (unsigned)run->batch->sequences);
+    const auto kernel = backward_kernel<E, DROP, FORM>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, THREADS, bytes, snug_cuda_of(run)->stream>>>(a, b);
+}
+
+/* Tiles whose dq is in shared memory at once: all, or with a window those that attend to a block of keys. */
+static int64_t places_of(const struct attention &a, const struct snug_run *run) {
+    const int64_t all = blocks_for(run->program->longest, QUERIES), seen = KEYS + 2 * (int64_t)a.window;
+    const int64_t most = (seen + 2 * (QUERIES - 1)) / QUERIES;
+    return most < all ? most : all;
+}
+
+template <typename E> static void launch_all(const struct attention &a, const struct snug_run *run) {
+    struct backward b = {.lse = (float *)a.workspace};
+    b.stride = run->program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
+    b.delta = b.lse + b.stride * a.heads;
+    b.places = (int)places_of(a, run);
+    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
+    const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)run->batch->sequences + 1);
+    row_kernel<E><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
+    if (run->batch->sequences == 0) return;
+    if (a.window < ALL_KEYS)
+        a.dropout.threshold ? launch<E, true, WINDOWED>(a, b, run) : launch<E, false, WINDOWED>(a, b, run);
+    else
+        a.dropout.threshold ? launch<E, true, PLAIN>(a, b, run) : launch<E, false, PLAIN>(a, b, run);
+}
+
+/*
+ * For short sequences, and if the blocks would leave half of the GPU idle, attention_mma_backward.cu with its smaller
+ * blocks takes less time. The decision is the same whenever a batch's layer is recomputed, and for all batches of a
+ * graph.
+ */
+static bool is_worth_it(const struct attention &a, const struct snug_run *run) {
+    return run->program->longest > 128 && 2 * a.heads * run->batch->sequences >= snug_cuda_of(run)->multiprocessors;
+}
+
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    if (a.bias || snug_cuda_of(run)->capability != 90 || a.d != D || places_of(a, run) > PLACES || !is_worth_it(a, run))
+        return false;
+    bool done = false;
+    with_type(snug_run_dtype(run, qkv), [&](auto value) {
+        if constexpr (sizeof value == 2) launch_all<decltype(value)>(a, run), done = true;
+    });
+    return done;
+}

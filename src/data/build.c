@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/build.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data_file.h"
+#include "data/encode.h"
+#include "data/task.h"
+#include "data/words.h"
+
+/* Thousands of texts are read and tokenized together, in tasks of TASK_ROWS, so that other threads do not wait for a
+   few long texts. */
+#define TASK_ROWS 64
+#define TASKS 64
+#define CHUNK_ROWS ((size_t)TASK_ROWS * TASKS)
+#define CHUNK_BYTES ((size_t)4 << 20)
+
+/* Progress is checked after this many bytes of the file, then whenever they have doubled or grown by LOOK_MOST. */
+#define LOOK_FIRST ((int64_t)16 << 20)
+#define LOOK_MOST ((int64_t)256 << 20)
+#define TELL_SECONDS 10.0 /* and is logged after this many seconds */
+
+struct text_row {
+    size_t start[2], length[2]; /* of its texts in chunk.text; each word ends with a NUL */
+    size_t words;
+    size_t first_label, labels; /* in chunk.labels */
+    int64_t line;
+    struct snug_encoded tokens; /* result: in its task's encoder */
+};
+
+struct task {
+    struct snug_encoder encoder;
+    snug_status status;
+};
+
+/* Rows that are read, tokenized and written together. */
+struct chunk {
+    char *text;
+    size_t text_size, text_capacity;
+    uint32_t *labels;
+    size_t label_count, label_capacity;
+    struct text_row *rows;
+    size_t count, row_capacity;
+    int64_t position; /* bytes of the file up to the end of its rows */
+    struct task tasks[TASKS];
+};
+
+struct builder {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    const struct snug_dataset_options *options;
+    const struct snug_task_info *task;
+    struct snug_text_source source;
+    struct snug_row_buffer joined; /* a row's text, of several columns */
+    struct snug_label_column label;
+    struct snug_cache_writer writer;
+    bool join; /* masked LM: rows are blocks of all texts joined */
+    struct snug_encoding encoding;
+    int threads;
+    int64_t untagged;            /* rows whose tags are not used, because they are not one for each word */
+    bool full;                   /* max_samples rows are written: only labels are still read */
+    int64_t look;                /* bytes of the file at which the next look is due */
+    double begun, last_log_time; /* when */
+
+    struct chunk chunks[3]; /* while one chunk is tokenized, the previous one is written and the next one read */
+
+    struct snug_ids block; /* joining: the tokens of the incomplete block, and the line of the first */
+    int64_t block_line;
+
+    uint32_t *numbers; /* a row's words, as they are written */
+    size_t number_capacity;
+};
+
+static void builder_free(struct builder *builder) {
+    snug_label_column_free(&builder->label);
+    snug_cache_writer_free(&builder->writer);
+    for (size_t k = 0; k < sizeof builder->chunks / sizeof *builder->chunks; k++) {
+        struct chunk *chunk = &builder->chunks[k];
+        free(chunk->text);
+        free(chunk->labels);
+        free(chunk->rows);
+        for (size_t i = 0; i < TASKS; i++) snug_encoder_free(&chunk->tasks[i].encoder);
+    }
+    free(builder->block.ids);
+    free(builder->numbers);
+    free(builder->joined.data);
+    free(builder);
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------- */
+
+static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
+                             struct text_row *taken) {
+    struct snug_field field;
+    RETURN_IF_ERROR(snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
+    RETURN_IF_ERROR(
+        snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field.length + 1, 1));
+    taken->start[i] = chunk->text_size;
+    taken->length[i] = field.length;
+    memcpy(chunk->text + chunk->text_size, field.text, field.length);
+    chunk->text_size += field.length;
+    return SNUG_OK;
+}
+
+/* The row's raw labels. */
+static snug_status parse_label(struct builder *builder, const struct snug_row *row) {
+    const struct snug_dataset_options *options = builder->options;
+    const struct snug_columns *columns = &builder->source.columns;
+    const struct snug_field *field = &row->fields[columns->label];
+    if (columns->flags)
+        return snug_label_column_add_flags(builder->ctx, &builder->label, options->path, row->line, row->fields,
+                                           columns->flag, options->need_labels);
+    if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000 (column \"%s\")",
+                         options->path, row->line, builder->label.name);
+    return (builder->task->words ? snug_label_column_add_tags : snug_label_column_add)(
+        builder->ctx, &builder->label, options->path, row->line, field, options->need_labels);
+}
+
+static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+    RETURN_IF_ERROR(parse_label(builder, row));
+    if (builder->full || !builder->label.count) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&chunk->labels, &chunk->label_capacity,
+                              chunk->label_count + builder->label.count, sizeof *chunk->labels));
+    memcpy(chunk->labels + chunk->label_count, builder->label.numbers, builder->label.count * sizeof *chunk->labels);
+    chunk->label_count += builder->label.count;
+    return SNUG_OK;
+}
+
+/* Counts a row's words, of which each must have its tag. */
+static snug_status count_words(const struct builder *builder, const struct chunk *chunk, struct text_row *row) {
+    const char *text = chunk->text + row->start[0];
+    row->words = 0;
+    for (size_t i = 0; i < row->length[0]; i++) row->words += !text[i];
+    if (row->words > INT32_MAX) /* untested: over 2^31 words */
+        return snug_fail(builder->ctx, SNUG_E_UNSUPPORTED, "%s:%" PRId64 ": %zu words in a row are too many",
+                         builder->options->path, row->line, row->words);
+    if (!builder->source.columns.has_label || row->words == row->labels) return SNUG_OK;
+    if (!builder->options->need_labels) { /* then they are for metrics, and their words are predicted without */
+        row->labels = 0;
+        return SNUG_OK;
+    }
+    return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": %zu words and %zu tags: each word must have one tag",
+                     builder->options->path, row->line, row->words, row->labels);
+}
+
+static snug_status take_row(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+    struct text_row taken = {.line = row->line, .first_label = chunk->label_count};
+    if (builder->source.columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
+    if (builder->full) return SNUG_OK;
+    taken.labels = chunk->label_count - taken.first_label;
+    const struct snug_columns *columns = &builder->source.columns;
+    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) RETURN_IF_ERROR(take_text(builder, chunk, row, i, &taken));
+    if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
+    if (builder->task->words && builder->source.columns.has_label && !taken.labels && taken.words &&
+        row->fields[columns->label].kind != SNUG_FIELD_MISSING)
+        builder->untagged++;
+    RETURN_IF_ERROR(
+        snug_grow(builder->ctx, (void **)&chunk->rows, &chunk->row_capacity, chunk->count + 1, sizeof *chunk->rows));
+    chunk->rows[chunk->count++] = taken;
+    return SNUG_OK;
+}
+
+static bool is_full(const struct builder *builder) {
+    return builder->options->max_samples >= 0 && builder->writer.rows >= builder->options->max_samples;
+}
+
+/* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: so all labels are
+   read. Chunks then have no rows. */
+static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, struct chunk *chunk) {
+    const int64_t most = builder->options->max_samples;
+    struct snug_row row;
+    int64_t size;
+    snug_status status = builder->full && !builder->source.columns.has_label ? SNUG_END : SNUG_OK;
+    chunk->count = chunk->text_size = chunk->label_count = 0;
+    for (size_t i = 0; status == SNUG_OK && i < CHUNK_ROWS && chunk->text_size < CHUNK_BYTES; i++) {
+        if (!builder->join && !builder->full && most >= 0 && builder->writer.rows + (int64_t)chunk->count >= most)
+            break; /* the rest need not be tokenized */
+        status = snug_peek_next(peek, &row);
+        if (status == SNUG_OK) status = take_row(builder, chunk, &row);
+    }
+    chunk->position = snug_reader_position(peek->reader, &size);
+    return status;
+}
+
+/* ---- tokenizing ------------------------------------------------------------------------------------------------ */
+
+static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
+                                struct text_row *row) {
+    const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
+    if (builder->task->words)
+        return snug_encode_words(builder->ctx, &builder->encoding, texts[0], row->words, &task->encoder, &row->tokens);
+    return snug_encode_texts(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
+}
+
+static void tokenize_task(const struct builder *builder, struct chunk *chunk, int64_t number) {
+    struct task *task = &chunk->tasks[number];
+    size_t end = (size_t)(number + 1) * TASK_ROWS;
+    if (end > chunk->count) end = chunk->count;
+    task->encoder.out.count = task->encoder.word_of.count = 0;
+    task->status = SNUG_OK;
+    for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
+        task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+/* run_mlm concatenates and splits 1000 lines at a time and drops the rest of each thousand; here all lines are
+   concatenated, so only the file's last incomplete block is dropped. */
+static snug_status join_row(struct builder *builder, const struct text_row *row, const int32_t *ids) {
+    size_t length = (size_t)builder->options->max_length;
+    for (size_t done = 0; done < row->tokens.count;) {
+        size_t part = length - builder->block.count;
+        if (part > row->tokens.count - done) part = row->tokens.count - done;
+        if (!builder->block.count) builder->block_line = row->line;
+        memcpy(builder->block.ids + builder->block.count, ids + done, part * sizeof *ids);
+        builder->block.count += part;
+        done += part;
+        if (builder->block.count < length) break;
+        struct snug_cache_row head = {.line = builder->block_line, .first_count = (int32_t)length};
+        if (!is_full(builder))
+            RETURN_IF_ERROR(snug_cache_put(builder->ctx, &builder->writer, &head, NULL, 0, builder->block.ids, length));
+        builder->block.count = 0;
+    }
+    return SNUG_OK;
+}
+
+/* The row's words in the format of data/words.h. */
+static snug_status gather_words(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
+                                const struct task *task, size_t *count) {
+    const size_t text_size = builder->options->keep_words ? row->length[0] : 0;
+    *count = snug_words_numbers(row->tokens.count, row->words, text_size);
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
+                              sizeof *builder->numbers));
+    const uint32_t *tags = row->labels ? chunk->labels + row->first_label : NULL;
+    snug_words_put(builder->numbers, task->encoder.word_of.ids + row->tokens.ids, row->tokens.count, tags, row->words,
+                   chunk->text + row->start[0], text_size);
+    return SNUG_OK;
+}
+
+static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
+    for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
+        const struct text_row *row = &chunk->rows[i];
+        if (!row->tokens.count) continue;
+        const int32_t *ids = chunk->tasks[i / TASK_ROWS].encoder.out.ids + row->tokens.ids;
+        if (builder->join) {
+            RETURN_IF_ERROR(join_row(builder, row, ids));
+        } else {
+            struct snug_cache_row head = {row->line, (int32_t)row->tokens.first_count, row->tokens.truncated};
+            const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
+            size_t count = row->labels;
+            if (builder->task->words) {
+                RETURN_IF_ERROR(gather_words(builder, chunk, row, &chunk->tasks[i / TASK_ROWS], &count));
+                labels = builder->numbers;
+            }
+            RETURN_IF_ERROR(
+                snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count));
+        }
+    }
+    builder->full = is_full(builder);
+    return SNUG_OK;
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+
+/* The ratio of the data still to be written to the data written, if the rest of the file is like its beginning. */
+static double times_to_come(const struct builder *builder, int64_t done, int64_t size) {
+    const int64_t most = builder->options->max_samples;
+    const double by_size = (double)(size - done) / (double)done;
+    if (most < 0) return by_size;
+    const double by_rows = (double)(most - builder->writer.rows) / (double)builder->writer.rows;
+    return by_rows < by_size ? by_rows : by_size;
+}
+
+/* Fails as soon as the estimate shows that the cache does not fit on the disk, before the disk is full. */
+static snug_status check_disk(const struct builder *builder, double times) {
+    const char *folder = builder->writer.in->path;
+    int64_t free_bytes;
+    RETURN_IF_ERROR(snug_disk_free(builder->ctx, folder, &free_bytes));
+    const int64_t need = snug_cache_writer_needs(&builder->writer, times);
+    if (need <= free_bytes) return SNUG_OK;
+    return snug_fail(builder->ctx, SNUG_E_IO,
+                     "%s: its tokens will take about %.1f MiB more in %s, but %.1f MiB are free: free some, give "
+                     "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
+                     builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
+}
+
+static void tell(struct builder *builder, int64_t done, int64_t size) {
+    const double now = snug_seconds();
+    if (now - builder->last_log_time < TELL_SECONDS) return; /* may be untested: reported after ten seconds */
+    builder->last_log_time = now;
+    snug_log(builder->ctx, SNUG_LOG_INFO, "%s: %.1f of %.1f GB read, %.0f s left", builder->options->path,
+             (double)done * 1e-9, (double)size * 1e-9, (now - builder->begun) * (double)(size - done) / (double)done);
+}
+
+/* done: bytes of the file whose tokens are written. */
+static snug_status look_ahead(struct builder *builder, const struct snug_reader *reader, int64_t done) {
+    int64_t size;
+    snug_reader_position(reader, &size);
+    if (snug_stop_asked(builder->ctx))
+        return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
+                         builder->options->path);
+    if (done < builder->look || size <= done) return SNUG_OK;
+    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST); /* untested: a file of over 256 MiB */
+    tell(builder, done, size);
+    return builder->writer.in ? check_disk(builder, times_to_come(builder, done, size)) : SNUG_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+/* Tokenizes a chunk. Meanwhile one thread writes the previous one and reads the next one; either may be NULL. reading
+ * is the status of the read. */
+struct round {
+    struct builder *builder;
+    struct snug_peek *peek;
+    struct chunk *before, *now, *next;
+    snug_status reading;
+};
+
+static snug_status do_together(void *user) {
+    struct round *round = user;
+    struct builder *builder = round->builder;
+    struct chunk *now = round->now;
+    const int64_t tasks = (int64_t)((now->count + TASK_ROWS - 1) / TASK_ROWS);
+    snug_status status = SNUG_OK;
+#pragma omp parallel num_threads(builder->threads)
+    {
+#pragma omp master
+        {
+            if (round->before) status = write_chunk(builder, round->before);
+            if (round->next) round->reading = read_chunk(builder, round->peek, round->next);
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t t = 0; t < tasks; t++) tokenize_task(builder, now, t);
+    }
+    for (int64_t t = 0; t < tasks && status == SNUG_OK; t++) status = now->tasks[t].status;
+    return status;
+}
+
+/* With a limit on rows no chunk is read ahead: the number of rows used of a chunk must be known before the next is
+   read. */
+static snug_status build_rows(struct builder *builder, struct snug_peek *peek) {
+    const struct snug_reader *reader = peek->reader;
+    const bool ahead = builder->options->max_samples < 0;
+    struct chunk *before = NULL, *now = &builder->chunks[0];
+    snug_status reading = read_chunk(builder, peek, now);
+    for (int turn = 1; reading == SNUG_OK || (reading == SNUG_END && now); turn = (turn + 1) % 3) {
+        struct chunk *next = reading == SNUG_OK ? &builder->chunks[turn] : NULL;
+        struct round round = {builder, peek, before, now, ahead ? next : NULL, reading};
+        RETURN_IF_ERROR(snug_compute(builder->ctx, do_together, &round));
+        if (round.next) reading = round.reading;
+        if (before) RETURN_IF_ERROR(look_ahead(builder, reader, before->position));
+        before = now;
+        if (!ahead) {
+            RETURN_IF_ERROR(write_chunk(builder, now));
+            RETURN_IF_ERROR(look_ahead(builder, reader, now->position));
+            before = NULL;
+            if (next) reading = read_chunk(builder, peek, next);
+        }
+        now = next;
+    }
+    if (reading != SNUG_END) return reading;
+    return before ? write_chunk(builder, before) : SNUG_OK;
+}
+
+static snug_status check_rows(struct builder *builder) {
+    const struct snug_dataset_options *options = builder->options;
+    if (builder->writer.rows) return SNUG_OK;
+    if (builder->block.count)
+        return snug_fail(builder->ctx, SNUG_E_INPUT,
+                         "%s: its %zu tokens do not fill one block of %" PRId64
+                         ": train with --line_by_line or a smaller --max_seq_length",
+                         options->path, builder->block.count, options->max_length);
+    return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
+}
+
+static snug_status prepare(struct builder *builder, int64_t hot) {
+    const struct snug_dataset_options *options = builder->options;
+    enum snug_data_form form;
+    RETURN_IF_ERROR(snug_reader_form(builder->ctx, options->path, options->format, options->rows, &form));
+    builder->label.typed = form == SNUG_DATA_JSON || form == SNUG_DATA_ROWS;
+    builder->label.words = builder->task->words;
+    builder->label.separator = options->label_separator;
+    builder->label.may_miss = snug_missing_labels_given(options->missing_labels);
+    RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
+    RETURN_IF_ERROR(snug_label_column_begin_flags(builder->ctx, &builder->label, builder->source.names,
+                                                  builder->source.columns.flag, builder->source.columns.flags));
+    builder->join = builder->task->joins && !options->line_by_line;
+    builder->look = LOOK_FIRST;
+    builder->begun = builder->last_log_time = snug_seconds();
+    builder->threads = options->threads > 0 ? options->threads : 1;
+    /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
+    builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,
+                                               .pair = builder->source.columns.pair,
+                                               .skips_empty = builder->task->skips_empty && !builder->join,
+                                               .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
+    RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
+    if (builder->join)
+        RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->block.ids, &builder->block.capacity,
+                                  (size_t)options->max_length, sizeof *builder->block.ids));
+    return SNUG_OK;
+}
+
+static uint32_t capped(int64_t count) {
+    return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX; /* untested: over 2^32 lines */
+}
+
+/* Logged also if the tokens come from the cache. */
+static void note_oddities(struct builder *builder, const struct snug_reader *reader) {
+    int64_t malformed, added, skipped[SNUG_CONLL_SKIPPED];
+    snug_reader_oddities(reader, &malformed, &added);
+    snug_reader_skipped(reader, skipped);
+    builder->writer.untagged = capped(builder->untagged);
+    builder->writer.malformed = capped(malformed);
+    builder->writer.added = capped(added);
+    for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) builder->writer.skipped[i] = capped(skipped[i]);
+}
+
+static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
+                         const char *name, XXH128_hash_t key, int *fd) {
+    enum snug_label_form form;
+    RETURN_IF_ERROR(prepare(builder, hot));
+    RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
+    RETURN_IF_ERROR(build_rows(builder, peek));
+    note_oddities(builder, peek->reader);
+    RETURN_IF_ERROR(check_rows(builder));
+    RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
+                                           builder->options->need_labels, &form));
+    return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
+}
+
+snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                             const struct snug_dataset_options *options, struct snug_peek *peek,
+                             const struct snug_columns *columns, int64_t hot, const struct snug_folder *in,
+                             const char *name, XXH128_hash_t key, int *fd) {
+    const char *const *names;
+    void *memory;
+    snug_reader_columns(peek->reader, &names);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct builder), &memory));
+    struct builder *builder = memory;
+    builder->ctx = ctx;
+    builder->tokenizer = tokenizer;
+    builder->options = options;
+    builder->task = snug_task_info(options->task);
+    builder->source = (struct snug_text_source){.columns = *columns,
+                                                .path = options->path,
+                                                .names = names,
+                                                .delimiter = snug_dataset_delimiter(options),
+                                                .words = builder->task->words};
+    if (columns->has_label) builder->label.name = names[columns->label];
+    const snug_status status = build(builder, peek, hot, in, name, key, fd);
+    builder_free(builder);
+    return status;
+}

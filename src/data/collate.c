@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/collate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/radix.h"
+#include "data/task.h"
+
+snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, const struct snug_loader_limits *limits,
+                               int32_t *scratch, struct snug_collator *out) {
+    *out = (struct snug_collator){.dataset = dataset,
+                                  .options = options,
+                                  .limits = *limits,
+                                  .scratch = scratch,
+                                  .batches = snug_loader_batches(snug_dataset_rows(dataset), options)};
+    RETURN_IF_ERROR(snug_order_init(ctx, dataset, options, &out->order));
+    if (snug_task_info(options->task)->head == SNUG_HEAD_VOCABULARY)
+        RETURN_IF_ERROR(snug_masking_init(ctx, options, limits->tokens, &out->masking));
+    /* Reserves memory for the largest row, so that collating allocates nothing. */
+    return snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, (size_t)snug_dataset_row_bytes(dataset), 1);
+}
+
+void snug_collator_free(struct snug_collator *collator) {
+    snug_order_free(&collator->order);
+    snug_masking_free(&collator->masking);
+    free(collator->buffer.data);
+    *collator = (struct snug_collator){0};
+}
+
+/* Positions first … *end - 1 of the epoch's order belong to batch `number`. */
+static int64_t places_of(const struct snug_collator *collator, int64_t number, int64_t *end) {
+    int64_t rows = snug_dataset_rows(collator->dataset), first = number * collator->options->batch_size;
+    *end = rows - first < collator->options->batch_size ? rows : first + collator->options->batch_size;
+    return first;
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------------- */
+
+/* Items of a batch that is not collated yet. */
+static snug_status count_items(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
+                               struct snug_items *items) {
+    const struct snug_task_info *task = snug_task_info(collator->options->task);
+    int64_t end;
+    *items = (struct snug_items){0};
+    for (int64_t place = places_of(collator, number, &end); place < end; place++) {
+        int64_t row, sample;
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
+        RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, items));
+    }
+    return SNUG_OK;
+}
+
+/* ---- filling --------------------------------------------------------------------------------------------------- */
+
+static void add_tokens(const struct snug_collator *collator, const struct snug_dataset_row *text, int64_t sample,
+                       struct snug_batch *batch) {
+    const struct snug_loader_options *options = collator->options;
+    int64_t first = batch->tokens;
+    memcpy(batch->ids + first, text->ids, (size_t)text->count * sizeof *batch->ids);
+    for (int64_t i = 0; i < text->count; i++) {
+        batch->types[first + i] = !options->one_type && i >= text->first_count;
+        batch->positions[first + i] = (int32_t)i;
+        batch->sample[first + i] = (int32_t)sample;
+    }
+    batch->tokens += text->count;
+    batch->offsets[++batch->sequences] = (int32_t)batch->tokens;
+    batch->truncated += text->truncated;
+    if (batch->longest < text->count) batch->longest = text->count;
+}
+
+static snug_status add_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                           int64_t sample, struct snug_batch *batch) {
+    struct snug_dataset_row text;
+    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
+    int64_t first = batch->tokens;
+    /* may be untested: a plan that is wrong */
+    if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - first)
+        return snug_fail(ctx, SNUG_E_INTERNAL,
+                         "a batch of %s is larger than planned: the plan did not include this epoch",
+                         snug_dataset_path(collator->dataset));
+    add_tokens(collator, &text, sample, batch);
+    snug_task_info(collator->options->task)->collate(collator, epoch, row, &text, first, batch);
+    snug_batch_number_positions(batch, first, batch->tokens, collator->options->first_position);
+    return SNUG_OK;
+}
+
+snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
+                                  struct snug_batch *batch) {
+    int64_t steps = collator->options->accumulation, micro = number % steps, end,
+            place = places_of(collator, number, &end);
+    const int64_t share = snug_loader_share(collator->options), first = number - micro;
+    const int64_t between =
+        collator->options->in_turns ? collator->options->ranks : 1; /* from one of a rank's to the next */
+    const int64_t own = micro / between % share;
+    batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
+    batch->weight = 0;
+    batch->class_weights = collator->options->class_weights;
+    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row, &batch->first_sample));
+    batch->last_in_step = own == share - 1 || number + between >= collator->batches;
+    batch->offsets[0] = 0;
+    for (int64_t row, sample; place < end; place++) {
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
+        RETURN_IF_ERROR(add_row(ctx, collator, epoch, row, sample, batch));
+    }
+    snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
+
+    batch->items_in_step = 0;
+    batch->weight_in_step = 0;
+    if (own) return SNUG_OK;
+    /* In the order of the micro-batches: all ranks, however many there are, have the same bits. */
+    for (int64_t next = first; next < first + steps && next < collator->batches; next++) {
+        struct snug_items items = {batch->items, batch->weight};
+        if (next != number) RETURN_IF_ERROR(count_items(ctx, collator, epoch, next, &items));
+        batch->items_in_step += items.count;
+        batch->weight_in_step += items.weight;
+    }
+    return SNUG_OK;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A word's tokens are a linked list. A heap has the pairs that can be merged, by rank in the list of merges and then
+ * from left to right; a pair whose tokens have since been merged with others is skipped. Most words are tokens
+ * themselves: which of these words are merged into that token is computed when the model is loaded.
+ */
+#include "tokenizer/bpe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/unicode.h"
+
+struct snug_symbol {
+    int32_t id; /* -1: merged into the one before it */
+    uint32_t previous, next;
+};
+
+/* A possible merge of the symbol at `place` and the next one. */
+struct snug_candidate {
+    uint64_t order; /* rank << 32 | place */
+    int32_t id;
+};
+
+#define NONE UINT32_MAX
+
+/* ---- merges ---- */
+
+static inline uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
+
+/* The slot of a pair, or the free slot for it. */
+static inline struct snug_merge *slot_of(const struct snug_bpe *model, uint64_t pair) {
+    size_t place = (size_t)((pair * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (model->merge_slots - 1);
+    while (model->merges[place].id >= 0 && model->merges[place].pair != pair)
+        place = (place + 1) & (model->merge_slots - 1);
+    return &model->merges[place];
+}
+
+snug_status snug_bpe_reserve(snug_context *ctx, struct snug_bpe *model, size_t count) {
+    size_t slots = model->merge_slots ? model->merge_slots : 16;
+    while (slots < count * 2) slots *= 2;
+    if (slots == model->merge_slots) return SNUG_OK;
+    struct snug_merge *old = model->merges;
+    const size_t old_slots = model->merge_slots;
+    void *merges;
+    RETURN_IF_ERROR(snug_alloc(ctx, slots, sizeof *model->merges, &merges));
+    model->merges = merges;
+    model->merge_slots = slots;
+    for (size_t i = 0; i < slots; i++) model->merges[i].id = -1;
+    for (size_t i = 0; i < old_slots; i++)
+        if (old[i].id >= 0) *slot_of(model, old[i].pair) = old[i];
+    free(old);
+    return SNUG_OK;
+}
+
+static int32_t find(const struct snug_bpe *model, const char *left, size_t left_length, const char *right,
+                    size_t right_length) {
+    return snug_hash_map_find(&model->vocabulary->ids, left, left_length, right, right_length);
+}
+
+snug_status snug_bpe_add(snug_context *ctx, struct snug_bpe *model, const char *path, const char *left,
+                         size_t left_length, const char *right, size_t right_length) {
+    const int32_t first = find(model, "", 0, left, left_length), second = find(model, "", 0, right, right_length);
+    const int32_t id = find(model, left, left_length, right, right_length);
+    if (first < 0 || second < 0 || id < 0) {
+        const bool whole = first >= 0 && second >= 0;
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: merge %u needs the token \"%.*s%.*s\", which the vocabulary lacks",
+                         path, model->next_rank + 1, whole || first < 0 ? (int)left_length : 0, left,
+                         whole || first >= 0 ? (int)right_length : 0, right);
+    }
+    /* untested: a file of over 4 GiB */
+    if (model->next_rank == NONE - 1) return snug_fail(ctx, SNUG_E_INPUT, "%s: more than %u merges", path, NONE - 1);
+    RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, model->merge_count + 1));
+    const uint64_t pair = pair_of(first, second);
+    struct snug_merge *slot = slot_of(model, pair);
+    if (slot->id < 0) model->merge_count++; /* untested: a merge list that repeats a merge */
+    *slot = (struct snug_merge){.pair = pair, .rank = model->next_rank++, .id = id}; /* the last of equal ones counts */
+    return SNUG_OK;
+}
+
+snug_status snug_bpe_read(snug_context *ctx, struct snug_bpe *model, const char *path, const char *text,
+                          size_t length) {
+    static const char version[] = "#version";
+    size_t number = 0;
+    for (size_t start = 0; start < length;) {
+        const char *line = text + start, *newline = memchr(line, '\n', length - start);
+        size_t size = newline ? (size_t)(newline - line) : length - start;
+        start += size + 1;
+        number++;
+        if (size && line[size - 1] == '\r') size--;
+        if (!size || (size >= sizeof version - 1 && !memcmp(line, version, sizeof version - 1))) continue;
+        const char *space = memchr(line, ' ', size);
+        const size_t left = space ? (size_t)(space - line) : 0, right = space ? size - left - 1 : 0;
+        if (!left || !right || memchr(space + 1, ' ', right))
+            return snug_fail(ctx, SNUG_E_INPUT, "%s, line %zu: not two tokens with a space between them", path, number);
+        RETURN_IF_ERROR(snug_bpe_add(ctx, model, path, line, left, space + 1, right));
+    }
+    return SNUG_OK;
+}
+
+/* ---- encoding ---- */
+
+void snug_bpe_scratch_free(struct snug_bpe_scratch *scratch) {
+    free(scratch->symbols);
+    free(scratch->heap);
+    *scratch = (struct snug_bpe_scratch){0};
+}
+
+static inline snug_status push_symbol(snug_context *ctx, struct snug_bpe_scratch *scratch, int32_t id) {
+    RETURN_IF_ERROR(
+        snug_grow(ctx, (void **)&scratch->symbols, &scratch->capacity, scratch->count + 1, sizeof *scratch->symbols));
+    const uint32_t place = (uint32_t)scratch->count++;
+    scratch->symbols[place] = (struct snug_symbol){.id = id, .previous = place - 1, .next = place + 1};
+    return SNUG_OK;
+}
+
+/* The tokens of an unknown character's bytes; false if some byte has none. */
+static snug_status push_bytes(snug_context *ctx, const struct snug_bpe *model, const char *text, size_t length,
+                              struct snug_bpe_scratch *scratch, bool *done) {
+    *done = false;
+    /* untested: a byte fallback that no supported class has */
+    for (size_t i = 0; i < length; i++)
+        if (model->byte_ids[(unsigned char)text[i]] < 0) return SNUG_OK;
+    for (size_t i = 0; i < length; i++)
+        RETURN_IF_ERROR(push_symbol(ctx, scratch, model->byte_ids[(unsigned char)text[i]]));
+    *done = true;
+    return SNUG_OK;
+}
+
+/* The tokens of a word's single bytes or characters. */
+static snug_status begin(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
+                         struct snug_bpe_scratch *scratch) {
+    bool unknown = false; /* an unknown token is pending: more unknown characters may be fused with it */
+    scratch->count = 0;
+    for (size_t at = 0, next = 0; at < length; at = next) {
+        if (model->byte_level)
+            next++;
+        else
+            snug_utf8_next(word, &next);
+        const int32_t id =
+            model->byte_level ? model->byte_ids[(unsigned char)word[at]] : find(model, "", 0, word + at, next - at);
+        if (id >= 0) {
+            if (unknown) RETURN_IF_ERROR(push_symbol(ctx, scratch, model->unk));
+            unknown = false;
+            RETURN_IF_ERROR(push_symbol(ctx, scratch, id));
+            continue;
+        }
+        bool done = false;
+        if (model->byte_fallback && !model->byte_level) /* untested: a byte fallback that no supported class has */
+            RETURN_IF_ERROR(push_bytes(ctx, model, word + at, next - at, scratch, &done));
+        if (done || model->unk < 0) continue;
+        /* untested: a byte fallback that no supported class has */
+        if (unknown && !model->fuse_unk) RETURN_IF_ERROR(push_symbol(ctx, scratch, model->unk));
+        unknown = true;
+    }
+    return unknown ? push_symbol(ctx, scratch, model->unk) : SNUG_OK;
+}
+
+/* Adds the merge of the symbol at place and the next one to the heap, if it exists. */
+static inline snug_status push_candidate(snug_context *ctx, const struct snug_bpe *model,
+                                         struct snug_bpe_scratch *scratch, uint32_t place) {
+    const struct snug_symbol *symbols = scratch->symbols;
+    const uint32_t next = symbols[place].next;
+    if (next == NONE) return SNUG_OK;
+    const struct snug_merge *merge = slot_of(model, pair_of(symbols[place].id, symbols[next].id));
+    if (merge->id < 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&scratch->heap, &scratch->heap_capacity, scratch->heap_count + 1,
+                              sizeof *scratch->heap));
+    struct snug_candidate *heap = scratch->heap;
+    const struct snug_candidate added = {.order = (uint64_t)merge->rank << 32 | place, .id = merge->id};
+    size_t at = scratch->heap_count++;
+    for (; at && added.order < heap[(at - 1) / 2].order; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = added;
+    return SNUG_OK;
+}
+
+static inline struct snug_candidate pop_candidate(struct snug_bpe_scratch *scratch) {
+    struct snug_candidate *heap = scratch->heap;
+    const struct snug_candidate first = heap[0], last = heap[--scratch->heap_count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < scratch->heap_count; at = child) {
+        child += child + 1 < scratch->heap_count && heap[child + 1].order < heap[child].order;
+        if (last.order <= heap[child].order) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return first;
+}
+
+static snug_status merge_all(snug_context *ctx, const struct snug_bpe *model, struct snug_bpe_scratch *scratch) {
+    scratch->heap_count = 0;
+    if (!scratch->count) return SNUG_OK;
+    struct snug_symbol *symbols = scratch->symbols;
+    symbols[scratch->count - 1].next = NONE;
+    for (uint32_t i = 0; i + 1 < scratch->count; i++) RETURN_IF_ERROR(push_candidate(ctx, model, scratch, i));
+    while (scratch->heap_count) {
+        const struct snug_candidate best = pop_candidate(scratch);
+        const uint32_t place = (uint32_t)best.order;
+        struct snug_symbol *left = &symbols[place];
+        if (left->id < 0 || left->next == NONE) continue;
+        struct snug_symbol *right = &symbols[left->next];
+        if (slot_of(model, pair_of(left->id, right->id))->id != best.id) continue;
+        left->id = best.id;
+        left->next = right->next;
+        right->id = -1;
+        if (left->next != NONE) symbols[left->next].previous = place;
+        if (left->previous != NONE) RETURN_IF_ERROR(push_candidate(ctx, model, scratch, left->previous));
+        RETURN_IF_ERROR(push_candidate(ctx, model, scratch, place));
+    }
+    return SNUG_OK;
+}
+
+/* Encodes a word by merges only. */
+static snug_status encode_by_merges(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
+                                    struct snug_bpe_scratch *scratch, struct snug_ids *out) {
+    /* untested: a file of over 4 GiB */
+    if (length >= NONE) return snug_fail(ctx, SNUG_E_INPUT, "a word of %zu bytes is too long to be tokenized", length);
+    RETURN_IF_ERROR(begin(ctx, model, word, length, scratch));
+    RETURN_IF_ERROR(merge_all(ctx, model, scratch));
+    for (size_t i = 0; i < scratch->count; i++)
+        if (scratch->symbols[i].id >= 0) RETURN_IF_ERROR(snug_ids_append(ctx, out, scratch->symbols[i].id));
+    return SNUG_OK;
+}
+
+snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
+                            struct snug_bpe_scratch *scratch, struct snug_ids *out) {
+    const int32_t id = snug_hash_map_find(&model->words, "", 0, word, length);
+    if (id >= 0) return snug_ids_append(ctx, out, id);
+    return encode_by_merges(ctx, model, word, length, scratch, out);
+}
+
+/* ---- loading ---- */
+
+/* GPT-2's alphabet: a byte that is printable in Latin-1 is itself, the others are U+0100 and following. */
+static void fill_alphabet(uint16_t byte_of[512]) {
+    uint32_t next = 0x100;
+    for (int i = 0; i < 512; i++) byte_of[i] = NONE & 0xffff;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+        byte_of[printable ? byte : next++] = (uint16_t)byte;
+    }
+}
+
+/* The bytes of a byte-level BPE token; 0 if it has a character outside the alphabet. */
+static size_t decode(const uint16_t byte_of[512], const char *token, char *out) {
+    size_t length = 0;
+    for (size_t at = 0; token[at];) {
+        const uint32_t code = snug_utf8_next(token, &at);
+        if (code >= 512 || byte_of[code] > 255) return 0; /* untested: only a token that is not of byte-level BPE */
+        out[length++] = (char)byte_of[code];
+    }
+    return length;
+}
+
+static void find_byte_tokens(struct snug_bpe *model, const uint16_t byte_of[512]) {
+    for (int byte = 0; byte < 256; byte++) model->byte_ids[byte] = -1;
+    for (uint32_t code = 0; code < 512 && model->byte_level; code++) {
+        char text[4];
+        if (byte_of[code] <= 255) model->byte_ids[byte_of[code]] = find(model, "", 0, text, snug_utf8_put(text, code));
+    }
+    for (int byte = 0; byte < 256 && !model->byte_level; byte++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        model->byte_ids[byte] = snug_vocabulary_find(model->vocabulary, text);
+    }
+}
+
+/* Adds the token to words if merging its own text gives this token. */
+static snug_status add_word(snug_context *ctx, struct snug_bpe *model, const char *word, size_t length, int32_t id,
+                            struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
+    ids->count = 0;
+    if (!model->ignore_merges) RETURN_IF_ERROR(encode_by_merges(ctx, model, word, length, scratch, ids));
+    /* may be untested: only a merge list that does not make its own tokens */
+    if (!model->ignore_merges && (ids->count != 1 || ids->ids[0] != id)) return SNUG_OK;
+    return snug_hash_map_add(ctx, &model->words, word, length, id, &(int32_t){0});
+}
+
+static snug_status add_words(snug_context *ctx, struct snug_bpe *model, const uint16_t byte_of[512],
+                             struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
+    const struct snug_vocabulary *vocabulary = model->vocabulary;
+    char *to = model->texts;
+    RETURN_IF_ERROR(snug_hash_map_reserve(ctx, &model->words, (size_t)vocabulary->count));
+    for (int64_t id = 0; id < vocabulary->size; id++) {
+        const char *word = vocabulary->tokens[id];
+        if (!word) continue; /* untested: only a vocabulary with gaps */
+        size_t length = strlen(word);
+        if (model->byte_level) {
+            length = decode(byte_of, word, to);
+            word = to;
+            to += length;
+        }
+        /* untested: only an empty token */
+        if (length) RETURN_IF_ERROR(add_word(ctx, model, word, length, (int32_t)id, scratch, ids));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model) {
+    uint16_t byte_of[512];
+    struct snug_bpe_scratch scratch = {0};
+    struct snug_ids ids = {0};
+    size_t bytes = 0;
+    fill_alphabet(byte_of);
+    find_byte_tokens(model, byte_of);
+    RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, 1));
+    /* untested: only a vocabulary with gaps */
+    for (int64_t id = 0; id < model->vocabulary->size; id++)
+        if (model->vocabulary->tokens[id]) bytes += strlen(model->vocabulary->tokens[id]);
+    if (model->byte_level) RETURN_IF_ERROR(snug_alloc(ctx, bytes + 1, 1, (void **)&model->texts));
+    const snug_status status = add_words(ctx, model, byte_of, &scratch, &ids);
+    snug_bpe_scratch_free(&scratch);
+    free(ids.ids);
+    return status;
+}
+
+void snug_bpe_free(struct snug_bpe *model) {
+    free(model->merges);
+    free(model->texts);
+    snug_hash_map_free(&model->words);
+    *model = (struct snug_bpe){0};
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tokenizer/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/utf8.h"
+#include "io/file.h"
+#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/unicode.h"
+
+const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES] = {
+    "vocab.txt",  "tokenizer.json", "tokenizer_config.json",   "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt",     "sentencepiece.bpe.model",
+};
+
+void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
+    if (!tokenizer) return;
+    snug_normalizer_free(&tokenizer->normalizer);
+    snug_pretokenizer_free(&tokenizer->pretokenizer);
+    snug_vocabulary_free(&tokenizer->vocabulary);
+    snug_wordpiece_free(&tokenizer->wordpiece);
+    snug_bpe_free(&tokenizer->bpe);
+    snug_unigram_free(&tokenizer->unigram);
+    snug_added_tokens_free(&tokenizer->added);
+    free(tokenizer->tokens);
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+        free(tokenizer->paths[file]);
+        free(tokenizer->data[file]);
+    }
+    free(tokenizer);
+}
+
+snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                const struct snug_folder *in) {
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+        if (!tokenizer->paths[file]) continue;
+        RETURN_IF_ERROR(
+            snug_file_replace(ctx, in, snug_tokenizer_file_names[file], tokenizer->data[file], tokenizer->sizes[file]));
+    }
+    return SNUG_OK;
+}
+
+const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t index) {
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++)
+        if (tokenizer->paths[file] && index-- == 0) return snug_tokenizer_file_names[file];
+    return NULL;
+}
+
+int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer) { return tokenizer->vocab_size; }
+
+const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t id) {
+    bool known = id >= 0 && id < tokenizer->vocab_size && tokenizer->tokens[id];
+    return known ? tokenizer->tokens[id] : "";
+}
+
+int64_t snug_tokenizer_model_size(const struct snug_tokenizer *tokenizer) { return tokenizer->vocabulary.size; }
+
+struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer) {
+    return tokenizer->special;
+}
+
+bool snug_tokenizer_types(const struct snug_tokenizer *tokenizer) {
+    return tokenizer->types && snug_template_has_types(&tokenizer->post_processor.pair);
+}
+
+int64_t snug_tokenizer_max_length(const struct snug_tokenizer *tokenizer) { return tokenizer->max_length; }
+
+uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer) { return tokenizer->fingerprint; }
+
+/* A text while it is encoded, with the buffers that its parts share. */
+struct encoding {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    size_t most;                               /* tokens in out after which encoding stops */
+    const char *begin;                         /* of the whole text */
+    bool first;                                /* the split text is at the beginning of the whole text */
+    struct snug_text normalized;               /* of the part between two raw added tokens */
+    struct snug_search raw, normalized_search; /* for added tokens, in the text and in its normalized parts */
+    struct snug_words words;
+    struct snug_search pieces; /* of the models: */
+    struct snug_bpe_scratch bpe;
+    struct snug_unigram_scratch unigram;
+    struct snug_ids *out;
+};
+
+/* Stops after the word with which out has `most` tokens. */
+static snug_status encode_word(void *user, const char *word, size_t length) {
+    struct encoding *e = user;
+    const struct snug_tokenizer *tokenizer = e->tokenizer;
+    if (e->out->count >= e->most) return SNUG_END;
+    switch (tokenizer->kind) {
+    case SNUG_MODEL_WORDPIECE:
+        return snug_wordpiece_encode(e->ctx, &tokenizer->wordpiece, word, length, &e->pieces, e->out);
+    case SNUG_MODEL_BPE: return snug_bpe_encode(e->ctx, &tokenizer->bpe, word, length, &e->bpe, e->out);
+    case SNUG_MODEL_UNIGRAM: break;
+    }
+    return snug_unigram_encode(e->ctx, &tokenizer->unigram, word, length, &e->unigram, e->out);
+}
+
+static snug_status encode_words(struct encoding *e, const char *text, size_t length) {
+    const bool first = e->first && text == e->normalized.text;
+    const snug_status status = snug_words_split(&e->words, text, length, first);
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+/* A part of a text that is searched for added tokens: each becomes its id, and encode_between encodes the text between
+   them. SNUG_END at its end. */
+static snug_status encode_part(struct encoding *e, struct snug_search *search,
+                               snug_status (*encode_between)(struct encoding *e, const char *text, size_t length)) {
+    struct snug_splitter splitter = {.tokens = &e->tokenizer->added, .search = search};
+    const struct snug_added_token *token;
+    size_t start, stop;
+    while (e->out->count < e->most) {
+        RETURN_IF_ERROR(snug_splitter_next(e->ctx, &splitter, &token, &start, &stop));
+        RETURN_IF_ERROR(token ? snug_ids_append(e->ctx, e->out, token->id)
+                              : encode_between(e, search->text + start, stop - start));
+    }
+    return SNUG_END;
+}
+
+/* A part without raw added tokens: normalizes it, and searches it for normalized tokens. */
+static snug_status encode_normalized(struct encoding *e, const char *text, size_t length) {
+    e->first = text == e->begin;
+    RETURN_IF_ERROR(snug_normalize(e->ctx, &e->tokenizer->normalizer, text, length, &e->normalized));
+    snug_search_begin(&e->normalized_search, &e->tokenizer->added.normalized, e->normalized.text, e->normalized.length);
+    const snug_status status = encode_part(e, &e->normalized_search, encode_words);
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+/* add_prefix: the text is a single word of a pre-split text. */
+static snug_status encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text, size_t length,
+                          size_t most, bool add_prefix, struct snug_ids *out) {
+    const size_t invalid = snug_utf8_invalid(text, length);
+    if (invalid < length)
+        return snug_fail(ctx, SNUG_E_INPUT, "byte %zu of a text to be tokenized is not valid UTF-8", invalid);
+    struct encoding e = {.ctx = ctx, .tokenizer = tokenizer, .begin = text, .out = out};
+    e.words = (struct snug_words){.ctx = ctx,
+                                  .pretokenizer = &tokenizer->pretokenizer,
+                                  .sink = encode_word,
+                                  .user = &e,
+                                  .add_prefix = add_prefix};
+    e.most = tokenizer->truncate_left || most > SIZE_MAX - out->count ? SIZE_MAX : out->count + most;
+    snug_search_begin(&e.raw, &tokenizer->added.raw, text, length);
+    const snug_status status = encode_part(&e, &e.raw, encode_normalized);
+    free(e.normalized.text);
+    snug_search_free(&e.raw);
+    snug_search_free(&e.normalized_search);
+    snug_search_free(&e.pieces);
+    snug_words_free(&e.words);
+    snug_bpe_scratch_free(&e.bpe);
+    snug_unigram_scratch_free(&e.unigram);
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                  size_t length, struct snug_ids *out) {
+    return encode(ctx, tokenizer, text, length, SIZE_MAX, false, out);
+}
+
+snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, size_t most, struct snug_ids *out) {
+    return encode(ctx, tokenizer, text, length, most, false, out);
+}
+
+snug_status snug_tokenizer_encode_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                        const struct snug_word *words, size_t count, struct snug_ids *out,
+                                        struct snug_ids *word_of) {
+    for (size_t word = 0; word < count; word++) {
+        const size_t before = out->count;
+        RETURN_IF_ERROR(
+            encode(ctx, tokenizer, words[word].text, words[word].length, SIZE_MAX, tokenizer->prefix_words, out));
+        for (size_t i = before; i < out->count; i++) RETURN_IF_ERROR(snug_ids_append(ctx, word_of, (int32_t)word));
+    }
+    return SNUG_OK;
+}
+
+/* How many tokens of each remain, as in the library's truncate_encodings: only the longer is truncated while the
+   shorter fits; if both are truncated, each gets half, and the longer gets the odd one (the second, if equally
+   long). */
+static void truncate_pair(size_t *first, size_t *second, size_t room) {
+    if (*first + *second <= room) return;
+    size_t *shorter = *first > *second ? second : first, *longer = shorter == first ? second : first;
+    *longer = *shorter > room || room - *shorter < *shorter ? *shorter : room - *shorter;
+    if (*shorter + *longer > room) {
+        *shorter = room / 2;
+        *longer = room - room / 2;
+    }
+}
+
+/* The remaining tokens of a sequence: ids[from … from + count). */
+struct kept {
+    const struct snug_ids *ids, *word_of;
+    size_t from, count;
+};
+
+/* The row that a template describes. word_of: NULL if not requested. */
+static snug_status fill_template(snug_context *ctx, const struct snug_template *template, const struct kept *sequences,
+                                 struct snug_ids *out, struct snug_ids *word_of, size_t *first_count) {
+    *first_count = 0;
+    for (size_t i = 0; i < template->count; i++) {
+        const struct snug_template_piece *piece = &template->pieces[i];
+        const size_t begin = out->count;
+        if (piece->id >= 0) {
+            RETURN_IF_ERROR(snug_ids_append(ctx, out, piece->id));
+            if (word_of) RETURN_IF_ERROR(snug_ids_append(ctx, word_of, -1));
+        } else {
+            const struct kept *kept = &sequences[piece->id == SNUG_PIECE_B];
+            for (size_t k = 0; k < kept->count; k++) {
+                RETURN_IF_ERROR(snug_ids_append(ctx, out, kept->ids->ids[kept->from + k]));
+                if (word_of) RETURN_IF_ERROR(snug_ids_append(ctx, word_of, kept->word_of->ids[kept->from + k]));
+            }
+        }
+        if (!piece->type) *first_count += out->count - begin;
+    }
+    return SNUG_OK;
+}
+
+static snug_status assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, struct kept sequences[2],
+                            size_t max_length, struct snug_ids *out, struct snug_ids *word_of, size_t *first_count,
+                            bool *truncated) {
+    const bool pair = sequences[1].ids != NULL;
+    const struct snug_template *template = pair ? &tokenizer->post_processor.pair : &tokenizer->post_processor.single;
+    const size_t specials = snug_template_specials(template);
+    if (max_length < specials)
+        return snug_fail(ctx, SNUG_E_USAGE, "max_seq_length %zu leaves no room for the %zu special tokens", max_length,
+                         specials);
+    const size_t count_a = sequences[0].ids->count, count_b = pair ? sequences[1].ids->count : 0;
+    sequences[0].count = count_a;
+    sequences[1].count = count_b;
+    truncate_pair(&sequences[0].count, &sequences[1].count, max_length - specials);
+    *truncated = sequences[0].count < count_a || sequences[1].count < count_b;
+    sequences[0].from = tokenizer->truncate_left ? count_a - sequences[0].count : 0;
+    sequences[1].from = tokenizer->truncate_left ? count_b - sequences[1].count : 0;
+    const size_t begin = out->count;
+    RETURN_IF_ERROR(fill_template(ctx, template, sequences, out, word_of, first_count));
+    if (!tokenizer->types) *first_count = out->count - begin;
+    return SNUG_OK;
+}
+
+snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,
+                                    const struct snug_ids *b, size_t max_length, struct snug_ids *out,
+                                    size_t *first_count, bool *truncated) {
+    struct kept sequences[2] = {{.ids = a}, {.ids = b}};
+    return assemble(ctx, tokenizer, sequences, max_length, out, NULL, first_count, truncated);
+}
+
+snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                          const struct snug_ids *a, const struct snug_ids *a_word_of, size_t max_length,
+                                          struct snug_ids *out, struct snug_ids *word_of, size_t *first_count,
+                                          bool *truncated) {
+    struct kept sequences[2] = {{.ids = a, .word_of = a_word_of}};
+    return assemble(ctx, tokenizer, sequences, max_length, out, word_of, first_count, truncated);
+}
+
+size_t snug_tokenizer_specials(const struct snug_tokenizer *tokenizer, bool pair) {
+    return snug_template_specials(pair ? &tokenizer->post_processor.pair : &tokenizer->post_processor.single);
+}
