@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/build.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,7 +166,7 @@ static void tag_last_op(struct snug_builder *b, enum snug_block_kind block) {
 }
 
 static void tag_maker(struct snug_builder *b, int32_t tensor, enum snug_block_kind block) {
-    /* untested: the last operation writes it */
+    /* may be untested: a failure; an operand that no operation wrote */
     for (size_t i = b->program->op_count; b->status == SNUG_OK && i-- > 0;)
         if (snug_op_writes(&b->program->ops[i], tensor)) {
             b->program->ops[i].block = block;
@@ -225,19 +226,52 @@ int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine 
     return a;
 }
 
-int32_t snug_attention(struct snug_builder *b, int32_t qkv, struct snug_attention form) {
+struct snug_attention_form snug_attention_form(const struct snug_builder *b) {
     const int32_t heads = (int32_t)b->config->num_attention_heads;
-    form.qkv = qkv;
-    form.heads = heads;
-    form.o = add_value(b, qkv, b->config->hidden_size, true, "attention.output");
-    form.lse = add_value(b, qkv, heads, false, "attention.log_sum_exp");
-    tag_maker(b, qkv, SNUG_IN_ATTENTION);
+    const int32_t size = (int32_t)(b->config->hidden_size / heads);
+    return (struct snug_attention_form){.heads = heads,
+                                        .kv_heads = heads,
+                                        .head_dim = size,
+                                        .before = -1,
+                                        .after = -1,
+                                        .scale = 1 / sqrtf((float)size)};
+}
+
+/* Sets where operands begin; they must cover their tensors. */
+static void place_operands(struct snug_builder *b, const int32_t operands[3], struct snug_attention_form *form) {
+    int64_t width[3]; /* of the tensors' operands so far */
+    const int64_t d = form->head_dim;
+    for (int n = 0; n < 3; n++) {
+        int first = 0;
+        while (operands[first] != operands[n]) first++;
+        if (first == n) width[n] = 0;
+        form->column[n] = (int32_t)width[first];
+        width[first] += d * (n ? form->kv_heads : form->heads);
+    }
+    for (int n = 0; b->status == SNUG_OK && n < 3; n++)
+        if (form->heads % form->kv_heads || (form->column[n] == 0 && width[n] != cols_of(b, operands[n])))
+            b->status = snug_fail(b->program->ctx, SNUG_E_INTERNAL,
+                                  "%s is not the attention operands of %d heads and %d key/value heads of %d channels",
+                                  b->program->tensors[operands[n]].name, (int)form->heads, (int)form->kv_heads,
+                                  (int)form->head_dim);
+}
+
+int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
+                       struct snug_attention_form form) {
+    const int32_t operands[] = {q, k, v};
+    const int64_t width = (int64_t)form.heads * form.head_dim;
+    struct snug_attention a = {.q = q, .k = k, .v = v, .bias = bias};
+    place_operands(b, operands, &form);
+    a.form = form;
+    a.o = add_value(b, q, width, true, "attention.output");
+    a.lse = add_value(b, q, form.heads, false, "attention.log_sum_exp");
+    for (int n = 0; n < 3; n++) tag_maker(b, operands[n], SNUG_IN_ATTENTION);
     add_op(b, (struct snug_op){.kind = SNUG_OP_ATTENTION,
                                .p = rate(b, b->config->attention_probs_dropout_prob),
                                .site = next_site(b),
-                               .attention = form});
+                               .attention = a});
     tag_last_op(b, SNUG_IN_ATTENTION);
-    return form.o;
+    return a.o;
 }
 
 static int32_t residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,

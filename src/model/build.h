@@ -54,8 +54,11 @@ int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_aff
 /* activation(one half of linear(x)) * the other half */
 int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                           enum snug_activation activation, const char *activated);
-/* form: its bias, window and rope_theta; all 0 for BERT's attention. */
-int32_t snug_attention(struct snug_builder *b, int32_t qkv, struct snug_attention form);
+/* The form of BERT's attention: the configuration's heads, all keys, scores over the root of a head's size. */
+struct snug_attention_form snug_attention_form(const struct snug_builder *b);
+/* The columns of operands that are one tensor follow one another. bias: or none. */
+int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
+                       struct snug_attention_form form);
 /* norm(dropout(z) + x) */
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                            const char *name);

@@ -15,10 +15,22 @@ double snug_cost_columns(const struct snug_cost_view *view, int32_t tensor) {
     return (double)view->program->tensors[tensor].cols;
 }
 
-double snug_cost_pairs(const struct snug_cost_view *view, int32_t window) {
+/* Pairs of a query and the keys before it, or after it, of a sequence. */
+static double pairs_of_side(double length, int32_t reach) {
+    const double most = reach < 0 || reach > length - 1 ? length - 1 : reach;
+    return length * most - most * (most + 1) / 2;
+}
+
+double snug_cost_pairs(const struct snug_cost_view *view, int32_t before, int32_t after) {
     const double length = view->tokens / view->sequences;
-    if (window == 0 || length <= window + 1) return view->tokens * length;
-    return view->sequences * (length * (2 * window + 1) - (double)window * (window + 1));
+    return view->sequences * (length + pairs_of_side(length, before) + pairs_of_side(length, after));
+}
+
+/* Whether an operand before k has the same tensor and access: columns of one tensor. */
+static bool is_repeated(const struct snug_op *op, int k) {
+    for (int j = 0; j < k; j++)
+        if (op->operands[j] == op->operands[k] && snug_op_reads(op, j) == snug_op_reads(op, k)) return true;
+    return false;
 }
 
 struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, double tokens,
@@ -28,7 +40,7 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     const int operands = snug_op_operands(op);
     for (int k = 0; k < operands; k++) {
         const bool twice = (info->flags & SNUG_OP_UPDATES) && info->operands[k].access == SNUG_MODIFY;
-        if (op->operands[k])
+        if (op->operands[k] && !is_repeated(op, k))
             view.cost.bytes +=
                 (twice ? 2 : 1) * snug_cost_elements(&view, op->operands[k]) * snug_cost_width(&view, op->operands[k]);
     }

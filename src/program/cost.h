@@ -6,7 +6,7 @@
 #include "program/program.h"
 
 struct snug_cost {
-    double flops, bytes; /* bytes read and written, each operand once */
+    double flops, bytes; /* bytes read and written, each tensor once */
 };
 
 /* The cost of one run of op on a batch of `tokens` tokens, `sequences` sequences of the same length, `rows` loss
@@ -29,7 +29,7 @@ struct snug_cost_view {
 double snug_cost_elements(const struct snug_cost_view *view, int32_t tensor);
 double snug_cost_width(const struct snug_cost_view *view, int32_t tensor);
 double snug_cost_columns(const struct snug_cost_view *view, int32_t tensor);
-/* Query-key pairs of a head whose positions differ by at most window; 0: all pairs within a sequence. */
-double snug_cost_pairs(const struct snug_cost_view *view, int32_t window);
+/* Query-key pairs of a head: each query attends to so many keys before and after it; -1: to all in its sequence. */
+double snug_cost_pairs(const struct snug_cost_view *view, int32_t before, int32_t after);
 
 #endif

@@ -153,30 +153,41 @@ struct snug_linear_dw {
     int32_t dw, db; /* [N,K] [N], each or none */
 };
 /*
- * o = dropout(softmax(q k^T / sqrt(d) + b)) v, per sequence and head; lse F32: log of the sum of exp of each row's
- * scores
+ * o = dropout(softmax(S)) v, S = cap(q k^T * scale) + b, per sequence and head; lse F32: log of the sum of exp of each
+ * row of S
  *
- * i, j: positions of a query and of a key in their sequence, from 0. window: query i attends to the keys j with |i - j|
- * <= window; 0: to all keys. Dropout's factors depend on i and j in any case. bias: b_ij = bias[snug_relative_bucket(j
- * - i, buckets)][head]; without it b = 0.
+ * q has `heads` heads of d = head_dim channels, k and v have kv_heads; heads is a multiple of kv_heads, and head i
+ * reads key/value head i / (heads / kv_heads). q, k and v are columns of one tensor or of several: head i of operand n
+ * (0: q, 1: k, 2: v) has the d columns from column[n] + i * d on. The operands of a tensor cover all of its columns,
+ * each once. i, j: positions of a query and of a key in their sequence, from 0. Query i attends to the keys j with i -
+ * before <= j
+ * <= i + after; -1: to all keys before it, after it. So causal attention has after = 0. Dropout's factors depend on i
+ * and j in any case.
+ * cap(x) = softcap * tanh(x / softcap); softcap 0: x.
+ * bias: b_ij = bias[snug_relative_bucket(j - i, buckets)][head]; without it b = 0.
  * rope_theta: 0, or the base of the rotary position embeddings (Su et al., arXiv:2104.09864) that q and k are rotated
- * by, d is then even: with angle a_c = i * rope_theta^(-2c/d), channels c and c + d/2 (c < d/2) of a head become x_c
- * cos(a_c) - x_{c+d/2} sin(a_c) and x_{c+d/2} cos(a_c) + x_c sin(a_c). qkv is stored unrotated: operations rotate q and
- * k when they read them, and dqkv is the gradient of the stored values.
+ * by, d is then even, and q, k and v are one tensor, in this order: with angle a_c = i * rope_theta^(-2c/d), channels c
+ * and c + d/2 (c < d/2) of a head become x_c cos(a_c) - x_{c+d/2} sin(a_c) and x_{c+d/2} cos(a_c) + x_c sin(a_c). q and
+ * k are stored unrotated: operations rotate them when they read them, and dq and dk are gradients of the stored values.
  */
+struct snug_attention_form {
+    int32_t column[3];
+    int32_t heads, kv_heads, head_dim;
+    int32_t before, after;
+    float scale, softcap, rope_theta;
+};
 struct snug_attention {
-    int32_t qkv;    /* [T,3h]: q, k, v side by side, head i at columns i*d of each */
-    int32_t bias;   /* [buckets,heads] or none */
-    int32_t o, lse; /* [T,h] [T,heads] */
-    int32_t heads, window;
-    float rope_theta;
+    int32_t q, k, v; /* [T,…], see above */
+    int32_t bias;    /* [buckets,heads] or none */
+    int32_t o, lse;  /* [T,heads*d] [T,heads] */
+    struct snug_attention_form form;
 };
 /* dbias += */
 struct snug_attention_backward {
-    int32_t dout, qkv, o, lse, bias; /* dout: gradient of o */
-    int32_t dqkv, dbias;             /* [T,3h] [buckets,heads] F32 or none */
-    int32_t heads, window;
-    float rope_theta;
+    int32_t dout, q, k, v, o, lse, bias; /* dout: gradient of o */
+    int32_t dq, dk, dv;                  /* as q, k, v: one tensor where those are one */
+    int32_t dbias;                       /* [buckets,heads] F32 or none */
+    struct snug_attention_form form;
 };
 /* s = dropout(z) + x;  y = norm(s) */
 struct snug_residual_norm {
@@ -530,7 +541,7 @@ struct snug_op_info {
     struct snug_operand operands[SNUG_OPERANDS_MOST + 1];
     /* SNUG_OP_MODEL: emits the backward operations (program/tape.h). */
     void (*differentiate)(struct snug_tape *tape, const struct snug_op *op);
-    /* Changes the defaults: 0 FLOPs, and the bytes of reading or writing each operand once (program/cost.h). NULL: the
+    /* Changes the defaults: 0 FLOPs, and the bytes of reading or writing each tensor once (program/cost.h). NULL: the
        defaults. */
     void (*cost)(struct snug_cost_view *view, const struct snug_op *op);
     /* NORM_OF_SUM: the NORM that computes y from s. */
@@ -555,6 +566,10 @@ static inline bool snug_op_reads(const struct snug_op *op, int k) {
 }
 /* Number of the operand with one of these flags; -1 if op's kind has none. */
 int snug_op_operand(const struct snug_op *op, unsigned flags);
+/* Of ATTENTION and ATTENTION_BACKWARD. */
+static inline const struct snug_attention_form *snug_op_attention_form(const struct snug_op *op) {
+    return op->kind == SNUG_OP_ATTENTION ? &op->attention.form : &op->attention_backward.form;
+}
 /* Of SUM_RANKS: whether all ranks get the sum. */
 static inline bool snug_sums_for_all(const struct snug_op *op) {
     return !op->sum_ranks.shards.chunk || op->sum_ranks.for_all;

@@ -66,7 +66,7 @@ static void test_mask_definition(void **state) {
         ops_open(&f, &shape, SNUG_F32); /* equal scores, and row j of v is the j-th unit vector: o = mask / length */
         build_attention(&f, 1);
         int64_t h = shape.h, d = h / shape.heads;
-        int32_t qkv = f.ops[0].attention.qkv, o = f.ops[0].attention.o;
+        int32_t qkv = f.ops[0].attention.q, o = f.ops[0].attention.o;
         for (int64_t i = 0; i < ops_count(&f, qkv); i++) {
             int64_t token = i / (3 * h), column = i % (3 * h);
             ops_set(&f, qkv, i, column >= 2 * h && column % d == f.batch.positions[token]);
@@ -95,7 +95,7 @@ static void run_packed(const struct snug_backend *backend, const struct ops_shap
             for (int32_t t = f.batch.offsets[s]; t < f.batch.offsets[s + 1]; t++) f.batch.sample[t] = samples[s];
         const struct snug_op *op = &f.ops[0];
         for (int input = 0; input < 2 - family; input++) {
-            const int32_t x = family ? op->attention.qkv : input ? op->residual_norm.x : op->residual_norm.z;
+            const int32_t x = family ? op->attention.q : input ? op->residual_norm.x : op->residual_norm.z;
             int64_t cols = snug_run_cols(&f.run, x);
             for (int64_t i = 0; i < ops_count(&f, x); i++) {
                 uint64_t token = (uint64_t)f.batch.sample[i / cols] << 32 | (uint32_t)f.batch.positions[i / cols] << 16;

@@ -429,15 +429,18 @@ static void test_buckets(void **state) {
 
 static void test_pairs_within_a_window(void **state) {
     static const int64_t lengths[] = {1, 2, 63, 64, 65, 66, 128, 129, 500};
-    static const int32_t windows[] = {0, 1, 3, 64, 127, 600};
+    static const int32_t windows[] = {-1, 0, 1, 3, 64, 127, 600};
+    const size_t count = sizeof windows / sizeof *windows;
     (void)state;
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
-        for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+        for (size_t w = 0; w < count * count; w++) {
+            const int32_t before = windows[w / count], after = windows[w % count];
             const struct snug_cost_view view = {.tokens = 3 * (double)lengths[l], .sequences = 3};
             int64_t pairs = 0;
             for (int64_t i = 0; i < lengths[l]; i++)
-                for (int64_t j = 0; j < lengths[l]; j++) pairs += windows[w] == 0 || llabs(i - j) <= windows[w];
-            assert_true(snug_cost_pairs(&view, windows[w]) == 3 * (double)pairs);
+                for (int64_t j = 0; j < lengths[l]; j++)
+                    pairs += (before < 0 || i - j <= before) && (after < 0 || j - i <= after);
+            assert_true(snug_cost_pairs(&view, before, after) == 3 * (double)pairs);
         }
 }
 
@@ -445,7 +448,9 @@ static void test_pairs_within_a_window(void **state) {
 static void test_long_sequences(void **state) {
     static const struct ops_shape shape = {{1, 1100, 389}, 32, 2, 40, 2, 16, 2, 5};
     (void)state;
-    for (int variant = 6; variant <= 10; variant += 4) {
+    static const int variants[] = {6, 10, 13, 14, 15};
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        const int variant = variants[v];
         struct ops f;
         ops_open(&f, &shape, SNUG_F32);
         build_attention(&f, variant);

@@ -26,8 +26,10 @@ static void check_layers(const struct snug_program *program, const json_t *windo
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_attention *a = &program->ops[i].attention;
         if (program->ops[i].kind != SNUG_OP_ATTENTION) continue;
-        assert_int_equal(a->window, json_integer_value(json_array_get(windows, layer)));
-        assert_float_equal(a->rope_theta, json_number_value(json_array_get(thetas, layer)), 0);
+        const json_int_t window = json_integer_value(json_array_get(windows, layer));
+        assert_int_equal(a->form.before, window > 0 ? window : -1);
+        assert_int_equal(a->form.after, a->form.before);
+        assert_float_equal(a->form.rope_theta, json_number_value(json_array_get(thetas, layer)), 0);
         layer++;
     }
     assert_int_equal(layer, json_array_size(windows));

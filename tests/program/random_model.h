@@ -11,7 +11,7 @@
 #include "ops.h"
 #include "plan/stages.h"
 
-enum { RANDOM_WEIGHTS = 96, RANDOM_VALUES = 64, RANDOM_LAYERS = 3, RANDOM_BATCHES = 2, RANDOM_TOKENS = 16 };
+enum { RANDOM_WEIGHTS = 128, RANDOM_VALUES = 64, RANDOM_LAYERS = 3, RANDOM_BATCHES = 2, RANDOM_TOKENS = 16 };
 
 struct random_weight {
     char name[128];
@@ -105,18 +105,41 @@ static inline int32_t random_linear(struct random_graph *g, int32_t x) {
     return snug_linear(&g->b, x, w, random_name(g, "y").text);
 }
 
+static inline int32_t random_reach(struct random_graph *g) { return random_pick(g, 2) ? -1 : random_pick(g, 4); }
+
+/* Query heads may share key/value heads, and q, k and v be one tensor, two or three, of one value or of two. */
 static inline int32_t random_attention(struct random_graph *g, int32_t x) {
     const int64_t h = g->m->config.hidden_size;
-    const struct snug_affine qkv = random_affine(g, 3 * h, h);
-    struct snug_attention form = {.window = random_pick(g, 3) == 0 ? 1 + random_pick(g, 4) : 0};
-    if (h / g->m->config.num_attention_heads % 2 == 0 && random_pick(g, 3) == 0) form.rope_theta = 10;
-    if (random_pick(g, 3) == 0) {
-        const struct random_name name = random_name(g, "biases");
-        if (!g->biases) g->biases = snug_build_table(&g->b, 8, g->m->config.num_attention_heads, -1, name.text);
-        form.bias = g->biases;
+    struct snug_attention_form form = snug_attention_form(&g->b);
+    int32_t bias = 0, operands[3] = {0};
+    if (random_pick(g, 2)) {
+        form.kv_heads = 1 + random_pick(g, 2);
+        form.heads = form.kv_heads * (1 + random_pick(g, 3));
+        form.head_dim = 2 + random_pick(g, 5);
     }
-    const int32_t o = snug_attention(&g->b, snug_linear(&g->b, x, qkv, random_name(g, "qkv").text), form);
-    return random_pick(g, 3) == 0 ? o : random_linear(g, o);
+    if (random_pick(g, 2)) {
+        form.before = random_reach(g);
+        form.after = random_reach(g);
+    }
+    if (random_pick(g, 4) == 0) form.softcap = 0.5f;
+    if (random_pick(g, 4) == 0) form.scale = 0.5f;
+    if (form.heads == g->m->config.num_attention_heads && random_pick(g, 2) == 0) {
+        const struct random_name name = random_name(g, "biases");
+        if (!g->biases) g->biases = snug_build_table(&g->b, 8, form.heads, -1, name.text);
+        bias = g->biases;
+    }
+    const int64_t query = (int64_t)form.heads * form.head_dim, key = (int64_t)form.kv_heads * form.head_dim;
+    const int tensors = 1 + random_pick(g, 3);
+    const int64_t widths[][3] = {{query + 2 * key}, {query, 2 * key}, {query, key, key}};
+    const int32_t keys = random_pick(g, 4) ? x : random_value(g);
+    for (int n = 0; n < tensors; n++)
+        operands[n] = snug_linear(&g->b, n ? keys : x, random_affine(g, widths[tensors - 1][n], h),
+                                  random_name(g, "operand").text);
+    for (int n = tensors; n < 3; n++) operands[n] = operands[tensors - 1];
+    if (tensors == 1 && form.head_dim % 2 == 0 && random_pick(g, 3) == 0) form.rope_theta = 10;
+    const int32_t o = snug_attention(&g->b, operands[0], operands[1], operands[2], bias, form);
+    if (query == h && random_pick(g, 3) == 0) return o;
+    return snug_linear(&g->b, o, random_affine(g, h, query), random_name(g, "y").text);
 }
 
 static inline int32_t random_ffn(struct random_graph *g, int32_t x) {

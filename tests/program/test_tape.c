@@ -78,6 +78,11 @@ static int32_t activation(struct graph *g, int32_t u, int32_t bias) {
     return a;
 }
 
+static int32_t attention(struct graph *g, int32_t x) {
+    const int32_t qkv = snug_linear(&g->b, x, affine(g, 3 * H), "qkv");
+    return snug_attention(&g->b, qkv, qkv, qkv, 0, snug_attention_form(&g->b));
+}
+
 static int32_t residual(struct graph *g, int32_t z, int32_t x) {
     int32_t s;
     return snug_residual_sum_norm(&g->b, z, x, 0, norm(g), "residual", &s);
@@ -181,8 +186,7 @@ static void dropout_after_norm(struct graph *g) {
     finish(g, y);
 }
 static void reads_statistics(struct graph *g) {
-    const int32_t qkv = snug_linear(&g->b, g->x, affine(g, 3 * H), "qkv");
-    snug_attention(&g->b, qkv, (struct snug_attention){0});
+    attention(g, g->x);
     finish(g, linear(g, g->program.ops[g->program.op_count - 1].attention.lse, "y"));
 }
 static void reads_embeddings_sum(struct graph *g) { finish(g, linear(g, g->program.ops[0].embed.s, "y")); }
@@ -253,7 +257,7 @@ static void test_unread(void **state) {
     snug_norm(&g.b, g.x, norm(&g), "norm");
     activation(&g, g.x, 0);
     snug_gather(&g.b, g.x, SNUG_EXTENT_SEQUENCES, "gather");
-    snug_attention(&g.b, snug_linear(&g.b, g.x, affine(&g, 3 * H), "qkv"), (struct snug_attention){0});
+    attention(&g, g.x);
     snug_gated_linear(&g.b, g.x, affine(&g, 2 * H), "u", SNUG_GELU, "glu");
     append(&g, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
                                 .residual_norm = {.z = g.x, .x = g.x, .gamma = norm(&g).weight, .s = 0, .y = s}});
@@ -263,10 +267,6 @@ static void test_unread(void **state) {
 }
 
 /* Operations on a value that depends on no trainable weight, below a norm that has one. */
-static int32_t of_attention(struct graph *g, int32_t x) {
-    const int32_t qkv = snug_linear(&g->b, x, affine(g, 3 * H), "qkv");
-    return snug_attention(&g->b, qkv, (struct snug_attention){0});
-}
 static int32_t of_glu(struct graph *g, int32_t x) {
     return snug_gated_linear(&g->b, x, affine(g, 2 * H), "u", SNUG_GELU, "glu");
 }
@@ -275,7 +275,7 @@ static int32_t of_residual(struct graph *g, int32_t x) { return residual(g, x, x
 
 static void test_frozen(void **state) {
     static int32_t (*const operations[])(struct graph *, int32_t) = {
-        read_linear, read_norm, read_dropout, read_gather, of_attention, of_glu, of_activation, of_residual};
+        read_linear, read_norm, read_dropout, read_gather, attention, of_glu, of_activation, of_residual};
     (void)state;
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         struct graph g;

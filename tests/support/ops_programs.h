@@ -108,44 +108,96 @@ static inline void build_linear(struct ops *f, int variant) {
 
 /* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.
    6: windows and RoPE, as ModernBERT's local layers. 7: a bias, as MPNet. 8: dropout and a bias of few buckets. 9: a
-   frozen bias. 10: all of these. 11: as 8 with a bias in bf16. Heads of an odd size have no RoPE. */
-enum { ATTENTION_VARIANTS = 12 };
+   frozen bias. 10: all of these. 11: as 8 with a bias in bf16. Heads of an odd size have no RoPE. 12: causal. 13:
+   causal, one key/value head, q, k and v apart. 14: a window to both sides, dropout, half as many key/value heads, k
+   and v in a tensor of their own. 15: a causal window, a cap, half as many key/value heads. 16: a cap, a bias, a scale,
+   dropout, one key/value head. */
+enum { ATTENTION_VARIANTS = 17 };
 static inline void build_attention(struct ops *f, int variant) {
+    enum { APART = 1, KEYS_APART };
+#define ALL .before = -1, .after = -1
+#define WITHIN(window) .before = window, .after = window
     static const struct {
-        float p, theta;
-        int32_t window, buckets;
-    } forms[ATTENTION_VARIANTS] = {[1] = {.p = 0.3f},
-                                   [2] = {.p = 0.55f},
-                                   [3] = {.p = 0.3f, .window = 3},
-                                   [4] = {.window = 64},
-                                   [5] = {.theta = 160000},
-                                   [6] = {.p = 0.3f, .theta = 10000, .window = 16},
-                                   [7] = {.buckets = 32},
-                                   [8] = {.p = 0.3f, .buckets = 8},
-                                   [9] = {.buckets = 32},
-                                   [10] = {.p = 0.3f, .theta = 100, .window = 33, .buckets = 16},
-                                   [11] = {.p = 0.3f, .buckets = 8}};
-    const int64_t h = f->shape->h;
-    const int32_t heads = f->shape->heads, window = forms[variant].window, buckets = forms[variant].buckets;
-    const float p = forms[variant].p, theta = h / heads % 2 == 0 ? forms[variant].theta : 0;
+        float p, theta, softcap, scale;
+        int32_t before, after, buckets, share,
+            layout; /* share: query heads of a key/value head, or heads / share = 1 */
+    } forms[ATTENTION_VARIANTS] = {[0] = {ALL},
+                                   [1] = {ALL, .p = 0.3f},
+                                   [2] = {ALL, .p = 0.55f},
+                                   [3] = {WITHIN(3), .p = 0.3f},
+                                   [4] = {WITHIN(64)},
+                                   [5] = {ALL, .theta = 160000},
+                                   [6] = {WITHIN(16), .p = 0.3f, .theta = 10000},
+                                   [7] = {ALL, .buckets = 32},
+                                   [8] = {ALL, .p = 0.3f, .buckets = 8},
+                                   [9] = {ALL, .buckets = 32},
+                                   [10] = {WITHIN(33), .p = 0.3f, .theta = 100, .buckets = 16},
+                                   [11] = {ALL, .p = 0.3f, .buckets = 8},
+                                   [12] = {.before = -1, .after = 0},
+                                   [13] = {.before = -1, .after = 0, .share = 64, .layout = APART},
+                                   [14] = {.before = 9, .after = 40, .p = 0.3f, .share = 2, .layout = KEYS_APART},
+                                   [15] = {.before = 20, .after = 0, .softcap = 0.5f, .share = 2},
+                                   [16] = {ALL, .p = 0.3f, .softcap = 0.25f, .scale = 0.2f, .buckets = 8, .share = 64}};
+#undef ALL
+#undef WITHIN
+    const int64_t h = f->shape->h, d = h / f->shape->heads;
+    const int32_t heads = f->shape->heads, buckets = forms[variant].buckets, share = forms[variant].share;
+    const int32_t kv_heads = share > heads ? 1 : share && heads % share == 0 ? heads / share : heads;
+    const float p = forms[variant].p, scale = forms[variant].scale;
     const enum snug_dtype type = f->program.compute;
-    struct snug_attention a = {.heads = heads, .window = window, .rope_theta = theta};
-    a.qkv = ops_source(f, type, T, 0, 3 * h);
+    const int64_t kv = d * kv_heads;
+    struct snug_attention a = {.form = {.heads = heads,
+                                        .kv_heads = kv_heads,
+                                        .head_dim = (int32_t)d,
+                                        .before = forms[variant].before,
+                                        .after = forms[variant].after,
+                                        .scale = scale > 0 ? scale : 1 / sqrtf((float)d),
+                                        .softcap = forms[variant].softcap,
+                                        .rope_theta = d % 2 == 0 ? forms[variant].theta : 0}};
+    struct snug_attention_backward b = {0};
+    switch (forms[variant].layout) {
+    case APART:
+        a.q = ops_source(f, type, T, 0, h);
+        a.k = ops_source(f, type, T, 0, kv);
+        a.v = ops_source(f, type, T, 0, kv);
+        b.dq = ops_tensor(f, type, T, 0, h);
+        b.dk = ops_tensor(f, type, T, 0, kv);
+        b.dv = ops_tensor(f, type, T, 0, kv);
+        break;
+    case KEYS_APART:
+        a.q = ops_source(f, type, T, 0, h);
+        a.k = a.v = ops_source(f, type, T, 0, 2 * kv);
+        b.dq = ops_tensor(f, type, T, 0, h);
+        b.dk = b.dv = ops_tensor(f, type, T, 0, 2 * kv);
+        a.form.column[2] = (int32_t)kv;
+        break;
+    default:
+        a.q = a.k = a.v = ops_source(f, type, T, 0, h + 2 * kv);
+        b.dq = b.dk = b.dv = ops_tensor(f, type, T, 0, h + 2 * kv);
+        a.form.column[1] = (int32_t)h;
+        a.form.column[2] = (int32_t)(h + kv);
+    }
     const bool low = variant == 11;
     if (buckets) a.bias = ops_source(f, low ? SNUG_BF16 : SNUG_F32, FIXED, buckets, heads);
     a.o = ops_tensor(f, type, T, 0, h);
     a.lse = ops_tensor(f, SNUG_F32, T, 0, heads);
-    struct snug_attention_backward d = {
-        .qkv = a.qkv, .o = a.o, .lse = a.lse, .bias = a.bias, .heads = heads, .window = window, .rope_theta = theta};
-    d.dout = ops_source(f, type, T, 0, h);
-    d.dqkv = ops_tensor(f, type, T, 0, 3 * h);
-    if (buckets && variant != 9) d.dbias = ops_source(f, SNUG_F32, FIXED, buckets, heads);
+    b.q = a.q;
+    b.k = a.k;
+    b.v = a.v;
+    b.o = a.o;
+    b.lse = a.lse;
+    b.bias = a.bias;
+    b.form = a.form;
+    b.dout = ops_source(f, type, T, 0, h);
+    if (buckets && variant != 9) b.dbias = ops_source(f, SNUG_F32, FIXED, buckets, heads);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION, .p = p, .site = 8, .attention = a});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION_BACKWARD, .p = p, .site = 8, .attention_backward = d});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION_BACKWARD, .p = p, .site = 8, .attention_backward = b});
     f->y = a.o;
-    f->dy = d.dout;
-    ops_pair(f, a.qkv, d.dqkv);
-    if (!low) ops_pair(f, a.bias, d.dbias); /* finite differences are finer than bf16 */
+    f->dy = b.dout;
+    ops_pair(f, a.q, b.dq);
+    if (a.k != a.q) ops_pair(f, a.k, b.dk);
+    if (a.v != a.q && a.v != a.k) ops_pair(f, a.v, b.dv);
+    if (!low) ops_pair(f, a.bias, b.dbias); /* finite differences are finer than bf16 */
 }
 
 /* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an

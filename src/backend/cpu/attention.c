@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one head within one sequence: with scores S = q k^T / sqrt(d) + b, where q and k may be rotated by their
- * positions and b may be 0, and probabilities P = softmax(S) over the keys within the window,
+ * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where q and k may be rotated by
+ * their positions, cap may be the identity and b may be 0, and probabilities P = softmax(S) over the keys that a query
+ * attends to,
  *   o = (F * P) v,   F the dropout factors, element by element,
  *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without the whole row.
- * Backward, with dP_ij = F_ij (do_i . v_j):
- *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d),
+ * Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij cap'(X_ij), the
+ * gradient of X = q k^T * scale:
+ *   dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale,
  * dq and dk rotated back;  dbias of a bucket is the sum of its dS_ij.
  * The inner sum is formed from the row at hand, not as do_i . o_i, which is the same but for rounding: so the rows of
  * dS add up to zero as they should, and with them the gradient of the key's bias.
  *
- * A thread takes one head of one sequence at a time, and so owns all that it writes. It copies the head's keys and
- * values into scratch as fp32, transposed where an inner product runs over channels, so that every matmul below
- * multiplies rows by vectors. Then it takes up to SNUG_CPU_QUERIES queries at a time, and the keys that any of them
- * attends to: all keys, or those within the window. Scratch is linear in the longest sequence. Rows and columns of
- * scratch are padded to whole tiles; padding never reaches a result.
+ * Forward, a thread takes one query head of one sequence at a time; backward, one key/value head and the query heads
+ * that read it, one after the other. So it owns all that it writes. It copies the keys and values into scratch as fp32,
+ * transposed where an inner product runs over channels, so that every matmul below multiplies rows by vectors. Then it
+ * takes up to SNUG_CPU_QUERIES queries at a time, and the keys that any of them attends to. Scratch is linear in the
+ * longest sequence. Rows and columns of scratch are padded to whole tiles; padding never reaches a result.
  */
 #include "backend/cpu/rows.h"
 
@@ -24,19 +26,18 @@ enum { TILE_ROWS = VEC_LANES == 16 ? 8 : 4, TILE_VECS = 2, ROWS = 8 };
 struct head {
     const struct snug_run *run;
     const struct snug_op *op;
-    int64_t heads;
-    struct snug_matrix qkv, o, lse, dout, dqkv; /* o: forward; the last two: backward */
-    struct snug_matrix bias;                    /* optional */
-    const int32_t *buckets;                     /* by distance + SNUG_CPU_FARTHEST */
-    const float *rotations;                     /* [longest,d]: d/2 cosines and sines of each position, or NULL */
-    float *sums;                                /* [buckets]: gradient of this sequence's and head's biases, or NULL */
-    int32_t window;
-    float theta;
-    int64_t first, length;  /* its tokens */
-    int64_t column, h, d;   /* its channels: column … column + d - 1 of each of q, k, v */
-    int64_t channels, keys; /* d and length in whole vectors */
-    int64_t stride, span;   /* stride of rows over all keys; over the keys that a block of queries attends to */
-    float scale;            /* 1 / sqrt(d) */
+    const struct snug_attention_form *form;
+    struct snug_matrix q, k, v, o, lse, dout, dq, dk, dv; /* o: forward; the last four: backward */
+    struct snug_matrix bias;                              /* optional */
+    const int32_t *buckets;                               /* by distance + SNUG_CPU_FARTHEST */
+    const float *rotations;          /* [longest,d]: d/2 cosines and sines of each position, or NULL */
+    float *sums;                     /* [sequences,heads,buckets]: gradients of biases, or NULL */
+    int64_t sequence, first, length; /* its tokens */
+    int64_t index, d;                /* of the query head; its channels */
+    int64_t column[3];               /* of q, k, v */
+    int64_t channels, keys;          /* d and length in whole vectors */
+    int64_t stride, span; /* stride of rows over all keys; over the keys that a block of queries attends to */
+    bool windowed;        /* queries attend to a part of the keys */
     struct vec_dropout dropout;
 };
 
@@ -140,11 +141,11 @@ static void copy_columns(const struct head *head, float *columns, struct snug_ma
 
 /* The same for the keys, with their rotation, if any. rows: scratch of VEC_LANES rows. */
 static void copy_keys(const struct head *head, float *columns, float *rows) {
-    const int64_t column = head->h + head->column, row = head->channels * (int64_t)sizeof(float);
-    if (!head->rotations) copy_columns(head, columns, head->qkv, column);
+    const int64_t column = head->column[1], row = head->channels * (int64_t)sizeof(float);
+    if (!head->rotations) copy_columns(head, columns, head->k, column);
     for (int64_t j = 0; head->rotations && j < head->keys; j += VEC_LANES) {
         const int64_t count = head->length - j < VEC_LANES ? head->length - j : VEC_LANES;
-        copy_rows(head, rows, head->qkv, j, column, count, 1);
+        copy_rows(head, rows, head->k, j, column, count, 1);
         rotate_rows(head, rows, j, count, false);
         transpose_rows(head, columns, j, (const uint8_t *)rows, row, SNUG_F32, count);
     }
@@ -169,12 +170,13 @@ struct block {
 
 static struct block block_of(const struct head *head, int64_t query) {
     const int64_t left = head->length - query, count = left < SNUG_CPU_QUERIES ? left : SNUG_CPU_QUERIES;
+    const int64_t before = head->form->before, after = head->form->after, end = query + count + after;
+    const int64_t tile = VEC_LANES > ROWS ? VEC_LANES : ROWS; /* later blocks clear whole tiles of gradients */
     struct block b = {.query = query, .count = count, .key = 0, .keys = head->length, .columns = head->keys};
-    if (!head->window) return b;
-    const int64_t end = query + count + head->window;
-    b.key = query > head->window ? (query - head->window) / SNUG_CPU_PAD * SNUG_CPU_PAD : 0;
-    b.keys = (end < head->length ? end : head->length) - b.key;
-    b.columns = (b.keys + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
+    if (!head->windowed) return b;
+    b.key = before >= 0 && query > before ? (query - before) / SNUG_CPU_PAD * SNUG_CPU_PAD : 0;
+    b.keys = (after >= 0 && end < head->length ? end : head->length) - b.key;
+    b.columns = (b.keys + tile - 1) / tile * tile;
     return b;
 }
 
@@ -184,10 +186,11 @@ struct view {
 };
 
 static struct view view_of(const struct head *head, const struct block *b, int64_t query) {
+    const int64_t begin = query - head->form->before - b->key, end = query + head->form->after + 1 - b->key;
     struct view v = {0, b->keys, 0, b->columns};
-    if (!head->window) return v;
-    if (query - head->window > b->key) v.begin = query - head->window - b->key;
-    if (query + head->window + 1 < b->key + b->keys) v.end = query + head->window + 1 - b->key;
+    if (!head->windowed) return v;
+    if (head->form->before >= 0 && begin > 0) v.begin = begin;
+    if (head->form->after >= 0 && end < b->keys) v.end = end;
     v.first = v.begin / VEC_LANES * VEC_LANES;
     v.last = (v.end + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
     return v;
@@ -223,9 +226,8 @@ static int32_t bucket_of(const struct head *head, int64_t distance) {
 
 /* biases: that of distance j - i is number j - i + length - 1, so that a query's biases are contiguous. */
 static void copy_biases(const struct head *head, float *biases) {
-    const int64_t index = head->column / head->d;
     for (int64_t i = 0; head->bias.data && i < 2 * head->stride; i++) {
-        const int64_t at = bucket_of(head, i - head->length + 1) * head->bias.cols + index;
+        const int64_t at = bucket_of(head, i - head->length + 1) * head->bias.cols + head->index;
         biases[i] = head->bias.dtype == SNUG_F32 ? ((const float *)head->bias.data)[at]
                                                  : snug_bf16_to_f32(((const uint16_t *)head->bias.data)[at]);
     }
@@ -252,12 +254,23 @@ static void add_bias_gradients(const struct head *head, float *gradients, const 
 
 /* The biases' gradients, by bucket. */
 static void sum_bias_gradients(const struct head *head, const float *gradients) {
-    for (int64_t i = 0; head->sums && i < head->bias.rows; i++) head->sums[i] = 0;
-    for (int64_t i = 0; head->sums && i < 2 * head->length - 1; i++)
-        head->sums[bucket_of(head, i - head->length + 1)] += gradients[i];
+    if (!head->sums) return;
+    float *sums = head->sums + (head->sequence * head->form->heads + head->index) * head->bias.rows;
+    for (int64_t i = 0; i < head->bias.rows; i++) sums[i] = 0;
+    for (int64_t i = 0; i < 2 * head->length - 1; i++) sums[bucket_of(head, i - head->length + 1)] += gradients[i];
 }
 
 /* ---- one head of one sequence --------------------------------------------------------------------------------- */
+
+/* Caps a row of scores; slopes: NULL, or becomes the cap's derivatives. */
+static void cap_scores(const struct head *head, const struct view *view, float *scores, float *slopes) {
+    const float cap = head->form->softcap;
+    for (int64_t j = view->first; cap > 0 && j < view->last; j += VEC_LANES) {
+        const vec t = vec_tanh(vec_read(scores + j) / cap);
+        vec_write(scores + j, t * cap);
+        if (slopes) vec_write(slopes + j, vec_fma(-t, t, vec_all(1)));
+    }
+}
 
 /* scores = (F * P) times the sum that softmax divides by, which is returned; *lse as above. */
 static float softmax_row(const struct view *view, int64_t columns, float *scores, const float *mask, float *lse) {
@@ -279,32 +292,36 @@ static float softmax_row(const struct view *view, int64_t columns, float *scores
     return total;
 }
 
+static float *lse_of(const struct head *head, int64_t query) {
+    return (float *)head->lse.data + (head->first + query) * head->form->heads + head->index;
+}
+
 static void forward(const struct head *head, float *scratch) {
     const int64_t channels = head->channels, stride = head->stride, span = head->span;
     float *keys = scratch, *values = keys + channels * stride, *queries = values + stride * channels;
     float *out = queries + SNUG_CPU_QUERIES * channels, *scores = out + SNUG_CPU_QUERIES * channels;
     float *masks = scores + SNUG_CPU_QUERIES * span, *more = masks + 2 * span;
     float *biases = more, *rows = more + (head->bias.data ? 2 * stride : 0);
-    float *lse = (float *)head->lse.data + head->first * head->heads + head->column / head->d;
 
     copy_keys(head, keys, rows);
-    copy_rows(head, values, head->qkv, 0, 2 * head->h + head->column, head->length, 1);
+    copy_rows(head, values, head->v, 0, head->column[2], head->length, 1);
     copy_biases(head, biases);
     for (int64_t query = 0; query < head->length; query += SNUG_CPU_QUERIES) {
         const struct block b = block_of(head, query);
         float sum[SNUG_CPU_QUERIES];
-        copy_rows(head, queries, head->qkv, query, head->column, b.count, head->scale);
+        copy_rows(head, queries, head->q, query, head->column[0], b.count, head->form->scale);
         rotate_rows(head, queries, query, b.count, false);
         matmul(scores, span, queries, channels, 1, keys + b.key, stride, b.count, b.columns, head->d, false);
         for (int64_t i = 0; i < b.count; i++) {
             const struct view view = view_of(head, &b, query + i);
+            cap_scores(head, &view, scores + i * span, NULL);
             add_biases(head, scores + i * span, biases, &b, query + i);
             sum[i] = softmax_row(&view, b.columns, scores + i * span, query_mask(head, masks, &b, query + i),
-                                 lse + (query + i) * head->heads);
+                                 lse_of(head, query + i));
         }
         matmul(out, channels, scores, span, 1, values + b.key * channels, channels, b.count, channels, b.keys, false);
         for (int64_t i = 0; i < b.count; i++)
-            put_rows(head, head->o, head->first + query + i, head->column, out + i * channels, 1, 1 / sum[i]);
+            put_rows(head, head->o, head->first + query + i, head->index * head->d, out + i * channels, 1, 1 / sum[i]);
     }
 }
 
@@ -338,54 +355,103 @@ static void clear_new_keys(const struct head *head, float *gradients, const stru
     memset(gradients + from * head->channels, 0, (size_t)count * sizeof *gradients);
 }
 
-static void backward(const struct head *head, float *scratch) {
-    const int64_t channels = head->channels, stride = head->stride, span = head->span;
-    float *key_columns = scratch, *value_columns = key_columns + channels * stride;
-    float *keys = value_columns + channels * stride, *dkeys = keys + stride * channels;
-    float *dvalues = dkeys + stride * channels, *queries = dvalues + stride * channels;
-    float *dout = queries + SNUG_CPU_QUERIES * channels, *dqueries = dout + SNUG_CPU_QUERIES * channels;
-    float *scores = dqueries + SNUG_CPU_QUERIES * channels, *dscores = scores + SNUG_CPU_QUERIES * span;
-    float *masks = dscores + SNUG_CPU_QUERIES * span, *row = masks + 2 * span, *more = row + span;
-    float *biases = more, *dbiases = more + 2 * stride, *rows = more + (head->bias.data ? 4 * stride : 0);
-    const float *lse = (const float *)head->lse.data + head->first * head->heads + head->column / head->d;
+struct buffers {
+    float *key_columns, *value_columns, *keys, *dkeys, *dvalues, *queries, *dout, *dqueries, *scores, *dscores, *masks,
+        *row, *biases, *dbiases, *rows, *slopes;
+};
 
-    copy_keys(head, key_columns, rows);
-    copy_columns(head, value_columns, head->qkv, 2 * head->h + head->column);
-    copy_rows(head, keys, head->qkv, 0, head->h + head->column, head->length, 1);
-    rotate_rows(head, keys, 0, head->length, false);
-    copy_biases(head, biases);
-    if (head->sums) memset(dbiases, 0, (size_t)(2 * stride) * sizeof *dbiases);
+static struct buffers backward_buffers(const struct head *head, float *scratch) {
+    const int64_t channels = head->channels, stride = head->stride, span = head->span;
+    struct buffers m = {.key_columns = scratch};
+    m.value_columns = m.key_columns + channels * stride;
+    m.keys = m.value_columns + channels * stride;
+    m.dkeys = m.keys + stride * channels;
+    m.dvalues = m.dkeys + stride * channels;
+    m.queries = m.dvalues + stride * channels;
+    m.dout = m.queries + SNUG_CPU_QUERIES * channels;
+    m.dqueries = m.dout + SNUG_CPU_QUERIES * channels;
+    m.scores = m.dqueries + SNUG_CPU_QUERIES * channels;
+    m.dscores = m.scores + SNUG_CPU_QUERIES * span;
+    m.masks = m.dscores + SNUG_CPU_QUERIES * span;
+    m.row = m.masks + 2 * span;
+    m.biases = m.row + span;
+    m.dbiases = m.biases + 2 * stride;
+    m.rows = m.biases + (head->bias.data ? 4 * stride : 0);
+    m.slopes = m.rows + (head->rotations ? SNUG_CPU_PAD * channels : 0);
+    return m;
+}
+
+/* From S and do v^T of a block's queries: scores becomes F * P, dscores becomes dX. */
+static void backward_rows(const struct head *head, const struct buffers *m, const struct block *b) {
+    for (int64_t i = 0; i < b->count; i++) {
+        const int64_t query = b->query + i;
+        float *scores = m->scores + i * head->span, *dscores = m->dscores + i * head->span;
+        const struct view view = view_of(head, b, query);
+        cap_scores(head, &view, scores, m->slopes);
+        add_biases(head, scores, m->biases, b, query);
+        backward_row(&view, b->columns, scores, dscores, query_mask(head, m->masks, b, query), m->row,
+                     *lse_of(head, query));
+        add_bias_gradients(head, m->dbiases, dscores, b, query);
+        for (int64_t j = view.first; head->form->softcap > 0 && j < view.last; j += VEC_LANES)
+            vec_write(dscores + j, vec_read(dscores + j) * vec_read(m->slopes + j));
+    }
+}
+
+/* dq of a query head, and its part of dk and dv; first: of the heads that share them. */
+static void backward_queries(const struct head *head, const struct buffers *m, bool first) {
+    const int64_t channels = head->channels, stride = head->stride, span = head->span;
+    copy_biases(head, m->biases);
+    if (head->sums) memset(m->dbiases, 0, (size_t)(2 * stride) * sizeof *m->dbiases);
     for (int64_t query = 0; query < head->length; query += SNUG_CPU_QUERIES) {
         const struct block b = block_of(head, query);
-        float *dk = dkeys + b.key * channels, *dv = dvalues + b.key * channels;
-        const bool add = head->window || query > 0;
-        copy_rows(head, queries, head->qkv, query, head->column, b.count, head->scale);
-        rotate_rows(head, queries, query, b.count, false);
-        copy_rows(head, dout, head->dout, query, head->column, b.count, 1);
-        matmul(scores, span, queries, channels, 1, key_columns + b.key, stride, b.count, b.columns, head->d, false);
-        matmul(dscores, span, dout, channels, 1, value_columns + b.key, stride, b.count, b.columns, head->d, false);
-        for (int64_t i = 0; i < b.count; i++) {
-            const struct view view = view_of(head, &b, query + i);
-            add_biases(head, scores + i * span, biases, &b, query + i);
-            backward_row(&view, b.columns, scores + i * span, dscores + i * span,
-                         query_mask(head, masks, &b, query + i), row, lse[(query + i) * head->heads]);
-            add_bias_gradients(head, dbiases, dscores + i * span, &b, query + i);
-        }
-        matmul(dqueries, channels, dscores, span, 1, keys + b.key * channels, channels, b.count, channels, b.keys,
+        float *dk = m->dkeys + b.key * channels, *dv = m->dvalues + b.key * channels;
+        const bool add = head->windowed || query > 0 || !first;
+        copy_rows(head, m->queries, head->q, query, head->column[0], b.count, head->form->scale);
+        rotate_rows(head, m->queries, query, b.count, false);
+        copy_rows(head, m->dout, head->dout, query, head->index * head->d, b.count, 1);
+        matmul(m->scores, span, m->queries, channels, 1, m->key_columns + b.key, stride, b.count, b.columns, head->d,
                false);
-        rotate_rows(head, dqueries, query, b.count, true);
-        put_rows(head, head->dqkv, head->first + query, head->column, dqueries, b.count, head->scale);
-        if (head->window) {
-            clear_new_keys(head, dvalues, &b);
-            clear_new_keys(head, dkeys, &b);
+        matmul(m->dscores, span, m->dout, channels, 1, m->value_columns + b.key, stride, b.count, b.columns, head->d,
+               false);
+        backward_rows(head, m, &b);
+        matmul(m->dqueries, channels, m->dscores, span, 1, m->keys + b.key * channels, channels, b.count, channels,
+               b.keys, false);
+        rotate_rows(head, m->dqueries, query, b.count, true);
+        put_rows(head, head->dq, head->first + query, head->column[0], m->dqueries, b.count, head->form->scale);
+        if (head->windowed && first) {
+            clear_new_keys(head, m->dvalues, &b);
+            clear_new_keys(head, m->dkeys, &b);
         }
-        matmul(dv, channels, scores, 1, span, dout, channels, b.keys, channels, b.count, add);
-        matmul(dk, channels, dscores, 1, span, queries, channels, b.keys, channels, b.count, add);
+        matmul(dv, channels, m->scores, 1, span, m->dout, channels, b.keys, channels, b.count, add);
+        matmul(dk, channels, m->dscores, 1, span, m->queries, channels, b.keys, channels, b.count, add);
     }
-    rotate_rows(head, dkeys, 0, head->length, true);
-    put_rows(head, head->dqkv, head->first, head->h + head->column, dkeys, head->length, 1);
-    put_rows(head, head->dqkv, head->first, 2 * head->h + head->column, dvalues, head->length, 1);
-    sum_bias_gradients(head, dbiases);
+    sum_bias_gradients(head, m->dbiases);
+}
+
+/* Sets what depends on the query head. */
+static void choose_head(struct head *head, int64_t index) {
+    const struct snug_attention_form *form = head->form;
+    const int64_t own = index / (form->heads / form->kv_heads);
+    head->index = index;
+    for (int n = 0; n < 3; n++) head->column[n] = form->column[n] + (n ? own : index) * head->d;
+    head->dropout = vec_dropout(head->run, head->op, (int32_t)index);
+}
+
+static void backward(const struct head *like, float *scratch) {
+    const int64_t group = like->form->heads / like->form->kv_heads;
+    const struct buffers m = backward_buffers(like, scratch);
+    struct head head = *like;
+    copy_keys(&head, m.key_columns, m.rows);
+    copy_columns(&head, m.value_columns, head.v, head.column[2]);
+    copy_rows(&head, m.keys, head.k, 0, head.column[1], head.length, 1);
+    rotate_rows(&head, m.keys, 0, head.length, false);
+    for (int64_t i = 0; i < group; i++) {
+        choose_head(&head, like->index + i);
+        backward_queries(&head, &m, i == 0);
+    }
+    rotate_rows(&head, m.dkeys, 0, head.length, true);
+    put_rows(&head, head.dk, head.first, head.column[1], m.dkeys, head.length, 1);
+    put_rows(&head, head.dv, head.first, head.column[2], m.dvalues, head.length, 1);
 }
 
 /* ---- all heads ------------------------------------------------------------------------------------------------ */
@@ -403,22 +469,22 @@ static void make_rotations(const struct snug_run *run, float *rotations, int64_t
     }
 }
 
-/* Runs work on every head of every sequence. like: the fields that all heads share; dbias: whether its sums are
-   needed. */
-static void for_each_head(struct snug_run *run, const struct snug_op *op, struct head *like, bool dbias,
+/* Runs work on every head of every sequence, or on every group of query heads that share keys. like: the fields that
+   all heads share; dbias: whether its sums are needed. */
+static void for_each_head(struct snug_run *run, const struct snug_op *op, struct head *like, int64_t groups, bool dbias,
                           void work(const struct head *, float *)) {
     const struct snug_cpu_attention_scratch scratch = snug_cpu_attention_scratch(run->program, op);
-    float *const base = run->workspace, *const sums = base + scratch.sums;
-    const int64_t lanes = VEC_LANES;
+    float *const base = run->workspace;
+    const int64_t lanes = VEC_LANES, group = like->form->heads / groups;
     like->run = run;
     like->op = op;
-    like->h = like->qkv.cols / 3;
-    like->d = like->h / like->heads;
+    like->d = like->form->head_dim;
     like->channels = (like->d + lanes - 1) / lanes * lanes;
-    like->scale = 1 / sqrtf((float)like->d);
-    if (like->theta > 0) {
+    like->windowed = snug_cpu_is_windowed(like->form);
+    if (dbias) like->sums = base + scratch.sums;
+    if (like->form->rope_theta > 0) {
         like->rotations = base + scratch.rotations;
-        make_rotations(run, base + scratch.rotations, like->d, like->theta);
+        make_rotations(run, base + scratch.rotations, like->d, like->form->rope_theta);
     }
     if (like->bias.data) {
         int32_t *buckets = (int32_t *)(base + scratch.buckets);
@@ -428,31 +494,29 @@ static void for_each_head(struct snug_run *run, const struct snug_op *op, struct
     }
 
 #pragma omp parallel for num_threads(run->threads) schedule(dynamic, 4)
-    for (int64_t pair = 0; pair < run->batch->sequences * like->heads; pair++) {
-        int64_t sequence = pair / like->heads, index = pair % like->heads;
+    for (int64_t pair = 0; pair < run->batch->sequences * groups; pair++) {
         struct head head = *like;
-        head.first = run->batch->offsets[sequence];
-        head.length = run->batch->offsets[sequence + 1] - head.first;
-        head.column = index * head.d;
+        head.sequence = pair / groups;
+        head.first = run->batch->offsets[head.sequence];
+        head.length = run->batch->offsets[head.sequence + 1] - head.first;
         head.keys = (head.length + lanes - 1) / lanes * lanes;
         head.stride = snug_cpu_key_stride(head.length);
-        head.span = snug_cpu_score_stride(head.length, head.window);
-        head.dropout = vec_dropout(run, head.op, (int32_t)index);
-        if (dbias) head.sums = sums + pair * head.bias.rows;
+        head.span = snug_cpu_score_stride(head.length, head.form);
+        choose_head(&head, pair % groups * group);
         work(&head, base + scratch.threads + omp_get_thread_num() * scratch.thread);
     }
 }
 
 snug_status SNUG_KERNEL(attention)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_attention *a = &op->attention;
-    struct head head = {.heads = a->heads,
-                        .qkv = snug_matrix_of(run, a->qkv),
+    struct head head = {.form = &a->form,
+                        .q = snug_matrix_of(run, a->q),
+                        .k = snug_matrix_of(run, a->k),
+                        .v = snug_matrix_of(run, a->v),
                         .o = snug_matrix_of(run, a->o),
                         .lse = snug_matrix_of(run, a->lse),
-                        .bias = snug_matrix_of(run, a->bias),
-                        .window = a->window,
-                        .theta = a->rope_theta};
-    for_each_head(run, op, &head, false, forward);
+                        .bias = snug_matrix_of(run, a->bias)};
+    for_each_head(run, op, &head, a->form.heads, false, forward);
     return SNUG_OK;
 }
 
@@ -473,15 +537,17 @@ static void put_bias_gradient(const struct snug_run *run, const struct snug_op *
 
 snug_status SNUG_KERNEL(attention_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_attention_backward *a = &op->attention_backward;
-    struct head head = {.heads = a->heads,
+    struct head head = {.form = &a->form,
                         .dout = snug_matrix_of(run, a->dout),
-                        .qkv = snug_matrix_of(run, a->qkv),
+                        .q = snug_matrix_of(run, a->q),
+                        .k = snug_matrix_of(run, a->k),
+                        .v = snug_matrix_of(run, a->v),
                         .lse = snug_matrix_of(run, a->lse),
-                        .dqkv = snug_matrix_of(run, a->dqkv),
-                        .bias = snug_matrix_of(run, a->bias),
-                        .window = a->window,
-                        .theta = a->rope_theta};
-    for_each_head(run, op, &head, a->dbias != 0, backward);
-    if (a->dbias) put_bias_gradient(run, op, a->heads);
+                        .dq = snug_matrix_of(run, a->dq),
+                        .dk = snug_matrix_of(run, a->dk),
+                        .dv = snug_matrix_of(run, a->dv),
+                        .bias = snug_matrix_of(run, a->bias)};
+    for_each_head(run, op, &head, a->form.kv_heads, a->dbias != 0, backward);
+    if (a->dbias) put_bias_gradient(run, op, a->form.heads);
     return SNUG_OK;
 }

@@ -3,18 +3,18 @@
 
 /* Forward: keys transposed, values; queries, outputs; scores, two masks. Backward: keys and values transposed; keys,
    their gradients, the values' gradients; queries, output gradients, query gradients; scores, their gradients, two
-   masks, a row. With a bias: the biases by distance, backward their gradients; rotated: rows that are transposed. */
+   masks, a row. With a bias: the biases by distance, backward their gradients; rotated: rows that are transposed;
+   backward with a cap: its slopes of a row. */
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op) {
     const struct snug_attention_backward *b = &op->attention_backward;
-    const struct snug_attention *f = &op->attention;
-    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD,
-               rotated = (backward ? b->rope_theta : f->rope_theta) > 0;
-    const int64_t heads = backward ? b->heads : f->heads;
-    const int64_t d = program->tensors[backward ? b->dout : f->o].cols / heads;
-    const int32_t bias = backward ? b->bias : f->bias, dbias = backward ? b->dbias : 0;
+    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    const struct snug_attention_form *form = snug_op_attention_form(op);
+    const bool rotated = form->rope_theta > 0;
+    const int64_t heads = form->heads, d = form->head_dim;
+    const int32_t bias = backward ? b->bias : op->attention.bias, dbias = backward ? b->dbias : 0;
     const int64_t keys = snug_cpu_key_stride(program->longest), channels = snug_cpu_padded(d);
-    const int64_t scores = snug_cpu_score_stride(program->longest, backward ? b->window : f->window);
+    const int64_t scores = snug_cpu_score_stride(program->longest, form);
     struct snug_cpu_attention_scratch s = {0};
     s.buckets = s.rotations + (rotated ? snug_cpu_padded(program->longest * d) : 0);
     s.sums = s.buckets + (bias ? snug_cpu_padded(SNUG_CPU_DISTANCES) : 0);
@@ -25,6 +25,7 @@ struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_p
                         : 2 * channels * keys + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * scores;
     if (bias) s.thread += (backward ? 4 : 2) * keys;
     if (rotated) s.thread += SNUG_CPU_PAD * channels;
+    if (backward && form->softcap > 0) s.thread += scores;
     return s;
 }
 

@@ -33,10 +33,14 @@ struct snug_cpu_attention_scratch {
 };
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op);
+/* Whether queries attend to a part of the keys. */
+static inline bool snug_cpu_is_windowed(const struct snug_attention_form *form) {
+    return form->before >= 0 || form->after >= 0;
+}
 /* The stride of rows of scores, for a sequence of length keys. */
-static inline int64_t snug_cpu_score_stride(int64_t length, int32_t window) {
-    const int64_t seen = SNUG_CPU_QUERIES + 2 * (int64_t)window + SNUG_CPU_PAD;
-    return snug_cpu_key_stride(window && seen < length ? seen : length);
+static inline int64_t snug_cpu_score_stride(int64_t length, const struct snug_attention_form *form) {
+    const int64_t seen = SNUG_CPU_QUERIES + (int64_t)form->before + form->after + SNUG_CPU_PAD;
+    return snug_cpu_key_stride(form->before >= 0 && form->after >= 0 && seen < length ? seen : length);
 }
 
 #endif

@@ -1,68 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one head within one sequence: with scores S = q k^T / sqrt(d) + b, where q and k may be rotated by their
- * positions and b may be 0, and probabilities P = softmax(S) over the keys within the window,
+ * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where q and k may be rotated by
+ * their positions, cap may be the identity and b may be 0, and probabilities P = softmax(S) over the keys that a query
+ * attends to,
  *   o = (F * P) v,   F the dropout factors, element by element,
  *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without the whole row.
- * Backward, with dP_ij = F_ij (do_i . v_j):
- *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d),
- * dq and dk rotated back;  dbias of a bucket is the sum of its dS_ij.
+ * Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij cap'(X_ij), the
+ * gradient of X = q k^T * scale:
+ *   dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale,
+ * dq and dk rotated back;  dbias of a bucket is the sum of its dS_ij. dk and dv of a key/value head are the sums over
+ * the query heads that read it.
  * The inner sum is do_i . o_i as well, which a backend may use instead: o is stored in any case.
  */
 #include "backend/reference/reference.h"
 
-/* One head of one sequence: its tokens first … first + length - 1, and the first column of its part of h. */
+/* One head of one sequence: its tokens first … first + length - 1, and the first columns of its operands. */
 struct head {
     const struct snug_run *run;
     const struct snug_op *op;
-    struct snug_matrix qkv, o, lse, bias;
-    double theta; /* base of the rotation, or 0 */
-    int64_t window, first, length, h, d, column;
+    const struct snug_attention_form *form;
+    struct snug_matrix operand[3], o, lse, bias;
+    int64_t first, length, d, column;
+    int64_t columns[3]; /* of operand[n] */
     int32_t index;
     double *q, *k, *row; /* [length,d] rotated; [d] */
     double *rest;        /* workspace for the caller */
 };
 
-/* Buffers in the workspace: see struct head; dbias [buckets,heads]; 3 rows of one value per token. */
-int64_t snug_reference_attention_doubles(const struct snug_program *program, int64_t d, int32_t bias) {
+/* Buffers in the workspace: see struct head; dbias [buckets,heads]; 3 rows of one value per token; dk and dv. */
+int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
+                                         int32_t bias) {
     const struct snug_tensor *table = &program->tensors[bias];
-    return program->longest * (2 * d + 3) + d + (bias ? table->rows * table->cols : 0);
+    const int64_t d = form->head_dim;
+    return program->longest * (4 * d + 3) + d + (bias ? table->rows * table->cols : 0);
 }
 
-static int64_t least_key(const struct head *head, int64_t i) {
-    return head->window && i > head->window ? i - head->window : 0;
-}
-static int64_t end_key(const struct head *head, int64_t i) {
-    return head->window && i + head->window < head->length ? i + head->window + 1 : head->length;
+/* Whether query i attends to key j. */
+static bool sees(const struct head *head, int64_t i, int64_t j) {
+    const int32_t before = head->form->before, after = head->form->after;
+    return (before < 0 || i - j <= before) && (after < 0 || j - i <= after);
 }
 
 /* Rotates the d values of a position by `by` times their angles. */
 static void rotate(const struct head *head, double *x, int64_t place, double by) {
     const int64_t half = head->d / 2;
-    for (int64_t c = 0; head->theta > 0 && c < half; c++) {
-        const double angle = by * (double)place * pow(head->theta, -2.0 * (double)c / (double)head->d);
+    const double theta = head->form->rope_theta;
+    for (int64_t c = 0; theta > 0 && c < half; c++) {
+        const double angle = by * (double)place * pow(theta, -2.0 * (double)c / (double)head->d);
         const double a = x[c], b = x[half + c];
         x[c] = a * cos(angle) - b * sin(angle);
         x[half + c] = b * cos(angle) + a * sin(angle);
     }
 }
 
-/* x [length,d] = the head's part of qkv from column on, rotated. */
-static void read_rotated(const struct head *head, double *x, int64_t column) {
+/* x [length,d] = the head's part of operand n, rotated. */
+static void read_rotated(const struct head *head, double *x, int n) {
     for (int64_t i = 0; i < head->length; i++) {
-        for (int64_t c = 0; c < head->d; c++) x[i * head->d + c] = load(head->qkv, head->first + i, column + c);
+        for (int64_t c = 0; c < head->d; c++)
+            x[i * head->d + c] = load(head->operand[n], head->first + i, head->columns[n] + c);
         rotate(head, x + i * head->d, i, 1);
     }
+}
+
+static double value(const struct head *head, int64_t j, int64_t c) {
+    return load(head->operand[2], head->first + j, head->columns[2] + c);
 }
 
 static int64_t bias_row(const struct head *head, int64_t i, int64_t j) {
     return snug_relative_bucket(j - i, (int32_t)head->bias.rows);
 }
 
-static double score(const struct head *head, int64_t i, int64_t j) {
+/* S_ij, and in *slope the derivative of the cap there. */
+static double score(const struct head *head, int64_t i, int64_t j, double *slope) {
     double sum = 0;
     for (int64_t c = 0; c < head->d; c++) sum += head->q[i * head->d + c] * head->k[j * head->d + c];
-    return sum / sqrt((double)head->d) + (head->bias.data ? load(head->bias, bias_row(head, i, j), head->index) : 0);
+    sum *= head->form->scale;
+    *slope = 1;
+    if (head->form->softcap > 0) {
+        const double t = tanh(sum / head->form->softcap);
+        sum = head->form->softcap * t;
+        *slope = 1 - t * t;
+    }
+    return sum + (head->bias.data ? load(head->bias, bias_row(head, i, j), head->index) : 0);
 }
 
 static double factor(const struct head *head, int64_t i, int64_t j) {
@@ -71,122 +90,113 @@ static double factor(const struct head *head, int64_t i, int64_t j) {
 }
 
 static void forward(const struct head *head) {
-    double *probability = head->rest;
+    double *probability = head->rest, slope;
     for (int64_t i = 0; i < head->length; i++) {
-        const int64_t begin = least_key(head, i), end = end_key(head, i);
         double max = -INFINITY, sum = 0;
-        for (int64_t j = begin; j < end; j++) {
-            probability[j] = score(head, i, j);
+        for (int64_t j = 0; j < head->length; j++) {
+            probability[j] = sees(head, i, j) ? score(head, i, j, &slope) : -INFINITY;
             max = fmax(max, probability[j]);
         }
-        for (int64_t j = begin; j < end; j++) sum += probability[j] = exp(probability[j] - max);
-        for (int64_t j = begin; j < end; j++) probability[j] *= factor(head, i, j) / sum;
+        for (int64_t j = 0; j < head->length; j++) sum += probability[j] = exp(probability[j] - max);
+        for (int64_t j = 0; j < head->length; j++) probability[j] *= factor(head, i, j) / sum;
 
-        for (int64_t c = head->column; c < head->column + head->d; c++) {
+        for (int64_t c = 0; c < head->d; c++) {
             double out = 0;
-            for (int64_t j = begin; j < end; j++)
-                out += probability[j] * load(head->qkv, head->first + j, 2 * head->h + c);
-            store(head->o, head->first + i, c, out);
+            for (int64_t j = 0; j < head->length; j++)
+                if (sees(head, i, j)) out += probability[j] * value(head, j, c);
+            store(head->o, head->first + i, head->column + c, out);
         }
         store(head->lse, head->first + i, head->index, max + log(sum));
     }
 }
 
-/* F_ij P_ij, and dS_ij in *ds; delta is the sum over j of P_ij dP_ij. */
+/* F_ij P_ij; dS_ij in *ds and dX_ij in *dx; delta is the sum over j of P_ij dP_ij. */
 static double kept_probability(const struct head *head, struct snug_matrix dout, double delta, int64_t i, int64_t j,
-                               double *ds) {
+                               double *ds, double *dx) {
     const int64_t row = head->first + i;
-    const double p = exp(score(head, i, j) - load(head->lse, row, head->index)), f = factor(head, i, j);
-    double dp = 0;
-    for (int64_t c = head->column; c < head->column + head->d; c++)
-        dp += load(dout, row, c) * load(head->qkv, head->first + j, 2 * head->h + c);
+    double slope, dp = 0;
+    const double p = exp(score(head, i, j, &slope) - load(head->lse, row, head->index)), f = factor(head, i, j);
+    for (int64_t c = 0; c < head->d; c++) dp += load(dout, row, head->column + c) * value(head, j, c);
     *ds = p * (f * dp - delta);
+    *dx = *ds * slope;
     return f * p;
 }
 
-/* The head's part of token's row from column on = row, rotated back. */
-static void store_rotated(const struct head *head, struct snug_matrix dqkv, int64_t i, int64_t column, double *row) {
-    rotate(head, row, i, -1);
-    for (int64_t c = 0; c < head->d; c++) store(dqkv, head->first + i, column + c, row[c]);
+/* The head's part of token's row of operand n's gradient = row. */
+static void store_row(const struct head *head, struct snug_matrix gradient, int n, int64_t i, const double *row) {
+    for (int64_t c = 0; c < head->d; c++) store(gradient, head->first + i, head->columns[n] + c, row[c]);
 }
 
-/* The rows of dq, and their contributions to dbias. delta [length]: the inner sums. */
-static void backward_queries(const struct head *head, struct snug_matrix dqkv, struct snug_matrix dout, double *delta,
-                             double *dbias) {
-    const double scale = 1 / sqrt((double)head->d);
-    double *ds = delta + head->length;
+/* The rows of dq, contributions to dk and dv [length,d] and to dbias. */
+static void backward(const struct head *head, struct snug_matrix dq, struct snug_matrix dout, double *dk, double *dv,
+                     double *dbias) {
+    const double scale = head->form->scale;
     for (int64_t i = 0; i < head->length; i++) {
-        const int64_t begin = least_key(head, i), end = end_key(head, i);
-        delta[i] = 0;
-        for (int64_t j = begin; j < end; j++) {
-            kept_probability(head, dout, 0, i, j, ds);
-            delta[i] += *ds;
+        double delta = 0, ds, dx;
+        for (int64_t j = 0; j < head->length; j++) {
+            if (!sees(head, i, j)) continue;
+            kept_probability(head, dout, 0, i, j, &ds, &dx);
+            delta += ds;
         }
-        for (int64_t j = begin; j < end; j++) {
-            kept_probability(head, dout, delta[i], i, j, &ds[j]);
-            if (head->bias.data) dbias[bias_row(head, i, j) * head->bias.cols + head->index] += ds[j];
+        for (int64_t c = 0; c < head->d; c++) head->row[c] = 0;
+        for (int64_t j = 0; j < head->length; j++) {
+            if (!sees(head, i, j)) continue;
+            const double kept = kept_probability(head, dout, delta, i, j, &ds, &dx);
+            if (head->bias.data) dbias[bias_row(head, i, j) * head->bias.cols + head->index] += ds;
+            for (int64_t c = 0; c < head->d; c++) {
+                head->row[c] += dx * head->k[j * head->d + c] * scale;
+                dk[j * head->d + c] += dx * head->q[i * head->d + c] * scale;
+                dv[j * head->d + c] += kept * load(dout, head->first + i, head->column + c);
+            }
         }
-        for (int64_t c = 0; c < head->d; c++) {
-            head->row[c] = 0;
-            for (int64_t j = begin; j < end; j++) head->row[c] += ds[j] * head->k[j * head->d + c] * scale;
-        }
-        store_rotated(head, dqkv, i, head->column, head->row);
+        rotate(head, head->row, i, -1);
+        store_row(head, dq, 0, i, head->row);
     }
 }
 
-/* The rows of dk and dv; windows are symmetric, so the queries that attend to a key are the keys within its own
-   window. */
-static void backward_keys(const struct head *head, struct snug_matrix dqkv, struct snug_matrix dout,
-                          const double *delta, double *workspace) {
-    const double scale = 1 / sqrt((double)head->d);
-    double *ds = workspace, *kept = workspace + head->length;
+/* The head's part of dk and dv, from all its query heads. */
+static void store_keys(const struct head *head, struct snug_matrix dk, struct snug_matrix dv, double *keys,
+                       const double *values) {
     for (int64_t j = 0; j < head->length; j++) {
-        const int64_t begin = least_key(head, j), end = end_key(head, j);
-        for (int64_t i = begin; i < end; i++) kept[i] = kept_probability(head, dout, delta[i], i, j, &ds[i]);
-        for (int64_t c = 0; c < head->d; c++) {
-            double dv = 0;
-            head->row[c] = 0;
-            for (int64_t i = begin; i < end; i++) {
-                head->row[c] += ds[i] * head->q[i * head->d + c] * scale;
-                dv += kept[i] * load(dout, head->first + i, head->column + c);
-            }
-            store(dqkv, head->first + j, 2 * head->h + head->column + c, dv);
-        }
-        store_rotated(head, dqkv, j, head->h + head->column, head->row);
+        rotate(head, keys + j * head->d, j, -1);
+        store_row(head, dk, 1, j, keys + j * head->d);
+        store_row(head, dv, 2, j, values + j * head->d);
     }
 }
 
 /* Sets the part of *head that changes from one sequence and head to the next. */
 static void choose(struct head *head, int64_t sequence, int32_t index, double *workspace) {
     const int32_t *offsets = head->run->batch->offsets;
+    const struct snug_attention_form *form = head->form;
     head->first = offsets[sequence];
     head->length = offsets[sequence + 1] - offsets[sequence];
     head->index = index;
     head->column = index * head->d;
+    for (int n = 0; n < 3; n++) {
+        const int32_t own = n ? index / (form->heads / form->kv_heads) : index;
+        head->columns[n] = form->column[n] + own * head->d;
+    }
     head->q = workspace;
     head->k = head->q + head->length * head->d;
     head->row = head->k + head->length * head->d;
     head->rest = head->row + head->d;
-    read_rotated(head, head->q, head->column);
-    read_rotated(head, head->k, head->h + head->column);
+    read_rotated(head, head->q, 0);
+    read_rotated(head, head->k, 1);
 }
 
 snug_status snug_reference_attention(struct snug_run *run, const struct snug_op *op) {
     const struct snug_attention *a = &op->attention;
-    struct snug_matrix o = snug_matrix_of(run, a->o);
     struct head head = {.run = run,
                         .op = op,
-                        .qkv = snug_matrix_of(run, a->qkv),
-                        .o = o,
+                        .form = &a->form,
+                        .operand = {snug_matrix_of(run, a->q), snug_matrix_of(run, a->k), snug_matrix_of(run, a->v)},
+                        .o = snug_matrix_of(run, a->o),
                         .lse = snug_matrix_of(run, a->lse),
                         .bias = snug_matrix_of(run, a->bias),
-                        .theta = a->rope_theta,
-                        .window = a->window,
-                        .h = o.cols,
-                        .d = o.cols / a->heads};
+                        .d = a->form.head_dim};
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
-        for (int32_t index = 0; index < a->heads; index++) {
+        for (int32_t index = 0; index < a->form.heads; index++) {
             choose(&head, sequence, index, run->workspace);
             forward(&head);
         }
@@ -195,26 +205,29 @@ snug_status snug_reference_attention(struct snug_run *run, const struct snug_op 
 
 snug_status snug_reference_attention_backward(struct snug_run *run, const struct snug_op *op) {
     const struct snug_attention_backward *a = &op->attention_backward;
-    struct snug_matrix dout = snug_matrix_of(run, a->dout), dqkv = snug_matrix_of(run, a->dqkv);
-    struct snug_matrix dbias = snug_matrix_of(run, a->dbias);
+    const struct snug_matrix dout = snug_matrix_of(run, a->dout), dbias = snug_matrix_of(run, a->dbias);
+    const struct snug_matrix dq = snug_matrix_of(run, a->dq), dk = snug_matrix_of(run, a->dk),
+                             dv = snug_matrix_of(run, a->dv);
     struct head head = {.run = run,
                         .op = op,
-                        .qkv = snug_matrix_of(run, a->qkv),
+                        .form = &a->form,
+                        .operand = {snug_matrix_of(run, a->q), snug_matrix_of(run, a->k), snug_matrix_of(run, a->v)},
                         .lse = snug_matrix_of(run, a->lse),
                         .bias = snug_matrix_of(run, a->bias),
-                        .theta = a->rope_theta,
-                        .window = a->window,
-                        .h = dout.cols,
-                        .d = dout.cols / a->heads};
+                        .d = a->form.head_dim};
+    const int32_t group = a->form.heads / a->form.kv_heads;
     double *sums = run->workspace;
     const int64_t biases = head.bias.rows * head.bias.cols;
     for (int64_t i = 0; i < biases; i++) sums[i] = 0;
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
-        for (int32_t index = 0; index < a->heads; index++) {
+        for (int32_t index = 0; index < a->form.heads; index++) {
             choose(&head, sequence, index, sums + biases);
-            backward_queries(&head, dqkv, dout, head.rest, sums);
-            backward_keys(&head, dqkv, dout, head.rest, head.rest + head.length);
+            const int64_t count = head.length * head.d;
+            double *keys = head.rest, *values = keys + count;
+            for (int64_t i = 0; index % group == 0 && i < 2 * count; i++) keys[i] = 0;
+            backward(&head, dq, dout, keys, values, sums);
+            if (index % group == group - 1) store_keys(&head, dk, dv, keys, values);
         }
     for (int64_t row = 0; dbias.data && row < dbias.rows; row++)
         for (int64_t c = 0; c < dbias.cols; c++)

@@ -23,13 +23,10 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:
-        doubles = snug_reference_attention_doubles(
-            program, program->tensors[op->attention.o].cols / op->attention.heads, op->attention.bias);
+        doubles = snug_reference_attention_doubles(program, &op->attention.form, op->attention.bias);
         break;
     case SNUG_OP_ATTENTION_BACKWARD:
-        doubles = snug_reference_attention_doubles(
-            program, program->tensors[op->attention_backward.dout].cols / op->attention_backward.heads,
-            op->attention_backward.bias);
+        doubles = snug_reference_attention_doubles(program, &op->attention_backward.form, op->attention_backward.bias);
         break;
     case SNUG_OP_EMBED_BACKWARD: doubles = norm_backward_doubles(program, op->embed_backward.dy); break;
     case SNUG_OP_NORM_BACKWARD: doubles = norm_backward_doubles(program, op->norm_backward.dy); break;

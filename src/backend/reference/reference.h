@@ -70,7 +70,8 @@ static inline double dropout_factor(const struct snug_run *run, const struct snu
 }
 
 /* Doubles of workspace of attention, forward or backward, with d channels per head. */
-int64_t snug_reference_attention_doubles(const struct snug_program *program, int64_t d, int32_t bias);
+int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
+                                         int32_t bias);
 
 /* One row of layer normalisation, shared by the embeddings and the encoder. */
 struct statistics {

@@ -66,7 +66,8 @@ static int32_t encoder_layer(struct snug_builder *b, int32_t x, const struct snu
     struct snug_affine norm2 = snug_build_norm(b, hidden, in_layer(b, n, n->norm).text);
 
     int32_t residual = first_tokens ? snug_gather(b, x, SNUG_EXTENT_SEQUENCES, "first_tokens") : x;
-    int32_t attended = snug_attention(b, snug_linear(b, x, qkv, "qkv"), (struct snug_attention){.bias = n->bias});
+    const int32_t operands = snug_linear(b, x, qkv, "qkv");
+    int32_t attended = snug_attention(b, operands, operands, operands, n->bias, snug_attention_form(b));
     if (first_tokens) attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");
     int32_t y = snug_residual_norm(b, snug_linear(b, attended, out, "attention.dense"), residual,
                                    n->keeps_attention ? 0 : dropout, norm1, "attention.norm");

@@ -227,10 +227,12 @@ static struct stream encoder_layer(struct snug_builder *b, struct stream x, int3
     struct snug_affine up = linear_of(b, 2 * inner, hidden, "mlp.Wi", m->mlp_bias);
     struct snug_affine down = linear_of(b, hidden, inner, "mlp.Wo", m->mlp_bias);
     struct snug_affine next = next_norm(b, layer);
-    const struct snug_attention form = {.window = local ? m->window : 0,
-                                        .rope_theta = local ? m->local_theta : m->global_theta};
+    struct snug_attention_form form = snug_attention_form(b);
+    if (local) form.before = form.after = m->window;
+    form.rope_theta = local ? m->local_theta : m->global_theta;
 
-    int32_t attended = snug_attention(b, snug_linear(b, x.normed, qkv, "qkv"), form);
+    const int32_t operands = snug_linear(b, x.normed, qkv, "qkv");
+    int32_t attended = snug_attention(b, operands, operands, operands, 0, form);
     if (first_tokens) {
         x.sum = snug_gather(b, x.sum, SNUG_EXTENT_SEQUENCES, "first_tokens");
         attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");

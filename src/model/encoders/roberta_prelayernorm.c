@@ -57,7 +57,8 @@ static int32_t encoder_layer(struct snug_builder *b, int32_t x, int32_t *sum, in
     struct snug_affine down = snug_build_dense(b, hidden, inner, in_layer(b, layer, "output.dense").text);
     struct snug_affine next = next_norm(b, layer);
 
-    int32_t attended = snug_attention(b, snug_linear(b, x, qkv, "qkv"), (struct snug_attention){0});
+    const int32_t operands = snug_linear(b, x, qkv, "qkv");
+    int32_t attended = snug_attention(b, operands, operands, operands, 0, snug_attention_form(b));
     if (first_tokens) {
         *sum = snug_gather(b, *sum, SNUG_EXTENT_SEQUENCES, "first_tokens");
         attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");

@@ -2,54 +2,62 @@
 #include "program/cost.h"
 #include "program/tape.h"
 
+/* Operands that are one tensor have one gradient. */
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_attention *a = &op->attention;
     const int32_t dout = snug_tape_take(t, a->o);
     if (snug_tape_take(t, a->lse)) snug_tape_refuse(t, a->lse, "it is not a function of the model");
     if (!dout) return;
+    const int32_t dq = snug_tape_new(t, a->q), dk = a->k == a->q ? dq : snug_tape_new(t, a->k);
+    const int32_t dv = a->v == a->q ? dq : a->v == a->k ? dk : snug_tape_new(t, a->v);
     struct snug_op backward = {.kind = SNUG_OP_ATTENTION_BACKWARD,
                                .p = op->p,
                                .site = op->site,
                                .attention_backward = {.dout = dout,
-                                                      .qkv = a->qkv,
+                                                      .q = a->q,
+                                                      .k = a->k,
+                                                      .v = a->v,
                                                       .o = a->o,
                                                       .lse = a->lse,
                                                       .bias = a->bias,
-                                                      .heads = a->heads,
-                                                      .window = a->window,
-                                                      .rope_theta = a->rope_theta}};
+                                                      .dq = dq,
+                                                      .dk = dk,
+                                                      .dv = dv,
+                                                      .form = a->form}};
     const struct snug_tape_weight weights[] = {{a->bias, &backward.attention_backward.dbias}};
     snug_tape_weights(t, &backward, weights, 1);
-    const int32_t dqkv = backward.attention_backward.dqkv = snug_tape_new(t, a->qkv);
     snug_tape_emit(t, backward);
-    snug_tape_give(t, a->qkv, dqkv);
+    snug_tape_give(t, a->q, dq);
+    if (dk != dq) snug_tape_give(t, a->k, dk);
+    if (dv != dq && dv != dk) snug_tape_give(t, a->v, dv);
 }
 
-/* Three operations per element of q and k. */
-static double rotation_flops(const struct snug_cost_view *view, float theta, int32_t o) {
-    return theta > 0 ? 3 * 2 * snug_cost_elements(view, o) : 0;
+/* FLOPs of `matmuls` of the backward or forward pass, and of as many rotations of q and k: three operations per
+   element. */
+static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls,
+                    int rotations) {
+    const double channels = (double)f->heads * f->head_dim, rotated = channels + (double)f->kv_heads * f->head_dim;
+    return snug_cost_pairs(view, f->before, f->after) *
+               (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads) +
+           (f->rope_theta > 0 ? rotations * 3 * rotated * view->tokens : 0);
 }
 
 /* Forward: the matmuls of scores and values. Backward: the scores again and four more matmuls; dq and dk are rotated,
    too. */
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    const struct snug_attention *a = &op->attention;
-    view->cost.flops =
-        snug_cost_pairs(view, a->window) * (4 * snug_cost_columns(view, a->o) + (double)SNUG_SOFTMAX_FLOPS * a->heads) +
-        rotation_flops(view, a->rope_theta, a->o);
+    view->cost.flops = flops(view, &op->attention.form, 2, 1);
 }
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
-    const struct snug_attention_backward *a = &op->attention_backward;
-    view->cost.flops = snug_cost_pairs(view, a->window) *
-                           (10 * snug_cost_columns(view, a->dout) + (double)SNUG_SOFTMAX_FLOPS * a->heads) +
-                       2 * rotation_flops(view, a->rope_theta, a->dout);
+    view->cost.flops = flops(view, &op->attention_backward.form, 5, 2);
 }
 
 const struct snug_op_info snug_op_attention_info = {
     .name = "attention",
     .group = SNUG_GROUP_CONTRACTION,
     .flags = SNUG_OP_MODEL | SNUG_OP_PAIRS,
-    .operands = {{"qkv", SNUG_READ, 0},
+    .operands = {{"q", SNUG_READ, 0},
+                 {"k", SNUG_READ, 0},
+                 {"v", SNUG_READ, 0},
                  {"bias", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
                  {"o", SNUG_WRITE, 0},
                  {"lse", SNUG_WRITE, 0}},
@@ -62,11 +70,15 @@ const struct snug_op_info snug_op_attention_backward_info = {
     .group = SNUG_GROUP_CONTRACTION,
     .flags = SNUG_OP_PAIRS,
     .operands = {{"dout", SNUG_READ, 0},
-                 {"qkv", SNUG_READ, 0},
+                 {"q", SNUG_READ, 0},
+                 {"k", SNUG_READ, 0},
+                 {"v", SNUG_READ, 0},
                  {"o", SNUG_READ, 0},
                  {"lse", SNUG_READ, 0},
                  {"bias", SNUG_READ, SNUG_OPTIONAL},
-                 {"dqkv", SNUG_WRITE, 0},
+                 {"dq", SNUG_WRITE, 0},
+                 {"dk", SNUG_WRITE, 0},
+                 {"dv", SNUG_WRITE, 0},
                  {"dbias", SNUG_GRADIENT, SNUG_OPTIONAL}},
     .cost = backward_cost,
 };

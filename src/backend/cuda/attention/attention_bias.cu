@@ -51,25 +51,25 @@ static __global__ void __launch_bounds__(256)
     __shared__ float diagonals[DIAGONALS];
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int q0 = blockIdx.x * SIDE, y = threadIdx.x / 16, x = threadIdx.x % 16;
-    const T *qkv = (const T *)a.qkv;
+    const T *keys = (const T *)a.k + head.keys, *values = (const T *)a.v + head.keys;
     if (q0 >= head.length) return;
     float sum = 0; /* sum of the thread's bucket */
-    load_tile<T, D, N>(q, qkv, 3 * a.h, head, q0, a.d);
-    load_tile<T, D, N>(dout, (const T *)a.dout, a.h, head, q0, a.d);
-    const struct range seen = seen_from(q0, SIDE, a.window, head.length, SIDE);
+    load_tile<T, D, N>(q, (const T *)a.q + head.column, a.q_row, head, q0, a.d);
+    load_tile<T, D, N>(dout, (const T *)a.dout + head.column, a.h, head, q0, a.d);
+    const struct range seen = keys_of(a, q0, SIDE, head.length, SIDE);
     for (int walk = 0; walk < 2; walk++) {
         float off[N] = {}; /* sums of the rows of dS */
         for (int k0 = seen.first; k0 < seen.end; k0 += SIDE) {
             __syncthreads();
-            load_tile<T, D, N>(k, qkv + a.h, 3 * a.h, head, k0, a.d);
-            if (!TURNS) load_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
+            load_tile<T, D, N>(k, keys, a.k_row, head, k0, a.d);
+            if (!TURNS) load_tile<T, D, N>(v, values, a.v_row, head, k0, a.d);
             load_mask<SIDE>(mask, head, a.dropout.threshold, q0, k0);
             __syncthreads();
             float s[N][N], dp[N][N];
             dots<D, N>(s, q, k, a.d);
-            if (TURNS) replace_tile<T, D, N>(v, qkv + 2 * a.h, 3 * a.h, head, k0, a.d);
+            if (TURNS) replace_tile<T, D, N>(v, values, a.v_row, head, k0, a.d);
             dots<D, N>(dp, dout, v, a.d);
-            probabilities<N>(a, head, s, dp, mask, q0, k0);
+            probabilities<N, false>(a, head, s, dp, mask, q0, k0);
             if (walk == 0) {
 #pragma unroll
                 for (int i = 0; i < N; i++)
@@ -127,7 +127,7 @@ bool snug_cuda_attention_dbias(const struct attention &a, const struct snug_run 
     const struct snug_attention_backward &o = op->attention_backward;
     const bool overwrite = snug_run_overwrites(run, op);
     bool done = false;
-    with_type(snug_run_dtype(run, o.qkv), [&](auto value) {
+    with_type(snug_run_dtype(run, o.q), [&](auto value) {
         done = with_tile_size(a.d, snug_cuda_of(run)->block_memory, true, [&](auto size) {
             launch_dbias<decltype(value), decltype(size)>(a, run, o.bias, o.dbias, overwrite);
         });

@@ -14,15 +14,15 @@ static __device__ __forceinline__ int key_of(int n, int i) {
 
 /* Masks keys of queries row …; a lane has two of each. */
 template <int M, int N>
-static __device__ __forceinline__ void hide_keys(float (&s)[M][N][4], int row, int k0, int window) {
-    if (row + 16 * M - 1 - k0 <= window && k0 + 8 * N - 1 - row <= window) return;
+static __device__ __forceinline__ void hide_keys(float (&s)[M][N][4], const struct attention &a, int row, int k0) {
+    if (sees_all(a, row, 16 * M, k0, 8 * N)) return;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (is_hidden(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i), window))
+                if (is_hidden(a, row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i)))
                     s[m][n][i] = HIDDEN;
 }
 
@@ -40,10 +40,10 @@ static __device__ __forceinline__ void add_biases(float (&s)[M][N][4], const flo
 
 /* Loads the next tile of keys, and computes their part of dropout's random numbers. */
 template <int D, int KEYS, bool DROP, typename T>
-static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const T *from, int64_t h,
-                                                 const struct head &head, int k0) {
-    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, from + h, 3 * h, head.length, k0);
-    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, from + 2 * h, 3 * h, head.length, k0);
+static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const struct attention &a,
+                                                 const struct head &head, const T *keys, const T *values, int k0) {
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, keys, a.k_row, head.length, k0);
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, values, a.v_row, head.length, k0);
     if (DROP && threadIdx.x < KEYS / 4) quads[threadIdx.x] = quad_part_of(head, (uint32_t)k0 / 4 + threadIdx.x);
 }
 
@@ -94,15 +94,17 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
     float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
     if (!is_compiled<E>()) return;
-    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
+    if (blockIdx.z == gridDim.z - 1) return clear_tail<T>(a, a.o, a.h, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
-    const T *from = (const T *)a.qkv + head.first * 3 * a.h + head.column;
+    const T *keys = (const T *)a.k + head.first * a.k_row + head.keys;
+    const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
     if (q0 >= head.length) return;
-    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, from, 3 * a.h, head.length, q0);
-    const int first = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).first : 0;
-    const int end = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).end : head.length;
-    copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, first);
+    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, (const T *)a.q + head.first * a.q_row + head.column, a.q_row,
+                                                 head.length, q0);
+    const int first = FORM == WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).first : 0;
+    const int end = FORM == WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).end : head.length;
+    copy_keys<D, KEYS, DROP>(k, v, quads, a, head, keys, values, first);
     commit_copies();
     if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
     struct pair_part pairs[M];
@@ -121,12 +123,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
         wait_copies<0>();
         __syncthreads(); /* this tile has arrived, and the other stage is free */
         if (k0 + KEYS < end)
-            copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4,
-                                     from, a.h, head, k0 + KEYS);
+            copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4, a,
+                                     head, keys, values, k0 + KEYS);
         commit_copies();
         float s[M][N][4];
         rows_by_rows<E, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
-        if (FORM == WINDOWED) hide_keys(s, q0 + row, k0, a.window);
+        if (FORM == WINDOWED) hide_keys(s, a, q0 + row, k0);
         if (FORM == BIASED) add_biases(s, biases, q0 + row, k0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
@@ -242,11 +244,11 @@ template <typename E, form FORM> static void choose_form(const struct attention 
     choose<E, 64, 1, KEYS, BLOCKS, KEYS, BLOCKS, FORM>(a, run);
 }
 
-bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    return with_operands(snug_cuda_of(run), snug_run_dtype(run, qkv), [&](auto operands) {
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
+    return with_operands(snug_cuda_of(run), type, [&](auto operands) {
         typedef decltype(operands) E;
-        const bool windowed = a.window < ALL_KEYS;
-        if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
+        const bool windowed = is_windowed(a);
+        if (a.softcap > 0 || ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias)))) return false;
         if (windowed) return choose_form<E, WINDOWED>(a, run), true;
         if (a.bias) return choose_form<E, BIASED>(a, run), true;
         if (a.d == 32) return choose_rows<E, 32>(a, run), true;

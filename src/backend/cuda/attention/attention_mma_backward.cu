@@ -46,20 +46,20 @@ template <typename S> static __device__ __forceinline__ int64_t first_tile(const
 template <typename S>
 static __device__ __forceinline__ struct range tiles_of_keys(const struct attention &a, const struct head &head,
                                                              int block) {
-    const struct range seen = seen_from(block * S::KEYS, S::KEYS, a.window, head.length, S::QUERIES);
+    const struct range seen = queries_of(a, block * S::KEYS, S::KEYS, head.length, S::QUERIES);
     return {seen.first / S::QUERIES, (seen.end + S::QUERIES - 1) / S::QUERIES};
 }
 template <typename S>
 static __device__ __forceinline__ struct range blocks_of_queries(const struct attention &a, const struct head &head,
                                                                  int tile) {
-    const struct range seen = seen_from(tile * S::QUERIES, S::QUERIES, a.window, head.length, S::KEYS);
+    const struct range seen = keys_of(a, tile * S::QUERIES, S::QUERIES, head.length, S::KEYS);
     return {seen.first / S::KEYS, (seen.end + S::KEYS - 1) / S::KEYS};
 }
 
 /* And computes its part of the random numbers. */
 template <typename T, int D>
 static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
-    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
+    if (blockIdx.z == gridDim.z - 1) return clear_gradients<T>(a);
     const struct head head = head_of(a, blockIdx.z, 0);
     for_rows<T, D>(a, head, [&](int row, int64_t token, int index, float lse, float delta) {
         const struct pair_part part = pair_part_of(head, (uint32_t)row / 2);
@@ -75,8 +75,8 @@ template <typename S>
 static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
                                                     const struct backward &b, const struct head &head, int q0) {
     typedef stored<typename S::operands> T;
-    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column,
-                                                            3 * a.h, head.length, q0);
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.q + head.first * a.q_row + head.column,
+                                                            a.q_row, head.length, q0);
     copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column,
                                                             a.h, head.length, q0);
     if (threadIdx.x < S::QUERIES) {
@@ -120,8 +120,9 @@ probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], fl
 }
 
 /* Masks elements of S^T of 32 keys from key on, of which a lane has 4, and a tile of queries. */
-template <int N> static __device__ __forceinline__ void hide_keys(float (&s)[2][N][4], int q0, int key, int window) {
-    if (q0 + 8 * N - 1 - key <= window && key + 31 - q0 <= window) return;
+template <int N>
+static __device__ __forceinline__ void hide_keys(float (&s)[2][N][4], const struct attention &a, int q0, int key) {
+    if (sees_all(a, q0, 8 * N, key, 32)) return;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < 2; m++)
@@ -129,7 +130,7 @@ template <int N> static __device__ __forceinline__ void hide_keys(float (&s)[2][
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (is_hidden(q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2, window))
+                if (is_hidden(a, q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2))
                     s[m][n][i] = HIDDEN;
 }
 
@@ -213,7 +214,7 @@ static __device__ __forceinline__ void store_dq(const struct attention &a, const
     for (int half = 0; half < 2; half++) {
         const int r = q0 + query_of<S>(half);
         if (r >= head.length) continue;
-        store_row<E>((stored<E> *)a.dqkv + (head.first + r) * 3 * a.h + head.column + channel, dq, half, scale);
+        store_row<E>((stored<E> *)a.dq + (head.first + r) * a.q_row + head.column + channel, dq, half, scale);
     }
 }
 
@@ -293,7 +294,8 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
     const int begin = share * b.share, end = begin + b.share < blocks ? begin + b.share : blocks;
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 32;
-    const T *keys = (const T *)a.qkv + head.first * 3 * a.h + a.h + head.column;
+    const T *keys = (const T *)a.k + head.first * a.k_row + head.keys;
+    const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
     const uint32_t base = shared_address(shared), own_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
     const uint32_t keys_at = (base + by_depth<E, D, mine::N>()) ^ ROW<E, 1> * (part * C + mine::channel());
     const uint32_t ds_at = ds_of<S>(base, mine::row());
@@ -306,8 +308,8 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
         bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
         __syncthreads(); /* the previous block no longer needs shared memory */
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, 3 * a.h, head.length, k0);
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, keys + a.h, 3 * a.h, head.length, k0);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, a.k_row, head.length, k0);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, values, a.v_row, head.length, k0);
         copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, seen.first * QUERIES);
         commit_copies();
         struct quad_part quad;
@@ -328,7 +330,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             {
                 float s[2][N][4], dp[2][N][4];
                 rows_by_rows<E, D, 2, N>(s, own_at, 0, columns_at, Q);
-                if (FORM == WINDOWED) hide_keys(s, tile * QUERIES, k0 + row, a.window);
+                if (FORM == WINDOWED) hide_keys(s, a, tile * QUERIES, k0 + row);
                 if (FORM == BIASED) add_biases(s, biases, tile * QUERIES, k0 + row);
                 rows_by_rows<E, D, 2, N>(dp, own_at, V, columns_at, DOUT);
                 probabilities<E, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
@@ -356,9 +358,10 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             else
                 store_sums(sum, dq);
         }
-        T *to = (T *)a.dqkv + head.first * 3 * a.h + a.h + head.column + part * C;
-        store_keys<E>(to, 3 * a.h, dk, a.scale * a.dropout.scale, k0 + row, head.length);
-        store_keys<E>(to + a.h, 3 * a.h, dv, a.dropout.scale, k0 + row, head.length);
+        const int64_t column = head.keys + part * C;
+        store_keys<E>((T *)a.dk + head.first * a.k_row + column, a.k_row, dk, a.scale * a.dropout.scale, k0 + row,
+                      head.length);
+        store_keys<E>((T *)a.dv + head.first * a.v_row + column, a.v_row, dv, a.dropout.scale, k0 + row, head.length);
     }
 }
 
@@ -423,7 +426,7 @@ template <typename S> static void launch_all(const struct attention &a, const st
     const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.h * 4;
     const int64_t heads = a.bucket * a.heads / longest + 1; /* if all sequences had full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
-    const int64_t room = snug_cuda_mma_sum_bytes(program, S::WIDE, S::HEAD, a.heads) / once;
+    const int64_t room = snug_cuda_mma_sum_bytes(program, S::WIDE, S::HEAD, a.heads, a.kv_heads) / once;
     if (shares > room) shares = room;
     if (shares > blocks) shares = blocks;
     b.share = (int)(shares > 1 ? (blocks + shares - 1) / shares : blocks);
@@ -434,7 +437,7 @@ template <typename S> static void launch_all(const struct attention &a, const st
     const auto choose = [&](auto drop) {
         constexpr bool DROP = decltype(drop)::value;
         if constexpr (S::HEAD == 64) {
-            if (a.window < ALL_KEYS) return launch<S, DROP, WINDOWED>(a, b, run);
+            if (is_windowed(a)) return launch<S, DROP, WINDOWED>(a, b, run);
             if (a.bias) return launch<S, DROP, BIASED>(a, b, run);
         }
         launch<S, DROP, PLAIN>(a, b, run);
@@ -442,12 +445,12 @@ template <typename S> static void launch_all(const struct attention &a, const st
     a.dropout.threshold ? choose(std::true_type()) : choose(std::false_type());
 }
 
-bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool windowed = a.window < ALL_KEYS;
+    const bool windowed = is_windowed(a);
     bool fits = true;
-    if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
-    const bool done = with_shape(cuda, snug_run_dtype(run, qkv), a.d, [&](auto shape) {
+    if (a.softcap > 0 || a.group > 1 || ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias)))) return false;
+    const bool done = with_shape(cuda, type, a.d, [&](auto shape) {
         typedef decltype(shape) S;
         fits = S::BYTES + (a.bias ? DISTANCES * 4 : 0) <= cuda->block_memory;
         if (fits) launch_all<S>(a, run);

@@ -10,20 +10,22 @@ extern "C" {
 }
 
 struct attention {
-    const void *qkv, *dout;
-    void *o, *dqkv;
-    float *lse, *delta; /* [T, heads]; delta: do . o */
+    const void *q, *k, *v, *dout; /* the first columns of the operands */
+    void *o, *dq, *dk, *dv;
+    int64_t q_row, k_row, v_row; /* elements from a row to the next one; of gradients, too */
+    float *lse, *delta;          /* [T, heads]; delta: do . o */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    int heads, d;
-    int64_t h, bucket; /* rows after the last token up to here become zero */
-    float scale;       /* 1 / sqrt(d) */
-    int window;        /* query i attends to the keys from i - window to i + window; ALL_KEYS: to all */
+    int heads, kv_heads, group, d; /* group: query heads of a key/value head */
+    int64_t h, bucket;             /* columns of o; rows after the last token up to here become zero */
+    float scale, softcap;          /* softcap 0: none */
+    int before, after;             /* query i attends to the keys from i - before to i + after; or ALL_KEYS */
     const float *bias; /* [heads, DISTANCES]: bias of each distance from query to key, divided by scale; or NULL */
     void *workspace;   /* of the kernels */
 };
 
 enum { ALL_KEYS = 1 << 29 };
+static inline bool is_windowed(const struct attention &a) { return a.before < ALL_KEYS || a.after < ALL_KEYS; }
 /* The score of a masked key. Finite, so that differences of scores in a row of masked keys are not NaN, and a power of
    two, so that they are exact; the sums of such a row are multiplied by 0 at its first unmasked key. */
 #define HIDDEN (-0x1p100f)
@@ -34,16 +36,29 @@ struct range {
     int first, end;
 };
 
-/* Keys that any of the queries at … at + count - 1 attends to, or the queries that attend to any of these keys, from a
-   multiple of tile on. */
-static __host__ __device__ __forceinline__ struct range seen_from(int at, int count, int window, int length, int tile) {
-    const int first = at > window ? (at - window) / tile * tile : 0, end = at + count + window;
+/* Positions from `before` before the first of at … at + count - 1 to `after` after the last, from a multiple of tile
+   on. */
+static __device__ __forceinline__ struct range around(int at, int count, int before, int after, int length, int tile) {
+    const int first = at > before ? (at - before) / tile * tile : 0, end = at + count + after;
     return {first, end < length ? end : length};
 }
+/* Keys that any of the queries at … at + count - 1 attends to; queries that attend to any of these keys. */
+static __device__ __forceinline__ struct range keys_of(const struct attention &a, int at, int count, int length,
+                                                       int tile) {
+    return around(at, count, a.before, a.after, length, tile);
+}
+static __device__ __forceinline__ struct range queries_of(const struct attention &a, int at, int count, int length,
+                                                          int tile) {
+    return around(at, count, a.after, a.before, length, tile);
+}
 
-/* Whether a key is outside a query's window. */
-static __device__ __forceinline__ bool is_hidden(int query, int key, int window) {
-    return query - key > window || key - query > window;
+/* Whether a query does not attend to a key. */
+static __device__ __forceinline__ bool is_hidden(const struct attention &a, int query, int key) {
+    return query - key > a.before || key - query > a.after;
+}
+/* Whether each of `queries` queries from `query` on attends to each of `keys` keys. */
+static __device__ __forceinline__ bool sees_all(const struct attention &a, int query, int queries, int key, int keys) {
+    return query + queries - 1 - key <= a.before && key + keys - 1 - query <= a.after;
 }
 
 /* The index of a key's bias. */
@@ -55,7 +70,7 @@ static __device__ __forceinline__ int distance_of(int query, int key) {
 /* One head of one sequence. */
 struct head {
     int first, length, index;
-    int64_t column;
+    int64_t column, keys; /* its first channel in q (and o), and in k and v */
     uint32_t sample, site, key, step;
 };
 
@@ -65,6 +80,7 @@ static __device__ __forceinline__ struct head head_of(const struct attention &a,
             length,
             index,
             (int64_t)index * a.d,
+            (int64_t)(index / a.group) * a.d,
             length > 0 ? (uint32_t)a.batch.sample[first] : 0,
             a.dropout.site | (uint32_t)index,
             a.batch.step->key,
@@ -83,38 +99,46 @@ static __device__ __forceinline__ uint32_t kept_quad(const struct head &head, ui
 }
 
 /* The blocks after the last sequence clear the rows after the last token. */
-template <typename T> static __device__ void clear_tail(const struct attention &a, T *to, int64_t stride) {
-    const int64_t tokens = a.batch.step->tokens, count = (a.bucket - tokens) * stride;
+template <typename T>
+static __device__ void clear_tail(const struct attention &a, void *to, int64_t row, int64_t width) {
+    const int64_t tokens = a.batch.step->tokens, count = (a.bucket - tokens) * width;
     const int64_t blocks = (int64_t)gridDim.x * gridDim.y, block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
     for (int64_t i = block * blockDim.x + threadIdx.x; i < count; i += blocks * blockDim.x)
-        to[tokens * stride + i] = from_float<T>(0);
+        ((T *)to)[(tokens + i / width) * row + i % width] = from_float<T>(0);
+}
+template <typename T> static __device__ void clear_gradients(const struct attention &a) {
+    const int64_t keys = (int64_t)a.kv_heads * a.d;
+    clear_tail<T>(a, a.dq, a.q_row, a.h);
+    clear_tail<T>(a, a.dk, a.k_row, keys);
+    clear_tail<T>(a, a.dv, a.v_row, keys);
 }
 
 /* Hopper's tensor cores, for d of 64, in 16 bits, without a bias, if the longest sequence has more than 128 tokens;
    forward with dropout up to one half, backward up to 512 tokens and if there are enough heads. False if they are not
    applicable. */
 #ifdef SNUG_CUDA_HOPPER
-bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv);
-bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 #else
-static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, int32_t) {
+static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, enum snug_dtype) {
     return false;
 }
-static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, const struct snug_run *, int32_t) {
+static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, const struct snug_run *,
+                                                      enum snug_dtype) {
     return false;
 }
 #endif
 
 /* Tensor cores, for d of 32, 64 or 128; with a window or a bias for 64, and not for both. False if they are not
  * applicable. */
-bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
-bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
+bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
 /* ---- positions ---- */
 
 /* to, shaped as qkv, = qkv with q and k rotated by their positions; back: dq and dk of dqkv, rotated back in place. */
-void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, int heads, float theta);
-void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, int heads, float theta);
+void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, const struct snug_attention_form *form);
+void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, const struct snug_attention_form *form);
 
 /* [heads, DISTANCES] biases divided by scale. */
 void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale);

@@ -13,8 +13,8 @@ struct rotation {
     void *to;
     const void *from;
     const int32_t *offsets;
-    int64_t h;
-    int heads, half;
+    int64_t row;     /* columns of a row */
+    int heads, half; /* heads of q and k */
     double frequencies[MOST];
 };
 
@@ -33,20 +33,20 @@ static __global__ void __launch_bounds__(THREADS) rotate_kernel(const struct rot
         sines[r][c] = BACK ? -sine : sine;
     }
     __syncthreads();
-    const T *from = (const T *)a.from + (begin + row0) * 3 * a.h;
-    T *to = (T *)a.to + (begin + row0) * 3 * a.h;
-    const int rotated = 2 * a.heads * a.half / W, pieces = BACK ? rotated : rotated + (int)a.h / W;
+    const T *from = (const T *)a.from + (begin + row0) * a.row;
+    T *to = (T *)a.to + (begin + row0) * a.row;
+    const int rotated = a.heads * a.half / W, pieces = BACK ? rotated : (int)a.row / W - rotated;
     for (int i = threadIdx.x; i < rows * pieces; i += THREADS) {
         const int r = i / pieces, piece = i % pieces;
         float x[W], y[W], left[W], right[W];
         if (!BACK && piece >= rotated) {
-            const int64_t at = r * 3 * a.h + 2 * a.h + (piece - rotated) * W;
+            const int64_t at = r * a.row + (piece + rotated) * W;
             load<W>(x, from + at);
             store<W>(to + at, x);
             continue;
         }
         const int c = piece * W % a.half;
-        const int64_t at = r * 3 * a.h + piece * W / a.half * 2 * a.half + c;
+        const int64_t at = r * a.row + piece * W / a.half * 2 * a.half + c;
         load<W>(x, from + at);
         load<W>(y, from + at + a.half);
 #pragma unroll
@@ -60,16 +60,17 @@ static __global__ void __launch_bounds__(THREADS) rotate_kernel(const struct rot
 }
 
 /* Heads with more channels than this supports are rejected afterwards, by attention itself. */
-template <bool BACK> static void launch(const struct snug_run *run, void *to, int32_t qkv, int heads, float theta) {
-    const int64_t h = snug_run_cols(run, qkv) / 3, d = h / heads;
+template <bool BACK>
+static void launch(const struct snug_run *run, void *to, int32_t qkv, const struct snug_attention_form *form) {
+    const int d = form->head_dim;
     struct rotation a = {.to = to,
                          .from = snug_run_data(run, qkv),
                          .offsets = snug_cuda_of(run)->batch.offsets,
-                         .h = h,
-                         .heads = heads,
-                         .half = (int)d / 2};
+                         .row = snug_run_cols(run, qkv),
+                         .heads = form->heads + form->kv_heads,
+                         .half = d / 2};
     if (a.half > MOST || run->batch->sequences == 0) return;
-    for (int c = 0; c < a.half; c++) a.frequencies[c] = pow(theta, -2.0 * c / (double)d);
+    for (int c = 0; c < a.half; c++) a.frequencies[c] = pow(form->rope_theta, -2.0 * c / (double)d);
     const dim3 blocks(blocks_for(run->program->longest, ROWS), (unsigned)run->batch->sequences);
     with_type(snug_run_dtype(run, qkv), [&](auto type) {
         typedef decltype(type) T;
@@ -81,10 +82,10 @@ template <bool BACK> static void launch(const struct snug_run *run, void *to, in
     });
 }
 
-void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, int heads, float theta) {
-    launch<false>(run, to, qkv, heads, theta);
+void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, const struct snug_attention_form *form) {
+    launch<false>(run, to, qkv, form);
 }
 
-void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, int heads, float theta) {
-    launch<true>(run, snug_run_data(run, dqkv), dqkv, heads, theta);
+void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, const struct snug_attention_form *form) {
+    launch<true>(run, snug_run_data(run, dqkv), dqkv, form);
 }

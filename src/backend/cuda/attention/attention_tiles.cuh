@@ -12,14 +12,15 @@ template <int D, int N> struct tiles {
     typedef float scores[SIDE][SIDE + 1];
 };
 
-/* Rows row0 … of one of q, k, v (or of o, do); zeros after the last and after d. */
+/* Rows row0 … of the d channels from column `from` on of one of q, k, v (or of o, do); zeros after the last and after
+   d. */
 template <typename T, int D, int N>
 static __device__ void load_tile(float (*to)[D + 4], const T *from, int64_t stride, const struct head &head, int row0,
                                  int d) {
     for (int i = threadIdx.x; i < tiles<D, N>::SIDE * D; i += 256) {
         const int r = i / D, c = i % D;
         const bool there = row0 + r < head.length && c < d;
-        to[r][c] = there ? to_float(from[(head.first + row0 + r) * stride + head.column + c]) : 0;
+        to[r][c] = there ? to_float(from[(head.first + row0 + r) * stride + c]) : 0;
     }
 }
 
@@ -108,15 +109,21 @@ template <typename T> static __global__ void delta_kernel(const struct attention
     if (threadIdx.x % 32 == 0) a.delta[i] = sum;
 }
 
-/* The score of a dot product q . k, divided by scale. */
+/* The score of a dot product q . k, divided by scale, and in *slope the cap's derivative. */
 static __device__ __forceinline__ float score_of(const struct attention &a, const struct head &head, float dot,
-                                                 int query, int key) {
+                                                 int query, int key, float *slope) {
+    *slope = 1;
+    if (a.softcap > 0) {
+        const float t = tanhf(dot * a.scale / a.softcap);
+        dot = t * a.softcap / a.scale;
+        *slope = 1 - t * t;
+    }
     if (a.bias) dot += a.bias[head.index * DISTANCES + distance_of(query, key)];
-    return is_hidden(query, key, a.window) ? HIDDEN : dot;
+    return is_hidden(a, query, key) ? HIDDEN : dot;
 }
 
-/* F * P and dS of a tile, from its scores and dP. */
-template <int N>
+/* F * P and dS of a tile, from its scores and dP; SLOPES: dS times the cap's derivatives. */
+template <int N, bool SLOPES>
 static __device__ __forceinline__ void probabilities(const struct attention &a, const struct head &head,
                                                      float (&s)[N][N], float (&dp)[N][N], uint8_t (*mask)[4 * N],
                                                      int q0, int k0) {
@@ -130,11 +137,12 @@ static __device__ __forceinline__ void probabilities(const struct attention &a, 
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const int c = x + 16 * j;
-            const float score = score_of(a, head, s[i][j], q0 + r, k0 + c);
+            float slope;
+            const float score = score_of(a, head, s[i][j], q0 + r, k0 + c, &slope);
             const float p = k0 + c < head.length ? expf(score * a.scale - lse) : 0;
             const float f = a.dropout.threshold && !(mask[r][c / 4] >> c % 4 & 1) ? 0 : a.dropout.scale;
             s[i][j] = p * f;
-            dp[i][j] = p * (dp[i][j] * f - delta);
+            dp[i][j] = p * (dp[i][j] * f - delta) * (SLOPES ? slope : 1);
         }
     }
 }

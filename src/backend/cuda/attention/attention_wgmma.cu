@@ -18,19 +18,19 @@ enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, SHORT = 12
    each. */
 template <int GROUPS, int STAGES, bool DROP> struct supply {
     enum { PASS = 16 * GROUPS, AHEAD = STAGES - (DROP ? 2 : 3) }; /* rows that the threads copy at once; tiles */
-    const uint8_t *from; /* the thread's piece of the tile's first row that it copies */
+    const uint8_t *keys, *values; /* the thread's piece of the tile's first row that it copies */
     uint8_t *to;
     struct quad_part *quads;
-    int64_t stride, h;
-    int rows, stage, quad; /* rows left from that one on */
+    int64_t key_row, value_row; /* bytes */
+    int rows, stage, quad;      /* rows left from that one on */
 
-    template <typename T>
-    __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, const struct head &head, int first,
+    __device__ __forceinline__ supply(uint8_t *ring, const struct attention &a, const struct head &head, int first,
                                       int end) {
         const int row = threadIdx.x / 8, piece = threadIdx.x % 8;
-        h = columns;
-        stride = 3 * h * (int64_t)sizeof(T);
-        from = (const uint8_t *)keys + (first + row) * stride + 16 * piece;
+        key_row = 2 * a.k_row;
+        value_row = 2 * a.v_row;
+        keys = (const uint8_t *)a.k + 2 * head.keys + (head.first + first + row) * key_row + 16 * piece;
+        values = (const uint8_t *)a.v + 2 * head.keys + (head.first + first + row) * value_row + 16 * piece;
         to = ring + 16 * piece_of<ROW_BYTES>(slot_of<KEYS_IN_COLUMNS>(row), piece);
         quads = (struct quad_part *)(ring + 2 * STAGES * TILE) + threadIdx.x;
         rows = end - first - row;
@@ -41,16 +41,16 @@ template <int GROUPS, int STAGES, bool DROP> struct supply {
     __device__ __forceinline__ void fill(const struct head &head) {
 #pragma unroll
         for (int r = 0; r < KEYS; r += PASS) { /* all pieces have the swizzle of the first */
-            const uint8_t *key = from + r * stride;
-            copy16(to + 2 * stage * TILE + r * ROW_BYTES, key, r < rows);
-            copy16(to + (2 * stage + 1) * TILE + r * ROW_BYTES, key + 2 * h, r < rows);
+            copy16(to + 2 * stage * TILE + r * ROW_BYTES, keys + r * key_row, r < rows);
+            copy16(to + (2 * stage + 1) * TILE + r * ROW_BYTES, values + r * value_row, r < rows);
         }
         commit_copies();
         if (DROP && threadIdx.x < KEYS / 4) {
             quads[stage * (KEYS / 4)] = quad_part_of(head, quad);
             quad += KEYS / 4;
         }
-        from += KEYS * stride;
+        keys += KEYS * key_row;
+        values += KEYS * value_row;
         rows -= KEYS;
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
@@ -119,15 +119,15 @@ static __device__ __forceinline__ void mask_scores(float (&s)[8][4], int left) {
 }
 
 /* Masks the keys of the tile from k0 on that are outside the windows of the lane's queries row and row + 1. */
-static __device__ __forceinline__ void hide_keys(float (&s)[8][4], int row, int k0, int window) {
+static __device__ __forceinline__ void hide_keys(float (&s)[8][4], const struct attention &a, int row, int k0) {
     const int first = row & ~15; /* of the warp's 16 */
-    if (first + 15 - k0 <= window && k0 + KEYS - 1 - first <= window) return;
+    if (sees_all(a, first, 16, k0, KEYS)) return;
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = k0 + 8 * (n & ~1) + 4 * (int)(threadIdx.x % 4) + 2 * (n & 1) + i % 2;
-            if (is_hidden(row + i / 2, key, window)) s[n][i] = HIDDEN;
+            if (is_hidden(a, row + i / 2, key)) s[n][i] = HIDDEN;
         }
 }
 
@@ -167,15 +167,15 @@ static __device__ __forceinline__ void drop_powers(uint32_t (&p)[4][4], const st
 template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, form FORM>
 static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(const struct attention a) {
     extern __shared__ __align__(1024) uint8_t shared[];
-    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.o, a.h);
+    if (blockIdx.z == gridDim.z - 1) return clear_tail<E>(a, a.o, a.h, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int lane = threadIdx.x % 32, q0 = (blockIdx.x * GROUPS + threadIdx.x / 128) * 64; /* of the group */
     if ((int)blockIdx.x * GROUPS * 64 >= head.length) return;
-    const E *from = (const E *)a.qkv + head.first * 3 * a.h + head.column;
+    const E *from = (const E *)a.q + head.first * a.q_row + head.column;
     const int block = blockIdx.x * GROUPS * 64; /* its first query */
-    const int first = FORM == WINDOWED ? seen_from(block, GROUPS * 64, a.window, head.length, KEYS).first : 0;
-    const int end = FORM == WINDOWED ? seen_from(block, GROUPS * 64, a.window, head.length, KEYS).end : head.length;
-    supply<GROUPS, STAGES, DROP> tiles(shared, from + a.h, a.h, head, first, end);
+    const int first = FORM == WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).first : 0;
+    const int end = FORM == WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).end : head.length;
+    supply<GROUPS, STAGES, DROP> tiles(shared, a, head, first, end);
     if (q0 >= head.length) { /* its threads only copy */
         for (int k0 = first; k0 < end; k0 += KEYS) tiles.next(head);
         wait_copies<0>();
@@ -189,7 +189,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int r = row + i % 2, channel = 16 * k + 8 * (i / 2) + 2 * (lane % 4);
-            q[k][i] = r < head.length ? *(const uint32_t *)(from + r * 3 * a.h + channel) : 0;
+            q[k][i] = r < head.length ? *(const uint32_t *)(from + r * a.q_row + channel) : 0;
         }
 
     const float scale = a.scale * LOG2_E; /* powers of two from here on */
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             if (k0 + KEYS < end) tiles.next(head);
             wgmma_wait<0>();
             hold(s);
-            if (FORM == WINDOWED) hide_keys(s, row, k0, a.window);
+            if (FORM == WINDOWED) hide_keys(s, a, row, k0);
             mask_scores(s, head.length - k0);
             if (take_powers(rows, s, scale)) shrink();
             pack_powers<E>(p, s);
@@ -248,7 +248,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
         begin_scores(0);
         wgmma_wait<0>();
         hold(s);
-        if (FORM == WINDOWED) hide_keys(s, row, first, a.window);
+        if (FORM == WINDOWED) hide_keys(s, a, row, first);
         mask_scores(s, head.length - first);
         take_powers(rows, s, scale);
         pack_powers<E>(p, s);
@@ -264,7 +264,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             begin_values(stage);
             wgmma_wait<1>();
             hold(s);
-            if (FORM == WINDOWED) hide_keys(s, row, k0, a.window);
+            if (FORM == WINDOWED) hide_keys(s, a, row, k0);
             mask_scores(s, head.length - k0);
             const bool shrinks = take_powers(rows, s, scale);
             hold(s);
@@ -304,9 +304,9 @@ static void launch(const struct attention &a, const struct snug_run *run) {
 
 /* Few queries in total: more blocks with fewer rows, which changes no bits. */
 template <typename E> static void choose_rows(const struct attention &a, const struct snug_run *run) {
-    if (a.window < ALL_KEYS && a.dropout.threshold)
+    if (is_windowed(a) && a.dropout.threshold)
         launch<E, 1, 3, 4, true, WINDOWED>(a, run);
-    else if (a.window < ALL_KEYS) /* few tiles each: other blocks hide their loads */
+    else if (is_windowed(a)) /* few tiles each: other blocks hide their loads */
         launch<E, 1, 4, 3, false, WINDOWED>(a, run);
     else if (a.dropout.threshold)
         launch<E, 1, 3, 4, true, PLAIN>(a, run);
@@ -318,11 +318,11 @@ template <typename E> static void choose_rows(const struct attention &a, const s
 
 /* Depends on the program, not on the batch, because the bits differ from those of mma.sync, which is as fast or faster
    for short sequences (on an H200). */
-bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
     if (snug_cuda_of(run)->capability != 90 || a.d != D || run->program->longest <= SHORT) return false;
-    if (a.bias || a.dropout.threshold > 0x80000000) return false; /* see drop_powers() */
+    if (a.bias || a.softcap > 0 || a.dropout.threshold > 0x80000000) return false; /* see drop_powers() */
     bool done = false;
-    with_type(snug_run_dtype(run, qkv), [&](auto value) {
+    with_type(type, [&](auto value) {
         if constexpr (sizeof value == 2) choose_rows<decltype(value)>(a, run), done = true;
     });
     return done;

@@ -44,28 +44,28 @@ struct backward {
    window. */
 template <form FORM>
 static __device__ __forceinline__ int first_tile(const struct attention &a, const struct head &head, int block) {
-    return FORM == WINDOWED ? seen_from(block * KEYS, KEYS, a.window, head.length, QUERIES).first / QUERIES : 0;
+    return FORM == WINDOWED ? queries_of(a, block * KEYS, KEYS, head.length, QUERIES).first / QUERIES : 0;
 }
 template <form FORM>
 static __device__ __forceinline__ int end_tile(const struct attention &a, const struct head &head, int block,
                                                int tiles) {
     if (FORM != WINDOWED) return tiles;
-    return (seen_from(block * KEYS, KEYS, a.window, head.length, QUERIES).end + QUERIES - 1) / QUERIES;
+    return (queries_of(a, block * KEYS, KEYS, head.length, QUERIES).end + QUERIES - 1) / QUERIES;
 }
 template <form FORM>
 static __device__ __forceinline__ int first_block(const struct attention &a, const struct head &head, int tile) {
-    return FORM == WINDOWED ? seen_from(tile * QUERIES, QUERIES, a.window, head.length, KEYS).first / KEYS : 0;
+    return FORM == WINDOWED ? keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).first / KEYS : 0;
 }
 template <form FORM>
 static __device__ __forceinline__ int end_block(const struct attention &a, const struct head &head, int tile,
                                                 int blocks) {
     if (FORM != WINDOWED) return blocks;
-    return (seen_from(tile * QUERIES, QUERIES, a.window, head.length, KEYS).end + KEYS - 1) / KEYS;
+    return (keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).end + KEYS - 1) / KEYS;
 }
 
 template <typename E>
 static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
-    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.dqkv, 3 * a.h);
+    if (blockIdx.z == gridDim.z - 1) return clear_gradients<E>(a);
     for_rows<E, D>(a, head_of(a, blockIdx.z, 0), [&](int, int64_t token, int index, float lse, float delta) {
         b.lse[index * b.stride + token] = lse;
         b.delta[index * b.stride + token] = delta;
@@ -117,12 +117,12 @@ static __device__ __forceinline__ void copy4(void *to, const void *from, bool th
                  "r"(there ? 4 : 0));
 }
 
-/* Copies a block's keys or values, which are `column` elements after the queries. */
+/* Copies a block's keys or values. */
 template <typename E>
-static __device__ __forceinline__ void copy_keys(uint8_t *to, const struct attention &a, const struct head &head,
-                                                 int64_t column, int k0) {
-    const E *from = (const E *)a.qkv + head.first * 3 * a.h + column + head.column;
-    copy_tile<D, KEYS, GROUP, QUERIES_IN_ROWS>((uint4 *)to, from, 3 * a.h, head.length, k0);
+static __device__ __forceinline__ void copy_keys(uint8_t *to, const void *operand, int64_t stride,
+                                                 const struct head &head, int k0) {
+    const E *from = (const E *)operand + head.first * stride + head.keys;
+    copy_tile<D, KEYS, GROUP, QUERIES_IN_ROWS>((uint4 *)to, from, stride, head.length, k0);
 }
 
 template <typename E>
@@ -130,8 +130,8 @@ static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struc
                                                     const struct backward &b, const struct head &head, int stage,
                                                     int q0) {
     uint8_t *to = shared + STAGE + stage * STAGE_BYTES;
-    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)to, (const E *)a.qkv + head.first * 3 * a.h + head.column,
-                                              3 * a.h, head.length, q0);
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)to, (const E *)a.q + head.first * a.q_row + head.column, a.q_row,
+                                              head.length, q0);
     copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + HALF), (const E *)a.dout + head.first * a.h + head.column,
                                               a.h, head.length, q0);
     const int r = q0 + threadIdx.x % QUERIES;
@@ -153,8 +153,8 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
     const uint32_t base = shared_address(shared);
     const uint64_t left = descriptor_of(base + DS);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    copy_keys<E>(shared, a, head, a.h, 0);
-    copy_keys<E>(shared + V, a, head, 2 * a.h, 0);
+    copy_keys<E>(shared, a.k, a.k_row, head, 0);
+    copy_keys<E>(shared + V, a.v, a.v_row, head, 0);
     copy_queries<E>(shared, a, b, head, 0, 0);
     commit_copies();
     publish(place_of(base, FULL));
@@ -173,7 +173,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 if (tile == first && block + 1 < blocks) {
                     if (block > 0)
                         wait_for(place_of(base, DS_EMPTY), count - 1); /* the previous block's are no longer needed */
-                    copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a, head, a.h, (block + 1) * KEYS);
+                    copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a.k, a.k_row, head, (block + 1) * KEYS);
                 }
                 commit_copies();
             }
@@ -194,7 +194,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
             for (int k = 0; k < KEYS / 16; k++) multiply_tiles<E, 1, 1>(dq, left + 128 * k, keys + 128 * k, true);
             wgmma_commit();
             if (turns && more) { /* dS was the last to come of the values */
-                copy_keys<E>(shared + V, a, head, 2 * a.h, (block + 1) * KEYS);
+                copy_keys<E>(shared + V, a.v, a.v_row, head, (block + 1) * KEYS);
                 commit_copies();
             }
             wgmma_wait<0>();
@@ -205,7 +205,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 for (int n = 0; n < 8; n++) sums[32 * n + lane] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
             } else {
                 const int row = tile * QUERIES + 16 * warp;
-                store_rows<E, AS_THEY_ARE>((E *)a.dqkv + (head.first + row) * 3 * a.h + head.column, 3 * a.h, dq,
+                store_rows<E, AS_THEY_ARE>((E *)a.dq + (head.first + row) * a.q_row + head.column, a.q_row, dq,
                                            a.scale * a.dropout.scale, head.length - row, (uint8_t *)sums);
             }
             if (turns && more) publish(place_of(base, VALUES_FULL));
@@ -248,14 +248,14 @@ template <typename E> static __device__ __forceinline__ uint32_t pack_positive(f
 }
 
 /* Masks elements of S^T of a lane's keys key and key + 1 and the tile of queries from q0 on. */
-static __device__ __forceinline__ void hide_elements(float (&s)[8][4], int q0, int key, int window) {
+static __device__ __forceinline__ void hide_elements(float (&s)[8][4], const struct attention &a, int q0, int key) {
     const int first = key & ~15; /* of the warp's 16 */
-    if (q0 + QUERIES - 1 - first <= window && first + 15 - q0 <= window) return;
+    if (sees_all(a, q0, QUERIES, first, 16)) return;
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (is_hidden(q0 + 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2, key + i / 2, window)) s[n][i] = HIDDEN;
+            if (is_hidden(a, q0 + 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2, key + i / 2)) s[n][i] = HIDDEN;
 }
 
 /* From S^T computes P^T in place, with dropped elements negative, and (F * P)^T. */
@@ -353,7 +353,7 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
             wgmma_wait<1>(); /* done with the previous tile, and with S */
             hold(s);
             if (tile > first_of_block) arrive_at(place_of(base, EMPTY + (stage ^ 1)));
-            if (FORM == WINDOWED) hide_elements(s, tile * QUERIES, key, a.window);
+            if (FORM == WINDOWED) hide_elements(s, a, tile * QUERIES, key);
             probabilities<E, DROP>(p, s, lse, dropped, scale);
             hold(p);
             wgmma_fence();
@@ -387,9 +387,10 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
         arrive_at(place_of(base, EMPTY + (count - 1) % 2));
         wait_for(place_of(base, DS_EMPTY), count - 1);
         const int first = k0 + slab % 4 * 16;
-        E *to = (E *)a.dqkv + (head.first + first) * 3 * a.h + a.h + head.column;
-        store_rows<E, QUERIES_IN_ROWS>(to, 3 * a.h, dk, a.scale * a.dropout.scale, head.length - first, slab_of_ds);
-        store_rows<E, QUERIES_IN_ROWS>(to + a.h, 3 * a.h, dv, a.dropout.scale, head.length - first, slab_of_ds);
+        E *const to_k = (E *)a.dk + (head.first + first) * a.k_row + head.keys;
+        E *const to_v = (E *)a.dv + (head.first + first) * a.v_row + head.keys;
+        store_rows<E, QUERIES_IN_ROWS>(to_k, a.k_row, dk, a.scale * a.dropout.scale, head.length - first, slab_of_ds);
+        store_rows<E, QUERIES_IN_ROWS>(to_v, a.v_row, dv, a.dropout.scale, head.length - first, slab_of_ds);
     }
     if (block < blocks)
         rest(shared, slab_of_ds, worker, count,
@@ -436,7 +437,7 @@ static void launch(const struct attention &a, const struct backward &b, const st
 
 /* Tiles whose dq is in shared memory at once: all, or with a window those that attend to a block of keys. */
 static int64_t places_of(const struct attention &a, const struct snug_run *run) {
-    const int64_t all = blocks_for(run->program->longest, QUERIES), seen = KEYS + 2 * (int64_t)a.window;
+    const int64_t all = blocks_for(run->program->longest, QUERIES), seen = KEYS + (int64_t)a.before + a.after;
     const int64_t most = (seen + 2 * (QUERIES - 1)) / QUERIES;
     return most < all ? most : all;
 }
@@ -450,7 +451,7 @@ template <typename E> static void launch_all(const struct attention &a, const st
     const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)run->batch->sequences + 1);
     row_kernel<E><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
     if (run->batch->sequences == 0) return;
-    if (a.window < ALL_KEYS)
+    if (is_windowed(a))
         a.dropout.threshold ? launch<E, true, WINDOWED>(a, b, run) : launch<E, false, WINDOWED>(a, b, run);
     else
         a.dropout.threshold ? launch<E, true, PLAIN>(a, b, run) : launch<E, false, PLAIN>(a, b, run);
@@ -465,11 +466,12 @@ static bool is_worth_it(const struct attention &a, const struct snug_run *run) {
     return run->program->longest > 128 && 2 * a.heads * run->batch->sequences >= snug_cuda_of(run)->multiprocessors;
 }
 
-bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    if (a.bias || snug_cuda_of(run)->capability != 90 || a.d != D || places_of(a, run) > PLACES || !is_worth_it(a, run))
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
+    if (a.bias || a.softcap > 0 || a.group > 1 || snug_cuda_of(run)->capability != 90 || a.d != D ||
+        places_of(a, run) > PLACES || !is_worth_it(a, run))
         return false;
     bool done = false;
-    with_type(snug_run_dtype(run, qkv), [&](auto value) {
+    with_type(type, [&](auto value) {
         if constexpr (sizeof value == 2) launch_all<decltype(value)>(a, run), done = true;
     });
     return done;

@@ -5,20 +5,22 @@ static int64_t rows_of(const struct snug_program *program) {
     return program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
 }
 
-struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program, int32_t qkv,
-                                                                  int heads, float theta, int32_t bias) {
-    const struct snug_tensor *t = &program->tensors[qkv];
+struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program,
+                                                                  const struct snug_op *op) {
+    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    const struct snug_attention_form *form = snug_op_attention_form(op);
+    const struct snug_tensor *t = &program->tensors[backward ? op->attention_backward.q : op->attention.q];
+    const int32_t bias = backward ? op->attention_backward.bias : op->attention.bias;
     const int64_t rotated = rows_of(program) * t->cols * snug_dtype_size(t->dtype);
-    const int64_t biases = heads * SNUG_CUDA_DISTANCES * (int64_t)sizeof(float);
+    const int64_t biases = form->heads * SNUG_CUDA_DISTANCES * (int64_t)sizeof(float);
     struct snug_cuda_attention_scratch s;
-    s.biases = theta > 0 ? snug_cuda_round_up(rotated, 256) : 0;
+    s.biases = form->rope_theta > 0 ? snug_cuda_round_up(rotated, 256) : 0;
     s.rest = s.biases + (bias ? snug_cuda_round_up(biases, 256) : 0);
     return s;
 }
 
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_attention *a = &op->attention;
-    return snug_cuda_attention_scratch_of(program, a->qkv, a->heads, a->rope_theta, a->bias).rest;
+    return snug_cuda_attention_scratch_of(program, op).rest;
 }
 
 /* ---- backward ---- */
@@ -29,21 +31,22 @@ int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads) {
 
 /* Room for dq of all tokens; for shares in small batches as many more as ROOM holds, and four if there are only a few
    long sequences. No sums are needed if no sequence has more keys than a block. */
-int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, int d, int heads) {
+int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, int d, int heads, int kv_heads) {
     const int64_t ROOM = (int64_t)64 << 20, tokens = rows_of(program), h = (int64_t)heads * d;
     const int64_t tiles = snug_cuda_mma_tiles(wide, tokens, program->capacity[SNUG_EXTENT_SEQUENCES]);
     const int64_t once = tiles * SNUG_CUDA_MMA_QUERIES(wide) * h * (int64_t)sizeof(float);
     const int64_t keys = SNUG_CUDA_MMA_KEYS(wide, d), blocks = (program->longest + keys - 1) / keys;
     if (blocks < 2) return 0;
-    const int64_t least = tokens * heads < 128 * program->longest ? 4 * once : once, most = blocks * once;
+    const int64_t least = tokens * kv_heads < 128 * program->longest ? 4 * once : once, most = blocks * once;
     return least > ROOM ? least : most < ROOM ? most : ROOM;
 }
 
 /* 0 where attention_mma_backward.cu is not compiled for the width of the heads. */
-static int64_t mma_bytes(const struct snug_program *program, enum snug_dtype type, int64_t d, int heads) {
-    if (d != 32 && d != 64 && d != 128) return 0;
-    return snug_cuda_mma_row_bytes(program, heads) +
-           snug_cuda_mma_sum_bytes(program, snug_dtype_size(type) == 4, (int)d, heads);
+static int64_t mma_bytes(const struct snug_program *program, enum snug_dtype type,
+                         const struct snug_attention_form *form) {
+    if (form->head_dim != 32 && form->head_dim != 64 && form->head_dim != 128) return 0;
+    return snug_cuda_mma_row_bytes(program, form->heads) +
+           snug_cuda_mma_sum_bytes(program, snug_dtype_size(type) == 4, form->head_dim, form->heads, form->kv_heads);
 }
 
 int64_t snug_cuda_dbias_delta_bytes(const struct snug_program *program, int heads) {
@@ -59,11 +62,9 @@ static int64_t dbias_bytes(const struct snug_program *program, int32_t bias, int
 
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_attention_backward *b = &op->attention_backward;
-    const struct snug_tensor *qkv = &program->tensors[b->qkv];
-    const int64_t delta = rows_of(program) * b->heads * (int64_t)sizeof(float), d = qkv->cols / 3 / b->heads;
-    const int64_t mma = mma_bytes(program, qkv->dtype, d, b->heads);
-    const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, d, b->heads) : 0;
+    const int64_t delta = rows_of(program) * b->form.heads * (int64_t)sizeof(float);
+    const int64_t mma = mma_bytes(program, program->tensors[b->q].dtype, &b->form);
+    const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, b->form.head_dim, b->form.heads) : 0;
     const int64_t most = delta > mma ? delta : mma;
-    return snug_cuda_attention_scratch_of(program, b->qkv, b->heads, b->rope_theta, b->bias).rest +
-           (most > dbias ? most : dbias);
+    return snug_cuda_attention_scratch_of(program, op).rest + (most > dbias ? most : dbias);
 }

@@ -6,20 +6,19 @@
 #include "backend/cuda/sizes/constants.h"
 #include "program/program.h"
 
-/* Offsets: the rotated copy of qkv, at 0; the biases by distance; the kernels' scratch. theta 0: nothing is rotated;
-   bias 0: there is none. */
+/* Offsets: the rotated copy of q, k and v, at 0; the biases by distance; the kernels' scratch. */
 struct snug_cuda_attention_scratch {
     int64_t biases, rest;
 };
-struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program, int32_t qkv,
-                                                                  int heads, float theta, int32_t bias);
+struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program,
+                                                                  const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 
 /* attention_mma_backward.cu: a value per query and head, then sums of dq; wide: with operands of 32 bits, d: channels
    of a head. */
 int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads);
-int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, int d, int heads);
+int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, int d, int heads, int kv_heads);
 /* Tiles of all sequences: the last tile of each may be partial. */
 static inline int64_t snug_cuda_mma_tiles(bool wide, int64_t tokens, int64_t sequences) {
     return tokens / SNUG_CUDA_MMA_QUERIES(wide) + sequences + 1;

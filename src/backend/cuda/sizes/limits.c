@@ -11,10 +11,9 @@ static snug_status check_row(const struct snug_program *program, const struct sn
                      snug_op_name(op->kind), (long long)t->cols, (long long)most);
 }
 
-static snug_status check_attention(const struct snug_program *program, const struct snug_op *op, int32_t qkv,
-                                   int32_t heads) {
-    const struct snug_tensor *t = &program->tensors[qkv];
-    const int64_t channels = t->cols / 3 / heads, sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
+static snug_status check_attention(const struct snug_program *program, const struct snug_op *op, int32_t q) {
+    const struct snug_tensor *t = &program->tensors[q];
+    const int64_t channels = snug_op_attention_form(op)->head_dim, sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
     if (channels > SNUG_CUDA_HEAD_MOST)
         return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): its heads of %lld channels are wider " ADVICE,
                          t->name, snug_op_name(op->kind), (long long)channels, (long long)SNUG_CUDA_HEAD_MOST);
@@ -31,9 +30,8 @@ snug_status snug_cuda_check_sizes(const struct snug_program *program, const stru
     case SNUG_OP_NORM: return check_row(program, op, op->norm.y);
     case SNUG_OP_NORM_BACKWARD: return check_row(program, op, op->norm_backward.dy);
     case SNUG_OP_RESIDUAL_NORM: return check_row(program, op, op->residual_norm.y);
-    case SNUG_OP_ATTENTION: return check_attention(program, op, op->attention.qkv, op->attention.heads);
-    case SNUG_OP_ATTENTION_BACKWARD:
-        return check_attention(program, op, op->attention_backward.qkv, op->attention_backward.heads);
+    case SNUG_OP_ATTENTION: return check_attention(program, op, op->attention.q);
+    case SNUG_OP_ATTENTION_BACKWARD: return check_attention(program, op, op->attention_backward.q);
     default: return SNUG_OK;
     }
 }
