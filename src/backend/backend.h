@@ -147,8 +147,10 @@ struct snug_backend {
      * phases are captured at most; 0: none is, ever. */
     int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
     int captured_phases;
-    /* Whether it can run op at the program's sizes; otherwise the message names tensor and limit. NULL: any. */
-    snug_status (*check)(const struct snug_program *program, const struct snug_op *op);
+    /* Whether it can run op with its attributes at the program's sizes; otherwise the message names the tensor, the
+     * limit and what to do. Plans ask it of every operation, so an operation need not check
+     * again. NULL: all that it has. */
+    snug_status (*supports)(const struct snug_program *program, const struct snug_op *op);
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     struct snug_offload copying; /* what suits its copies; no classes */

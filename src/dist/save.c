@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "core/block.h"
-#include "io/safetensors.h"
 
 enum { PIECE = 1 << 20 }; /* bytes that are read, and written or sent, at a time */
 
 /* What a tensor of the file has: elements of a tensor of the program. */
 struct part {
     int32_t tensor;
+    size_t parameter; /* of weights */
     int64_t first, count;
     int64_t before; /* bytes of the parts before it that are not divided */
 };
@@ -29,7 +29,8 @@ struct saving {
     const struct snug_process_group *group;
     const struct snug_program *program;
     const struct snug_memory *memory;
-    bool finite; /* values that are not finite are refused */
+    const struct snug_weight_source *source; /* NULL: states are saved */
+    bool finite;                             /* values that are not finite are refused */
     struct snug_tensor_entry *entries;
     struct part *parts; /* of each entry */
     size_t count;
@@ -59,10 +60,15 @@ static const struct snug_tensor *tensor_of(const struct saving *s, const struct 
     return &s->program->tensors[part->tensor];
 }
 
+/* Bytes of its elements in the file. */
+static int64_t size_of(const struct saving *s, const struct part *part) {
+    return snug_dtype_size(s->entries[part - s->parts].dtype);
+}
+
 /* Elements of a part that all ranks have, up to the share of the first `writers` of those that write. */
 static int64_t share_end(const struct saving *s, const struct part *part, int64_t writers) {
     const int64_t end = s->common / s->writers * writers + s->common % s->writers * writers / s->writers;
-    const int64_t size = snug_dtype_size(tensor_of(s, part)->dtype);
+    const int64_t size = size_of(s, part);
     return end <= part->before ? 0 : smaller(part->count, (end - part->before + size - 1) / size);
 }
 
@@ -81,23 +87,48 @@ static int64_t range_of(const struct saving *s, const struct part *part, int ran
 /* ---- the bytes ------------------------------------------------------------------------------------------------- */
 
 /* A value that is not finite would make the file useless, and it would replace the last valid one. */
-static snug_status check_finite(const struct saving *s, const struct snug_tensor *t, int64_t count) {
+static snug_status check_finite(const struct saving *s, size_t i, int64_t count) {
     const float *singles = (const float *)s->piece.base;
     const uint16_t *halves = (const uint16_t *)s->piece.base;
-    for (int64_t i = 0; i < count; i++) {
-        const float value = t->dtype == SNUG_F32 ? singles[i] : snug_half_to_f32(t->dtype, halves[i]);
+    const enum snug_dtype dtype = s->entries[i].dtype;
+    for (int64_t k = 0; k < count; k++) {
+        const float value = dtype == SNUG_F32 ? singles[k] : snug_half_to_f32(dtype, halves[k]);
         if (!isfinite(value)) /* untested: a training stops before its weights are infinite */
-            return snug_fail(s->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved", t->name,
+            return snug_fail(s->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved", tensor_of(s, &s->parts[i])->name,
                              isnan(value) ? "NaN" : "an infinity");
     }
+    return SNUG_OK;
+}
+
+/* The same of a narrowed parameter, whose values are rounded in the arena: they are those of its source. Where they
+   differ by more than the rounding, the file was changed meanwhile. */
+static snug_status read_narrowed(const struct saving *s, const struct part *part, int64_t first, int64_t count) {
+    float *values = (float *)s->piece.base;
+    uint16_t *rounded = (uint16_t *)(s->piece.base + PIECE);
+    const struct snug_stored_tensor *stored = s->source->of ? s->source->of[part->parameter] : NULL;
+    const int64_t known = !stored || first > stored->count ? 0 : smaller(count, stored->count - first);
+    const enum snug_dtype dtype = tensor_of(s, part)->dtype;
+    RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, rounded));
+    if (known) RETURN_IF_ERROR(snug_safetensors_read(s->ctx, &s->source->files, stored, first, known, values));
+    for (int64_t k = 0; k < known; k++)
+        if (rounded[k] != (dtype == SNUG_F16 ? snug_f32_to_f16(values[k]) : snug_f32_to_bf16(values[k])))
+            return snug_fail(s->ctx, SNUG_E_IO,
+                             "%s: tensor %s is frozen, and its values were changed in the file since they were loaded: "
+                             "put the file back, since saving reads them there",
+                             s->source->path, stored->name);
+    for (int64_t k = known; k < count; k++) values[k] = snug_half_to_f32(dtype, rounded[k]);
     return SNUG_OK;
 }
 
 /* Elements first … first + count - 1 of a part of this rank's, into the piece. */
 static snug_status read_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
     const struct part *part = &s->parts[i];
-    RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, s->piece.base));
-    return s->finite ? check_finite(s, tensor_of(s, part), count) : SNUG_OK;
+    if (tensor_of(s, part)->narrowed)
+        RETURN_IF_ERROR(read_narrowed(s, part, first, count));
+    else
+        RETURN_IF_ERROR(
+            snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, s->piece.base));
+    return s->finite ? check_finite(s, i, count) : SNUG_OK;
 }
 
 static snug_status write_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
@@ -206,7 +237,7 @@ static snug_status save(struct saving *s, const struct snug_folder *in, const ch
     snug_status status = snug_safetensors_lay_out(s->ctx, s->entries, s->count, &s->head);
     if (status == SNUG_OK)
         status = snug_alloc(s->ctx, (size_t)snug_group_size(s->group), sizeof *s->places, (void **)&s->places);
-    if (status == SNUG_OK) status = snug_block_host(s->ctx, PIECE, &s->piece);
+    if (status == SNUG_OK) status = snug_block_host(s->ctx, PIECE + PIECE / 2, &s->piece);
     if (status == SNUG_OK) status = write_together(s, in, name);
     snug_writer_abandon(&s->writer);
     snug_block_release(&s->piece);
@@ -226,10 +257,10 @@ static void add(struct saving *s, const char *name, int32_t tensor, int64_t firs
     const struct snug_tensor *t = &s->program->tensors[tensor];
     struct snug_tensor_entry *entry = &s->entries[s->count];
     struct part *part = &s->parts[s->count++];
-    *entry = (struct snug_tensor_entry){.name = name, .dtype = t->dtype, .dims = dims};
+    *entry = (struct snug_tensor_entry){.name = name, .dtype = t->narrowed ? SNUG_F32 : t->dtype, .dims = dims};
     *part = (struct part){.tensor = tensor, .first = first, .count = 1, .before = s->common};
     for (int i = 0; i < dims; i++) part->count *= entry->shape[i] = shape[i];
-    if (!t->shards.chunk) s->common += part->count * snug_dtype_size(t->dtype);
+    if (!t->shards.chunk) s->common += part->count * snug_dtype_size(entry->dtype);
 }
 
 static snug_status end(struct saving *s, snug_status status, const struct snug_folder *in, const char *name) {
@@ -239,16 +270,21 @@ static snug_status end(struct saving *s, snug_status status, const struct snug_f
     return status;
 }
 
+static void add_parameter(struct saving *s, const char *name, size_t number) {
+    const struct snug_parameter *p = &s->program->parameters[number];
+    add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, p->shape[1] ? 2 : 1, p->shape);
+    s->parts[s->count - 1].parameter = number;
+}
+
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
-                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
-    struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory,
+                              const struct snug_weight_source *source) {
+    struct saving s = {
+        .ctx = ctx, .group = group, .program = program, .memory = memory, .source = source, .finite = true, .fd = -1};
     const snug_status status = begin(&s, 2 * program->parameter_count);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
-        const struct snug_parameter *p = &program->parameters[i];
-        const int64_t first = p->row * program->tensors[p->tensor].cols;
-        const int dims = p->shape[1] ? 2 : 1;
-        add(&s, p->name, p->tensor, first, dims, p->shape);
-        if (p->also) add(&s, p->also, p->tensor, first, dims, p->shape);
+        add_parameter(&s, program->parameters[i].name, i);
+        if (program->parameters[i].also) add_parameter(&s, program->parameters[i].also, i);
     }
     return end(&s, status, in, name);
 }

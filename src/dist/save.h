@@ -11,12 +11,13 @@
 #define SNUG_DIST_SAVE_H
 
 #include "dist/process_group.h"
-#include "io/folder.h"
-#include "program/program.h"
+#include "model/weights.h"
 
-/* All parameters, in their stored types. A value that is not finite is SNUG_E_NUMERIC. */
+/* All parameters, in their stored types, those that are narrowed as F32, with the values of source where it has them. A
+ * value that is not finite is SNUG_E_NUMERIC. */
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
-                              const char *name, const struct snug_program *program, const struct snug_memory *memory);
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory,
+                              const struct snug_weight_source *source);
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory);

@@ -241,6 +241,24 @@ struct loading {
     struct snug_hash_map names;               /* the parameters' */
 };
 
+void snug_weight_source_close(struct snug_weight_source *source) {
+    snug_safetensors_close(&source->files);
+    free(source->path);
+    free(source->of);
+    *source = (struct snug_weight_source){0};
+}
+
+/* Leaves in the source what the arena does not have in the file's precision; else nothing. */
+static void keep_narrowed(const struct snug_program *program, struct snug_weight_source *source) {
+    bool any = false;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_tensor *t = &program->tensors[program->parameters[i].tensor];
+        if (source->of[i] && (!t->narrowed || source->of[i]->dtype == t->dtype)) source->of[i] = NULL;
+        any |= source->of[i] != NULL;
+    }
+    if (!any) snug_weight_source_close(source);
+}
+
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
     size_t at = 0;
     text[0] = '\0';
@@ -253,11 +271,11 @@ static bool has_shape(const struct snug_stored_tensor *stored, const struct snug
     return stored->dims == dims && stored->shape[0] == rows && (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
-/* A stored tensor that is being loaded into a parameter of type dtype. */
+/* A stored tensor that is being loaded into a parameter, which is in a tensor of the program. */
 struct reading {
     const struct loading *l;
     const struct snug_stored_tensor *stored;
-    enum snug_dtype dtype;
+    const struct snug_tensor *tensor;
 };
 
 /* Values of a smaller magnitude are finite in dtype: rounding to nearest, ties to even, gives infinity from here on. */
@@ -268,7 +286,8 @@ static float limit_of(enum snug_dtype dtype) {
 /* Reports the first value that does not fit. */
 static snug_status read_values(const void *user, int64_t first, int64_t count, void *out) {
     const struct reading *r = user;
-    const float *values = out, limit = limit_of(r->dtype);
+    const float *values = out, limit = limit_of(r->tensor->dtype);
+    const bool half = r->tensor->dtype == SNUG_F16;
     int32_t unfit = 0; /* of the width of a float, for vectors; NaN is unfit, too */
     int64_t bad = 0;
     RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->l->files, r->stored, first, count, out));
@@ -281,10 +300,12 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
         return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
                          r->l->path, r->stored->name, isnan(values[bad]) ? "NaN" : "an infinity",
                          (long long)(first + bad));
-    return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s",
-                     r->l->path, r->stored->name, (double)values[bad], (long long)(first + bad),
-                     r->dtype == SNUG_F16 ? "float16" : "bfloat16",
-                     r->dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
+    return snug_fail(
+        r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", r->l->path,
+        r->stored->name, (double)values[bad], (long long)(first + bad), half ? "float16" : "bfloat16",
+        r->tensor->narrowed ? "another type for the training than this one, in which frozen weights are stored"
+        : half              ? "--fp16 or --bf16_full_eval"
+                            : "--dtype float32");
 }
 
 static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
@@ -305,7 +326,7 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const struct reading reading = {l, stored, type_of(l->program, parameter)};
+    const struct reading reading = {l, stored, &l->program->tensors[parameter->tensor]};
     RETURN_IF_ERROR(fill_parameter(l->program, l->memory, parameter, 0, stored->count, read_values, &reading));
     const struct target to = {l->program, l->config, l->memory, parameter, l->seed};
     if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_values, &reading));
@@ -484,26 +505,26 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
 
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
-                              bool ignore_mismatched_sizes) {
-    struct snug_safetensors files = {0};
+                              bool ignore_mismatched_sizes, struct snug_weight_source *source) {
+    struct snug_weight_source from = {0};
     struct loading l = {.ctx = ctx,
-                        .files = &files,
+                        .files = &from.files,
                         .program = program,
                         .config = config,
                         .memory = memory,
                         .seed = seed,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
     const char *name;
-    char *path;
     RETURN_IF_ERROR(find_file(ctx, folder, &name));
-    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder->path, name));
-    l.path = path;
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
+    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
+    l.path = from.path;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
+    l.loaded = from.of;
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const char *parameter = program->parameters[i].name;
         status = snug_hash_map_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
     }
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &files);
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
     if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
         struct names fresh = {0};
@@ -514,13 +535,17 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
         }
         if (fresh.count)
             snug_log(ctx, SNUG_LOG_WARNING,
-                     "%s: %d tensors are not in it and were initialised: %s; train before you predict", path,
+                     "%s: %d tensors are not in it and were initialised: %s; train before you predict", from.path,
                      fresh.count, fresh.text);
     }
-    snug_safetensors_close(&files);
     snug_hash_map_free(&l.names);
-    free(l.loaded);
-    free(path);
+    if (status == SNUG_OK) {
+        keep_narrowed(program, &from);
+        snug_weight_source_close(source);
+        *source = from;
+    } else {
+        snug_weight_source_close(&from);
+    }
     return status;
 }
 

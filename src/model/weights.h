@@ -4,7 +4,17 @@
 #define SNUG_MODEL_WEIGHTS_H
 
 #include "io/folder.h"
+#include "io/safetensors.h"
 #include "model/config.h"
+
+/* The opened files that narrowed parameters were loaded from, if these have values that the arena's type rounds. Saving
+   reads them there. Zeroed: none. */
+struct snug_weight_source {
+    struct snug_safetensors files;
+    char *path;                           /* for messages */
+    const struct snug_stored_tensor **of; /* by parameter: has its first elements, or all; NULL: the arena has them */
+};
+void snug_weight_source_close(struct snug_weight_source *source);
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
 /* Reads or writes values first … first + count - 1 of parameter as fp32, in any memory and any stored type; written
@@ -31,10 +41,10 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
    are initialised and named in the log, as are tensors that the model does not use. Two tensors of a parameter with
    different values are SNUG_E_INPUT, naming both; of the decoder's bias, a warning. A wrong shape is SNUG_E_INPUT
    naming tensor, found and expected, unless it is the head's and ignore_mismatched_sizes. A NaN or infinity, also one
-   that results from rounding to BF16 or F16, is SNUG_E_INPUT. */
+   that results from rounding to BF16 or F16, is SNUG_E_INPUT. source: replaced if the weights were loaded. */
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
-                              bool ignore_mismatched_sizes);
+                              bool ignore_mismatched_sizes, struct snug_weight_source *source);
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, const char *name,
                              const struct snug_program *program, const struct snug_memory *memory);

@@ -341,14 +341,16 @@ static int64_t shared_offset(struct snug_program *const programs[], int index, c
     return shared ? shared->offset : -1;
 }
 
-/* A tensor that is in the arena for one program of a run must not be in the backing store for another. */
+/* A tensor that programs of a run share must have one type, and be in the arena or the backing store of all. */
 static snug_status check_shared(snug_context *ctx, struct snug_program *const programs[], int count) {
     for (int p = 1; p < count; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {
             const struct snug_tensor *tensor = &programs[p]->tensors[i];
             const struct snug_tensor *shared = shared_tensor(programs, p, tensor);
-            if (shared && shared->offloaded != tensor->offloaded)
-                return snug_fail(ctx, SNUG_E_INTERNAL, "%s is offloaded in one program of the run only", tensor->name);
+            /* untested: all programs are built by the same rules */
+            if (shared && (shared->offloaded != tensor->offloaded || shared->dtype != tensor->dtype))
+                return snug_fail(ctx, SNUG_E_INTERNAL, "the programs of the run store %s in different ways",
+                                 tensor->name);
         }
     return SNUG_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mixed precision: activations in the compute type; fp32 master weights with copies of those that matmuls read, or
-   bf16 weights without either. */
+   bf16 weights without either. A frozen weight needs no master: it is stored in the compute type alone. */
 #include "plan/stages.h"
 #include "program/edits.h"
 
@@ -83,8 +83,12 @@ static snug_status give_copies(struct precision *p) {
 
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods) {
     /* Vectors stay F32: biases and norms are few, and matmuls add them in fp32. */
-    for (size_t i = 0; i < program->parameter_count; i++)
-        if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = methods->weights;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        struct snug_tensor *weight = &program->tensors[program->parameters[i].tensor];
+        if (!program->parameters[i].shape[1]) continue;
+        weight->narrowed = !weight->trainable && methods->weights == SNUG_F32 && program->compute != SNUG_F32;
+        weight->dtype = weight->narrowed ? program->compute : methods->weights;
+    }
     if (program->compute == SNUG_F32) return SNUG_OK;
     for (size_t i = 0; i < program->tensor_count; i++)
         if (program->tensors[i].low_precision) program->tensors[i].dtype = program->compute;

@@ -43,6 +43,7 @@ struct snug_tensor {
     int32_t index;    /* index of a gradient that has only some rows of its table (lazy rows, program/op.h); 0: none */
     bool low_precision; /* may be stored in the compute type, which the precision stage decides */
     bool master;        /* a weight of which a copy in the compute type lives as long (precision stage) */
+    bool narrowed;      /* a frozen weight in the compute type; it is saved with the values that it was loaded with */
     bool saved;         /* an optimizer's state, which checkpoints hold */
     bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/offload.c) */
     bool view;          /* a view of tensor base, from `element` on */

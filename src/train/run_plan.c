@@ -176,7 +176,7 @@ static snug_status check_operations(const struct snug_setup *setup, const struct
                 program->ctx, SNUG_E_UNSUPPORTED,
                 "this run needs the operation %s, which the backend %s does not support yet: use --device cpu",
                 snug_op_name(program->ops[i].kind), backend->name);
-        if (backend->check) RETURN_IF_ERROR(backend->check(program, &program->ops[i]));
+        if (backend->supports) RETURN_IF_ERROR(backend->supports(program, &program->ops[i]));
     }
     return SNUG_OK;
 }
@@ -207,7 +207,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     if (snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > setup->backend->loss_positions)
         program->capacity[SNUG_EXTENT_ROWS] = setup->backend->loss_positions;
     RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
-    if (training && args->freeze)
+    if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
         RETURN_IF_ERROR(snug_program_freeze(program, setup->config.num_hidden_layers, args->freeze));
     const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,
                                          .weights = plan->weights,

@@ -91,13 +91,13 @@ static snug_status load_weights(struct snug_session *s) {
         return SNUG_OK;
     }
     return snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
-                             setup->args->ignore_mismatched_sizes);
+                             setup->args->ignore_mismatched_sizes, &s->source);
 }
 
 snug_status snug_session_load_weights(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_store(s)); /* later it would overwrite what is loaded */
     RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &s->job.setup.config, &s->memory,
-                                      (uint64_t)s->job.setup.args->seed, false));
+                                      (uint64_t)s->job.setup.args->seed, false, &s->source));
     return snug_session_prepare(s);
 }
 
@@ -245,6 +245,7 @@ void snug_session_close(struct snug_session *s) {
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
     snug_metric_accumulator_free(s->accumulator);
+    snug_weight_source_close(&s->source);
     snug_job_close(&s->job);
     free(s);
 }
@@ -439,7 +440,8 @@ snug_status snug_session_write_files(struct snug_session *s, const struct snug_f
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool leads = snug_group_rank(group) == 0;
     if (leads) RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
-    RETURN_IF_ERROR(snug_weights_save(s->ctx, group, folder, "model.safetensors", any_program(s), &s->memory));
+    RETURN_IF_ERROR(
+        snug_weights_save(s->ctx, group, folder, "model.safetensors", any_program(s), &s->memory, &s->source));
     if (!leads) return SNUG_OK;
     RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;

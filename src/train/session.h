@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "metrics/metrics.h"
+#include "model/weights.h"
 #include "optim/schedule.h"
 #include "train/duration.h"
 #include "train/output.h"
@@ -22,6 +23,7 @@ struct snug_session {
     pid_t process; /* which opened it: its threads and its GPU are missing in a child of fork() */
     const struct snug_planned_program *training, *evaluation; /* of the job's plan, or NULL */
     struct snug_memory memory;                                /* of the job's runner */
+    struct snug_weight_source source;                         /* of the current weights */
     uint64_t written;                                         /* to divided tensors: see struct snug_memory */
     struct snug_run train_run, eval_run;
     int64_t max_steps, steps_per_epoch; /* of a training; max_steps may be fewer than planned */

@@ -95,6 +95,7 @@ snug_status snug_get_gradient(snug_session *session, const char *name, float *va
 static snug_status write_parameter(struct snug_session *s, const struct snug_parameter *parameter, const float *values,
                                    size_t count) {
     RETURN_IF_ERROR(snug_session_flush(s));
+    if (s->source.of) s->source.of[parameter - program_of(s)->parameters] = NULL; /* its values are the caller's now */
     RETURN_IF_ERROR(snug_parameter_write(program_of(s), &s->memory, parameter, 0, (int64_t)count, values));
     return snug_session_prepare(s);
 }

@@ -46,6 +46,8 @@ static void test_stages_have_the_same_bits(void **state) {
         {"--validation_file dev.csv --eval_strategy epoch --num_train_epochs 1 --bf16 --save_steps 2 ", 2, false},
         {"--max_steps 3 --bf16 --optim adamw_8bit --save_steps 2 --validation_file dev.csv ", 4, false},
         {"--max_steps 4 --fp16 --freeze embeddings --save_steps 2 ", 3, false},
+        {"--max_steps 2 --dtype bfloat16 --save_steps 2 ", 2, false},
+        {"--max_steps 2 --bf16 --freeze embeddings,layer.0 --validation_file dev.csv --save_steps 2 ", 2, true},
         {"--max_steps 2 --bf16 --save_steps 2 ", 2, true},
     };
     struct fixture *f = *state;

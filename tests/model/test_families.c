@@ -131,7 +131,7 @@ static void check_saved(struct scratch *s, const char *folder, const struct mode
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &theirs));
     struct snug_folder to = scratch_open(s);
-    assert_ok(s, snug_weights_save(s->ctx, NULL, &to, "saved.safetensors", &m->program, &m->memory));
+    assert_ok(s, snug_weights_save(s->ctx, NULL, &to, "saved.safetensors", &m->program, &m->memory, NULL));
     snug_folder_close(&to);
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "saved.safetensors"), &ours));
     for (size_t i = 0; i < theirs.count; i++) {

@@ -2,6 +2,7 @@
 /* Methods that trade time for memory: exact ones give the same bits as the plain run. */
 #include "io/safetensors.h"
 #include "training_fixture.h"
+#include "write_tensors.h"
 
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
@@ -295,6 +296,107 @@ static void test_frozen_parts_stay_as_they_are(void **state) {
                 all.memory[SNUG_MEMORY_ACTIVATIONS].planned);
 }
 
+/* Writes a model folder's weights again, in another type. */
+static void convert_model(const struct fixture *f, const char *folder, enum snug_dtype dtype) {
+    const char *path = path_of(f, "%s/model.safetensors", folder);
+    struct values_to_write values[64];
+    struct snug_safetensors files;
+    ok(f, snug_safetensors_open(f->ctx, NULL, path, &files));
+    assert_true(files.count <= 64);
+    for (size_t i = 0; i < files.count; i++) {
+        const struct snug_stored_tensor *t = &files.tensors[i];
+        float *singles = calloc((size_t)t->count, sizeof *singles);
+        uint16_t *halves = calloc((size_t)t->count, sizeof *halves);
+        ok(f, snug_safetensors_read(f->ctx, &files, t, 0, t->count, singles));
+        for (int64_t k = 0; k < t->count; k++)
+            halves[k] = dtype == SNUG_F16 ? snug_f32_to_f16(singles[k]) : snug_f32_to_bf16(singles[k]);
+        values[i] = (struct values_to_write){t->name, dtype, t->dims, {t->shape[0], t->shape[1]}, halves};
+        free(singles);
+    }
+    ok(f, write_tensors(f->ctx, path, values, files.count));
+    for (size_t i = 0; i < files.count; i++) free((void *)(uintptr_t)values[i].data);
+    snug_safetensors_close(&files);
+}
+
+/* A frozen weight is stored in the compute type alone, and saved with the values of the file it was loaded from,
+   whatever their type; a resumed training has them, too. */
+static void test_frozen_weights_in_16_bits(void **state) {
+    static const struct {
+        const char *freeze, *parts[4];
+    } cases[] = {
+        {"base_model", {"bert."}}, {"embeddings,layer.0", {"embeddings", "layer.0."}}, {"layer.1", {"layer.1."}}};
+    static const enum snug_dtype types[] = {SNUG_F32, SNUG_BF16, SNUG_F16};
+    struct fixture *f = *state;
+    for (size_t type = 0; type < 3; type++) {
+        train(f, "start", "max_steps=1");
+        if (types[type] != SNUG_F32) convert_model(f, "start", types[type]);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            char words[512];
+            snprintf(words, sizeof words,
+                     "model_name_or_path=@start config_name= bf16=True max_steps=4 validation_file=@dev.csv "
+                     "save_strategy=steps save_steps=2 eval_strategy=steps eval_steps=2 freeze=%s",
+                     cases[i].freeze);
+            train(f, "frozen", words);
+            assert_frozen(f, "start", "frozen", cases[i].parts);
+            assert_frozen(f, "start", "frozen/checkpoint-2", cases[i].parts);
+            strcat(words, " resume_from_checkpoint=@frozen/checkpoint-2");
+            train(f, "resumed", words);
+            assert_same_model(f, "frozen", "resumed");
+        }
+    }
+}
+
+/* The values are read from the file when they are saved: it may be removed meanwhile, but not changed. */
+static void test_source_of_frozen_weights(void **state) {
+    static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
+    enum { COUNT = 32 * 128 };
+    struct fixture *f = *state;
+    snug_session *session;
+    float values[COUNT], saved[COUNT];
+    struct snug_safetensors files;
+    if (!snug_backend_cpu_fast_bf16()) skip(); /* weights stay in fp32 */
+    train(f, "start", "max_steps=1");
+    train(f, "kept", "max_steps=1");
+    snug_args *args = training_args(f, "model_name_or_path=@start config_name= bf16=True freeze=layer.0");
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "start")));
+    ok(f, snug_save_model(session, path_of(f, "saved")));
+    assert_same_model(f, "kept", "saved");
+    /* What the caller sets is rounded as it is set. */
+    for (int i = 0; i < COUNT; i++) values[i] = 1 + (float)i * 0x1p-20f;
+    ok(f, snug_set_parameter(session, name, values, COUNT));
+    ok(f, snug_save_model(session, path_of(f, "set")));
+    ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "set/model.safetensors"), &files));
+    ok(f, snug_safetensors_read(f->ctx, &files, snug_safetensors_find(&files, name), 0, COUNT, saved));
+    for (int i = 0; i < COUNT; i++) assert_true(saved[i] == snug_bf16_to_f32(snug_f32_to_bf16(values[i])));
+    ok(f, snug_get_parameter(session, name, values, COUNT));
+    assert_memory_equal(values, saved, sizeof saved);
+    snug_safetensors_close(&files);
+    snug_session_destroy(session);
+
+    set_args(f, args, "model_name_or_path=@kept");
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "kept/model.safetensors"), &files));
+    const struct snug_stored_tensor *stored = snug_safetensors_find(&files, name);
+    const int fd = open(path_of(f, "kept/model.safetensors"), O_WRONLY);
+    ok(f, snug_write_at(f->ctx, fd, "kept", &(float){7}, sizeof(float), (int64_t)stored->offset + 400));
+    close(fd);
+    assert_int_equal(snug_save_model(session, path_of(f, "other")), SNUG_E_IO);
+    assert_contains(snug_error_message(f->ctx), "kept/model.safetensors: tensor bert.encoder.layer.0.intermediate");
+    assert_contains(snug_error_message(f->ctx), "were changed in the file since they were loaded");
+    snug_safetensors_close(&files);
+    snug_session_destroy(session);
+
+    /* More than the type has. */
+    values[0] = 3.4e38f;
+    const struct values_to_write large = {name, SNUG_F32, 2, {128, 32}, values};
+    ok(f, write_tensors(f->ctx, path_of(f, "kept/model.safetensors"), &large, 1));
+    assert_int_equal(snug_session_create(args, &session), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "holds 3.4e+38 at element 0, more than bfloat16 has");
+    assert_contains(snug_error_message(f->ctx), "in which frozen weights are stored");
+    snug_args_destroy(args);
+}
+
 /* The decoder of masked LM is the word embedding: only its bias is trained. */
 static void test_frozen_tables_of_masked_lm_stay(void **state) {
     struct fixture *f = *state;
@@ -330,6 +432,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_lazy_rows_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lazy_rows_in_own_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_frozen_parts_stay_as_they_are, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_frozen_weights_in_16_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_source_of_frozen_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_frozen_tables_of_masked_lm_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_parts_are_refused, set_up, tear_down),
     };

@@ -302,6 +302,26 @@ static void test_frozen_parts(void **state) {
     json_decref(part);
 }
 
+/* Matrices of 2 bytes a parameter, vectors of 4, and what is trained as without --freeze: nothing else. */
+static void test_frozen_weights_have_no_master(void **state) {
+    static const char *const runs[] = {
+        "gpu=H100 bf16=true", "gpu=H100 bf16=true validation_file=dummy:64x16 recompute=layer",
+        "gpu=T4 fp16=true optim=adamw_8bit", "gpu=H100 bf16=true gradient_accumulation_steps=4"};
+    enum { H = 768, LAYERS = 12, MATRICES = 4 * H * H + 8 * H * H, VECTORS = (4 + 4 + 1 + 4) * H };
+    const int64_t embeddings = (30522 + 512 + 2) * H * 2 + 2 * H * 4, layer = MATRICES * 2 + VECTORS * 4;
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "config_name=bert-base-uncased freeze=base_model train_file=dummy:64x16 %s",
+                 runs[i]);
+        json_t *plan = json_plan(f, words);
+        const int64_t head = 2 * H * (4 + 2) + 2 * 4, pooler = H * H * 2 + H * 4;
+        const int64_t bytes = embeddings + LAYERS * layer + pooler + head;
+        assert_in_range(class_of(plan, "weights"), bytes, bytes + 1024);
+        json_decref(plan);
+    }
+}
+
 /* ---- the budget ----------------------------------------------------------------------------------------------- */
 
 static void set_budget(struct fixture *f, snug_args *args, int64_t bytes) {
@@ -389,10 +409,15 @@ static void test_peak_is_the_predicted_total(void **state) {
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_planned_is_allocated),  TEST(test_live_tensors_do_not_overlap),
-        TEST(test_bf16_weights_are_half), TEST(test_recomputed_layers_have_no_copies),
-        TEST(test_built_in_shapes),       TEST(test_frozen_parts),
-        TEST(test_budget_is_a_limit),     TEST(test_peak_is_the_predicted_total),
+        TEST(test_planned_is_allocated),
+        TEST(test_live_tensors_do_not_overlap),
+        TEST(test_bf16_weights_are_half),
+        TEST(test_recomputed_layers_have_no_copies),
+        TEST(test_built_in_shapes),
+        TEST(test_frozen_parts),
+        TEST(test_frozen_weights_have_no_master),
+        TEST(test_budget_is_a_limit),
+        TEST(test_peak_is_the_predicted_total),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,8 +28,11 @@ static inline snug_status weights_load(snug_context *ctx, const char *path, cons
                                        const struct snug_config *config, const struct snug_memory *memory,
                                        uint64_t seed, bool ignore_mismatched_sizes) {
     struct snug_folder folder;
+    struct snug_weight_source source = {0};
     RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &folder));
-    const snug_status status = snug_weights_load(ctx, &folder, program, config, memory, seed, ignore_mismatched_sizes);
+    const snug_status status =
+        snug_weights_load(ctx, &folder, program, config, memory, seed, ignore_mismatched_sizes, &source);
+    snug_weight_source_close(&source);
     snug_folder_close(&folder);
     return status;
 }

@@ -273,7 +273,7 @@ static snug_status end_exchange(const struct snug_run *run, cudaError_t error) {
 static struct snug_cuda_fill sent_to(const struct snug_run *run, const struct snug_cuda_slice *s, int peer) {
     const int64_t theirs = count_of(s, peer);
     float *received = s->received + slot_of(devices_of(run)->rank, peer) * theirs;
-    return (struct snug_cuda_fill){at_buffer(run, received, peer), part_of(s, peer), theirs, SNUG_F32};
+    return (struct snug_cuda_fill){at_buffer(run, received, peer), part_of(s, peer), theirs, SNUG_F32, SNUG_F32};
 }
 
 static snug_status send_shards(const struct snug_run *run) {
@@ -533,12 +533,12 @@ static void fill_own(const struct snug_run *run) {
         const struct snug_cuda_gathered *g = &ranks->gathered[i];
         const struct snug_gather_ranks *gather = &g->op->gather_ranks;
         if (gather->shard)
-            snug_cuda_add_fill(&fills,
-                               (struct snug_cuda_fill){g->values + snug_shard_begin(&g->parts, rank),
-                                                       (const float *)snug_run_data(run, gather->shard),
-                                                       snug_shard_size(&gather->shards, rank),
-                                                       snug_run_dtype(run, gather->x)},
-                               ranks->stream);
+            snug_cuda_add_fill(
+                &fills,
+                (struct snug_cuda_fill){g->values + snug_shard_begin(&g->parts, rank),
+                                        snug_run_data(run, gather->shard), snug_shard_size(&gather->shards, rank),
+                                        snug_run_dtype(run, gather->x), snug_run_dtype(run, gather->shard)},
+                ranks->stream);
     }
     snug_cuda_launch_fills(&fills, ranks->stream);
 }

@@ -138,12 +138,12 @@ void snug_cuda_mark_blocks(uint8_t *marks, const float *g, int64_t count, cudaSt
 /* The sums of snug_cuda_add_shards(). */
 void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cudaStream_t stream);
 
-/* to[i] = from[i], rounded to nearest even in bf16 or fp16; to may be another rank's. */
+/* to[i] = from[i], of one type, or from F32 rounded to nearest even; to may be another rank's. */
 struct snug_cuda_fill {
     void *to;
-    const float *from;
+    const void *from;
     int64_t count;
-    enum snug_dtype dtype; /* of to */
+    enum snug_dtype dtype, from_dtype; /* of to, of from */
 };
 enum { SNUG_CUDA_FILLS = 120 }; /* of a launch */
 struct snug_cuda_fills {

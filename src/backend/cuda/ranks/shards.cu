@@ -186,21 +186,28 @@ extern "C" void snug_cuda_add_sparse(const struct snug_cuda_sparse_sum *sum, cud
 
 /* ---- copies, also to other ranks ---- */
 
-template <typename T> static __device__ void fill_item(const struct snug_cuda_fill &f) {
+template <typename T, typename F> static __device__ void fill_item(const struct snug_cuda_fill &f) {
     const int64_t stride = (int64_t)gridDim.x * THREADS;
+    const F *const from = (const F *)f.from;
     T *const to = (T *)f.to;
 #pragma unroll AT_ONCE
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < f.count; i += stride)
-        to[i] = from_float<T>(f.from[i]);
+        if constexpr (std::is_same_v<T, F>)
+            to[i] = from[i];
+        else
+            to[i] = from_float<T>(from[i]);
 }
 
 static __global__ void __launch_bounds__(THREADS) fill(const __grid_constant__ struct snug_cuda_fills fills) {
     const struct snug_cuda_fill &f = fills.items[blockIdx.y];
-    switch (f.dtype) {
-    case SNUG_BF16: fill_item<bf16>(f); break;
-    case SNUG_F16: fill_item<f16>(f); break;
-    default: fill_item<float>(f); break;
-    }
+    if (f.from_dtype != SNUG_F32)
+        fill_item<uint16_t, uint16_t>(f);
+    else if (f.dtype == SNUG_F32)
+        fill_item<float, float>(f);
+    else if (f.dtype == SNUG_BF16)
+        fill_item<bf16, float>(f);
+    else
+        fill_item<f16, float>(f);
 }
 
 extern "C" void snug_cuda_launch_fills(struct snug_cuda_fills *fills, cudaStream_t stream) {

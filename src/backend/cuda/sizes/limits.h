@@ -23,7 +23,7 @@ static inline int64_t snug_cuda_row_most(int64_t h, int64_t size) {
            (h % (16 / size) == 0 ? 16 / size * SNUG_CUDA_ROW_VECTORS(size) : (int64_t)SNUG_CUDA_ROW_VALUES);
 }
 
-/* struct snug_backend's check. */
+/* struct snug_backend's supports. */
 snug_status snug_cuda_check_sizes(const struct snug_program *program, const struct snug_op *op);
 
 #endif
