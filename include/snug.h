@@ -436,9 +436,9 @@ void snug_model_destroy(snug_model *model);
  * it is a context of the calling thread. */
 snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char *const *texts, const char *const *pairs,
                                size_t count, snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
-/* The same for rows with columns, of which the texts are those that the model was trained on, or that its arguments
- * name (text_column_name, …), as snug_predict() finds them in a file. Words are lists. SNUG_E_INPUT names row and
- * column of a text that is missing. */
+/* As snug_model_predict(), for rows with columns, of which the texts are those that the model was trained on, or that
+ * its arguments name (text_column_name, …), as snug_predict() finds them in a file. Words are lists. SNUG_E_INPUT names
+ * row and column of a text that is missing. */
 snug_status snug_model_predict_rows(snug_model *model, snug_context *ctx, snug_rows *rows,
                                     snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
 

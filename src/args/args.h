@@ -112,7 +112,7 @@ snug_status snug_args_assign(struct snug_args *args, const char *name, const cha
 snug_status snug_args_value(const struct snug_args *args, const char *name, char *buffer, size_t size);
 snug_status snug_args_read_words(struct snug_args *args, int argc, char *const argv[]);
 snug_status snug_args_take_rows(struct snug_args *args, const char *name, struct snug_rows *rows);
-/* The same arguments, set ones included, in another context. */
+/* A copy of the arguments, set ones included, in another context. */
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* The rows in memory that path, the value of an argument for a file, stands for; NULL if it names a file. */
 struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path);

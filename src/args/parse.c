@@ -424,7 +424,7 @@ static snug_status check_local_rank(const struct snug_args *args, const char *te
         text, ranks.rank, ranks.size, ranks.local_rank);
 }
 
-/* Of a file those that change nothing by any value are named together, if they ask for something or have no other
+/* Arguments of a file that change nothing by any value are named together, if they ask for something or have no other
    meaning; others have their default there. */
 static snug_status note_without_effect(struct snug_args *args, const struct snug_foreign *foreign, const char *name,
                                        bool asks) {

@@ -175,7 +175,8 @@ static inline bool snug_backend_is_device(const struct snug_backend *backend) { 
 const struct snug_backend *snug_backend_reference(void);
 /* oneDNN or our own matmuls, and fused kernels, for the instruction set of this machine. */
 const struct snug_backend *snug_backend_cpu(void);
-/* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
+/* snug_backend_cpu() for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine
+ * lacks it.
  */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 /* The updates of all optimizers alone, in every build, with the bits of a GPU's: for one instruction set, or with NULL
@@ -183,10 +184,11 @@ const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 const struct snug_backend *snug_backend_updates(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a message if there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
-/* The same on the GPU of this rank of the host; if CUDA shows a single GPU, on that. A process uses one GPU. */
+/* As snug_backend_cuda(), on the GPU of this rank of the host; if CUDA shows a single GPU, on that. A process uses one
+ * GPU. */
 snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct snug_backend **out);
-/* The same for plans of a GPU of this compute capability (7.5 is 75), on any machine: the bytes are those of the
- * plug-in. */
+/* A backend that only plans, for a GPU of this compute capability (7.5 is 75), on any machine: the bytes are those of
+ * the plug-in. */
 const struct snug_backend *snug_backend_cuda_planned(int capability);
 /* The description of the CPU's matmul library: "oneDNN 3.1.1, bf16 by amx". */
 void snug_backend_cpu_describe(char *text, size_t size);

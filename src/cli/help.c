@@ -29,7 +29,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
     "text text_pair keep_columns return_all_scores top_k class_metrics threshold "
 #define OF_TALKING " log_level disable_tqdm json "
 
-/* Of --help, which --help all continues. */
+/* The beginning of --help, which --help all continues. */
 #define OF_MOST " model_name_or_path text_column_name label_column_name max_seq_length output_dir bf16 device "
 
 const struct cli_help cli_helps[] = {

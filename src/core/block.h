@@ -13,7 +13,7 @@ struct snug_block {
     /* Copies between this memory and host memory, after all previously started work on it; NULL if base is in host
      * memory. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
-    /* The same, asynchronously, into a SNUG_BLOCK_HOST block: complete when the next copy has returned. */
+    /* As copy, asynchronously, into a SNUG_BLOCK_HOST block: complete when the next copy has returned. */
     snug_status (*copy_later)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     /* Waits for all previously started work of the device; NULL if base is in host memory that no device uses. */
     snug_status (*wait)(snug_context *ctx);

@@ -43,7 +43,8 @@ enum { SNUG_MESSAGE_SIZE = 2048 };
 /* Refuses a call: the message is this thread's until its next call begins or is refused. Returns SNUG_E_USAGE. */
 snug_status snug_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 snug_status snug_refuse_null(const char *function, const char *argument);
-/* The same for a call that has failed, where its context may get other messages before this thread reads it. */
+/* As snug_refuse(), for a call that has failed, where its context may get other messages before this thread reads it.
+ */
 void snug_keep_message(const char *message);
 /* The message; NULL if this thread's last call was not refused. */
 const char *snug_refusal(void);

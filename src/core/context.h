@@ -43,7 +43,7 @@ void snug_clear_error(snug_context *ctx);
 /* Sets the function that work before the first step calls to ask whether to stop (NULL: never). */
 void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *user);
 bool snug_stop_asked(const snug_context *ctx);
-/* Of a run on several ranks: the log of a rank other than 0 begins with its number, and has warnings and errors only.
+/* In a run on several ranks the log of a rank other than 0 begins with its number, and has warnings and errors only.
  */
 void snug_context_set_rank(snug_context *ctx, int rank);
 /* Runs function(user) in the context's compute thread (core/compute.h), which the first call makes, and returns its

@@ -11,7 +11,8 @@ union number {
 /* Conversion of an integer below 2^52, by instructions that every vector unit has. */
 static inline double whole(uint64_t n) { return (union number){0x4330000000000000u | n}.value - 0x1p52; }
 
-/* Of a positive normal number: 2^e m with m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh((m - 1) / (m + 1)). */
+/* The logarithm of a positive normal number: 2^e m with m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh((m - 1) / (m +
+ * 1)). */
 static inline double logarithm(double x) {
     static const double log_2 = 0.693147180559945309417;
     const uint64_t bits = (union number){.value = x}.bits, one = 0x3ff0000000000000u, root = 0x3fe6a09e667f3bcdu;

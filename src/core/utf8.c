@@ -53,7 +53,7 @@ size_t snug_utf8_cut(const char *text, size_t length) {
     return need > back ? length - back : length;
 }
 
-/* Of a well-formed sequence. */
+/* The code point of a well-formed sequence. */
 static unsigned decode(const unsigned char *text, size_t length) {
     unsigned code = length == 1 ? text[0] : text[0] & (0x7Fu >> length);
     for (size_t i = 1; i < length; i++) code = code << 6 | (text[i] & 0x3Fu);

@@ -16,7 +16,7 @@ void snug_column_names_add(char *text, size_t size, const char *name);
 
 /* The column called name (length bytes); count if there is none. */
 size_t snug_column_find(const struct snug_column_names *list, const char *name, size_t length);
-/* The same in upper or lower case, with blanks around it. */
+/* As snug_column_find(), in upper or lower case, with blanks around it. */
 size_t snug_column_find_alike(const struct snug_column_names *list, const char *name, size_t length);
 /* The first of the usual names (up to NULL) that a column has, else that a column has alike. */
 size_t snug_column_find_usual(const struct snug_column_names *list, const char *const usual[]);

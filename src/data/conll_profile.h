@@ -32,7 +32,7 @@ bool snug_conll_is_iob(struct snug_conll_field field);
 enum snug_conll_id { SNUG_CONLL_NO_ID, SNUG_CONLL_ID, SNUG_CONLL_RANGE, SNUG_CONLL_EMPTY_NODE };
 enum snug_conll_id snug_conll_id_of(struct snug_conll_field field, int64_t *number);
 
-/* Of all values of a column. Begin with snug_conll_profile_begin(). */
+/* What all values of a column have in common. Begin with snug_conll_profile_begin(). */
 struct snug_conll_profile {
     int64_t values;
     struct snug_conll_field first;

@@ -13,7 +13,7 @@ struct snug_given_text {
     bool words;
 };
 
-/* Of options it uses task and max_length. It has no rows yet, and no labels. */
+/* It uses the options task and max_length. It has no rows yet, and no labels. */
 snug_status snug_dataset_open_given(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                     const struct snug_dataset_options *options, struct snug_dataset **out);
 /* Replaces its rows by count texts, number 0 of which is number first in messages. pairs: the second texts, or NULL.

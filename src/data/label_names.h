@@ -10,8 +10,8 @@ enum { SNUG_NAME_SHOWN = 160 }; /* bytes, the end of a longer name is "…" */
 /* A name in quotes. Blanks other than a space, and what cannot be seen, become \u00a0 and the like; with ascii all that
    is not ASCII does. Returns out. */
 const char *snug_name_quote(char out[SNUG_NAME_SHOWN], const char *name, bool ascii);
-/* The same, but a class's name that consists of letters, digits and _-.+/ is shown without quotes; a column's name may
-   also have single blanks and :()# in it. */
+/* As snug_name_quote(), but a class's name that consists of letters, digits and _-.+/ is shown without quotes; a
+   column's name may also have single blanks and :()# in it. */
 const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name);
 const char *snug_column_show(char out[SNUG_NAME_SHOWN], const char *name);
 

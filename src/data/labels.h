@@ -87,8 +87,8 @@ void snug_label_column_free(struct snug_label_column *column);
    an error that names path and line. */
 snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
                                   const struct snug_field *field, bool needed);
-/* The same for a row of tags, one per word; numbers[0 … count-1] are the words' labels in order. Values that are no
-   tags are an error if tags are required; else the row has none. */
+/* As snug_label_column_add(), for a row of tags, one per word; numbers[0 … count-1] are the words' labels in order.
+   Values that are no tags are an error if tags are required; else the row has none. */
 snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
                                        int64_t line, const struct snug_field *field, bool needed);
 /* The form of the whole column; an empty label is an error if labels are required, except among lists. Lists of which

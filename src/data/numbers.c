@@ -11,7 +11,7 @@ struct parts {
     long whole_length, fraction_length, exponent;
 };
 
-/* Of an exponent: it is added to numbers of digits, of which a row has fewer. */
+/* The largest exponent: it is added to numbers of digits, of which a row has fewer. */
 #define EXPONENT_MOST (1L << 40)
 
 static long digits(const char *text) { return (long)strspn(text, "0123456789"); }

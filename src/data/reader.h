@@ -38,11 +38,11 @@ snug_status snug_reader_form(snug_context *ctx, const char *path, const char *fo
                              enum snug_data_form *out);
 snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
                              struct snug_reader **out);
-/* The same for an open file (snug_data_open()), which the caller closes after the reader. */
+/* As snug_reader_open(), for an open file (snug_data_open()), which the caller closes after the reader. */
 snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
                                   const struct snug_reader_options *options, struct snug_reader **out);
 void snug_reader_close(struct snug_reader *reader);
-/* The same for a reader whose rows are not used: what it has replaced or ignored is not logged. */
+/* As snug_reader_close(), for a reader whose rows are not used: what it has replaced or ignored is not logged. */
 void snug_reader_discard(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON (later rows may lack or add keys: an added
    key is counted and logged once); "text". */

@@ -122,7 +122,7 @@ static snug_status append(struct snug_reader *reader, struct column *column, str
 
 static bool is_first_word(const struct snug_sentences *s) { return s->columns[s->conll.words].size == 0; }
 
-/* Of CoNLL-2012, whose sentences have different numbers of columns, all lines of a sentence have the same. */
+/* In CoNLL-2012, whose sentences have different numbers of columns, all lines of a sentence have the same. */
 static snug_status check_width(struct snug_reader *reader, const char *line, size_t count) {
     struct snug_sentences *s = reader->sentences;
     RETURN_IF_ERROR(snug_conll_check_width(reader->ctx, reader->path, reader->record_line, line, count, &s->conll,

@@ -14,7 +14,7 @@ static snug_status add_span(struct snug_reader *reader, size_t start, size_t end
     return SNUG_OK;
 }
 
-/* Of the record, which CSV may take from several lines. */
+/* The last line of the record, which CSV may take from several. */
 static int64_t last_line(const struct snug_reader *reader) {
     return reader->line - (reader->record[reader->record_size - 1] == '\n');
 }

@@ -143,7 +143,8 @@ static int64_t adjust(struct share *shares, size_t count, int64_t missing, bool 
     return missing;
 }
 
-/* Of all classes so many rows; largest remainder. Each class keeps a row in both parts if that is possible. */
+/* That many rows of all classes together; largest remainder. Each class keeps a row in both parts if that is possible.
+ */
 static void divide(struct share *shares, size_t count, int64_t all, int64_t wanted) {
     int64_t missing = wanted;
     for (size_t i = 0; i < count; i++) {

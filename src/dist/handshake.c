@@ -37,7 +37,7 @@ struct caller {
     struct snug_handshake_message in;
 };
 
-/* Of rank 0: another rank, which has confirmed its connection. */
+/* What rank 0 knows of another rank, which has confirmed its connection. */
 struct seat {
     int fd; /* -1: it is missing */
     bool started;

@@ -16,7 +16,7 @@ struct snug_process_group {
     struct snug_watch *watch;
     bool failed; /* a rank's run failed: the ranks cannot continue together */
     bool hosts;  /* the collectives may be used for the data of CPU ranks: they are MPI's */
-    /* Of a backend whose arenas are on devices (backend/backend.h), or NULL; disconnect frees it. */
+    /* The connection of a backend whose arenas are on devices (backend/backend.h), or NULL; disconnect frees it. */
     void *devices;
     void (*disconnect)(void *devices);
 };

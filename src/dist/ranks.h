@@ -29,8 +29,8 @@ struct snug_ranks {
  * SNUG_E_USAGE names a variable that is no number, is out of range, or contradicts another one. */
 snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out);
 
-/* The same of another process, as its environment says: size bytes of "NAME=VALUE", each with a zero byte at the end.
- * False: no launcher started it as one of several ranks. */
+/* The rank and the number of ranks of another process, as its environment says: size bytes of "NAME=VALUE", each with a
+ * zero byte at the end. False: no launcher started it as one of several ranks. */
 bool snug_ranks_read(const char *environment, size_t size, int *rank, int *count);
 
 #endif

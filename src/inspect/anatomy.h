@@ -43,7 +43,7 @@ struct snug_anatomy {
     int64_t opened;   /* GPU: with the context and the libraries */
     int64_t measured; /* at the end: compared with the total */
 
-    /* Of several ranks; all figures but samples, tokens and loss are rank 0's. */
+    /* With several ranks; all figures but samples, tokens and loss are rank 0's. */
     int ranks, zero_stage;
     double exposed; /* seconds of a step's communication in which nothing else runs */
 

@@ -115,7 +115,7 @@ static snug_status estimate_communication(const struct snug_job *job, const stru
     return SNUG_OK;
 }
 
-/* Of this machine's memory, of the GPU's, or of the budget. */
+/* How many ranks need how much less memory, beside this machine's memory, the GPU's, or the budget. */
 static snug_status find_ranks(const struct snug_job *job, snug_plan *plan) {
     int64_t budget;
     RETURN_IF_ERROR(snug_args_budget(job->setup.args, &budget));

@@ -613,7 +613,7 @@ static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_
     return status;
 }
 
-/* Of all ranks the total that differs most from its plan; one that was not measured differs most of all. */
+/* The total, of all ranks, that differs most from its plan; one that was not measured differs most of all. */
 static snug_status find_worst(const struct verifying *v, snug_memory_line *worst, int *rank) {
     snug_memory_line *all;
     double most = -1;

@@ -27,7 +27,7 @@ snug_status snug_backing_write(snug_context *ctx, const struct snug_backing *bac
 /* Waits for the copies from and to the file, a device's included, and returns the status of the first one that failed.
  */
 snug_status snug_backing_drain(snug_context *ctx, const struct snug_backing *backing);
-/* The same, but does not wait for a device: returns the status of its copies that are done. */
+/* As snug_backing_drain(), but does not wait for a device: returns the status of its copies that are done. */
 snug_status snug_backing_check(snug_context *ctx, const struct snug_backing *backing);
 void snug_backing_close(struct snug_backing *backing);
 

@@ -99,7 +99,7 @@ static bool ends_with(const char *text, size_t length, const char *end) {
     return length >= size && memcmp(text + length - size, end, size) == 0;
 }
 
-/* Of zip archives the name of the first entry tells which program wrote it. */
+/* The name of a zip archive's first entry shows which program wrote it. */
 static const struct snug_file_kind *zip_kind(const unsigned char *bytes, size_t size) {
     enum { HEADER = 30 }; /* bytes before the name; its length is at 26 */
     const size_t stored = size < HEADER ? 0 : bytes[26] | (size_t)bytes[27] << 8;

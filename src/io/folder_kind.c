@@ -27,7 +27,7 @@ static bool has_model(const char *folder) {
     return found && has(folder, "config.json");
 }
 
-/* Of two folders with models the one to name: the later checkpoint, else the first by name. */
+/* Which of two folders with models is named: the later checkpoint, else the first by name. */
 static bool is_better(const char *name, const char *than) {
     static const char prefix[] = "checkpoint-";
     const size_t length = sizeof prefix - 1;

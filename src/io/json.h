@@ -20,11 +20,12 @@ snug_status snug_json_status(const json_error_t *error);
 /* Like json_dumps(), which may omit a key when it is out of memory; this function fails instead. NULL on failure; freed
  * with free(). */
 char *snug_json_dump(const json_t *value, size_t flags);
-/* The same, but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
+/* As snug_json_dump(), but reals have the fewest digits that read back the same, as Python writes them. Freed with
+ * free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
 /* Reads a file that must hold one JSON object. Free *out with json_decref(). in: see io/file.h. */
 snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out);
-/* The same for the text of a file; path is for messages. */
+/* As snug_json_read(), for the text of a file; path is for messages. */
 snug_status snug_json_read_text(snug_context *ctx, const char *path, const char *text, size_t size, json_t **out);
 /* Writes value, indented by 2, atomically (snug_file_replace). */
 snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, const char *name, const json_t *value);

@@ -35,7 +35,7 @@ snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *
 snug_status snug_offload_file_drain(snug_context *ctx, struct snug_offload_file *file);
 /* Seconds that the copies so far took: of fetches and of stores. Those in flight do not count. */
 void snug_offload_file_seconds(struct snug_offload_file *file, double seconds[2]);
-/* The same status without waiting: of the copies that are done. */
+/* The status of snug_offload_file_drain() without waiting: of the copies that are done. */
 snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file *file);
 
 /* The calls for a device's copies. They may come from any thread, and a plug-in, which is not linked with them, reaches

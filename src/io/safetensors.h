@@ -42,7 +42,7 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
 
-/* The same elements in their stored type, of any type that snug supports. */
+/* As snug_safetensors_read(), but in their stored type, of any type that snug supports. */
 snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
                                          const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
                                          void *out);

@@ -5,7 +5,7 @@
 
 #include "measure/rates_measured.h"
 
-/* Of an fp32 matmul that is divided into three of TF32. */
+/* An fp32 matmul of attention is divided into so many of TF32. */
 enum { SPLIT_MATMULS = 3 };
 
 /* Peak rate of a contraction in TFLOP/s; types: snug_operand_types(). Attention divides fp32 operands into parts for

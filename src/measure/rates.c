@@ -357,7 +357,7 @@ static snug_status time_phases(struct bench *bench, struct trial *t, int first, 
     return status;
 }
 
-/* The same when the GPU has the clock rate of one that works. */
+/* As time_phases(), when the GPU has the clock rate of one that works. */
 /* untested: needs a GPU */
 static snug_status time_loaded(struct bench *bench, struct trial *t, int first, int last,
                                double seconds[SNUG_PHASE_COUNT]) {

@@ -35,7 +35,7 @@ snug_status snug_rates_measure_host(struct snug_rates *rates, int64_t rows, int 
  * there. */
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                             struct snug_rates *out);
-/* The same without measuring: *out is empty if the rates are in no file. */
+/* As snug_rates_open(), without measuring: *out is empty if the rates are in no file. */
 snug_status snug_rates_known(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                              struct snug_rates *out);
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out);

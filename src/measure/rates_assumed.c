@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/rates.h"
 
-/* Of a thread. Those of a slow processor with AVX2: a run that is short at these is short on most machines. */
+/* What a thread of a slow processor with AVX2 does in a second: a run that is short at these is short on most
+ * machines. */
 #define FLOPS 30e9
 #define BANDWIDTH 4e9
 #define CALL 5e-6 /* to start the threads, and to wait for them */
 
-/* Of contractions, and of activations: operations of kinds without a rate are taken for those. */
+/* Rates of contractions, and of activations: operations of kinds without a rate are taken for those. */
 snug_status snug_rates_assume(snug_context *ctx, const struct snug_backend *backend, int threads,
                               struct snug_rates *out) {
     snug_rates_init(ctx, out, backend, NULL, threads);

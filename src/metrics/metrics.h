@@ -27,7 +27,7 @@ struct snug_metric_list {
     size_t count;
     snug_metric items[SNUG_METRICS_MOST];
 };
-/* The same, as callers see them: valid as long as the list, and until it changes. */
+/* The list as callers see it: valid as long as the list, and until it changes. */
 static inline snug_metrics snug_metrics_shown(const struct snug_metric_list *list) {
     return (snug_metrics){.count = list->count, .items = list->items};
 }

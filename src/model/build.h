@@ -31,7 +31,7 @@ struct snug_affine {
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
 struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix);
-/* The same for a model that may lack biases. */
+/* As snug_build_norm() and snug_build_linear(), for a model that may lack biases. */
 struct snug_affine snug_build_plain_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
 struct snug_affine snug_build_plain_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *prefix,
                                            bool bias);

@@ -38,7 +38,7 @@ static inline int64_t snug_shard_largest(const struct snug_shards *s) {
     return largest;
 }
 
-/* The same shards, in bytes instead of elements of `size` bytes. */
+/* The shards in bytes instead of elements of `size` bytes. */
 static inline struct snug_shards snug_shards_in_bytes(const struct snug_shards *s, int64_t size) {
     return (struct snug_shards){s->elements * size, s->chunk * size, s->ranks, s->start};
 }

@@ -104,12 +104,6 @@ void snug_html_end(FILE *out) { fputs("</body>\n</html>\n", out); }
 /* ---- charts --------------------------------------------------------------------------------------------------- */
 
 struct snug_axis snug_axis_of(double low, double high, bool whole) {
-    if (!(high > low)) { /* may be untested: constants are not drawn; in the middle */
-        /* may be untested: as above */
-        const double room = whole ? 1 : fmax(fabs(low) * 0.1, 1e-12);
-        low -= room;
-        high = low + 2 * room;
-    }
     const double rough = (high - low) / 4, power = pow(10, floor(log10(rough))), digit = rough / power;
     struct snug_axis axis = {.tick = (digit > 5 ? 10 : digit > 2 ? 5 : digit > 1 ? 2 : 1) * power};
     if (whole) axis.tick = fmax(axis.tick, 1);

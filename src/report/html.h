@@ -8,7 +8,7 @@
 
 /* Text that snug did not choose: escaped as for a terminal (snug_escape), then for HTML. */
 void snug_html_text(FILE *out, const char *text);
-/* The same for a name, which may be broken after '_' and '.'. */
+/* As snug_html_text(), for a name, which may be broken after '_' and '.'. */
 void snug_html_name(FILE *out, const char *text);
 /* The beginning of a page, up to its body, and its end. The page names no address; its policy forbids to load any. */
 void snug_html_begin(FILE *out, const char *title);
@@ -18,7 +18,7 @@ void snug_html_end(FILE *out);
 struct snug_axis {
     double low, high, tick;
 };
-/* An axis for values from low to high. whole: ticks are whole numbers. */
+/* An axis for values from low to high > low. whole: ticks are whole numbers. */
 struct snug_axis snug_axis_of(double low, double high, bool whole);
 /* The place of value in a chart of 1000 units. */
 static inline double snug_axis_place(const struct snug_axis *axis, double value) {

@@ -3,7 +3,7 @@
 
 #include "plan/stages.h"
 
-/* Of a phase of one kind of micro-batch. *any: it has operations. */
+/* The bytes of a phase of one kind of micro-batch. *any: it has operations. */
 static int64_t phase_bytes(const struct snug_backend *backend, const struct snug_program *program,
                            enum snug_phase phase, const struct snug_moment *moment, bool *any) {
     int64_t bytes = 0;
@@ -17,7 +17,7 @@ static int64_t phase_bytes(const struct snug_backend *backend, const struct snug
     return bytes;
 }
 
-/* Of all phases for one batch size; *phases: their number. */
+/* The bytes of all phases for one batch size; *phases: their number. */
 static int64_t bytes_of_size(const struct snug_backend *backend, const struct snug_program *program,
                              int64_t micro_batches, int *phases) {
     int64_t bytes = 0;

@@ -49,10 +49,10 @@ int64_t snug_head_chunks(const struct snug_run *run);
 /* Does the rest of the last update, which the next FORWARD would do (see struct snug_crossing). Afterwards another
  * program may use the arena. */
 snug_status snug_run_pending(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile);
-/* The same, does all pending lazy updates before run->step, and waits for copies to the backing store: to be called
- * between steps, before weights or states are read outside of training. No phase: a single operation of FORWARD with
- * all rows instead of the batch's. Nothing has to run around it, because tensors of lazy rows are never offloaded
- * (train/run_plan.c). */
+/* As snug_run_pending(); also does all pending lazy updates before run->step, and waits for copies to the backing
+ * store: to be called between steps, before weights or states are read outside of training. No phase: a single
+ * operation of FORWARD with all rows instead of the batch's. Nothing has to run around it, because tensors of lazy rows
+ * are never offloaded (train/run_plan.c). */
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
                            struct snug_profile *profile);
 

@@ -34,11 +34,12 @@ snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backe
 /* Allocates the backing store, if the layout has one: the offload file in folder offload_dir, with the backend's bounce
  * buffers, or a block of the backend's if that is NULL; the arena; the host block. */
 snug_status snug_runner_allocate(struct snug_runner *runner, const char *offload_dir);
-/* Of one program: places it, with `batch` bytes in the host block, and opens the backend; runner.layout has its bytes.
+/* A runner of one program: places it, with `batch` bytes in the host block, and opens the backend; runner.layout has
+ * its bytes.
  */
 snug_status snug_runner_open_one(snug_context *ctx, const struct snug_backend *backend, int threads,
                                  struct snug_program *program, int64_t batch, struct snug_runner *out);
-/* The same, and allocates. offload_dir may be NULL if nothing is offloaded. */
+/* As snug_runner_open_one(), and allocates. offload_dir may be NULL if nothing is offloaded. */
 snug_status snug_runner_start(snug_context *ctx, const struct snug_backend *backend, int threads,
                               struct snug_program *program, int64_t batch, const char *offload_dir,
                               struct snug_runner *out);

@@ -39,8 +39,8 @@ uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
  * threads. */
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out);
-/* The same, but may stop after `most` tokens or a few more: the rest of a long text is truncated anyway. (All tokens if
-   the tokenizer truncates at the left.) */
+/* As snug_tokenizer_encode(), but may stop after `most` tokens or a few more: the rest of a long text is truncated
+   anyway. (All tokens if the tokenizer truncates at the left.) */
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                         size_t length, size_t most, struct snug_ids *out);
 /* The post-processor's row for a, or for a pair, such as [CLS] a [SEP] b [SEP]: truncates a and b to max_length in

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,12 @@ static void read_memory(const char *root, struct snug_cgroup *out) {
 void snug_cgroup_read(const char *root, struct snug_cgroup *out) {
     read_cpu(root, out);
     read_memory(root, out);
+}
+
+int snug_affinity_cores(void) {
+    cpu_set_t set;
+    /* may be untested: needs more than 1024 processors */
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 int snug_cgroup_threads(const struct snug_cgroup *group, int cores, int ranks) {

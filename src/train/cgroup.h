@@ -17,6 +17,8 @@ struct snug_cgroup {
 /* root: "" for the machine; a folder with proc/ and sys/ for tests. No memory is allocated. */
 void snug_cgroup_read(const char *root, struct snug_cgroup *out);
 
+/* The number of processors that this process may run on. */
+int snug_affinity_cores(void);
 /* How many of the cores each of so many ranks uses: the nearest whole number to its part of the quota, at least one. */
 int snug_cgroup_threads(const struct snug_cgroup *group, int cores, int ranks);
 

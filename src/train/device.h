@@ -56,7 +56,7 @@ double snug_device_link(const struct snug_device *device, int ranks, const char 
 void snug_device_set_link(const struct snug_device *device, int ranks, struct snug_rates *rates);
 /* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out);
-/* The same for a GPU of which the backend only plans. */
+/* As above, for a GPU of which the backend only plans. */
 snug_status snug_device_planned_rates(const struct snug_device *device, struct snug_rates *out);
 
 /* The GPU that a run used. */

@@ -42,7 +42,7 @@ static snug_status estimate_with(const struct subject *s, struct snug_rates *rat
     return SNUG_OK;
 }
 
-/* Of a GPU that no rates were measured on: scaled ones, if its model is known. */
+/* Rates of a GPU on which none were measured: scaled ones, if its model is known. */
 static snug_status scale(const struct subject *s, struct snug_rates *rates) {
     const struct snug_gpu_model *model = snug_gpu_model_find(snug_device_gpu(&s->job->limits.device));
     if (!model) return SNUG_OK;

@@ -81,7 +81,7 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     return status;
 }
 
-/* Of several ranks, that have different limits and may store different shards, rank 0 searches for a mix that fits all:
+/* Several ranks may have different limits and may store different shards. Rank 0 searches for a mix that fits all:
    the least that any of them has left decides, and *over if any of them has too little. */
 /* may be untested: needs MPI */
 static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *over) {

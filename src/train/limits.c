@@ -102,8 +102,8 @@ snug_status snug_limits_check_backing(const struct snug_limits *limits, const st
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,
         "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some; --fit "
-        "offloads no more than the host has memory for, and --memory_budget limits what stays; add --fit",
-        (double)bytes / 0x1p20, (double)available / 0x1p20);
+        "offloads no more than the host has memory for, and --memory_budget limits what stays%s",
+        (double)bytes / 0x1p20, (double)available / 0x1p20, setup->trains && !setup->args->fit ? "; add --fit" : "");
 }
 
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,

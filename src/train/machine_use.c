@@ -2,7 +2,6 @@
 #include "train/machine_use.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,6 @@
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-enum { CPUS_MOST = 1024 };
-
 static double read_number(const char *root, const char *name) {
     char text[SNUG_SYSTEM_TEXT], *end;
     snug_system_read(root, name, text);
@@ -23,7 +20,8 @@ static double read_number(const char *root, const char *name) {
     return end > text ? number : -1;
 }
 
-/* Of the first line of /proc/stat, for all cores: user, nice, system, idle, iowait, irq, softirq, steal. */
+/* The columns of the first line of /proc/stat, which counts for all cores: user, nice, system, idle, iowait, irq,
+ * softirq, steal. */
 static double stolen_seconds(const char *root) {
     char text[SNUG_SYSTEM_TEXT], *at;
     double figure = -1;
@@ -56,11 +54,9 @@ void snug_machine_read(const char *root, struct snug_machine *out) {
     char text[SNUG_SYSTEM_TEXT];
     struct rusage use = {0};
     struct snug_cgroup group;
-    cpu_set_t set;
     snug_cgroup_read(root, &group);
     getrusage(RUSAGE_SELF, &use);
-    /* may be untested: needs more than 1024 processors */
-    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPUS_MOST;
+    const int cores = snug_affinity_cores();
     snug_system_read(root, "proc/self/status", text);
     const double swapped = snug_system_figure(text, "VmSwap:");
     *out = (struct snug_machine){.seconds = snug_seconds(),

@@ -72,7 +72,7 @@ struct finding {
     float value;      /* the value found in the gradient; 0 if the gradient does not exist any more */
 };
 
-/* Of the parameters stacked in weight, the last whose gradient is not finite, if the gradient still exists. */
+/* The last of the parameters stacked in weight whose gradient is not finite, if the gradient still exists. */
 static snug_status find_parameter(struct snug_session *s, int32_t weight, bool whole, struct finding *found) {
     const struct snug_program *program = &s->training->program;
     const int32_t kept = program->tensors[weight].gradient;

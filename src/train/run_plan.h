@@ -54,8 +54,8 @@ snug_status snug_data_pipeline_plan(const struct snug_setup *setup, const struct
    messages go to args' context. The plan is freed with snug_run_plan_free(), after a failure too. */
 snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snug_args *args,
                                 const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT], struct snug_run_plan *out);
-/* The same with the least layout, of at most as many bytes, which takes a fraction of the time to find; then
-   snug_run_plan_place() may place the programs. */
+/* As snug_run_plan_build(), with the least layout, of at most as many bytes, which takes a fraction of the time to
+   find; then snug_run_plan_place() may place the programs. */
 snug_status snug_run_plan_build_least(const struct snug_setup *setup, const struct snug_args *args,
                                       const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT],
                                       struct snug_run_plan *out);

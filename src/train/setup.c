@@ -534,7 +534,7 @@ static snug_status open_training_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     RETURN_IF_ERROR(choose_labels(setup));
     if (setup->eval.dataset && labelled && !splits) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
-    /* Of the same file, whose labels were reported. */
+    /* A part of the same file, whose labels were reported. */
     if (splits && labelled)
         RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     if (splits) RETURN_IF_ERROR(split(setup));

@@ -2,7 +2,6 @@
 #include "train/threads.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,10 +9,8 @@
 #include "train/cgroup.h"
 
 int snug_args_threads(const struct snug_args *args) {
-    cpu_set_t set;
     if (args->threads > 0) return (int)args->threads;
-    /* may be untested: needs more than 1024 processors */
-    const int all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int all = snug_affinity_cores();
     const int sharing = snug_group_local_size(args->group);
     struct snug_cgroup group;
     snug_cgroup_read("", &group);

@@ -7,7 +7,7 @@
 
 #include "io/file.h"
 
-/* Of the files that a hub has for a model, those that snug may put into its folder: JSON, text, SentencePiece models
+/* The files that a hub has for a model and that snug may put into its folder: JSON, text, SentencePiece models
  * and safetensors in the folder itself, no hidden file, names of letters, digits, "-", "_" and "." alone. Others,
  * programs among them, are as if they were not there, so that neither the list nor an index can get them into the
  * cache. */

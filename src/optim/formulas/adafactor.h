@@ -46,7 +46,7 @@ static inline float snug_adafactor_row_factor(float row_state, double mean_of_ro
 static inline float snug_adafactor_column_factor(float column_state) { return 1 / sqrtf(column_state); }
 /* The update of an element before it is scaled; row: the row's factor times the gradient's clip factor. */
 static inline float snug_adafactor_direction(float g, float row, float column) { return g * row * column; }
-/* The same for a vector. */
+/* As snug_adafactor_direction(), of an element of a vector. */
 static inline float snug_adafactor_vector_direction(float g, float state) { return g / sqrtf(state); }
 
 /* Factors that all elements of a parameter share: of the update, and of p. */
@@ -67,7 +67,7 @@ static inline struct snug_adafactor_scales snug_adafactor_scales(const struct sn
 static inline float snug_adafactor_step(const struct snug_adafactor_scales *s, float p, float u) {
     return p * s->keep - u * s->step;
 }
-/* The same with a first moment. */
+/* As snug_adafactor_step(), with a first moment. */
 static inline float snug_adafactor_momentum_step(const struct snug_adafactor_numbers *n,
                                                  const struct snug_adafactor_scales *s, float p, float u, float *m) {
     *m = *m * n->beta1 + u * s->step * n->rest1;
