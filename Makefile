@@ -32,7 +32,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all arm64 test-arm64 install uninstall deb wheel tarball wheel-cuda demo test check rank-bits sanitize tsan lint fuzz format format-check clean
+.PHONY: all arm64 test-arm64 install uninstall deb wheel tarball wheel-cuda demo test check check-long rank-bits sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails, and what the CUDA plug-in is compiled for
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
@@ -115,13 +115,27 @@ test-arm64:
 	$(call build,$(BUILD)-arm64,snug_cli $(ARM64_TESTS))
 	@ctest --test-dir $(BUILD)-arm64 --output-on-failure --no-tests=error --parallel $(JOBS) -R '^($(subst $(empty) ,|,$(strip $(ARM64_TESTS))))$$'
 
+# Before a release, in some hours: all variants of the tests, of which `make test` runs a part, and the searches of tools/long.
+check-long:
+	@tools/install-packages $(TEST_PACKAGES)
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON)
+	$(call build,$(BUILD),all)
+	@SNUG_LONG=1 $(call ctest,$(BUILD))
+	@OMP_WAIT_POLICY=passive $(BUILD)/test_differentiate 400 4000
+	@SNUG_MIXES=1000 OMP_WAIT_POLICY=passive $(BUILD)/test_mixes
+	@$(MAKE) --no-print-directory rank-bits KILLS=50
+	@tools/long/kill-test 200
+	@tools/long/kill-test --interrupt 100
+	@tools/long/folder-fuzz 2000
+	@tools/long/failure-test $(JOBS)
+
 # The bits of 3, 4 and 8 CPU ranks in every ZeRO stage: of whole runs, and of runs that are killed KILLS times and resumed on
 # other numbers of ranks.
 rank-bits:
 	@tools/install-packages $(TEST_PACKAGES)
 	$(call configure,$(BUILD),-DSNUG_TESTS=ON)
 	$(call build,$(BUILD),test_zero test_ranks_failure)
-	@SNUG_RANKS_MOST=8 $(BUILD)/test_zero test_stages_have_the_same_bits
+	@SNUG_LONG=1 SNUG_RANKS_MOST=8 $(BUILD)/test_zero test_stages_have_the_same_bits
 	@SNUG_RANKS_MOST=8 SNUG_RANK_KILLS=$(or $(KILLS),12) $(BUILD)/test_ranks_failure test_kills_at_random
 
 sanitize:

@@ -102,7 +102,8 @@ static void test_other_pairs_save(void **state) {
     static const int pairs[][2] = {{0, 1}, {1, 0}, {2, 2}, {2, 1}, {3, 3}, {3, 1}, {4, 4}, {4, 0}};
     struct fixture *f = *state;
     write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 0.5 s */
-    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof pairs / sizeof *pairs); i++) {
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (!is_chosen((long)i, SANITIZED ? 8 : 3)) continue;
         const pid_t child = start(
             f, "train --config_name slow --train_file dummy:1024x64 --per_device_train_batch_size 64 --device cpu "
                "--gradient_accumulation_steps 2 --max_steps 1000 --output_dir out --threads 1 --save_strategy no "

@@ -419,7 +419,7 @@ static void test_separate_launches(void **state) {
 }
 
 static void test_choice_fits_and_equals_the_plan(void **state) {
-    enum { LIMITS = SANITIZED ? 4 : 8 };
+    const int limits = is_long() ? 8 : 4;
     struct fixture *f = *state;
     struct planned p;
     double slowest = 0;
@@ -430,7 +430,7 @@ static void test_choice_fits_and_equals_the_plan(void **state) {
     assert_true(smallest < asked - (1 << 20));
     assert_true(search(f, &p, asked).fits);
     assert_string_equal(search(f, &p, asked).chosen.flags, "");
-    for (int64_t limit = asked - 1; limit >= smallest; limit -= (asked - smallest) / LIMITS + 1) {
+    for (int64_t limit = asked - 1; limit >= smallest; limit -= (asked - smallest) / limits + 1) {
         const struct snug_fit fit = search(f, &p, limit), again = search(f, &p, limit);
         int64_t arena;
         double seconds;
@@ -448,7 +448,7 @@ static void test_choice_fits_and_equals_the_plan(void **state) {
         const struct snug_fit less = search(f, &p, fit.chosen.total + SNUG_FIT_MARGIN - 1);
         if (less.fits) assert_string_not_equal(less.chosen.flags, fit.chosen.flags);
     }
-    assert_true(choices >= LIMITS - 1);
+    assert_true(choices >= limits - 1);
     assert_true(search(f, &p, smallest).fits);
     assert_false(search(f, &p, smallest - 1).fits);
     close_job(&p);
@@ -515,7 +515,7 @@ static void test_user_settings_are_kept(void **state) {
         open_job(f, cases[i][0], &p);
         const int64_t asked = p.job.plan.total, smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
         assert_null(strstr(search(f, &p, 1).chosen.flags, cases[i][1]));
-        for (int part = 0; part < 4; part += SANITIZED ? 2 : 1)
+        for (int part = 0; part < 4; part += is_long() ? 1 : 2)
             assert_null(strstr(search(f, &p, smallest + (asked - smallest) * part / 4).chosen.flags, cases[i][1]));
         close_job(&p);
     }

@@ -507,8 +507,8 @@ static void test_fit_with_updates_on_the_host(void **state) {
     struct fixture *f = *state;
     json_t *rates = read_json(f, GPU_RATES);
     const json_t *items = json_object_get(rates, "seconds");
-    /* A search takes seconds: sanitized, one case of each outcome. */
-    for (size_t i = SANITIZED; i < sizeof cases / sizeof *cases; i += SANITIZED ? 4 : 1) {
+    /* A search takes seconds: a part has one case of each outcome. */
+    for (size_t i = SANITIZED; i < sizeof cases / sizeof *cases; i += is_long() ? 1 : 4) {
         char words[1024];
         for (size_t k = 0; k < json_array_size(items); k++) {
             json_t *item = json_array_get(items, k);
@@ -558,7 +558,7 @@ static void test_fit_with_little_host_memory(void **state) {
     const struct snug_fit any = search_within(f, words, limit, INT64_MAX);
     assert_true(any.fits && !any.chosen.approximate && any.chosen.backing > 0);
     const int64_t most = any.chosen.backing;
-    if (!SANITIZED) { /* each search takes seconds */
+    if (is_long()) { /* each search takes seconds */
         const struct snug_fit exact = search_within(f, words, limit, most - 1);
         assert_true(exact.fits && !exact.chosen.approximate && exact.chosen.backing < most);
     }
@@ -573,7 +573,8 @@ static void test_fit_of_a_very_large_model(void **state) {
     static const char *const words = "config_name=@huge.json train_file=dummy:1280x512 max_seq_length=512 bf16=true "
                                      "per_device_train_batch_size=8 gradient_accumulation_steps=1 gpu=H200 ";
     struct fixture *f = *state;
-    if (SANITIZED) skip(); /* it takes seconds without */
+    if (!is_long())
+        skip(); /* it takes many seconds, of what test_fit_with_little_host_memory does with a small model */
     write_text(
         f, "huge.json",
         "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], \"hidden_size\": 4096, "

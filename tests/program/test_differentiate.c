@@ -327,7 +327,7 @@ static void check_model(const struct random_model *m) {
     for (int i = 0; i < 2 * WAYS; i++) free_outcome(&found[i / WAYS][i % WAYS]);
 }
 
-static uint64_t first_seed, seed_count = SANITIZED ? 40 : SEEDS;
+static uint64_t first_seed, seed_count;
 
 static void test_random_models(void **state) {
     (void)state;
@@ -341,6 +341,8 @@ static void test_random_models(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_models)};
+    first_seed = SANITIZED ? SEEDS / 2 : 0;
+    seed_count = is_long() ? SEEDS : SANITIZED ? SEEDS / 10 : SEEDS / 3;
     if (argc > 1) {
         first_seed = strtoull(argv[1], NULL, 10);
         seed_count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;

@@ -232,7 +232,8 @@ static void test_threads_seeds_and_workers(void **state) {
             char words[256];
             snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s", tasks[task], type);
             train(f, "first", words);
-            for (size_t i = 0; i < sizeof same / sizeof *same; i += 1 + SANITIZED) {
+            for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+                if (!is_chosen((long)(task + i), 2)) continue;
                 snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s %s", tasks[task], type, same[i]);
                 train(f, "again", words);
                 assert_same_run(f, "first", "again");
@@ -282,7 +283,7 @@ static void test_resumed_is_uninterrupted(void **state) {
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", runs[run]);
         train(f, "whole", words);
         for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-            if (SANITIZED && (run + i) % 4) continue;
+            if (!is_chosen((long)(run + i), 2 + 2 * SANITIZED)) continue;
             ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
             assert_int_equal(try_train(f, "cut", words, stops[i], NULL), SNUG_E_INTERRUPTED);
             assert_contains(snug_error_message(f->ctx), "--resume_from_checkpoint True");
@@ -683,7 +684,7 @@ static void test_truncation_is_counted(void **state) {
 }
 
 static void test_only_true_labels_can_be_learnt(void **state) {
-    if (SANITIZED) skip(); /* three long trainings of what the other tests train shortly */
+    if (SANITIZED || !is_long()) skip(); /* three long trainings; each optimizer learns in test_optimizer_training */
     struct fixture *f = *state;
     const char *demo = SNUG_SOURCE_DIR "/examples/demo";
     char words[1024], *text = NULL;
