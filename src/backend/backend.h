@@ -101,23 +101,44 @@ struct snug_offload {
 
 struct snug_backend {
     const char *name;
+    snug_op_fn *ops[SNUG_OP_COUNT]; /* NULL: it lacks the operation */
+
+    /* ---- memory ---- */
     bool on_device;  /* the arena is in a device's memory */
-    bool lacks_bf16; /* a GPU before compute capability 8.0: of 16-bit types it multiplies fp16 alone, and no TF32 */
     bool plans_only; /* for a GPU that this machine need not have: runs and allocates nothing */
-    /* Operations may still run when they return: it has record_timestamp, read_timestamps and free_timestamps. */
-    bool asynchronous;
-    bool autotunes;       /* it has autotune */
-    bool updates_on_host; /* it has update_on_host; if plans_only, for plans */
-    bool connects;        /* the devices of ranks must be connected: it has connect and disconnect */
+    /* Allocates a block of zeroed memory, freed with snug_block_release(). */
+    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
+    /* (on a device, unless plans_only) Free bytes now of the device that has the arena. */
+    int64_t (*available)(void);
+
+    /* ---- what a plan asks ---- */
+    bool lacks_bf16; /* a GPU before compute capability 8.0: of 16-bit types it multiplies fp16 alone, and no TF32 */
+    bool lazy_rows, scales_loss; /* it has these optional operations */
+    /* (optional) Whether it can run op with its attributes at the program's sizes; otherwise the message names the
+     * tensor, the limit and what to do. Plans ask it of every operation, so an operation need not check again. NULL:
+     * all that it has. */
+    snug_status (*supports)(const struct snug_program *program, const struct snug_op *op);
     /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
        keep their logits, the head's largest tensor, small. */
     int64_t loss_positions;
-    /* Allocates a block of zeroed memory, freed with snug_block_release(). */
-    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
+    /* Bytes of scratch that op needs at the program's capacity. */
+    int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     /* Bytes of the arena for the backend's copy of a batch; 0 if operations read the host's batch. */
     int64_t (*batch)(const struct snug_program *program);
-    /* Free bytes now of the device that has the arena; NULL without a device, and for plans only. */
-    int64_t (*available)(void);
+    /* Bytes that the backend's libraries allocate while operations run, in addition to those resident after open. */
+    int64_t (*library)(const struct snug_program *program, int threads);
+    /* (if captured_phases) Bytes of device memory that the driver takes if op, of a placed program, is captured with
+     * its phase. */
+    int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
+    int captured_phases;         /* how many phases are captured at most; 0: none is, ever */
+    struct snug_offload copying; /* what suits its copies; no classes */
+    int64_t bounce; /* bytes of the bounce buffers through which a device copies from and to the offload file; else 0 */
+
+    /* ---- batches and phases ---- */
+    /* Creates everything that the program's operations need; nothing is created later, except what a library creates
+     * when an inference needs it first, which library() counts. */
+    snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
+    void (*close)(void *state);
     /* Loads the new run->batch. When this has returned, its arrays may change, unless operations read them directly. If
      * run->in_turn, the transfer may overlap earlier operations. */
     snug_status (*load)(struct snug_run *run);
@@ -126,46 +147,34 @@ struct snug_backend {
      * wait for them. */
     snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
     snug_status (*end)(struct snug_run *run, enum snug_phase phase);
-    /* If asynchronous. record_timestamp records, as `number`,
-     * the time when all operations so far are done; *timestamps is NULL at first. read_timestamps returns the seconds
-     * from each of count timestamps to the next, with seconds[0] = 0. */
+    bool updates_on_host; /* it has the next; if plans_only, for plans */
+    /* (if updates_on_host) Runs an update whose flag on_host is set, with run->host_updates, on the host's cores and
+     * beside later operations: its tensors are those of the backing store in memory. WAIT on its weight, or the end of
+     * the phase, waits for it. */
+    snug_op_fn *update_on_host;
+
+    /* ---- timing ---- */
+    bool asynchronous; /* operations may still run when they return: it has timestamps */
+    /* (if asynchronous) record_timestamp records, as `number`, the time when all operations so far are done;
+     * *timestamps is NULL at first. read_timestamps returns the seconds from each of count timestamps to the next, with
+     * seconds[0] = 0. */
     snug_status (*record_timestamp)(struct snug_run *run, struct snug_timestamps **timestamps, size_t number);
     snug_status (*read_timestamps)(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
                                    size_t count);
     void (*free_timestamps)(struct snug_timestamps *timestamps);
-    /* Creates everything that the program's operations need; nothing is created later, except what a library creates
-     * when an inference needs it first, which library() counts. */
-    snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
-    void (*close)(void *state);
-    /* Measures which kernels are fastest for the program's operations and batches of these sizes. Called before the
-     * arena is used, because it overwrites the arena. The choice is stored in folder, from which later runs read it, so
-     * that they give the same bits; folder is NULL if it cannot be stored. If autotunes. */
+    bool autotunes; /* it has the next */
+    /* (if autotunes) Measures which kernels are fastest for the program's operations and batches of these sizes. Called
+     * before the arena is used, because it overwrites the arena. The choice is stored in folder, from which later runs
+     * read it, so that they give the same bits; folder is NULL if it cannot be stored. */
     snug_status (*autotune)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
-    /* Bytes that the backend's libraries allocate while operations run, in addition to those resident after open. */
-    int64_t (*library)(const struct snug_program *program, int threads);
-    /* Bytes of device memory that the driver takes if op, of a placed program, is captured with its phase; and how many
-     * phases are captured at most; 0: none is, ever. */
-    int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
-    int captured_phases;
-    /* Whether it can run op with its attributes at the program's sizes; otherwise the message names the tensor, the
-     * limit and what to do. Plans ask it of every operation, so an operation need not check
-     * again. NULL: all that it has. */
-    snug_status (*supports)(const struct snug_program *program, const struct snug_op *op);
-    /* Bytes of scratch that op needs at the program's capacity. */
-    int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
-    struct snug_offload copying; /* what suits its copies; no classes */
-    int64_t bounce; /* bytes of the bounce buffers through which a device copies from and to the offload file; else 0 */
-    /* Optional operations that this backend has. */
-    bool lazy_rows, scales_loss;
-    /* Runs an update whose flag on_host is set, with run->host_updates, on the host's cores and beside later
-     * operations: its tensors are those of the backing store in memory. WAIT on its weight, or the end of the phase,
-     * waits for it. If updates_on_host. */
-    snug_op_fn *update_on_host;
-    /* Connects the devices of all ranks, which all call it: for struct snug_run's devices. hosts: collectives of their
-     * hosts. If connects; otherwise the data of ranks are in host memory, where these serve for them too. */
+
+    /* ---- ranks ---- */
+    bool connects; /* the devices of ranks must be connected: it has the next two */
+    /* (if connects; otherwise the data of ranks are in host memory, where the hosts' collectives serve for them, too)
+     * Connects the devices of all ranks, which all call it: for struct snug_run's devices. hosts: collectives of their
+     * hosts. */
     snug_status (*connect)(snug_context *ctx, const struct snug_collectives *hosts, void **devices);
     void (*disconnect)(void *devices);
-    snug_op_fn *ops[SNUG_OP_COUNT];
 };
 
 /* Whether its arena is in a device's memory. */

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lifetimes and offsets. Persistent tensors are at the beginning of the arena. All others are placed by size, largest
+ * Lifetimes and offsets.
+ *
+ *   arena   | persistent tensors, by class         | transient tensors          | workspace | copy of |
+ *           | weights | gradients | optimizer | ...| training   |#############| |           | a batch |
+ *           | programs share those of one identity | evaluation |######|        |           |         |
+ *   host    | batch | function |  what the host writes; page-locked on a GPU
+ *   store   | offloaded tensors |  the backing store: host memory, or the offload file
+ *
+ * The transient tensors of one program over time; a line is an offset, a letter a tensor that is live:
+ *
+ *           FORWARD        HEAD   BACKWARD       UPDATE
+ *           aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa            an activation, written early and read late
+ *              bbbbbbbbbbbbbbbbbbbbbbbbb   ffffffffffff  f takes the bytes of b
+ *           cc   dd   ee  hhhh   gg  gg  gg             temporary ones, which live for a few operations
+ *
+ * Persistent tensors are at the beginning of the arena. All others are placed by size, largest
  * first, at the lowest offset that does not overlap a tensor that is live at the same time (greedy by size: Pisarchyk
  * and Lee, arXiv:2001.03288). Where that takes more than what is live at one time, as it does between the buffers of
  * offloaded tensors, they are also placed by lifetime, longest first, and again with those first that were beyond that

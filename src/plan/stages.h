@@ -78,9 +78,9 @@ void snug_find_lifetimes(struct snug_program *program);
  * wraps around. The caller frees *live. */
 snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, int64_t *most);
 
-/* One arena for several programs that never run at the same time (training and evaluation): first the workspace, then
- * persistent tensors, shared by name, then the backend's copy of the batch, then each program's transient tensors.
- * Memory that the host writes is a separate block. */
+/* One arena for several programs that never run at the same time (training and evaluation): persistent
+ * tensors, which programs share, then each program's transient tensors, then the workspace and the backend's copy of
+ * the batch (drawn in plan/place.c). Memory that the host writes is a separate block. */
 struct snug_layout {
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT];       /* of arena and host block, by class; they add up to total */
     int64_t arena, workspace_offset, copy_offset; /* its size, and offsets in it */
