@@ -178,23 +178,38 @@ static void tag_maker(struct snug_builder *b, int32_t tensor, enum snug_block_ki
 static uint32_t next_site(struct snug_builder *b) { return b->program->sites++; }
 static float rate(const struct snug_builder *b, double p) { return b->training ? (float)p : 0; }
 
-int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm) {
-    const int64_t hidden = cols_of(b, word);
-    int32_t s = add_value(b, 0, hidden, true, "embeddings.sum"), y = add_value(b, 0, hidden, true, "embeddings.output");
+static struct snug_norm_form norm_form(const struct snug_builder *b, struct snug_affine norm) {
+    return (struct snug_norm_form){
+        .eps = (float)b->config->layer_norm_eps, .rms = norm.rms, .unit_offset = norm.unit_offset};
+}
+
+static int32_t add_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, double p, uint32_t site,
+                        const char *name) {
+    const int32_t y = add_value(b, s, cols_of(b, s), true, name);
+    add_op(b, (struct snug_op){
+                  .kind = SNUG_OP_NORM,
+                  .p = rate(b, p),
+                  .site = site,
+                  .norm = {.s = s, .gamma = norm.weight, .beta = norm.bias, .y = y, .form = norm_form(b, norm)}});
+    return y;
+}
+
+int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale) {
+    const int32_t s = add_value(b, 0, cols_of(b, word), true, "embeddings.sum");
     add_op(b, (struct snug_op){.kind = SNUG_OP_EMBED,
-                               .p = rate(b, b->config->hidden_dropout_prob),
-                               .site = next_site(b),
                                .embed = {.word = word,
                                          .position = position,
                                          .type = type,
-                                         .gamma = norm.weight,
-                                         .beta = norm.bias,
                                          .s = s,
-                                         .y = y,
-                                         .eps = (float)b->config->layer_norm_eps,
+                                         .scale = (float)scale,
                                          .padding = (int32_t)b->config->pad_token_id,
                                          .first_position = (int32_t)b->config->first_position}});
-    return y;
+    return s;
+}
+
+int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm) {
+    const int32_t s = snug_embed_sum(b, word, position, type, 1);
+    return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
 }
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
@@ -277,16 +292,14 @@ int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, 
 static int32_t residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                              const char *name, int32_t s) {
     int32_t y = add_value(b, x, cols_of(b, x), true, name);
-    add_op(b, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
-                               .p = rate(b, p),
-                               .site = next_site(b),
-                               .residual_norm = {.z = z,
-                                                 .x = x,
-                                                 .gamma = norm.weight,
-                                                 .beta = norm.bias,
-                                                 .s = s,
-                                                 .y = y,
-                                                 .eps = (float)b->config->layer_norm_eps}});
+    add_op(
+        b,
+        (struct snug_op){
+            .kind = SNUG_OP_RESIDUAL_NORM,
+            .p = rate(b, p),
+            .site = next_site(b),
+            .residual_norm = {
+                .z = z, .x = x, .gamma = norm.weight, .beta = norm.bias, .s = s, .y = y, .form = norm_form(b, norm)}});
     return y;
 }
 
@@ -306,13 +319,7 @@ int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double 
 }
 
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name) {
-    int32_t y = add_value(b, s, cols_of(b, s), true, name);
-    add_op(b,
-           (struct snug_op){
-               .kind = SNUG_OP_NORM,
-               .norm = {
-                   .s = s, .gamma = norm.weight, .beta = norm.bias, .y = y, .eps = (float)b->config->layer_norm_eps}});
-    return y;
+    return add_norm(b, s, norm, 0, 0, name);
 }
 
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name) {

@@ -22,9 +22,11 @@ struct snug_builder {
 /* Begins a part of the model; layer is used if part is LAYER. */
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
 
-/* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. */
+/* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset: of a norm, as in
+   struct snug_norm_form. */
 struct snug_affine {
     int32_t weight, bias;
+    bool rms, unit_offset;
 };
 
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
@@ -71,6 +73,10 @@ int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *na
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);
 /* The mean of each sequence's rows of x, [B,h]. */
 int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name);
+/* The sum of a token's rows of the tables, of which position and type may be none; word's row is multiplied by scale.
+ */
+int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale);
+/* The same with a norm and a dropout after it. */
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
 

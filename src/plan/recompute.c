@@ -40,9 +40,21 @@ static enum snug_recompute level_of(const struct recompute *r, const struct snug
     return r->levels[op->part == SNUG_PART_LAYER ? op->layer : op->part == SNUG_PART_EMBEDDINGS ? 0 : r->layers - 1];
 }
 
+static bool is_stored(const struct snug_op *op) {
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++)
+        if (op->operands[k] && !snug_op_reads(op, k) && !(snug_op_info(op->kind)->operands[k].flags & SNUG_CHEAP))
+            return true;
+    return false;
+}
+
+/* Whether op is the last operation of its layer that has an output to store. */
 static bool is_last_of_layer(const struct recompute *r, size_t op) {
-    return op + 1 == r->forward_count || r->old[op + 1].part != r->old[op].part ||
-           r->old[op + 1].layer != r->old[op].layer;
+    for (size_t i = op + 1; i < r->forward_count; i++) {
+        if (r->old[i].part != r->old[op].part || r->old[i].layer != r->old[op].layer) return true;
+        if (is_stored(&r->old[i])) return false;
+    }
+    return true;
 }
 
 static bool drops(const struct recompute *r, size_t index, int k) {

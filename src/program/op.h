@@ -12,8 +12,9 @@
  * order that does not depend on the number of threads), whatever the storage type. An extent of 0 is allowed: outputs
  * that are overwritten become zero.
  * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 is no dropout. Masks are replayed
- * backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta
- * where there is none.
+ * backward, never stored.
+ * norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta where there is none. See
+ * struct snug_norm_form.
  * "+=" gradients: op->first and snug_run_overwrites() decide whether they are overwritten or added to. In a program
  * that accumulates, LINEAR_DW, EMBED_BACKWARD and NORM_BACKWARD complete the sum of a micro-batch before they add it,
  * except for further chunks of HEAD.
@@ -118,23 +119,20 @@ enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TAN
    structure, in the order of the descriptor; op->operands aliases them. An operand marked "(= x)" may be the same
    tensor as x. */
 
-/* s = word[id] + type[type] + position[position];  y = dropout(norm(s)) */
+/* s = scale word[id] + type[type] + position[position] */
 struct snug_embed {
     int32_t word, position, type; /* [V,h] [P,h] or none [Y,h] or none */
-    int32_t gamma, beta;          /* [h]; beta or none */
-    int32_t s, y;                 /* [T,h] */
-    float eps;
+    int32_t s;                    /* [T,h] */
+    float scale;
     int32_t padding;        /* id whose row gets no gradient (nn.Embedding's padding_idx), or -1 */
     int32_t first_position; /* rows of the position table below it get no gradient */
 };
-/* dy becomes ds; dword, dposition, dtype, dgamma, dbeta, each or none, +=. Tokens of id padding contribute nothing to
- * dword.
- */
+/* dword, dposition, dtype, each or none, +=. Tokens of id padding contribute nothing to dword. */
 struct snug_embed_backward {
-    int32_t dy, s, gamma; /* [T,h] (destroyed) [T,h] [h] */
-    int32_t dword, dposition, dtype, dgamma, dbeta;
+    int32_t ds; /* [T,h] */
+    int32_t dword, dposition, dtype;
     int32_t index; /* or none: see "Lazy rows" */
-    float eps;
+    float scale;
     int32_t padding, first_position;
 };
 /* y = x w^T + b; y may be F32 where x is not */
@@ -189,24 +187,32 @@ struct snug_attention_backward {
     int32_t dbias;                       /* [buckets,heads] F32 or none */
     struct snug_attention_form form;
 };
+/* Which norm it is: LayerNorm, or RMSNorm (Zhang and Sennrich, arXiv:1910.07467), which takes the mean as 0. */
+struct snug_norm_form {
+    float eps;
+    bool rms;
+    bool unit_offset; /* 1 + gamma in place of gamma, as in Gemma */
+};
 /* s = dropout(z) + x;  y = norm(s) */
 struct snug_residual_norm {
     int32_t z, x, gamma, beta; /* [n,h] [n,h] [h] [h] or none */
     int32_t s, y;              /* [n,h]; s or none */
-    float eps;
+    struct snug_norm_form form;
 };
 /* y = dropout(norm(s)) */
 struct snug_norm {
     int32_t s, gamma, beta; /* [n,h] [h] [h] or none */
     int32_t y;              /* [n,h] */
-    float eps;
+    struct snug_norm_form form;
 };
-/* ds = norm'(dy) + addend;  dz = mask of z's dropout * ds;  dgamma, dbeta += */
+/* ds = norm'(dy) + addend;  dz = mask of z's dropout * ds;  dgamma, dbeta +=. drops_y: the dropout is that of y, so dy
+   is multiplied by its mask first, and there is no dz. */
 struct snug_norm_backward {
     int32_t dy, s, gamma, addend; /* [n,h] [n,h] [h] [n,h] or none */
     int32_t ds, dz;               /* [n,h] (= dy or addend, or both), [n,h] or none */
     int32_t dgamma, dbeta;        /* [h], each or none */
-    float eps;
+    struct snug_norm_form form;
+    bool drops_y;
 };
 /* a = f(u + b) */
 struct snug_activation_op {
@@ -500,8 +506,7 @@ enum {
     SNUG_BLOCK_STATE = 16,  /* one value for each block of SNUG_QUANTISED_BLOCK elements of each segment */
     SNUG_BY_TOKEN = 128,    /* the table whose rows are token ids, or its gradient */
     SNUG_WEIGHT = 256, /* of a forward operation: a weight or a bias, which is persistent; other inputs are computed */
-    SNUG_DESTROYED = 32,   /* READ, but undefined afterwards */
-    SNUG_PARTED = 512,     /* of an operation with SNUG_OP_ELEMENTS: the elements that its parts divide */
+    SNUG_PARTED = 512, /* of an operation with SNUG_OP_ELEMENTS: the elements that its parts divide */
     SNUG_ROW_INDEX = 1024, /* which rows of the table have a gradient (lazy rows), or none */
     SNUG_REMADE = 64       /* forward: the input that the output may overwrite; backward: that output, or none */
 };

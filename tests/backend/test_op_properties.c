@@ -15,17 +15,14 @@ static const struct snug_backend *backend_of(int number) {
 
 /* NORM of a stored s gives the same y, bit for bit, so that recomputation is exact. */
 static void test_recomputation(void **state) {
-    static const struct {
-        void (*build)(struct ops *f, int variant);
-        int variant;
-    } cases[] = {{build_residual_norm, 1}, {build_residual_norm, 4}, {build_embed, 1}, {build_embed, 4}};
+    static const int variants[] = {1, 4, 9, 10};
     (void)state;
     for (int b = 0; b < 2; b++)
         for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_BF16; dtype++)
-            for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
                 struct ops f;
                 ops_open(&f, &small, dtype);
-                cases[c].build(&f, cases[c].variant);
+                build_residual_norm(&f, variants[v]);
                 const struct snug_op op = f.ops[0];
                 struct snug_op norm = snug_op_info(op.kind)->norm_of(&op);
                 const int32_t y = norm.norm.y, again = norm.norm.y = ops_tensor(&f, dtype, T, 0, small.h);

@@ -94,6 +94,8 @@ static inline struct snug_affine random_affine(struct random_graph *g, int64_t o
 static inline struct snug_affine random_norm_weights(struct random_graph *g) {
     struct snug_affine w = snug_build_norm(&g->b, g->m->config.hidden_size, random_name(g, "norm").text);
     if (random_pick(g, 4) == 0) w.bias = 0;
+    w.rms = random_pick(g, 3) == 0;
+    w.unit_offset = random_pick(g, 4) == 0;
     return w;
 }
 
@@ -213,6 +215,8 @@ static inline int32_t random_embeddings(struct random_graph *g, int32_t *word) {
         random_pick(g, 3) ? snug_build_table(&g->b, c->max_position_embeddings, c->hidden_size, -1, "position") : 0;
     const int32_t type =
         random_pick(g, 3) ? snug_build_table(&g->b, c->type_vocab_size, c->hidden_size, -1, "type") : 0;
+    if (random_pick(g, 3) == 0) /* the sum itself, of which the first layer reads a norm */
+        return snug_embed_sum(&g->b, *word, position, type, random_pick(g, 2) ? 1 : 1.5);
     return snug_embed(&g->b, *word, position, type, random_norm_weights(g));
 }
 

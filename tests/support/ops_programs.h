@@ -32,50 +32,40 @@ static inline int32_t ops_index(struct ops *f, int64_t capacity) {
     return index;
 }
 
-/* 0: no dropout. 1: dropout. 2: tables in bf16. 3: no types, and an id without a gradient. 4: no types, no beta. 5:
-   word embeddings alone. 6: the table of words and gamma are frozen. 7: positions do not count the tokens of an id, the
-   padding token's. 8: the word table's gradient holds only the rows that have one. */
-enum { EMBED_VARIANTS = 9, EMBED_PADDED = 7, EMBED_ROWS = 8 };
+/* 0: three tables. 1: tables in bf16. 2: no types, and an id without a gradient. 3: no types, a scale. 4: word
+   embeddings alone, a scale. 5: the table of words is frozen. 6: positions do not count the tokens of an id, the
+   padding token's. 7, 8: the word table's gradient holds only the rows that have one; with a scale. */
+enum { EMBED_VARIANTS = 9, EMBED_PADDED = 6, EMBED_ROWS = 7 };
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    const enum snug_dtype tables = variant == 2 ? ops_copy_type(f) : SNUG_F32, x = f->program.compute;
+    const enum snug_dtype tables = variant == 1 ? ops_copy_type(f) : SNUG_F32, x = f->program.compute;
     const int32_t first = variant == EMBED_PADDED && f->batch.tokens ? f->batch.ids[0] + 1 : 0;
     const int64_t positions = first + f->batch.longest + 3, room = ops_distinct(f) + 1;
-    const bool types = variant < 3 || variant > 5, beta = variant != 4 && variant != 5;
-    const bool frozen = variant == 6, rows = variant == EMBED_ROWS;
-    struct snug_embed e = {
-        .eps = 1e-12f, .padding = variant == 3 && f->batch.tokens ? f->batch.ids[0] : -1, .first_position = first};
+    const bool types = variant < 2 || variant > 4, rows = variant >= EMBED_ROWS;
+    struct snug_embed e = {.scale = variant == 3 || variant == 4 || variant == 8 ? 5.5f : 1,
+                           .padding = variant == 2 && f->batch.tokens ? f->batch.ids[0] : -1,
+                           .first_position = first};
     for (int64_t i = 0; i < f->batch.sequences; i++)
         snug_batch_number_positions(&f->batch, f->batch.offsets[i], f->batch.offsets[i + 1], first);
     e.word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
-    if (variant != 5) e.position = ops_source(f, tables, FIXED, positions, s->h);
+    if (variant != 4) e.position = ops_source(f, tables, FIXED, positions, s->h);
     if (types) e.type = ops_source(f, tables, FIXED, s->types, s->h);
-    e.gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h);
-    if (beta) e.beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
     e.s = ops_tensor(f, x, T, 0, s->h);
-    e.y = ops_tensor(f, x, T, 0, s->h);
-    struct snug_embed_backward d = {
-        .s = e.s, .gamma = e.gamma, .eps = e.eps, .padding = e.padding, .first_position = first};
-    d.dy = ops_source(f, x, T, 0, s->h);
-    if (!frozen) d.dword = ops_source(f, SNUG_F32, FIXED, rows ? room : s->vocabulary, s->h);
+    struct snug_embed_backward d = {.scale = e.scale, .padding = e.padding, .first_position = first};
+    d.ds = ops_source(f, x, T, 0, s->h);
+    if (variant != 5) d.dword = ops_source(f, SNUG_F32, FIXED, rows ? room : s->vocabulary, s->h);
     if (e.position) d.dposition = ops_source(f, SNUG_F32, FIXED, positions, s->h);
     if (types) d.dtype = ops_source(f, SNUG_F32, FIXED, s->types, s->h);
-    if (!frozen) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, s->h);
-    if (beta) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
     if (rows) d.index = ops_index(f, room);
-    const float p = p_of[variant == 1];
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED, .p = p, .site = 7, .embed = e});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD, .p = p, .site = 7, .embed_backward = d});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED, .embed = e});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD, .embed_backward = d});
     if (rows) return;
-    f->y = e.y;
-    f->dy = d.dy;
-    if (tables == SNUG_F32) { /* finite differences are finer than bf16, and have no padding */
-        if (e.padding < 0) ops_pair(f, e.word, d.dword);
-        if (!first) ops_pair(f, e.position, d.dposition);
-        ops_pair(f, e.type, d.dtype);
-    }
-    ops_pair(f, e.gamma, d.dgamma);
-    ops_pair(f, e.beta, d.dbeta);
+    f->y = e.s;
+    f->dy = d.ds;
+    if (tables != SNUG_F32) return; /* finite differences are finer than bf16, and have no padding */
+    if (e.padding < 0) ops_pair(f, e.word, d.dword);
+    if (!first) ops_pair(f, e.position, d.dposition);
+    ops_pair(f, e.type, d.dtype);
 }
 
 /* 0: over tokens. 1: the decoder: over loss positions, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the
@@ -201,24 +191,26 @@ static inline void build_attention(struct ops *f, int variant) {
 }
 
 /* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an
-   addend. 6: dropout, ds in place of the addend. 7: frozen gamma and beta. 8: frozen beta. 9: inference, no s. */
-enum { RESIDUAL_NORM_VARIANTS = 10, RESIDUAL_NORM_TRAINING = 9 };
+   addend. 6: dropout, ds in place of the addend. 7: frozen gamma and beta. 8: frozen beta. 9: RMS, no beta. 10: RMS
+   with a unit offset, dropout, an addend. 11: inference, no s. 12: the same with RMS. */
+enum { RESIDUAL_NORM_VARIANTS = 13, RESIDUAL_NORM_TRAINING = 11 };
 static inline void build_residual_norm(struct ops *f, int variant) {
     const int64_t h = f->shape->h;
     const enum snug_dtype type = f->program.compute;
     const enum snug_extent extent = variant == 3 ? R : T;
-    const bool addend = variant == 5 || variant == 6;
-    const float p = p_of[variant != 0], eps = 1e-12f;
-    struct snug_residual_norm n = {.eps = eps};
+    const bool addend = variant == 5 || variant == 6 || variant == 10,
+               rms = variant == 9 || variant == 10 || variant == 12;
+    const float p = p_of[variant != 0];
+    struct snug_residual_norm n = {.form = {.eps = rms ? 1e-5f : 1e-12f, .rms = rms, .unit_offset = variant == 10}};
     n.z = ops_source(f, type, extent, 0, h);
     n.x = ops_source(f, type, extent, 0, h);
     n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
-    if (variant != 4) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    if (variant != 9) n.s = ops_tensor(f, type, extent, 0, h);
+    if (variant != 4 && !rms) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (variant < RESIDUAL_NORM_TRAINING) n.s = ops_tensor(f, type, extent, 0, h);
     n.y = ops_tensor(f, type, extent, 0, h);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM, .p = p, .site = 9, .residual_norm = n});
-    if (variant == 9) return;
-    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .eps = eps};
+    if (variant >= RESIDUAL_NORM_TRAINING) return;
+    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .form = n.form};
     d.dy = ops_source(f, type, extent, 0, h);
     if (addend) d.addend = ops_source(f, type, extent, 0, h);
     d.ds = variant == 2 ? d.dy : variant == 6 ? d.addend : ops_tensor(f, type, extent, 0, h);
@@ -238,30 +230,33 @@ static inline void build_residual_norm(struct ops *f, int variant) {
 }
 
 /* 0: over tokens. 1: over loss positions, a large eps. 2: no beta. 3: an addend. 4: ds in place of the addend, no beta.
-   5: an addend, frozen gamma and beta. 6: frozen gamma. 7: dy, the addend and ds are one tensor. 8: dropout, as in the
-   recomputation of embeddings. */
-enum { NORM_VARIANTS = 9, NORM_TRAINING = 8 };
+   5: an addend, frozen gamma and beta. 6: frozen gamma. 7: dy, the addend and ds are one tensor. 8: dropout, ds in
+   place of dy, as of embeddings. 9: dropout, an addend. 10: RMS. 11: RMS with beta and a unit offset. 12: LayerNorm
+   with a unit offset, dropout. */
+enum { NORM_VARIANTS = 13 };
 static inline void build_norm(struct ops *f, int variant) {
     const int64_t h = f->shape->h;
     const enum snug_dtype type = f->program.compute;
     const enum snug_extent extent = variant == 1 ? R : T;
-    const bool addend = variant >= 3 && variant <= 5;
-    struct snug_norm n = {.eps = variant == 1 ? 0.125f : 1e-5f};
+    const bool addend = (variant >= 3 && variant <= 5) || variant == 9,
+               drops = variant == 8 || variant == 9 || variant == 12;
+    struct snug_norm n = {.form = {.eps = variant == 1 ? 0.125f : 1e-5f,
+                                   .rms = variant == 10 || variant == 11,
+                                   .unit_offset = variant >= 11}};
     n.s = ops_source(f, type, extent, 0, h);
     n.y = ops_tensor(f, type, extent, 0, h);
     n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
-    if (variant != 2 && variant != 4) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM, .p = p_of[variant == 8], .site = 10, .norm = n});
-    if (variant == 8) return;
-    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .eps = n.eps};
+    if (variant != 2 && variant != 4 && variant != 10) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM, .p = p_of[drops], .site = 10, .norm = n});
+    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .form = n.form, .drops_y = drops};
     d.dy = ops_source(f, type, extent, 0, h);
     if (addend) d.addend = ops_source(f, type, extent, 0, h);
     if (variant == 7) d.addend = d.dy;
-    d.ds = variant == 4 || variant == 7 ? d.addend : ops_tensor(f, type, extent, 0, h);
+    d.ds = variant == 4 || variant == 7 ? d.addend : variant == 8 ? d.dy : ops_tensor(f, type, extent, 0, h);
     if (variant != 5 && variant != 6) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, h);
     if (n.beta && variant != 5) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD, .norm_backward = d});
-    if (variant == 7) return; /* finite differences need dy */
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD, .p = p_of[drops], .site = 10, .norm_backward = d});
+    if (variant == 7 || variant == 8) return; /* finite differences need dy */
     f->y = n.y;
     f->dy = d.dy;
     if (!addend) ops_pair(f, n.s, d.ds);

@@ -31,9 +31,9 @@ struct ops_row {
 };
 
 static const struct ops_row ops_rows[] = {
-    {SNUG_OP_EMBED, build_embed, 0, 2, {16, 1}, {32, 2}, 3, 0},
-    {SNUG_OP_EMBED, build_embed, 2, 3, {16, 1}, {32, 2}, 0, HOST},
-    {SNUG_OP_EMBED, build_embed, 3, EMBED_ROWS, {16, 1}, {32, 2}, 0, 0},
+    {SNUG_OP_EMBED, build_embed, 0, 1, {2, 1}, {4, 2}, 1, 0},
+    {SNUG_OP_EMBED, build_embed, 1, 2, {2, 1}, {4, 2}, 0, HOST},
+    {SNUG_OP_EMBED, build_embed, 2, EMBED_ROWS, {2, 1}, {4, 2}, 1 << 4, 0},
     {SNUG_OP_LINEAR, build_linear, 0, 6, {64, 1}, {64, 2}, 1 << 0 | 1 << 3, 0},
     {SNUG_OP_ATTENTION, build_attention, 0, 2, {32, 1}, {64, 6}, 3, 0},
     {SNUG_OP_ATTENTION,
@@ -44,8 +44,8 @@ static const struct ops_row ops_rows[] = {
      {64, 6},
      1 << 5 | 1 << 6 | 1 << 7 | 1 << 13 | 1 << 15,
      0},
-    {SNUG_OP_RESIDUAL_NORM, build_residual_norm, 0, RESIDUAL_NORM_VARIANTS, {16, 1}, {32, 2}, 3, 0},
-    {SNUG_OP_NORM, build_norm, 0, NORM_VARIANTS, {16, 1}, {32, 2}, 1 << 0 | 1 << 2, 0},
+    {SNUG_OP_RESIDUAL_NORM, build_residual_norm, 0, RESIDUAL_NORM_VARIANTS, {16, 1}, {32, 2}, 3 | 1 << 9, 0},
+    {SNUG_OP_NORM, build_norm, 0, NORM_VARIANTS, {16, 1}, {32, 2}, 1 << 0 | 1 << 2 | 1 << 10, 0},
     {SNUG_OP_ACTIVATION, build_activation, 0, 20, {8, 1}, {16, 2}, 1 << 0 | 1 << 10, 0},
     {SNUG_OP_GLU, build_glu, 0, GLU_VARIANTS, {8, 1}, {16, 2}, 1, 0},
     {SNUG_OP_DROPOUT, build_dropout, 0, 3, {1, 1}, {1, 2}, 1, 0},
@@ -56,8 +56,8 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LOSS, build_loss, LOSS_WEIGHTED, LOSS_WEIGHTED_END, {32, 1}, {64, 2}, 0, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},
-    {SNUG_OP_EMBED_BACKWARD, build_embed, 0, EMBED_ROWS, {64, 1}, {64, 4}, 3, 0},
-    {SNUG_OP_EMBED_BACKWARD, build_embed, EMBED_ROWS, EMBED_VARIANTS, {64, 1}, {64, 4}, 0, LAZY_ROWS},
+    {SNUG_OP_EMBED_BACKWARD, build_embed, 0, EMBED_ROWS, {8, 1}, {16, 1}, 1 | 1 << 4, 0},
+    {SNUG_OP_EMBED_BACKWARD, build_embed, EMBED_ROWS, EMBED_VARIANTS, {8, 1}, {16, 1}, 0, LAZY_ROWS},
     {SNUG_OP_LINEAR_DX, build_linear, 0, 6, {64, 1}, {64, 2}, 1 << 0 | 1 << 3, 0},
     {SNUG_OP_LINEAR_DW, build_linear, 0, 3, {64, 1}, {64, 2}, 1, 0},
     {SNUG_OP_LINEAR_DW, build_linear, 6, LINEAR_VARIANTS, {64, 1}, {64, 2}, 0, 0},
@@ -70,8 +70,8 @@ static const struct ops_row ops_rows[] = {
      {128, 24},
      1 << 5 | 1 << 6 | 1 << 7 | 1 << 13 | 1 << 15,
      0},
-    {SNUG_OP_NORM_BACKWARD, build_residual_norm, 0, RESIDUAL_NORM_TRAINING, {32, 2}, {64, 4}, 3 | 1 << 5, 0},
-    {SNUG_OP_NORM_BACKWARD, build_norm, 0, NORM_TRAINING, {32, 2}, {64, 4}, 1 << 3, 0},
+    {SNUG_OP_NORM_BACKWARD, build_residual_norm, 0, RESIDUAL_NORM_TRAINING, {32, 2}, {64, 4}, 3 | 1 << 5 | 1 << 9, 0},
+    {SNUG_OP_NORM_BACKWARD, build_norm, 0, NORM_VARIANTS, {32, 2}, {64, 4}, 1 << 3 | 1 << 8, 0},
     {SNUG_OP_ACTIVATION_BACKWARD, build_activation, 0, 20, {8, 1}, {16, 2}, 1 << 0 | 1 << 10, 0},
     {SNUG_OP_GLU_BACKWARD, build_glu, 0, GLU_VARIANTS, {8, 1}, {16, 2}, 1, 0},
     {SNUG_OP_GATHER_BACKWARD, build_gather, 0, 3, {1, 1}, {1, 2}, 1, 0},
@@ -129,6 +129,8 @@ static const struct {
     {{{7, 10}, 64, 1, 40, 2, 16, 2, 3}, ON_GPU},                             /* d = 64 */
     {{{12, 3}, 128, 1, 40, 2, 16, 2, 3}, ON_GPU},                            /* d = 128 */
     {{{9, 1, 4}, 200, 1, 40, 2, 16, 2, 3}, ON_GPU},                          /* d = 200 */
+    {{{3, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},                             /* rows wider than a block holds */
+    {{{3, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},                             /* of which none is whole vectors */
     {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                         /* no loss positions */
     {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                        /* no tokens */
     {{{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_HOST | ONCE}, /* tiles and tails */

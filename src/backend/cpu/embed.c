@@ -1,41 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s = word[id] + type[type] + position[position];  y = dropout(norm(s)). Backward, each row of a table has one owner.
- */
+/* s = scale word[id] + type[type] + position[position]. Backward, each row of a table has one owner. */
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
     struct snug_matrix word = snug_matrix_of(run, op->embed.word), position = snug_matrix_of(run, op->embed.position);
-    struct snug_matrix type = snug_matrix_of(run, op->embed.type);
-    struct snug_matrix gamma = snug_matrix_of(run, op->embed.gamma), beta = snug_matrix_of(run, op->embed.beta);
-    struct snug_matrix s = snug_matrix_of(run, op->embed.s), y = snug_matrix_of(run, op->embed.y);
-    int64_t h = s.cols;
+    struct snug_matrix type = snug_matrix_of(run, op->embed.type), s = snug_matrix_of(run, op->embed.s);
+    const int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t t = 0; t < s.rows; t++) {
-        float *sum = scratch_rows(run, 2, h);
         const void *from_word = matrix_at(word, batch->ids[t], 0);
         const void *from_type = type.data ? matrix_at(type, batch->types[t], 0) : NULL;
         const void *from_position = position.data ? matrix_at(position, batch->position_ids[t], 0) : NULL;
         for (int64_t c = 0; c < h; c += VEC_LANES) {
-            vec x = vec_load(from_word, word.dtype, c, h);
+            vec x = vec_load(from_word, word.dtype, c, h) * op->embed.scale;
             if (from_type) x += vec_load(from_type, type.dtype, c, h);
             if (from_position) x += vec_load(from_position, position.dtype, c, h);
             vec_store(matrix_at(s, t, 0), s.dtype, c, h, x);
-            vec_write(sum + c, vec_rounded(x, s.dtype));
         }
-        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, t);
-        norm_row(y, t, sum, gamma, beta, op->embed.eps, mask);
     }
     return SNUG_OK;
 }
 
-/* Row index of table (F32) += row t of ds. */
-static void add_row(struct snug_matrix table, int64_t index, struct snug_matrix ds, int64_t t) {
+/* Row index of table (F32) += scale * row t of ds. */
+static void add_row(struct snug_matrix table, int64_t index, struct snug_matrix ds, int64_t t, float scale) {
     float *to = matrix_at(table, index, 0);
     const void *from = matrix_at(ds, t, 0);
     for (int64_t c = 0; c < ds.cols; c += VEC_LANES)
-        vec_store(to, SNUG_F32, c, ds.cols, vec_load(to, SNUG_F32, c, ds.cols) + vec_load(from, ds.dtype, c, ds.cols));
+        vec_store(to, SNUG_F32, c, ds.cols,
+                  vec_load(to, SNUG_F32, c, ds.cols) + vec_load(from, ds.dtype, c, ds.cols) * scale);
 }
 
 /* Called by all threads of a team: table = 0. Blocks of rows are long enough for memset's fastest path. */
@@ -58,18 +52,18 @@ struct row_sum {
 static struct row_sum begin_sum(const struct snug_run *run, struct snug_matrix table, int64_t index, bool apart) {
     struct row_sum sum = {.table = table, .into = table, .index = index};
     if (!apart) return sum;
-    sum.own = (struct snug_matrix){(uint8_t *)scratch_rows(run, 3, table.cols), SNUG_F32, 1, table.cols};
+    sum.own = (struct snug_matrix){(uint8_t *)scratch_rows(run, 1, table.cols), SNUG_F32, 1, table.cols};
     memset(sum.own.data, 0, (size_t)table.cols * sizeof(float));
     sum.into = sum.own;
     return sum;
 }
 
-static void add_to_sum(const struct row_sum *sum, struct snug_matrix ds, int64_t t) {
-    add_row(sum->into, sum->own.data ? 0 : sum->index, ds, t);
+static void add_to_sum(const struct row_sum *sum, struct snug_matrix ds, int64_t t, float scale) {
+    add_row(sum->into, sum->own.data ? 0 : sum->index, ds, t, scale);
 }
 
 static void end_sum(const struct row_sum *sum) {
-    if (sum->own.data) add_row(sum->table, sum->index, sum->own, 0);
+    if (sum->own.data) add_row(sum->table, sum->index, sum->own, 0, 1);
 }
 
 /* The token of a sequence at this position, or -1: token k, or a later one if padding tokens come before it. */
@@ -130,20 +124,10 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
     struct snug_rows rows;
     int64_t first_new = 0;
     if (compact) RETURN_IF_ERROR(enter_ids(run, op, &rows, &first_new));
-    struct snug_matrix ds = snug_matrix_of(run, op->embed_backward.dy),
+    struct snug_matrix ds = snug_matrix_of(run, op->embed_backward.ds),
                        dword = snug_matrix_of(run, op->embed_backward.dword);
     struct snug_matrix dposition = snug_matrix_of(run, op->embed_backward.dposition),
                        dtype = snug_matrix_of(run, op->embed_backward.dtype);
-    struct norm_backward norm = {.dy = ds,
-                                 .s = snug_matrix_of(run, op->embed_backward.s),
-                                 .gamma = snug_matrix_of(run, op->embed_backward.gamma),
-                                 .ds = ds,
-                                 .dgamma = snug_matrix_of(run, op->embed_backward.dgamma),
-                                 .dbeta = snug_matrix_of(run, op->embed_backward.dbeta),
-                                 .eps = op->embed_backward.eps,
-                                 .rows_like = op->embed_backward.dy,
-                                 .dropout_before = true};
-    SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
 
 #pragma omp parallel num_threads(run->threads)
     {
@@ -161,7 +145,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
             if (compact && row >= first_new) memset(matrix_at(dword, row, 0), 0, (size_t)dword.cols * sizeof(float));
             const struct row_sum sum = begin_sum(run, dword, row, adds && (!compact || row < first_new));
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
-                add_to_sum(&sum, ds, batch->by_id[j]);
+                add_to_sum(&sum, ds, batch->by_id[j], op->embed_backward.scale);
             end_sum(&sum);
         }
 #pragma omp for schedule(guided) nowait
@@ -170,7 +154,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
             const struct row_sum sum = begin_sum(run, dposition, position, adds);
             for (int64_t i = 0; i < batch->sequences; i++) {
                 const int64_t t = token_at(batch, i, k, position);
-                if (t >= 0) add_to_sum(&sum, ds, t);
+                if (t >= 0) add_to_sum(&sum, ds, t, 1);
             }
             end_sum(&sum);
         }

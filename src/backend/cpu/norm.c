@@ -4,9 +4,52 @@
  *   y = gamma x + beta.
  * Backward, with g = gamma dy and means over the row:
  *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
+ * RMSNorm: the mean of s is taken as 0, and there is no mean(g). With a unit offset, gamma is 1 + the weight.
  * Mean and variance are recomputed from s: cheaper than storing and reading them.
  */
+#include <math.h>
+
 #include "backend/cpu/rows.h"
+
+struct statistics {
+    float mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
+};
+
+/* Statistics of a row in scratch; overwrites the row's padding. */
+static struct statistics row_statistics(float *s, int64_t n, const struct snug_norm_form *form) {
+    vec sum[2] = {{0}}, squares[2] = {{0}};
+    for (int64_t c = n; c < snug_cpu_padded(n); c++) s[c] = 0;
+    for (int64_t c = 0; c < n && !form->rms; c += 2 * VEC_LANES) {
+        sum[0] += vec_read(s + c);
+        sum[1] += vec_read(s + c + VEC_LANES);
+    }
+    const float mean = form->rms ? 0 : vec_sum(sum[0] + sum[1]) / (float)n;
+    for (int64_t c = n; c < snug_cpu_padded(n); c++) s[c] = mean;
+    for (int64_t c = 0; c < n; c += 2 * VEC_LANES) {
+        vec a = vec_read(s + c) - mean, b = vec_read(s + c + VEC_LANES) - mean;
+        squares[0] = vec_fma(a, a, squares[0]);
+        squares[1] = vec_fma(b, b, squares[1]);
+    }
+    return (struct statistics){mean, 1 / sqrtf(vec_sum(squares[0] + squares[1]) / (float)n + form->eps)};
+}
+
+static vec norm_gamma(struct snug_matrix gamma, int64_t c, const struct snug_norm_form *form) {
+    const vec weight = vec_load(gamma.data, SNUG_F32, c, gamma.cols);
+    return form->unit_offset ? weight + 1 : weight;
+}
+
+/* Row of y = mask * norm(s), s in scratch, rounded as it is stored; beta is optional, mask may be NULL. */
+static void norm_row(struct snug_matrix y, int64_t row, float *s, struct snug_matrix gamma, struct snug_matrix beta,
+                     const struct snug_norm_form *form, const float *mask) {
+    struct statistics stat = row_statistics(s, y.cols, form);
+    void *out = matrix_at(y, row, 0);
+    for (int64_t c = 0; c < y.cols; c += VEC_LANES) {
+        vec x = (vec_read(s + c) - stat.mean) * stat.rstd;
+        vec shift = beta.data ? vec_load(beta.data, SNUG_F32, c, y.cols) : vec_all(0);
+        vec norm = vec_fma(x, norm_gamma(gamma, c, form), shift);
+        vec_store(out, y.dtype, c, y.cols, mask ? norm * vec_read(mask + c) : norm);
+    }
+}
 
 snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix z = snug_matrix_of(run, op->residual_norm.z), x = snug_matrix_of(run, op->residual_norm.x);
@@ -27,7 +70,7 @@ snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_o
             vec_store(matrix_at(s, row, 0), s.dtype, c, h, a);
             vec_write(sum + c, vec_rounded(a, s.dtype));
         }
-        norm_row(y, row, sum, gamma, beta, op->residual_norm.eps, NULL);
+        norm_row(y, row, sum, gamma, beta, &op->residual_norm.form, NULL);
     }
     return SNUG_OK;
 }
@@ -43,10 +86,18 @@ snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
         float *copy = scratch_rows(run, 2, h);
         const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->norm.y, row));
         for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(copy + c, vec_load(matrix_at(s, row, 0), s.dtype, c, h));
-        norm_row(y, row, copy, gamma, beta, op->norm.eps, mask);
+        norm_row(y, row, copy, gamma, beta, &op->norm.form, mask);
     }
     return SNUG_OK;
 }
+
+struct norm_backward {
+    struct snug_matrix dy, s, gamma, addend; /* inputs; addend is optional */
+    struct snug_matrix ds, dz;               /* outputs; ds may be dy or addend, dz is optional */
+    struct snug_matrix dgamma, dbeta;        /* each is optional */
+    struct snug_norm_form form;
+    bool drops_y;
+};
 
 /* ds and dz of one row; its part of dgamma and dbeta is added to sums[0 …] and sums[padded …]. */
 static void backward_row(const struct snug_run *run, const struct snug_op *op, const struct norm_backward *norm,
@@ -55,24 +106,24 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     float *x = scratch_rows(run, 3, h), *g = x + padded;
     const void *s = matrix_at(norm->s, row, 0), *dy = matrix_at(norm->dy, row, 0);
     const float *mask = NULL;
-    if (norm->dropout_before || norm->dz.data)
-        mask = token_mask(g + padded, h, run, op, snug_run_token(run, norm->rows_like, row));
+    if (norm->drops_y || norm->dz.data)
+        mask = token_mask(g + padded, h, run, op, snug_run_token(run, op->norm_backward.ds, row));
 
     for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(x + c, vec_load(s, norm->s.dtype, c, h));
-    struct statistics stat = row_statistics(x, h, norm->eps);
+    struct statistics stat = row_statistics(x, h, &norm->form);
     vec sum_g = {0}, sum_gx = {0};
     for (int64_t c = 0; c < h; c += VEC_LANES) {
         vec d = vec_load(dy, norm->dy.dtype, c, h), x_c = (vec_read(x + c) - stat.mean) * stat.rstd;
-        if (norm->dropout_before && mask) d *= vec_read(mask + c);
+        if (norm->drops_y && mask) d *= vec_read(mask + c);
         vec_write(sums + c, vec_fma(d, x_c, vec_read(sums + c)));
         vec_write(sums + padded + c, vec_read(sums + padded + c) + d);
-        vec g_c = d * vec_load(norm->gamma.data, SNUG_F32, c, h);
+        vec g_c = d * norm_gamma(norm->gamma, c, &norm->form);
         sum_g += g_c;
         sum_gx = vec_fma(g_c, x_c, sum_gx);
         vec_write(x + c, x_c);
         vec_write(g + c, g_c);
     }
-    float mean_g = vec_sum(sum_g) / (float)h, mean_gx = vec_sum(sum_gx) / (float)h;
+    const float mean_g = norm->form.rms ? 0 : vec_sum(sum_g) / (float)h, mean_gx = vec_sum(sum_gx) / (float)h;
     for (int64_t c = 0; c < h; c += VEC_LANES) {
         vec ds = vec_fma(vec_read(x + c), vec_all(-mean_gx), vec_read(g + c) - mean_g) * stat.rstd;
         if (norm->addend.data) ds += vec_load(matrix_at(norm->addend, row, 0), norm->addend.dtype, c, h);
@@ -82,7 +133,7 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     }
 }
 
-void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op *op, const struct norm_backward *norm) {
+static void backward(struct snug_run *run, const struct snug_op *op, const struct norm_backward *norm) {
     const int64_t rows = norm->s.rows, h = norm->s.cols, padded = snug_cpu_padded(h);
     const int64_t step = (rows + SNUG_CPU_BLOCKS - 1) / SNUG_CPU_BLOCKS, blocks = rows ? (rows + step - 1) / step : 0;
     const bool overwrite = snug_run_overwrites(run, op);
@@ -112,16 +163,17 @@ void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op 
 }
 
 snug_status SNUG_KERNEL(norm_backward)(struct snug_run *run, const struct snug_op *op) {
-    struct norm_backward norm = {.dy = snug_matrix_of(run, op->norm_backward.dy),
-                                 .s = snug_matrix_of(run, op->norm_backward.s),
-                                 .gamma = snug_matrix_of(run, op->norm_backward.gamma),
-                                 .addend = snug_matrix_of(run, op->norm_backward.addend),
-                                 .eps = op->norm_backward.eps,
-                                 .ds = snug_matrix_of(run, op->norm_backward.ds),
-                                 .dz = snug_matrix_of(run, op->norm_backward.dz),
-                                 .dgamma = snug_matrix_of(run, op->norm_backward.dgamma),
-                                 .dbeta = snug_matrix_of(run, op->norm_backward.dbeta),
-                                 .rows_like = op->norm_backward.ds};
-    SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
+    const struct snug_norm_backward *n = &op->norm_backward;
+    const struct norm_backward norm = {.dy = snug_matrix_of(run, n->dy),
+                                       .s = snug_matrix_of(run, n->s),
+                                       .gamma = snug_matrix_of(run, n->gamma),
+                                       .addend = snug_matrix_of(run, n->addend),
+                                       .ds = snug_matrix_of(run, n->ds),
+                                       .dz = snug_matrix_of(run, n->dz),
+                                       .dgamma = snug_matrix_of(run, n->dgamma),
+                                       .dbeta = snug_matrix_of(run, n->dbeta),
+                                       .form = n->form,
+                                       .drops_y = n->drops_y};
+    backward(run, op, &norm);
     return SNUG_OK;
 }

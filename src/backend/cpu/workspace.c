@@ -46,11 +46,10 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     const int64_t size = sizeof(float);
 
     switch (op->kind) {
-    case SNUG_OP_EMBED: return size * threads * 2 * padded_columns(program, op->embed.y);
     case SNUG_OP_RESIDUAL_NORM: return size * threads * 2 * padded_columns(program, op->residual_norm.y);
     case SNUG_OP_NORM: return size * threads * 2 * padded_columns(program, op->norm.y);
     case SNUG_OP_DROPOUT: return size * threads * padded_columns(program, op->dropout.y);
-    case SNUG_OP_EMBED_BACKWARD: return norm_backward_workspace(program, op->embed_backward.dy, threads);
+    case SNUG_OP_EMBED_BACKWARD: return size * threads * padded_columns(program, op->embed_backward.ds);
     case SNUG_OP_NORM_BACKWARD: return norm_backward_workspace(program, op->norm_backward.dy, threads);
     case SNUG_OP_ATTENTION:
     case SNUG_OP_ATTENTION_BACKWARD: return attention_workspace(program, op, threads);

@@ -4,24 +4,34 @@
  *   y = gamma x + beta.
  * Backward, with g = gamma dy and means over the row:
  *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
+ * RMSNorm: the mean of s is taken as 0, and there is no mean(g). With a unit offset, gamma is 1 + the weight.
  */
 #include "backend/reference/reference.h"
 
-struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, double eps) {
+struct statistics {
+    double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
+};
+
+static struct statistics statistics(struct snug_matrix s, int64_t row, const struct snug_norm_form *form) {
     double sum = 0, squares = 0;
-    for (int64_t c = 0; c < s.cols; c++) sum += load(s, row, c);
+    for (int64_t c = 0; c < s.cols && !form->rms; c++) sum += load(s, row, c);
     double mean = sum / (double)s.cols;
     for (int64_t c = 0; c < s.cols; c++) squares += (load(s, row, c) - mean) * (load(s, row, c) - mean);
-    return (struct statistics){mean, 1 / sqrt(squares / (double)s.cols + eps)};
+    return (struct statistics){mean, 1 / sqrt(squares / (double)s.cols + (double)form->eps)};
+}
+
+static double gamma_of(struct snug_matrix gamma, int64_t c, const struct snug_norm_form *form) {
+    return load(gamma, 0, c) + (form->unit_offset ? 1 : 0);
 }
 
 /* y = norm(s); NORM's dropout comes after it, RESIDUAL_NORM's came before s. */
 static void norm_row(const struct snug_run *run, const struct snug_op *op, struct snug_matrix y, struct snug_matrix s,
-                     struct snug_matrix gamma, struct snug_matrix beta, int64_t row, double eps) {
-    struct statistics stat = snug_reference_statistics(s, row, eps);
+                     struct snug_matrix gamma, struct snug_matrix beta, int64_t row,
+                     const struct snug_norm_form *form) {
+    struct statistics stat = statistics(s, row, form);
     bool dropout = op->kind == SNUG_OP_NORM;
     for (int64_t c = 0; c < s.cols; c++) {
-        double norm = (load(s, row, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load_or_0(beta, c);
+        double norm = (load(s, row, c) - stat.mean) * stat.rstd * gamma_of(gamma, c, form) + load_or_0(beta, c);
         store(y, row, c, dropout ? norm * dropout_factor(run, op, snug_run_token(run, op->norm.y, row), c) : norm);
     }
 }
@@ -37,7 +47,7 @@ snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug
         int64_t token = snug_run_token(run, op->residual_norm.y, row);
         for (int64_t c = 0; c < s.cols; c++)
             store(s, row, c, dropout_factor(run, op, token, c) * load(z, row, c) + load(x, row, c));
-        norm_row(run, op, y, s, gamma, beta, row, op->residual_norm.eps);
+        norm_row(run, op, y, s, gamma, beta, row, &op->residual_norm.form);
     }
     return SNUG_OK;
 }
@@ -47,18 +57,20 @@ snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) 
                        beta = snug_matrix_of(run, op->norm.beta);
     struct snug_matrix y = snug_matrix_of(run, op->norm.y);
 
-    for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row, op->norm.eps);
+    for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row, &op->norm.form);
     return SNUG_OK;
 }
 
-void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct snug_matrix s, struct snug_matrix gamma, struct snug_matrix addend,
-                                      int64_t row, double eps) {
-    struct statistics stat = snug_reference_statistics(s, row, eps);
+/* ds of a row from its dy [h]; adds the row's part to dgamma and dbeta [h]. */
+static void backward_row(const struct snug_run *run, const struct snug_norm_backward *n, const double *dy, int64_t row,
+                         double *dgamma, double *dbeta) {
+    const struct snug_matrix s = snug_matrix_of(run, n->s), gamma = snug_matrix_of(run, n->gamma),
+                             addend = snug_matrix_of(run, n->addend), ds = snug_matrix_of(run, n->ds);
+    struct statistics stat = statistics(s, row, &n->form);
     double mean_g = 0, mean_gx = 0;
     for (int64_t c = 0; c < s.cols; c++) {
-        double x = (load(s, row, c) - stat.mean) * stat.rstd, g = load(gamma, 0, c) * dy[c];
-        mean_g += g / (double)s.cols;
+        double x = (load(s, row, c) - stat.mean) * stat.rstd, g = gamma_of(gamma, c, &n->form) * dy[c];
+        mean_g += n->form.rms ? 0 : g / (double)s.cols;
         mean_gx += g * x / (double)s.cols;
     }
     for (int64_t c = 0; c < s.cols; c++) {
@@ -66,32 +78,33 @@ void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, dou
         dgamma[c] += dy[c] * x;
         dbeta[c] += dy[c];
         const double more = addend.data ? load(addend, row, c) : 0;
-        store(ds, row, c, stat.rstd * (load(gamma, 0, c) * dy[c] - mean_g - x * mean_gx) + more);
+        store(ds, row, c, stat.rstd * (gamma_of(gamma, c, &n->form) * dy[c] - mean_g - x * mean_gx) + more);
     }
 }
 
-void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
-                                 const double *sums) {
+/* gradient [1,n], which is optional, = sums, or += sums if this is not the step's first part. */
+static void add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
+                         const double *sums) {
     for (int64_t c = 0; gradient.data && c < gradient.cols; c++)
         add_sum(gradient, 0, c, sums[c], snug_run_overwrites(run, op));
 }
 
 snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->norm_backward.dy), s = snug_matrix_of(run, op->norm_backward.s),
-                       gamma = snug_matrix_of(run, op->norm_backward.gamma);
-    struct snug_matrix addend = snug_matrix_of(run, op->norm_backward.addend);
-    struct snug_matrix ds = snug_matrix_of(run, op->norm_backward.ds), dz = snug_matrix_of(run, op->norm_backward.dz);
+    const struct snug_norm_backward *n = &op->norm_backward;
+    struct snug_matrix dy = snug_matrix_of(run, n->dy), ds = snug_matrix_of(run, n->ds),
+                       dz = snug_matrix_of(run, n->dz);
     double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
     for (int64_t row = 0; row < dy.rows; row++) {
-        for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, row, c);
-        snug_reference_norm_row_backward(ds, dgamma, dbeta, dy_row, s, gamma, addend, row, op->norm_backward.eps);
-        int64_t token = snug_run_token(run, op->norm_backward.ds, row);
+        int64_t token = snug_run_token(run, n->ds, row);
+        for (int64_t c = 0; c < dy.cols; c++)
+            dy_row[c] = load(dy, row, c) * (n->drops_y ? dropout_factor(run, op, token, c) : 1);
+        backward_row(run, n, dy_row, row, dgamma, dbeta);
         for (int64_t c = 0; dz.data && c < dz.cols; c++)
             store(dz, row, c, dropout_factor(run, op, token, c) * load(ds, row, c));
     }
-    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->norm_backward.dgamma), dgamma);
-    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->norm_backward.dbeta), dbeta);
+    add_gradient(run, op, snug_matrix_of(run, n->dgamma), dgamma);
+    add_gradient(run, op, snug_matrix_of(run, n->dbeta), dbeta);
     return SNUG_OK;
 }

@@ -28,7 +28,7 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     case SNUG_OP_ATTENTION_BACKWARD:
         doubles = snug_reference_attention_doubles(program, &op->attention_backward.form, op->attention_backward.bias);
         break;
-    case SNUG_OP_EMBED_BACKWARD: doubles = norm_backward_doubles(program, op->embed_backward.dy); break;
+    case SNUG_OP_EMBED_BACKWARD: doubles = program->tensors[op->embed_backward.ds].cols; break;
     case SNUG_OP_NORM_BACKWARD: doubles = norm_backward_doubles(program, op->norm_backward.dy); break;
     default: break;
     }

@@ -73,17 +73,4 @@ static inline double dropout_factor(const struct snug_run *run, const struct snu
 int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
                                          int32_t bias);
 
-/* One row of layer normalisation, shared by the embeddings and the encoder. */
-struct statistics {
-    double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
-};
-struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, double eps);
-/* ds of row from its dy [h], plus the row of addend, which is optional; adds the row's part to dgamma and dbeta [h]. */
-void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct snug_matrix s, struct snug_matrix gamma, struct snug_matrix addend,
-                                      int64_t row, double eps);
-/* gradient [1,n], which is optional, = sums, or += sums if this is not the step's first part. */
-void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
-                                 const double *sums);
-
 #endif

@@ -6,9 +6,11 @@ static void norm(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_norm *n = &op->norm;
     const int32_t dy = snug_tape_take(t, n->y);
     if (!dy) return;
-    if (op->p > 0) snug_tape_refuse(t, n->y, "only EMBED supports dropout after a norm");
-    struct snug_op backward = {.kind = SNUG_OP_NORM_BACKWARD,
-                               .norm_backward = {.dy = dy, .s = n->s, .gamma = n->gamma, .eps = n->eps}};
+    struct snug_op backward = {
+        .kind = SNUG_OP_NORM_BACKWARD,
+        .p = op->p,
+        .site = op->site,
+        .norm_backward = {.dy = dy, .s = n->s, .gamma = n->gamma, .form = n->form, .drops_y = op->p > 0}};
     struct snug_norm_backward *b = &backward.norm_backward;
     const int32_t in_place = snug_tape_is_free(t, dy) ? dy : 0;
     b->ds = snug_tape_sum(t, n->s, in_place, &b->addend);
@@ -50,7 +52,7 @@ static void residual_norm(struct snug_tape *t, const struct snug_op *op) {
     struct snug_op backward = {.kind = SNUG_OP_NORM_BACKWARD,
                                .p = op->p,
                                .site = op->site,
-                               .norm_backward = {.dy = dy, .s = n->s, .gamma = n->gamma, .eps = n->eps}};
+                               .norm_backward = {.dy = dy, .s = n->s, .gamma = n->gamma, .form = n->form}};
     struct snug_norm_backward *b = &backward.norm_backward;
     const int32_t in_place = snug_tape_is_free(t, dy) ? dy : 0;
     b->ds = snug_tape_sum(t, n->s, in_place, &b->addend);
@@ -82,7 +84,7 @@ static struct snug_op norm_of(const struct snug_op *op) {
     return (struct snug_op){.kind = SNUG_OP_NORM,
                             .part = op->part,
                             .layer = op->layer,
-                            .norm = {.s = n->s, .gamma = n->gamma, .beta = n->beta, .y = n->y, .eps = n->eps}};
+                            .norm = {.s = n->s, .gamma = n->gamma, .beta = n->beta, .y = n->y, .form = n->form}};
 }
 
 const struct snug_op_info snug_op_residual_norm_info = {

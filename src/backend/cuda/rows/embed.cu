@@ -1,76 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * s = word[id] + type[type] + position[position];  y = dropout(norm(s)).  type and position may be absent.
- * Backward, ds overwrites dy; then each row of a table has one owner that adds the rows of ds in a fixed order: the
- * tokens of an id are adjacent in by_id, those of a position are at most one per sequence, those of a type are summed
- * in blocks of tokens first, because there are few types.
+ * s = scale word[id] + type[type] + position[position].  type and position may be absent.
+ * Backward, each row of a table has one owner that adds the rows of ds in a fixed order: the tokens of an id are
+ * adjacent in by_id, those of a position are at most one per sequence, those of a type are summed in blocks of tokens
+ * first, because there are few types.
  */
 #include "backend/cuda/rows/rows.cuh"
 
 enum { TYPE_BLOCKS = SNUG_CUDA_TYPE_PARTS };
 
 struct embed {
-    const void *word, *position, *type; /* position, type and beta may be NULL */
+    const void *word, *position, *type; /* position and type may be NULL */
     enum snug_dtype word_type, position_type, type_type;
-    const float *gamma, *beta;
-    void *s, *y;
+    void *s;
     struct snug_cuda_batch batch;
-    struct dropout dropout;
     int h;
-    int64_t rows;
-    float eps;
+    float scale;
 };
 
-template <int W, int V>
-static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, enum snug_dtype type,
-                                                      int64_t number, int h) {
+/* sum = scale sum + W values of a row of a table */
+template <int W>
+static __device__ __forceinline__ void add_table(float (&sum)[W], float scale, const void *table, enum snug_dtype type,
+                                                 int64_t element) {
+    float row[W];
     if (type == SNUG_BF16)
-        load_row(r, (const bf16 *)table + number * h, h);
+        load<W>(row, (const bf16 *)table + element);
     else if (type == SNUG_F16)
-        load_row(r, (const f16 *)table + number * h, h);
+        load<W>(row, (const f16 *)table + element);
     else
-        load_row(r, (const float *)table + number * h, h);
+        load<W>(row, (const float *)table + element);
+#pragma unroll
+    for (int i = 0; i < W; i++) sum[i] += row[i] * scale;
 }
 
-template <typename T, int W, int V>
-static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct embed a) {
-    __shared__ struct warp_sums sums[2];
-    const int h = a.h;
-    row<W, V> gamma, beta;
-    load_row(gamma, a.gamma, h);
-    load_row_or_zeros(beta, a.beta, h);
-    clear_sums(sums, 2);
-    for (int64_t t = blockIdx.x; t < a.rows; t += gridDim.x) {
-        const bool live = t < a.batch.step->tokens;
-        row<W, V> sum[1], type, position;
-        struct dropout_row mask = {};
-        clear_row(sum[0]);
+template <typename T, int W> static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct embed a) {
+    const int64_t t = blockIdx.x, h = a.h;
+    const bool live = t < a.batch.step->tokens;
+    for (int64_t column = threadIdx.x * W; column < h; column += blockDim.x * W) {
+        float sum[W] = {};
         if (live) {
-            mask = dropout_row_of(a.batch, t);
-            load_table_row(sum[0], a.word, a.word_type, a.batch.ids[t], h);
-            clear_row(type);
-            clear_row(position);
-            if (a.type) load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
-            if (a.position) load_table_row(position, a.position, a.position_type, a.batch.position_ids[t], h);
-#pragma unroll
-            for (int i = 0; i < V; i++)
-#pragma unroll
-                for (int k = 0; k < W; k++) sum[0].v[i][k] = sum[0].v[i][k] + type.v[i][k] + position.v[i][k];
+            add_table<W>(sum, a.scale, a.word, a.word_type, a.batch.ids[t] * h + column);
+            if (a.type) add_table<W>(sum, 1, a.type, a.type_type, a.batch.types[t] * h + column);
+            if (a.position) add_table<W>(sum, 1, a.position, a.position_type, a.batch.position_ids[t] * h + column);
         }
-        round_row<W, V, T>((T *)a.s + t * h, sum[0], h);
-        normalise_rows<W, V, 1>(sum, gamma, beta, h, a.eps, sums);
-        drop_row(sum[0], a.dropout, mask, h);
-        if (!live) clear_row(sum[0]);
-        store_row((T *)a.y + t * h, sum[0], h);
+        store<W>((T *)a.s + t * h + column, sum);
     }
 }
 
-template <typename T> static bool launch_embed(const struct snug_cuda *cuda, const struct embed &a) {
-    return with_row_shape<T>(a.h, [&](auto shape) {
-        constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
-        const unsigned threads = row_threads(a.h, W, V);
-        embed_kernel<T, W, V><<<row_blocks(cuda, a.rows, 1, threads, 3), threads, 0, cuda->stream>>>(a);
-    });
+/* Threads of a block that has a row's pieces of W values. */
+static unsigned threads_of(int64_t h, int w) {
+    return h < ROW_THREADS * w ? row_threads(h, w, 1) : (unsigned)ROW_THREADS;
 }
 
 extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_op *op) {
@@ -81,19 +60,21 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .word_type = snug_run_dtype(run, op->embed.word),
                             .position_type = snug_run_dtype(run, op->embed.position),
                             .type_type = snug_run_dtype(run, op->embed.type),
-                            .gamma = (const float *)snug_run_data(run, op->embed.gamma),
-                            .beta = (const float *)snug_run_data(run, op->embed.beta),
                             .s = snug_run_data(run, op->embed.s),
-                            .y = snug_run_data(run, op->embed.y),
                             .batch = cuda->batch,
-                            .dropout = dropout_of(op),
                             .h = (int)snug_run_cols(run, op->embed.s),
-                            .rows = snug_cuda_rows(run, op->embed.s),
-                            .eps = op->embed.eps};
-    if (a.rows == 0) return SNUG_OK;
-    bool done = false;
-    with_type(snug_run_dtype(run, op->embed.s), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
-    return done ? snug_cuda_done(run, op) : snug_cuda_check_sizes(run->program, op);
+                            .scale = op->embed.scale};
+    const unsigned rows = (unsigned)snug_cuda_rows(run, op->embed.s);
+    if (rows == 0) return SNUG_OK;
+    with_type(snug_run_dtype(run, op->embed.s), [&](auto type) {
+        typedef decltype(type) T;
+        constexpr int W = 16 / (int)sizeof(T);
+        if (a.h % W == 0)
+            embed_kernel<T, W><<<rows, threads_of(a.h, W), 0, cuda->stream>>>(a);
+        else
+            embed_kernel<T, 1><<<rows, threads_of(a.h, 1), 0, cuda->stream>>>(a);
+    });
+    return snug_cuda_done(run, op);
 }
 
 /* ---- backward ---- */
@@ -112,7 +93,8 @@ enum { WORDS = 8 };
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS)
-    scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, int h, int32_t padding, bool overwrite) {
+    scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, int h, float scale, int32_t padding,
+                  bool overwrite) {
     const int64_t place = blockIdx.x;
     const int32_t tokens = batch.step->tokens;
     if (place >= tokens) return;
@@ -139,6 +121,8 @@ static __global__ void __launch_bounds__(ROW_THREADS)
                     if (token[k] >= 0) sum[i] += row[k][i];
             more = token[WORDS - 1] >= 0;
         }
+#pragma unroll
+        for (int i = 0; i < W; i++) sum[i] *= scale;
         put_sums<W>(table + (int64_t)id * h + column, sum, overwrite);
     }
 }
@@ -197,16 +181,16 @@ template <typename T, int W> static void scatter_as(struct snug_run *run, const 
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_embed_backward &e = op->embed_backward;
     const bool overwrite = snug_run_overwrites(run, op);
-    const int h = (int)snug_run_cols(run, e.dy);
-    const unsigned threads = row_threads(h < ROW_THREADS * W ? h : ROW_THREADS * W, W, 1);
+    const int h = (int)snug_run_cols(run, e.ds);
+    const unsigned threads = threads_of(h, W);
     const struct snug_tensor *tensors = run->program->tensors;
-    const int64_t tokens = snug_cuda_rows(run, e.dy);
+    const int64_t tokens = snug_cuda_rows(run, e.ds);
     if (e.dword) {
         float *word = (float *)snug_run_data(run, e.dword);
         if (overwrite) cudaMemsetAsync(word, 0, (size_t)(tensors[e.dword].rows * h) * sizeof *word, cuda->stream);
         if (tokens > 0)
-            scatter_words<T, W>
-                <<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, e.padding, overwrite);
+            scatter_words<T, W><<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, e.scale,
+                                                                                e.padding, overwrite);
     }
     if (e.dposition)
         scatter_positions<T, W><<<(unsigned)tensors[e.dposition].rows, threads, 0, cuda->stream>>>(
@@ -219,25 +203,17 @@ template <typename T, int W> static void scatter_as(struct snug_run *run, const 
     }
 }
 
-template <typename T> static void scatter(struct snug_run *run, const struct snug_op *op, const T *ds) {
-    constexpr int W = 16 / (int)sizeof(T);
-    if (snug_run_cols(run, op->embed_backward.dy) % W == 0)
-        scatter_as<T, W>(run, op, ds);
-    else
-        scatter_as<T, 1>(run, op, ds);
-}
-
 extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const struct snug_op *op) {
     const struct snug_embed_backward &e = op->embed_backward;
-    void *dy = snug_run_data(run, e.dy);
     if (e.index) return snug_fail(run->ctx, SNUG_E_INTERNAL, "the CUDA backend has no gradients of single rows");
-    struct norm_backward a = {.dy = dy,
-                              .s = snug_run_data(run, e.s),
-                              .ds = dy,
-                              .gamma = (const float *)snug_run_data(run, e.gamma),
-                              .eps = e.eps};
-    RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, e.dy, true, (float *)snug_run_data(run, e.dgamma),
-                                                 (float *)snug_run_data(run, e.dbeta)));
-    with_type(snug_run_dtype(run, e.dy), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
+    with_type(snug_run_dtype(run, e.ds), [&](auto type) {
+        typedef decltype(type) T;
+        constexpr int W = 16 / (int)sizeof(T);
+        const T *ds = (const T *)snug_run_data(run, e.ds);
+        if (snug_run_cols(run, e.ds) % W == 0)
+            scatter_as<T, W>(run, op, ds);
+        else
+            scatter_as<T, 1>(run, op, ds);
+    });
     return snug_cuda_done(run, op);
 }

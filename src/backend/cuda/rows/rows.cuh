@@ -9,7 +9,8 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { ROW_THREADS = SNUG_CUDA_ROW_THREADS }; /* at most */
+/* Threads of a block, at most; and values that each holds of a row that is not whole vectors of 16 bytes. */
+enum { ROW_THREADS = 256, ROW_VALUES = 8 };
 
 template <int W, int V> struct row { float v[V][W]; };
 
@@ -138,9 +139,15 @@ template <int N> static __device__ __forceinline__ void block_sums(float (&value
     }
 }
 
-/* Subtracts the means from rows of h values. */
+/* Subtracts the means from rows of h values; RMSNorm's are 0. There must be a barrier in any case, since the caller
+   uses another buffer, which the threads read until here. */
 template <int W, int V, int R>
-static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, struct warp_sums *buffer) {
+static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, const struct snug_norm_form &form,
+                                                   struct warp_sums *buffer) {
+    if (form.rms) {
+        __syncthreads();
+        return;
+    }
     float sum[R] = {};
 #pragma unroll
     for (int r = 0; r < R; r++)
@@ -163,9 +170,10 @@ static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, str
    recomputed norm has the same bits. buffer has 2 R sums. */
 template <int W, int V, int R>
 static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const row<W, V> &gamma, const row<W, V> &beta,
-                                                      int h, float eps, struct warp_sums *buffer) {
+                                                      int h, const struct snug_norm_form &form,
+                                                      struct warp_sums *buffer) {
     float squares[R] = {};
-    centre_rows<W, V, R>(x, h, buffer);
+    centre_rows<W, V, R>(x, h, form, buffer);
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
@@ -175,7 +183,7 @@ static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const r
     block_sums(squares, buffer + R);
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        const float rstd = rsqrtf(squares[r] / (float)h + eps);
+        const float rstd = rsqrtf(squares[r] / (float)h + form.eps);
 #pragma unroll
         for (int i = 0; i < V; i++)
 #pragma unroll
@@ -196,15 +204,17 @@ static inline unsigned row_threads(int64_t h, int w, int v) {
    large enough. */
 template <typename T, typename F> static bool with_row_shape(int64_t h, F launch) {
     constexpr int W = 16 / (int)sizeof(T);
-    if (h > snug_cuda_row_most(h, sizeof(T))) return false;
     if (h % W != 0) {
-        h <= ROW_THREADS ? launch(row_shape<1, 1>()) : launch(row_shape<1, SNUG_CUDA_ROW_VALUES>());
+        if (h > ROW_VALUES * ROW_THREADS) return false;
+        h <= ROW_THREADS ? launch(row_shape<1, 1>()) : launch(row_shape<1, ROW_VALUES>());
     } else if (h <= ROW_THREADS * W) {
         launch(row_shape<W, 1>());
     } else if (h <= 2 * ROW_THREADS * W) {
         launch(row_shape<W, 2>());
     } else {
-        launch(row_shape<W, SNUG_CUDA_ROW_VECTORS(sizeof(T))>());
+        constexpr int V = sizeof(T) == 4 ? 4 : 2;
+        if (h > V * ROW_THREADS * W) return false;
+        launch(row_shape<W, V>());
     }
     return true;
 }
@@ -217,26 +227,5 @@ static inline unsigned row_blocks(const struct snug_cuda *cuda, int64_t rows, in
     const int64_t most = (int64_t)cuda->multiprocessors * (resident * ROW_THREADS / (int)threads);
     return turns > 0 ? blocks_for(turns, (turns + most - 1) / most) : 0;
 }
-
-/* ---- backward, shared by NORM_BACKWARD and EMBED_BACKWARD ---- */
-
-struct norm_backward {
-    const void *dy, *s;
-    void *ds, *dz; /* ds may be dy or addend; dz may be NULL */
-    const float *gamma;
-    float *partial; /* [blocks, 2 or 3, h]: sums of dgamma, dbeta, and a bias's gradient */
-    struct snug_cuda_batch batch;
-    struct dropout dropout;
-    int h, extent;
-    int64_t rows, fixed;
-    float eps;
-    const void *addend; /* or NULL */
-};
-
-/* Launches it, and adds the partial sums to dgamma and dbeta, each or NULL. args has pointers and eps; dy is the tensor
-   that defines the shape. Dropout's mask is on dy (the embeddings'), or between ds and dz. */
-snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,
-                                         struct norm_backward *args, int32_t dy, bool on_dy, float *dgamma,
-                                         float *dbeta);
 
 #endif

@@ -3,14 +3,6 @@
 
 #define ADVICE "than the CUDA backend supports (%lld): only the CPU backend runs it (--device cpu)"
 
-static snug_status check_row(const struct snug_program *program, const struct snug_op *op, int32_t tensor) {
-    const struct snug_tensor *t = &program->tensors[tensor];
-    const int64_t most = snug_cuda_row_most(t->cols, snug_dtype_size(t->dtype));
-    if (t->cols <= most) return SNUG_OK;
-    return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): its rows of %lld values are wider " ADVICE, t->name,
-                     snug_op_name(op->kind), (long long)t->cols, (long long)most);
-}
-
 static snug_status check_attention(const struct snug_program *program, const struct snug_op *op, int32_t q) {
     const struct snug_tensor *t = &program->tensors[q];
     const int64_t channels = snug_op_attention_form(op)->head_dim, sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
@@ -25,11 +17,6 @@ static snug_status check_attention(const struct snug_program *program, const str
 
 snug_status snug_cuda_check_sizes(const struct snug_program *program, const struct snug_op *op) {
     switch (op->kind) {
-    case SNUG_OP_EMBED: return check_row(program, op, op->embed.s);
-    case SNUG_OP_EMBED_BACKWARD: return check_row(program, op, op->embed_backward.dy);
-    case SNUG_OP_NORM: return check_row(program, op, op->norm.y);
-    case SNUG_OP_NORM_BACKWARD: return check_row(program, op, op->norm_backward.dy);
-    case SNUG_OP_RESIDUAL_NORM: return check_row(program, op, op->residual_norm.y);
     case SNUG_OP_ATTENTION: return check_attention(program, op, op->attention.q);
     case SNUG_OP_ATTENTION_BACKWARD: return check_attention(program, op, op->attention_backward.q);
     default: return SNUG_OK;

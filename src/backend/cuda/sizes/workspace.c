@@ -31,9 +31,7 @@ static int64_t norm_bytes(int64_t h) { return sum_bytes(SNUG_CUDA_NORM_PARTS, 3 
 
 static int64_t embed_backward_bytes(const struct snug_program *program, const struct snug_op *op) {
     const int64_t types = op->embed_backward.dtype ? program->tensors[op->embed_backward.dtype].rows : 0;
-    const int64_t h = program->tensors[op->embed_backward.dy].cols, norm = norm_bytes(h);
-    const int64_t sums = sum_bytes(SNUG_CUDA_TYPE_PARTS, types * h);
-    return sums > norm ? sums : norm;
+    return sum_bytes(SNUG_CUDA_TYPE_PARTS, types * program->tensors[op->embed_backward.ds].cols);
 }
 
 static int64_t activation_backward_bytes(const struct snug_program *program, const struct snug_op *op) {
