@@ -12,6 +12,11 @@
 /* Threads of a block, at most; and values that each holds of a row that is not whole vectors of 16 bytes. */
 enum { ROW_THREADS = 256, ROW_VALUES = 8 };
 
+/* Values of the widest row that a block's registers hold; half as many where a row is not whole vectors. */
+#ifndef SNUG_CUDA_ROW_MOST /* the emulator's is smaller: its rows are also wider */
+#define SNUG_CUDA_ROW_MOST 4096
+#endif
+
 template <int W, int V> struct row { float v[V][W]; };
 
 template <int W, int V, typename F> static __device__ __forceinline__ void each_piece(int h, F f) {
@@ -204,17 +209,15 @@ static inline unsigned row_threads(int64_t h, int w, int v) {
    large enough. */
 template <typename T, typename F> static bool with_row_shape(int64_t h, F launch) {
     constexpr int W = 16 / (int)sizeof(T);
+    if (h > (h % W == 0 ? SNUG_CUDA_ROW_MOST : SNUG_CUDA_ROW_MOST / 2)) return false;
     if (h % W != 0) {
-        if (h > ROW_VALUES * ROW_THREADS) return false;
         h <= ROW_THREADS ? launch(row_shape<1, 1>()) : launch(row_shape<1, ROW_VALUES>());
     } else if (h <= ROW_THREADS * W) {
         launch(row_shape<W, 1>());
     } else if (h <= 2 * ROW_THREADS * W) {
         launch(row_shape<W, 2>());
     } else {
-        constexpr int V = sizeof(T) == 4 ? 4 : 2;
-        if (h > V * ROW_THREADS * W) return false;
-        launch(row_shape<W, V>());
+        launch(row_shape<W, sizeof(T) == 4 ? 4 : 2>());
     }
     return true;
 }
