@@ -129,8 +129,10 @@ static const struct {
     {{{7, 10}, 64, 1, 40, 2, 16, 2, 3}, ON_GPU},                             /* d = 64 */
     {{{12, 3}, 128, 1, 40, 2, 16, 2, 3}, ON_GPU},                            /* d = 128 */
     {{{9, 1, 4}, 200, 1, 40, 2, 16, 2, 3}, ON_GPU},                          /* d = 200 */
-    {{{3, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},                             /* rows wider than a block holds */
-    {{{3, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},                             /* of which none is whole vectors */
+    {{{2, 1}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},                               /* rows wider than the emulator's blocks hold */
+    {{{1, 2}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},                               /* the same, not of whole vectors */
+    {{{30, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},                            /* wider than a GPU's */
+    {{{30, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},                            /* the same, not of whole vectors */
     {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                         /* no loss positions */
     {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                        /* no tokens */
     {{{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_HOST | ONCE}, /* tiles and tails */
