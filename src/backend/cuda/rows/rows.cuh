@@ -217,7 +217,7 @@ template <typename T, typename F> static bool with_row_shape(int64_t h, F launch
     } else if (h <= 2 * ROW_THREADS * W) {
         launch(row_shape<W, 2>());
     } else {
-        launch(row_shape<W, sizeof(T) == 4 ? 4 : 2>());
+        launch(row_shape < W, sizeof(T) == 4 ? 4 : 2 > ());
     }
     return true;
 }
