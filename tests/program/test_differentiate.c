@@ -87,6 +87,11 @@ static void write_weight(struct training *t, size_t number) {
         const float off = random_word(m, 1900 + number, (uint64_t)k) % 2 ? 0x1p-8f : -0x1p-8f;
         values[k] = w->values[k] * (t->way->disturbed ? 1 + off : 1);
     }
+    if (t->program.tensors[w->tensor].dtype == SNUG_BF16) /* frozen */
+        for (int64_t k = 0; k < w->count; k++) {
+            const uint16_t low = snug_f32_to_bf16(values[k]);
+            memcpy((uint8_t *)values + k * (int64_t)sizeof low, &low, sizeof low);
+        }
     must(m, snug_tensor_write(&t->program, &t->memory, w->tensor, 0, w->count, values), "weights");
     free(values);
 }
