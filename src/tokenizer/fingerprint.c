@@ -29,7 +29,9 @@ static void hash_normalizer(XXH3_state_t *hash, const struct snug_normalizer *no
                                  step->left,
                                  step->right};
         XXH3_64bits_update(hash, facts, sizeof facts);
-        hash_text(hash, step->pattern, step->pattern_length);
+        /* The one expression that CODE_VERSION 1 knew, " {2,}", had no pattern. */
+        const bool spaces = step->regex && !strcmp(step->pattern, " {2,}");
+        hash_text(hash, step->pattern, spaces ? 0 : step->pattern_length);
         hash_text(hash, step->content, step->content_length);
         const struct snug_precompiled *map = step->precompiled;
         if (!map) continue;

@@ -39,6 +39,7 @@ snug_status snug_normalizer_add_charsmap(snug_context *ctx, struct snug_normaliz
 void snug_normalizer_step_free(struct snug_normalizer_step *step) {
     free(step->pattern);
     free(step->content);
+    snug_regex_free(step->regex);
     if (step->precompiled) snug_precompiled_free(step->precompiled);
     free(step->precompiled);
 }
@@ -110,32 +111,30 @@ static snug_status filter(snug_context *ctx, enum snug_normalizer_kind kind, con
     return SNUG_OK;
 }
 
-static snug_status replace(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
-                           struct snug_text *out) {
-    size_t done = 0;
-    while (done < length) {
-        const char *found = memmem(text + done, length - done, step->pattern, step->pattern_length);
-        const size_t stop = found ? (size_t)(found - text) : length;
-        RETURN_IF_ERROR(append(ctx, out, text + done, stop - done));
-        if (found) RETURN_IF_ERROR(append(ctx, out, step->content, step->content_length));
-        done = found ? stop + step->pattern_length : length;
-    }
+/* The next match: text[*start … *end). SNUG_END if there is none. */
+static snug_status find(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                        size_t at, struct snug_regex_scratch *scratch, size_t *start, size_t *end) {
+    if (step->regex) return snug_regex_find(ctx, step->regex, text, length, at, scratch, start, end);
+    const char *found = memmem(text + at, length - at, step->pattern, step->pattern_length);
+    if (!found) return SNUG_END;
+    *start = (size_t)(found - text);
+    *end = *start + step->pattern_length;
     return SNUG_OK;
 }
 
-static snug_status replace_spaces(snug_context *ctx, const struct snug_normalizer_step *step, const char *text,
-                                  size_t length, struct snug_text *out) {
-    for (size_t at = 0; at < length;) {
-        size_t stop = at;
-        while (stop < length && text[stop] != ' ') stop++;
-        size_t end = stop;
-        while (end < length && text[end] == ' ') end++;
-        const bool several = end - stop > 1;
-        RETURN_IF_ERROR(append(ctx, out, text + at, (several ? stop : end) - at));
-        if (several) RETURN_IF_ERROR(append(ctx, out, step->content, step->content_length));
-        at = end;
+static snug_status replace(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                           struct snug_text *out) {
+    struct snug_regex_scratch scratch = {0};
+    size_t done = 0, start, end;
+    snug_status status;
+    while ((status = find(ctx, step, text, length, done, &scratch, &start, &end)) == SNUG_OK) {
+        status = append(ctx, out, text + done, start - done);
+        if (status == SNUG_OK) status = append(ctx, out, step->content, step->content_length);
+        if (status != SNUG_OK) break;
+        done = end;
     }
-    return SNUG_OK;
+    snug_regex_scratch_free(&scratch);
+    return status == SNUG_END ? append(ctx, out, text + done, length - done) : status;
 }
 
 static snug_status strip(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
@@ -166,8 +165,8 @@ static snug_status run(snug_context *ctx, const struct snug_normalizer_step *ste
     case SNUG_NORMALIZER_LOWERCASE: return lowercase(ctx, text, length, out);
     case SNUG_NORMALIZER_STRIP_ACCENTS:
     case SNUG_NORMALIZER_NMT: return filter(ctx, step->kind, text, length, out);
-    case SNUG_NORMALIZER_REPLACE: return replace(ctx, step, text, length, out);
-    case SNUG_NORMALIZER_REPLACE_SPACES: return replace_spaces(ctx, step, text, length, out);
+    case SNUG_NORMALIZER_REPLACE:
+    case SNUG_NORMALIZER_REPLACE_REGEX: return replace(ctx, step, text, length, out);
     case SNUG_NORMALIZER_PREPEND: return prepend(ctx, step, text, length, out);
     case SNUG_NORMALIZER_STRIP: return strip(ctx, step, text, length, out);
     case SNUG_NORMALIZER_PRECOMPILED: break;

@@ -4,6 +4,7 @@
 #define SNUG_TOKENIZER_NORMALIZE_H
 
 #include "tokenizer/bert_normalizer.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/text_buffer.h"
 
 enum snug_normalizer_kind {
@@ -12,7 +13,7 @@ enum snug_normalizer_kind {
     SNUG_NORMALIZER_LOWERCASE,
     SNUG_NORMALIZER_STRIP_ACCENTS,
     SNUG_NORMALIZER_REPLACE,
-    SNUG_NORMALIZER_REPLACE_SPACES, /* Replace of two spaces or more */
+    SNUG_NORMALIZER_REPLACE_REGEX,
     SNUG_NORMALIZER_PREPEND,
     SNUG_NORMALIZER_STRIP,
     SNUG_NORMALIZER_NMT,
@@ -24,8 +25,9 @@ struct snug_normalizer_step {
     struct snug_bert_normalizer bert;
     bool compatible, composed;             /* FORM */
     bool left, right;                      /* STRIP */
-    char *pattern, *content;               /* REPLACE, REPLACE_SPACES and PREPEND (content); owned */
+    char *pattern, *content;               /* REPLACE, REPLACE_REGEX and PREPEND (content); owned */
     size_t pattern_length, content_length; /* bytes */
+    struct snug_regex *regex;              /* REPLACE_REGEX; owned */
     struct snug_precompiled *precompiled;  /* owned */
 };
 

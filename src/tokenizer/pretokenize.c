@@ -19,12 +19,17 @@ snug_status snug_pretokenizer_add(snug_context *ctx, struct snug_pretokenizer *p
     if (status == SNUG_OK)
         pretokenizer->steps[pretokenizer->count++] = added;
     else
-        free(added.pattern);
+        snug_pretokenizer_step_free(&added);
     return status;
 }
 
+void snug_pretokenizer_step_free(struct snug_pretokenizer_step *step) {
+    free(step->pattern);
+    snug_regex_free(step->regex);
+}
+
 void snug_pretokenizer_free(struct snug_pretokenizer *pretokenizer) {
-    for (size_t i = 0; i < pretokenizer->count; i++) free(pretokenizer->steps[i].pattern);
+    for (size_t i = 0; i < pretokenizer->count; i++) snug_pretokenizer_step_free(&pretokenizer->steps[i]);
     free(pretokenizer->steps);
     *pretokenizer = (struct snug_pretokenizer){0};
 }
@@ -33,6 +38,7 @@ void snug_words_free(struct snug_words *words) {
     for (size_t i = 0; words->buffers && i < words->pretokenizer->count; i++) free(words->buffers[i].text);
     free(words->buffers);
     words->buffers = NULL;
+    snug_regex_scratch_free(&words->regex);
 }
 
 static snug_status run_step(struct snug_words *words, size_t step, const char *text, size_t length, bool first);
@@ -136,30 +142,43 @@ static enum char_class word_class(const char *text, size_t *at) {
     return flags & SNUG_CODEPOINT_WORD ? LETTER : flags & SNUG_CODEPOINT_SPACE ? SPACE : OTHER;
 }
 
-/* The end of the match, or of the text between two matches, that begins at text[at]. */
-static size_t find_end(const struct snug_pretokenizer_step *step, const char *text, size_t length, size_t at,
-                       bool *match) {
-    size_t end = at;
-    if (step->kind == SNUG_SPLITTING_GPT2) {
-        *match = true;
-        return gpt2_match(text, length, at);
-    }
-    if (step->kind == SNUG_SPLITTING_LITERAL) {
+/* The next match of a step that is not before text[at]: text[*start … *end); both are length if there is none. */
+static snug_status find_match(struct snug_words *words, const struct snug_pretokenizer_step *step, const char *text,
+                              size_t length, size_t at, size_t *start, size_t *end) {
+    snug_status status;
+    *start = *end = length;
+    switch (step->kind) {
+    case SNUG_SPLITTING_GPT2:
+        *start = at;
+        *end = gpt2_match(text, length, at);
+        return SNUG_OK;
+    case SNUG_SPLITTING_REGEX:
+        status = snug_regex_find(words->ctx, step->regex, text, length, at, &words->regex, start, end);
+        if (status == SNUG_END) *start = *end = length;
+        return status == SNUG_END ? SNUG_OK : status;
+    case SNUG_SPLITTING_LITERAL: {
         const char *found = memmem(text + at, length - at, step->pattern, step->length);
-        *match = found == text + at;
-        return *match ? at + step->length : found ? (size_t)(found - text) : length;
+        if (found) *start = (size_t)(found - text);
+        if (found) *end = *start + step->length;
+        return SNUG_OK;
     }
-    if (step->kind == SNUG_SPLITTING_WORDS) {
-        const enum char_class class = word_class(text, &end);
-        *match = class != SPACE;
-        for (size_t next = end; next < length; end = next)
+    case SNUG_SPLITTING_WORDS:
+        for (size_t next = at; at < length && word_class(text, &next) == SPACE;) at = next;
+        *start = *end = at;
+        if (at == length) return SNUG_OK;
+        const enum char_class class = word_class(text, end);
+        for (size_t next = *end; next < length; *end = next)
             if (word_class(text, &next) != class) break;
-        return end;
+        return SNUG_OK;
+    default:
+        for (size_t next = at; next < length; at = next) {
+            if (!in_class(step, snug_utf8_next(text, &next))) continue;
+            *start = at;
+            *end = next;
+            return SNUG_OK;
+        }
+        return SNUG_OK;
     }
-    *match = in_class(step, snug_utf8_next(text, &end));
-    for (size_t next = end; !*match && next < length; end = next)
-        if (in_class(step, snug_utf8_next(text, &next))) break;
-    return end;
 }
 
 static snug_status split_by_pattern(struct snug_words *words, size_t step_number, const char *text, size_t length) {
@@ -168,9 +187,11 @@ static snug_status split_by_pattern(struct snug_words *words, size_t step_number
     const size_t next = step_number + 1;
     size_t pending = 0; /* text[pending … at) is not passed on yet */
     bool before = false, match, any = false;
+    size_t start = 0, stop = 0; /* the match at or after at */
     for (size_t at = 0, end; at < length; at = end, before = match, any = true) {
-        end = find_end(step, text, length, at, &match);
-        match ^= step->invert;
+        if (stop <= at) RETURN_IF_ERROR(find_match(words, step, text, length, at, &start, &stop));
+        match = (start == at) != step->invert;
+        end = start == at ? stop : start;
         bool joined; /* appended to the pending text */
         switch (behavior) {
         case SNUG_BEHAVIOR_REMOVED:
@@ -262,6 +283,7 @@ static snug_status run_step(struct snug_words *words, size_t step, const char *t
     case SNUG_SPLITTING_DIGITS:
     case SNUG_SPLITTING_LITERAL:
     case SNUG_SPLITTING_WORDS:
+    case SNUG_SPLITTING_REGEX:
     case SNUG_SPLITTING_GPT2: break;
     }
     return split_by_pattern(words, step, text, length);

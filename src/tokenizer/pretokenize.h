@@ -4,6 +4,7 @@
 #define SNUG_TOKENIZER_PRETOKENIZE_H
 
 #include "tokenizer/normalize.h"
+#include "tokenizer/regex.h"
 
 enum snug_splitting {
     SNUG_SPLITTING_BERT, /* white space removed, punctuation isolated */
@@ -16,8 +17,10 @@ enum snug_splitting {
     SNUG_SPLITTING_WORDS,   /* \w+|[^\w\s]+ */
     SNUG_SPLITTING_GPT2,    /* GPT-2's regular expression, which matches every character */
     /* Steps that also change the text: */
-    SNUG_SPLITTING_METASPACE, /* spaces become pattern, the prefix of words */
-    SNUG_SPLITTING_BYTE_LEVEL /* the model reads bytes; always the last step */
+    SNUG_SPLITTING_METASPACE,  /* spaces become pattern, the prefix of words */
+    SNUG_SPLITTING_BYTE_LEVEL, /* the model reads bytes; always the last step */
+    /* Another regular expression: */
+    SNUG_SPLITTING_REGEX
 };
 
 /* What happens to the matching parts of a text, as in the library. */
@@ -35,10 +38,11 @@ struct snug_pretokenizer_step {
     enum snug_splitting kind;
     enum snug_behavior behavior;
     bool invert;
-    bool split;              /* METASPACE, BYTE_LEVEL: into words; otherwise only the prefix is added */
-    enum snug_prefix prefix; /* METASPACE, BYTE_LEVEL: when a text that does not begin with a space gets one */
-    char *pattern;           /* LITERAL, METASPACE; owned */
-    size_t length;           /* bytes of pattern */
+    bool split;               /* METASPACE, BYTE_LEVEL: into words; otherwise only the prefix is added */
+    enum snug_prefix prefix;  /* METASPACE, BYTE_LEVEL: when a text that does not begin with a space gets one */
+    char *pattern;            /* LITERAL, METASPACE, REGEX; owned */
+    size_t length;            /* bytes of pattern */
+    struct snug_regex *regex; /* REGEX; owned */
 };
 
 /* Zero-initialise; without steps a text is one word. */
@@ -47,9 +51,10 @@ struct snug_pretokenizer {
     size_t count, capacity;
 };
 
-/* Appends a step and takes ownership of its pattern, also after a failure. */
+/* Appends a step and takes ownership of its pointers, also after a failure. */
 snug_status snug_pretokenizer_add(snug_context *ctx, struct snug_pretokenizer *pretokenizer,
                                   const struct snug_pretokenizer_step *step);
+void snug_pretokenizer_step_free(struct snug_pretokenizer_step *step);
 void snug_pretokenizer_free(struct snug_pretokenizer *pretokenizer);
 
 /* Receives one word (not empty). SNUG_END ends the splitting early. */
@@ -63,6 +68,7 @@ struct snug_words {
     void *user;
     bool add_prefix;           /* ByteLevel adds its prefix even if its add_prefix_space is false */
     struct snug_text *buffers; /* by step, of those that change the text */
+    struct snug_regex_scratch regex;
 };
 /* first: text is at the beginning of the whole text. SNUG_END if the sink returned it. */
 snug_status snug_words_split(struct snug_words *words, const char *text, size_t length, bool first);

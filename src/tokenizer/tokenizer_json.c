@@ -110,26 +110,22 @@ static snug_status read_prepend(struct reader *reader, const json_t *part) {
     return add_normalizer(reader, step);
 }
 
-/* {"String": text} or {"Regex": expression}. */
-static snug_status read_pattern(const struct reader *reader, const json_t *part, const char **regex, char **literal,
-                                size_t *length) {
+/* {"String": text} or {"Regex": expression}, which is compiled. */
+static snug_status read_pattern(const struct reader *reader, const json_t *part, char **text, size_t *length,
+                                struct snug_regex **regex) {
     const json_t *pattern = json_object_get(part, "pattern");
-    *regex = json_string_value(json_object_get(pattern, "Regex"));
-    if (*regex) return SNUG_OK;
-    if (!json_is_string(json_object_get(pattern, "String")))
+    const char *const key = json_is_string(json_object_get(pattern, "Regex")) ? "Regex" : "String";
+    if (!json_is_string(json_object_get(pattern, key)))
         return malformed(reader, "pattern", "an object with a \"String\" or a \"Regex\"");
-    RETURN_IF_ERROR(read_text(reader, pattern, "String", literal, length));
-    return *length ? SNUG_OK : malformed(reader, "pattern", "not empty");
+    RETURN_IF_ERROR(read_text(reader, pattern, key, text, length));
+    if (*key == 'S') return *length ? SNUG_OK : malformed(reader, "pattern", "not empty");
+    return snug_regex_compile(reader->ctx, reader->path, *text, *length, regex);
 }
 
 static snug_status read_replace(struct reader *reader, const json_t *part) {
     struct snug_normalizer_step step = {.kind = SNUG_NORMALIZER_REPLACE};
-    const char *regex;
-    snug_status status = read_pattern(reader, part, &regex, &step.pattern, &step.pattern_length);
-    if (status == SNUG_OK && regex) {
-        step.kind = SNUG_NORMALIZER_REPLACE_SPACES;
-        if (strcmp(regex, " {2,}") != 0) status = refuse(reader, "pattern", regex);
-    }
+    snug_status status = read_pattern(reader, part, &step.pattern, &step.pattern_length, &step.regex);
+    if (step.regex) step.kind = SNUG_NORMALIZER_REPLACE_REGEX;
     if (status == SNUG_OK) status = read_text(reader, part, "content", &step.content, &step.content_length);
     if (status == SNUG_OK) return add_normalizer(reader, step);
     snug_normalizer_step_free(&step);
@@ -199,17 +195,16 @@ static snug_status read_split(struct reader *reader, const json_t *part) {
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     static const char gpt2_short[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_LITERAL};
-    const char *regex;
-    snug_status status = read_pattern(reader, part, &regex, &step.pattern, &step.length);
-    if (status == SNUG_OK && regex) {
-        step.kind = SNUG_SPLITTING_GPT2;
-        /* untested: tokenizer.json of no supported class has it */
-        if (strcmp(regex, gpt2) != 0 && strcmp(regex, gpt2_short) != 0) status = refuse(reader, "pattern", regex);
+    snug_status status = read_pattern(reader, part, &step.pattern, &step.length, &step.regex);
+    if (step.regex) step.kind = SNUG_SPLITTING_REGEX;
+    if (step.regex && (!strcmp(step.pattern, gpt2) || !strcmp(step.pattern, gpt2_short))) {
+        snug_pretokenizer_step_free(&step);
+        step = (struct snug_pretokenizer_step){.kind = SNUG_SPLITTING_GPT2};
     }
     if (status == SNUG_OK) status = read_behavior(reader, part, &step.behavior);
     if (status == SNUG_OK) status = read_bool(reader, part, "invert", false, &step.invert);
     if (status == SNUG_OK) return add_splitting(reader, step);
-    free(step.pattern);
+    snug_pretokenizer_step_free(&step);
     return status;
 }
 

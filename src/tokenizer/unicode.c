@@ -18,6 +18,17 @@ unsigned snug_codepoint_look_up(uint32_t code) {
     return changed_flags[low];
 }
 
+unsigned snug_codepoint_class(uint32_t code) {
+    size_t low = 0, high = COUNT(class_changes);
+    const size_t page = code >> 8;
+    if (page + 1 < COUNT(class_pages)) low = class_pages[page], high = (size_t)class_pages[page + 1] + 1;
+    while (high - low > 1) { /* the last change at or before code */
+        const size_t middle = (low + high) / 2;
+        *(code < class_changes[middle] >> 9 ? &high : &low) = middle;
+    }
+    return class_changes[low] & 511;
+}
+
 /* Hangul syllables are composed by a formula (The Unicode Standard, 3.12): leading consonant, vowel, trailing one. */
 enum { LEAD = 0x1100, LEADS = 19, VOWEL = 0x1161, VOWELS = 21, TRAIL = 0x11a7, TRAILS = 28, SYLLABLE = 0xac00 };
 

@@ -28,6 +28,15 @@ unsigned snug_codepoint_look_up(uint32_t code);
 static inline unsigned snug_codepoint_flags(uint32_t code) {
     return code < 128 ? snug_codepoint_ascii[code] : snug_codepoint_look_up(code);
 }
+/* What a regular expression of tokenizer.json sees of a code point: its general category, whether it is of \w, its
+   script. */
+enum { SNUG_CLASS_CATEGORY = 31, SNUG_CLASS_WORD = 32, SNUG_CLASS_SCRIPT_SHIFT = 6 };
+#define SNUG_CATEGORIES                                                                                                \
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",  \
+        "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"
+#define SNUG_SCRIPTS "Han", "Hiragana", "Katakana", "Hangul" /* numbers from 1; 0: another one */
+unsigned snug_codepoint_class(uint32_t code);
+
 /* NFC's composition of two code points; 0 if there is none. */
 uint32_t snug_codepoint_compose(uint32_t first, uint32_t second);
 /* Lower case of code into lower, without context; returns the number of code points, 1 or 2. */

@@ -181,8 +181,8 @@ static const struct {
     {PART("normalizer", "{\"type\":\"ByteLevel\"}"), NULL, SNUG_E_UNSUPPORTED,
      "tokenizer.json: the normalizer ByteLevel is not supported, only BertNormalizer, Sequence, NFC,"},
     {PART("normalizer", "{\"type\":7}"), NULL, SNUG_E_UNSUPPORTED, "the normalizer without a type is not supported"},
-    {PART("normalizer", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":\"\"}"), NULL,
-     SNUG_E_UNSUPPORTED, "tokenizer.json: \"pattern\" x+ of the normalizer Replace is not supported"},
+    {PART("normalizer", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"\"}"), NULL,
+     SNUG_E_UNSUPPORTED, "tokenizer.json: the regular expression \"x*\" is not supported: byte 1: a pattern that can"},
     {PART("normalizer", "{\"type\":\"Replace\",\"pattern\":{},\"content\":\"\"}"), NULL, SNUG_E_INPUT,
      "\"pattern\" of the normalizer Replace must be an object"},
     {PART("normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"), NULL, SNUG_E_INPUT,
@@ -196,8 +196,8 @@ static const struct {
     {PART("normalizer", "{\"type\":\"Precompiled\"}"), NULL, SNUG_E_INPUT, "precompiled_charsmap"},
     {PART("pre_tokenizer", "{\"type\":\"UnicodeScripts\"}"), NULL, SNUG_E_UNSUPPORTED,
      "tokenizer.json: the pre_tokenizer UnicodeScripts is not supported, only BertPreTokenizer,"},
-    {PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x+\"},\"behavior\":\"Isolated\"}"), NULL,
-     SNUG_E_UNSUPPORTED, "\"pattern\" x+ of the pre_tokenizer Split"},
+    {PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x(\"},\"behavior\":\"Isolated\"}"), NULL,
+     SNUG_E_UNSUPPORTED, "the regular expression \"x(\" is not supported: byte 2: a group without )"},
     {PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":\"Torn\"}"), NULL,
      SNUG_E_UNSUPPORTED, "\"behavior\" Torn of the pre_tokenizer Split is not supported"},
     {PART("pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"), NULL,
@@ -344,6 +344,8 @@ static void test_fingerprints(void **state) {
         PART("pre_tokenizer", "{\"type\":\"Punctuation\"}"),
         PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Isolated\"}"),
         PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},\"behavior\":\"Isolated\"}"),
+        PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"b\"},\"behavior\":\"Isolated\"}"),
+        PART("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"c\"},\"behavior\":\"Isolated\"}"),
         PART("pre_tokenizer",
              "{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},\"behavior\":\"Isolated\",\"invert\":true}"),
         ROWS(A("0"), A("0") "," B("0")),
@@ -445,7 +447,8 @@ static void test_failing_allocations(void **state) {
         "{"
         "\"String\":\"x\"},\"content\":\"yy\"},{\"type\":\"Prepend\",\"prepend\":\"z\"},{\"type\":\"Replace\","
         "\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}]},\"pre_tokenizer\":{\"type\":\"Sequence\","
-        "\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},\"behavior\":\"Isolated\"},{\"type\":"
+        "\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-c](?i:b|[^c])+|(?>d)\"},\"behavior\":"
+        "\"Isolated\"},{\"type\":"
         "\"ByteLevel\"}]}," BPE "}",
         "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}," UNIGRAM("[\"a\",0],[\"b\",-1.5]") "}",
         "{\"normalizer\":{\"type\":\"BertNormalizer\"}," WORDPIECE "}",

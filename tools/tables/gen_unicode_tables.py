@@ -83,6 +83,37 @@ def splits(pattern):
     return lambda char: not split(char)
 
 
+CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+              "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"]
+SCRIPTS = ["Han", "Hiragana", "Katakana", "Hangul"]
+
+
+def regex_classes():
+    """Of every code point: its category for the library's regular expressions, 32 if it is of \\w, 64 times its script."""
+    codes = list(scalars())
+    text = "".join(map(chr, codes))
+
+    def members(pattern):
+        pieces = pre_tokenizers.Split(Regex(pattern + "+"), "removed", invert=True).pre_tokenize_str(text)
+        return [codes[at] for _, (start, stop) in pieces for at in range(start, stop)]
+
+    classes = {}
+    for number, name in enumerate(CATEGORIES):
+        for code in members(rf"\p{{{name}}}"):
+            assert code not in classes, hex(code)
+            classes[code] = number
+    assert len(classes) == len(codes)
+    for code in members(r"\w"):
+        classes[code] |= 32
+    for number, name in enumerate(SCRIPTS):
+        for code in members(rf"\p{{{name}}}"):
+            assert classes[code] < 64, hex(code)
+            classes[code] |= (number + 1) << 6
+    for number in range(0xD800, 0xE000):
+        classes[number] = CATEGORIES.index("Cs")
+    return classes
+
+
 def compositions(decomposing):
     """(first, second, composite): what the library's NFC composes; Hangul syllables follow a formula."""
     nfc, nfd, found = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str, []
@@ -188,12 +219,18 @@ def main():
     changes.append((0x110000, 0))
     starts = [code for code, _ in changes]
     pages = [bisect.bisect_right(starts, page) - 1 for page in range(0, PAGED + 1, 256)]
+    classes = regex_classes()
+    runs = [(code, classes[code]) for code in range(0x110000) if not code or classes[code] != classes[code - 1]]
+    for name, mask in (("L", LETTER), ("N", NUMBER)):
+        assert all(CATEGORIES[classes[code] & 31].startswith(name) == bool(value & mask) for code, value in flags.items())
+    run_starts = [code for code, _ in runs] + [0x110000]
+    run_pages = [bisect.bisect_right(run_starts, page) - 1 for page in range(0, PAGED + 1, 256)]
     pairs = compositions(code for code, value in flags.items() if value & NFD)
     text = [
         "/* SPDX-License-Identifier: Apache-2.0 */",
         f"/* What tokenizers {__version__} does with every code point. Written by tools/tables/gen_unicode_tables.py; not edited. */",
-        "#ifndef SNUG_TEXT_UNICODE_TABLES_H",
-        "#define SNUG_TEXT_UNICODE_TABLES_H",
+        "#ifndef SNUG_TOKENIZER_UNICODE_TABLES_H",
+        "#define SNUG_TOKENIZER_UNICODE_TABLES_H",
         "",
         "#include <stdint.h>",
         "",
@@ -215,6 +252,14 @@ def main():
         *lines(f"{page}" for page in pages),
         "};",
         "",
+        "/* Code points at which the class of regular expressions changes: code << 9 | script << 6 | is \\w << 5 | category. */",
+        "static const uint32_t class_changes[] = {",
+        *lines(f"{code << 9 | value}" for code, value in runs),
+        "};",
+        f"static const uint16_t class_pages[{len(run_pages)}] = {{",
+        *lines(f"{page}" for page in run_pages),
+        "};",
+        "",
         "/* What NFC composes: two code points and the one that they become, in order. */",
         "static const struct composition { uint32_t first, second, composite; } compositions[] = {",
         *lines(f"{{0x{first:x}, 0x{second:x}, 0x{composite:x}}}" for first, second, composite in pairs),
@@ -231,7 +276,8 @@ def main():
     path = sys.argv[1] if len(sys.argv) > 1 else "src/tokenizer/unicode_tables.h"
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(text) + "\n")
-    print(f"{path}: {len(changes)} changes of flags, {len(ranges)} ranges of capitals, {len(pairs)} compositions")
+    print(f"{path}: {len(changes)} changes of flags, {len(ranges)} ranges of capitals, {len(pairs)} compositions, "
+          f"{len(runs)} changes of classes")
 
 
 if __name__ == "__main__":
