@@ -64,11 +64,7 @@ int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name) 
     return tensor;
 }
 
-struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix) {
-    return snug_build_plain_norm(b, size, prefix, true);
-}
-
-struct snug_affine snug_build_plain_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias) {
+struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias) {
     char name[96];
     struct snug_affine norm = {0};
     snprintf(name, sizeof name, "%s.weight", prefix);
@@ -80,9 +76,8 @@ struct snug_affine snug_build_plain_norm(struct snug_builder *b, int64_t size, c
     return norm;
 }
 
-/* The row blocks of a linear's weight, and those of its bias if there is one. */
-static struct snug_affine build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
-                                       const char *const names[], bool bias) {
+struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
+                                           const char *const names[], bool bias) {
     char name[128];
     struct snug_affine linear = {0};
     snprintf(name, sizeof name, "%s%s.weight", names[0], count > 1 ? "+" : "");
@@ -105,14 +100,9 @@ static struct snug_affine build_linear(struct snug_builder *b, int64_t outputs, 
     return linear;
 }
 
-struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
-                                     const char *const names[]) {
-    return build_linear(b, outputs, inputs, count, names, true);
-}
-
-struct snug_affine snug_build_plain_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *prefix,
-                                           bool bias) {
-    return build_linear(b, outputs, inputs, 1, &prefix, bias);
+struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
+                                     bool bias) {
+    return snug_build_fused_linear(b, outputs, inputs, 1, &name, bias);
 }
 
 void snug_build_mark_head(struct snug_builder *b, size_t first) {

@@ -32,14 +32,12 @@ struct snug_affine {
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
-struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix);
-/* As snug_build_norm() and snug_build_linear(), for a model that may lack biases. */
-struct snug_affine snug_build_plain_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
-struct snug_affine snug_build_plain_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *prefix,
-                                           bool bias);
-/* One fused tensor for count layers that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
-struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
-                                     const char *const names[]);
+struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *name, bool bias);
+struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
+                                     bool bias);
+/* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
+struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
+                                           const char *const names[], bool bias);
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
 /* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
@@ -64,7 +62,7 @@ int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, 
 /* norm(dropout(z) + x) */
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                            const char *name);
-/* The same if the sum itself, *s, is read, as in pre-norm models. */
+/* As snug_residual_norm(), where the sum itself, *s, is read, as in pre-norm models. */
 int32_t snug_residual_sum_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                                const char *name, int32_t *s);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);

@@ -83,3 +83,9 @@ snug_status snug_build_model(struct snug_program *program, const struct snug_con
     config->family->heads->build[snug_head_of(config)](&b, hidden, word);
     return b.status;
 }
+
+struct snug_name snug_model_name(const struct snug_builder *b, const char *rest) {
+    struct snug_name name;
+    snprintf(name.text, sizeof name.text, "%s%s", b->config->family->prefix, rest);
+    return name;
+}

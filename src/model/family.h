@@ -9,6 +9,12 @@
 
 #include "model/build.h"
 
+/* A parameter's name: the family's prefix + rest, up to its greatest length. */
+struct snug_name {
+    char text[96];
+};
+struct snug_name snug_model_name(const struct snug_builder *b, const char *rest);
+
 /* ---- reading config.json -------------------------------------------------------------------------------------- */
 
 /* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */

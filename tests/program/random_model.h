@@ -85,14 +85,13 @@ static inline struct random_name random_name(struct random_graph *g, const char 
 
 static inline struct snug_affine random_affine(struct random_graph *g, int64_t outputs, int64_t inputs) {
     const struct random_name name = random_name(g, "linear");
-    const char *const names[] = {name.text};
-    struct snug_affine w = snug_build_linear(&g->b, outputs, inputs, 1, names);
+    struct snug_affine w = snug_build_linear(&g->b, outputs, inputs, name.text, true);
     if (random_pick(g, 5) == 0) w.bias = 0;
     return w;
 }
 
 static inline struct snug_affine random_norm_weights(struct random_graph *g) {
-    struct snug_affine w = snug_build_norm(&g->b, g->m->config.hidden_size, random_name(g, "norm").text);
+    struct snug_affine w = snug_build_norm(&g->b, g->m->config.hidden_size, random_name(g, "norm").text, true);
     if (random_pick(g, 4) == 0) w.bias = 0;
     w.rms = random_pick(g, 3) == 0;
     w.unit_offset = random_pick(g, 4) == 0;

@@ -36,14 +36,14 @@ static void open_graph(struct graph *g) {
     snug_program_init(&g->program, g->ctx);
     snug_build_part(&g->b, SNUG_PART_EMBEDDINGS, 0);
     g->word = snug_build_table(&g->b, 7, H, -1, "word");
-    g->x = snug_embed(&g->b, g->word, 0, 0, snug_build_norm(&g->b, H, "embeddings.norm"));
+    g->x = snug_embed(&g->b, g->word, 0, 0, snug_build_norm(&g->b, H, "embeddings.norm", true));
     snug_build_part(&g->b, SNUG_PART_LAYER, 0);
 }
 
 static struct snug_affine affine(struct graph *g, int64_t outputs) {
     char name[16];
     snprintf(name, sizeof name, "dense%d", g->names++);
-    return snug_build_plain_linear(&g->b, outputs, H, name, true);
+    return snug_build_linear(&g->b, outputs, H, name, true);
 }
 static struct snug_affine without_bias(struct graph *g, int64_t outputs) {
     return (struct snug_affine){.weight = affine(g, outputs).weight};
@@ -54,7 +54,7 @@ static int32_t linear(struct graph *g, int32_t x, const char *name) {
 static struct snug_affine norm(struct graph *g) {
     char name[16];
     snprintf(name, sizeof name, "norm%d", g->names++);
-    return snug_build_plain_norm(&g->b, H, name, false);
+    return snug_build_norm(&g->b, H, name, false);
 }
 
 /* A value as x, which an operation of the test writes. */

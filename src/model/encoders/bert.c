@@ -20,9 +20,9 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     const struct snug_config *c = b->config;
     (void)word;
     struct snug_affine pooler =
-        snug_build_dense(b, c->hidden_size, c->hidden_size, snug_encoder_name(b, "pooler.dense").text);
+        snug_build_linear(b, c->hidden_size, c->hidden_size, snug_model_name(b, "pooler.dense").text, true);
     const size_t first = b->program->parameter_count;
-    struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
+    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
     snug_build_mark_head(b, first);
 
     int32_t pooled = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "pooler.input"), pooler,
@@ -43,7 +43,8 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
     const int32_t x = snug_build_embeddings(b, b->config->hidden_size, word);
-    return snug_build_layers(b, x, &snug_bert_layer);
+    const struct snug_layer layer = snug_bert_layer(b->config);
+    return snug_build_layers(b, x, &layer);
 }
 
 static const struct snug_architecture further_classes[] = {{"BertForPreTraining", SNUG_TASK_MLM}, {0}};

@@ -32,8 +32,8 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     const struct snug_config *c = b->config;
     (void)word;
     const size_t first = b->program->parameter_count;
-    struct snug_affine dense = snug_build_dense(b, c->hidden_size, c->hidden_size, "pre_classifier");
-    struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
+    struct snug_affine dense = snug_build_linear(b, c->hidden_size, c->hidden_size, "pre_classifier", true);
+    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
     snug_build_mark_head(b, first);
 
     int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "classifier.input");
@@ -57,16 +57,16 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
-    static const struct snug_layer layer = {.keeps_attention = true,
-                                            .layer = "transformer.layer",
-                                            .query = "attention.q_lin",
-                                            .key = "attention.k_lin",
-                                            .value = "attention.v_lin",
-                                            .out = "attention.out_lin",
-                                            .attention_norm = "sa_layer_norm",
-                                            .up = "ffn.lin1",
-                                            .down = "ffn.lin2",
-                                            .norm = "output_layer_norm"};
+    const struct snug_layer layer = {.ffn_dropout = b->config->hidden_dropout_prob,
+                                     .layer = "transformer.layer",
+                                     .query = "attention.q_lin",
+                                     .key = "attention.k_lin",
+                                     .value = "attention.v_lin",
+                                     .out = "attention.out_lin",
+                                     .attention_norm = "sa_layer_norm",
+                                     .up = "ffn.lin1",
+                                     .down = "ffn.lin2",
+                                     .ffn_norm = "output_layer_norm"};
     const int32_t x = snug_build_embeddings(b, b->config->hidden_size, word);
     return snug_build_layers(b, x, &layer);
 }

@@ -36,11 +36,12 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
     int32_t x = snug_build_embeddings(b, c->embedding_size, word);
     if (c->embedding_size != c->hidden_size) {
-        const struct snug_name name = snug_encoder_name(b, "embeddings_project");
-        struct snug_affine project = snug_build_dense(b, c->hidden_size, c->embedding_size, name.text);
+        const struct snug_name name = snug_model_name(b, "embeddings_project");
+        struct snug_affine project = snug_build_linear(b, c->hidden_size, c->embedding_size, name.text, true);
         x = snug_linear(b, x, project, "embeddings.projection");
     }
-    return snug_build_layers(b, x, &snug_bert_layer);
+    const struct snug_layer layer = snug_bert_layer(b->config);
+    return snug_build_layers(b, x, &layer);
 }
 
 static const char *const prefixes[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",

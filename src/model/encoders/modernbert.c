@@ -177,88 +177,42 @@ static void identify(json_t **to, const struct snug_config *config) {
 
 /* ---- the encoder ---------------------------------------------------------------------------------------------- */
 
-static struct snug_affine norm_of(struct snug_builder *b, const char *rest) {
-    const struct snug_config *c = b->config;
-    return snug_build_plain_norm(b, c->hidden_size, snug_encoder_name(b, rest).text, settings_of(c)->norm_bias);
-}
-
-/* "layers.NUMBER." + rest */
-static struct snug_name in_layer(int32_t layer, const char *rest) {
-    struct snug_name name;
-    snprintf(name.text, sizeof name.text, "layers.%d.%s", layer, rest);
-    return name;
-}
-
-static struct snug_affine linear_of(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *rest,
-                                    bool bias) {
-    const struct snug_name name = snug_encoder_name(b, in_layer(b->layer, rest).text);
-    return snug_build_plain_linear(b, outputs, inputs, name.text, bias);
-}
-
-/* The norm after a layer: the next layer's attention norm, or the final norm. */
-static struct snug_affine next_norm(struct snug_builder *b, int32_t layer) {
-    struct snug_affine norm;
-    if (layer + 1 == b->config->num_hidden_layers) {
-        snug_build_part(b, SNUG_PART_HEAD, 0);
-        norm = norm_of(b, "final_norm");
-    } else {
-        snug_build_part(b, SNUG_PART_LAYER, layer + 1);
-        norm = norm_of(b, in_layer(layer + 1, "attn_norm").text);
-    }
-    snug_build_part(b, SNUG_PART_LAYER, layer);
-    return norm;
-}
-
-/* The residual stream: the sum so far, and the norm of it that the next block reads. */
-struct stream {
-    int32_t sum, normed;
-};
-
-/* first_tokens: as in encoder.c. */
-static struct stream encoder_layer(struct snug_builder *b, struct stream x, int32_t layer, bool first_tokens) {
-    const struct snug_config *c = b->config;
-    const struct settings *m = settings_of(c);
-    const bool local = is_local(m, layer);
-    const int64_t hidden = c->hidden_size, inner = c->intermediate_size;
-    snug_build_part(b, SNUG_PART_LAYER, layer);
-    struct snug_affine qkv = linear_of(b, 3 * hidden, hidden, "attn.Wqkv", m->attention_bias);
-    struct snug_affine out = linear_of(b, hidden, hidden, "attn.Wo", m->attention_bias);
-    struct snug_affine norm = norm_of(b, in_layer(layer, "mlp_norm").text);
-    struct snug_affine up = linear_of(b, 2 * inner, hidden, "mlp.Wi", m->mlp_bias);
-    struct snug_affine down = linear_of(b, hidden, inner, "mlp.Wo", m->mlp_bias);
-    struct snug_affine next = next_norm(b, layer);
+static struct snug_attention_form form_of(const struct snug_builder *b) {
+    const struct settings *m = settings_of(b->config);
+    const bool local = is_local(m, b->layer);
     struct snug_attention_form form = snug_attention_form(b);
     if (local) form.before = form.after = m->window;
     form.rope_theta = local ? m->local_theta : m->global_theta;
-
-    const int32_t operands = snug_linear(b, x.normed, qkv, "qkv");
-    int32_t attended = snug_attention(b, operands, operands, operands, 0, form);
-    if (first_tokens) {
-        x.sum = snug_gather(b, x.sum, SNUG_EXTENT_SEQUENCES, "first_tokens");
-        attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");
-    }
-    const int32_t z = snug_linear(b, attended, out, "attention.dense");
-    x.normed = snug_residual_sum_norm(b, z, x.sum, c->attention_probs_dropout_prob, norm, "ffn.input", &x.sum);
-    int32_t a = snug_gated_linear(b, x.normed, up, "ffn.up", c->hidden_act, "ffn.activation");
-    a = snug_dropout(b, a, c->mlp_dropout, "ffn.dropout");
-    x.normed = snug_residual_sum_norm(b, snug_linear(b, a, down, "ffn.down"), x.sum, 0, next, "output", &x.sum);
-    return x;
+    return form;
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
-    const bool pools = snug_head_of(c) == SNUG_HEAD_SEQUENCE, means = settings_of(c)->pools_means;
-    const struct snug_name table = snug_encoder_name(b, "embeddings.tok_embeddings");
-    *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, table.text);
+    const struct settings *m = settings_of(c);
+    const struct snug_layer layer = {.pre_norm = true,
+                                     .first_normed = true,
+                                     .gated = true,
+                                     .no_attention_bias = !m->attention_bias,
+                                     .no_ffn_bias = !m->mlp_bias,
+                                     .no_norm_bias = !m->norm_bias,
+                                     .pools_means = m->pools_means,
+                                     .attention_dropout = c->attention_probs_dropout_prob,
+                                     .activation_dropout = c->mlp_dropout,
+                                     .form = form_of,
+                                     .layer = "layers",
+                                     .query = "attn.Wqkv",
+                                     .out = "attn.Wo",
+                                     .attention_norm = "attn_norm",
+                                     .up = "mlp.Wi",
+                                     .down = "mlp.Wo",
+                                     .ffn_norm = "mlp_norm",
+                                     .final_norm = "final_norm"};
+    *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id,
+                             snug_model_name(b, "embeddings.tok_embeddings").text);
     snug_build_mark_vocabulary(b);
-    const int32_t first = snug_embed(b, *word, 0, 0, norm_of(b, "embeddings.norm"));
-    struct stream x = {first, first};
-    for (int32_t i = 0; i < c->num_hidden_layers; i++)
-        x = encoder_layer(b, x, i, pools && !means && i + 1 == c->num_hidden_layers);
-    snug_build_part(b, SNUG_PART_HEAD, 0);
-    if (pools && means) x.normed = snug_gather_means(b, x.normed, "means");
-    b->phase = SNUG_PHASE_HEAD;
-    return x.normed;
+    const struct snug_affine norm =
+        snug_build_norm(b, c->hidden_size, snug_model_name(b, "embeddings.norm").text, m->norm_bias);
+    return snug_build_layers(b, snug_embed(b, *word, 0, 0, norm), &layer);
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */
@@ -267,9 +221,8 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
 static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     const struct snug_config *c = b->config;
     const struct settings *m = settings_of(c);
-    struct snug_affine dense =
-        snug_build_plain_linear(b, c->hidden_size, c->hidden_size, "head.dense", m->classifier_bias);
-    struct snug_affine norm = snug_build_plain_norm(b, c->hidden_size, "head.norm", m->norm_bias);
+    struct snug_affine dense = snug_build_linear(b, c->hidden_size, c->hidden_size, "head.dense", m->classifier_bias);
+    struct snug_affine norm = snug_build_norm(b, c->hidden_size, "head.norm", m->norm_bias);
     const int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "head.input");
     const int32_t a = snug_activated_linear(b, x, dense, "head.dense", m->classifier_activation, "head.activation");
     return snug_norm(b, a, norm, "head.output");
@@ -301,7 +254,7 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
     (void)word;
-    struct snug_affine classifier = snug_build_dense(b, c->labels.count, c->hidden_size, "classifier");
+    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
     snug_build_mark_head(b, first);
     const int32_t dropped = snug_dropout(b, x, c->classifier_dropout, "head.dropout");
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));

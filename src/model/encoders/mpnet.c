@@ -29,18 +29,15 @@ static void read(struct snug_reading *r) {
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
-    struct snug_layer layer = {.layer = "encoder.layer",
-                               .query = "attention.attn.q",
-                               .key = "attention.attn.k",
-                               .value = "attention.attn.v",
-                               .out = "attention.attn.o",
-                               .attention_norm = "attention.LayerNorm",
-                               .up = "intermediate.dense",
-                               .down = "output.dense",
-                               .norm = "output.LayerNorm"};
     const struct snug_config *c = b->config;
+    struct snug_layer layer = snug_bert_layer(c);
+    layer.query = "attention.attn.q";
+    layer.key = "attention.attn.k";
+    layer.value = "attention.attn.v";
+    layer.out = "attention.attn.o";
+    layer.attention_norm = "attention.LayerNorm";
     const int32_t x = snug_build_embeddings(b, c->hidden_size, word);
-    const struct snug_name biases = snug_encoder_name(b, "encoder.relative_attention_bias");
+    const struct snug_name biases = snug_model_name(b, "encoder.relative_attention_bias");
     layer.bias = snug_build_table(b, BUCKETS, c->num_attention_heads, -1, biases.text);
     return snug_build_layers(b, x, &layer);
 }

@@ -23,7 +23,8 @@ static void read_others(struct snug_reading *r) { read_with_vocabulary(r, 30522)
 static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
     const int32_t x = snug_build_embeddings(b, c->hidden_size, word);
-    return snug_build_layers(b, x, &snug_bert_layer);
+    const struct snug_layer layer = snug_bert_layer(b->config);
+    return snug_build_layers(b, x, &layer);
 }
 
 const struct snug_family snug_family_roberta = {.model_type = "roberta",

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The layers of a transformer, built from one table of switches and names for each family:
+ *
+ *   after each sum (pre_norm false)              before each block (pre_norm true)
+ *     y = norm(x + attention(x))                   s = x + attention(norm(x))
+ *     z = norm(y + ffn(y))                         z = s + ffn(norm(s));  after the last layer: norm(z)
+ */
+#ifndef SNUG_MODEL_LAYER_H
+#define SNUG_MODEL_LAYER_H
+
+#include "model/build.h"
+
+struct snug_layer {
+    bool pre_norm;
+    bool first_normed; /* pre_norm: the first layer's attention reads x itself, since x is a norm already */
+    bool gated;        /* up has two halves: ffn(y) = down(activation(one half) * the other) */
+    bool no_attention_bias, no_ffn_bias, no_norm_bias;
+    bool pools_means; /* a sequence's head reads the mean of all its tokens, not the first token */
+    double attention_dropout, activation_dropout, ffn_dropout; /* of attention's output, the activation, ffn's output */
+    int32_t bias; /* of all layers' attention, by relative position; or none */
+    /* The form of layer b->layer's attention; NULL: snug_attention_form(). */
+    struct snug_attention_form (*form)(const struct snug_builder *b);
+
+    /* Names of parameters, below the family's prefix; all but final_norm below layer.NUMBER. */
+    const char *layer;
+    const char *query, *key, *value; /* key NULL: query names one parameter that has all three, one after another */
+    const char *out, *attention_norm, *up, *down, *ffn_norm;
+    const char *final_norm; /* if pre_norm */
+};
+
+/* All layers, over x [T,h]. Operations appended afterwards belong to the head. If the task's head reads one row of each
+ * sequence, the result has these rows, [B,h]; else [T,h]. */
+int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_layer *layer);
+
+#endif
