@@ -273,6 +273,68 @@ static void test_frozen(void **state) {
     }
 }
 
+/* ---- operands of attention ------------------------------------------------------------------------------------- */
+
+/* Two heads of H / 2 channels that read one key/value head. */
+static struct snug_attention_form shared_keys(const struct graph *g) {
+    struct snug_attention_form form = snug_attention_form(&g->b);
+    form.kv_heads = 1;
+    return form;
+}
+
+/* The operands of a tensor follow one another, and have one gradient. */
+static void test_operands_of_attention(void **state) {
+    static const struct {
+        int tensors;
+        int32_t widths[3], columns[3];
+    } cases[] = {{1, {2 * H}, {0, H, H + H / 2}}, {2, {H, H}, {0, 0, H / 2}}, {3, {H, H / 2, H / 2}, {0, 0, 0}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct graph g;
+        open_graph(&g);
+        const int last = cases[i].tensors - 1;
+        int32_t x[3];
+        for (int n = 0; n < 3; n++)
+            x[n] = n > last ? x[last] : snug_linear(&g.b, g.x, affine(&g, cases[i].widths[n]), "x");
+        finish(&g, snug_attention(&g.b, x[0], x[1], x[2], 0, shared_keys(&g)));
+        assert_int_equal(snug_stage_differentiate(&g.program), SNUG_OK);
+        const struct snug_attention_backward *b = NULL;
+        for (size_t k = 0; k < g.program.op_count; k++)
+            if (g.program.ops[k].kind == SNUG_OP_ATTENTION_BACKWARD) b = &g.program.ops[k].attention_backward;
+        assert_non_null(b);
+        const int32_t operands[] = {b->q, b->k, b->v}, gradients[] = {b->dq, b->dk, b->dv};
+        for (int n = 0; n < 3; n++) {
+            assert_int_equal(b->form.column[n], cases[i].columns[n]);
+            assert_int_equal(g.program.tensors[gradients[n]].cols, g.program.tensors[operands[n]].cols);
+            for (int m = 0; m < n; m++) assert_int_equal(operands[m] == operands[n], gradients[m] == gradients[n]);
+        }
+        close_graph(&g);
+    }
+}
+
+static void test_wrong_operands_of_attention(void **state) {
+    static const struct {
+        int32_t q, k, kv_heads;
+        const char *message;
+    } cases[] = {{H, H / 2, 2, "k is not the attention operands of 2 heads and 2 key/value heads of"},
+                 {H + 1, H / 2, 1, "q is not the attention operands of 2 heads and 1 key/value heads of"},
+                 {H, 3 * H / 2, 3, "q is not the attention operands of 2 heads and 3 key/value heads of"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct graph g;
+        open_graph(&g);
+        struct snug_attention_form form = shared_keys(&g);
+        form.kv_heads = cases[i].kv_heads;
+        const int32_t q = snug_linear(&g.b, g.x, affine(&g, cases[i].q), "q");
+        const int32_t k = snug_linear(&g.b, g.x, affine(&g, cases[i].k), "k");
+        const int32_t v = snug_linear(&g.b, g.x, affine(&g, cases[i].k), "v");
+        snug_attention(&g.b, q, k, v, 0, form);
+        assert_int_equal(g.b.status, SNUG_E_INTERNAL);
+        if (!strstr(snug_error_message(g.ctx), cases[i].message)) fail_msg("%s", snug_error_message(g.ctx));
+        close_graph(&g);
+    }
+}
+
 /* A second loss whose logits nothing trained computes has no gradient. */
 static void test_frozen_logits(void **state) {
     (void)state;
@@ -436,6 +498,8 @@ int main(void) {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_unread),
         cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_operands_of_attention),
+        cmocka_unit_test(test_wrong_operands_of_attention),
         cmocka_unit_test(test_frozen_logits),
         cmocka_unit_test(test_shared_gradients),
         cmocka_unit_test(test_deferred),

@@ -126,15 +126,21 @@ static const struct {
     {{{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5}, ON_GPU},         /* d = 128, keys in several blocks */
     {{{127, 1, 65, 128, 192}, 128, 2, 40, 2, 16, 2, 5}, ON_GPU}, /* d = 64, ends of tiles of 64 and of 128 */
     /* As few tokens as the emulator runs in CI: of tensor cores, and wider than these take. */
-    {{{7, 10}, 64, 1, 40, 2, 16, 2, 3}, ON_GPU},                             /* d = 64 */
-    {{{12, 3}, 128, 1, 40, 2, 16, 2, 3}, ON_GPU},                            /* d = 128 */
-    {{{9, 1, 4}, 200, 1, 40, 2, 16, 2, 3}, ON_GPU},                          /* d = 200 */
-    {{{2, 1}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},                               /* rows wider than the emulator's blocks hold */
-    {{{1, 2}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},                               /* the same, not of whole vectors */
-    {{{30, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},                            /* wider than a GPU's */
-    {{{30, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},                            /* the same, not of whole vectors */
-    {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                         /* no loss positions */
-    {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},                        /* no tokens */
+    {{{7, 10}, 64, 1, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 64 */
+    {{{12, 3}, 128, 1, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 128 */
+    {{{9, 1, 4}, 200, 1, 40, 2, 16, 2, 3}, ON_GPU},     /* d = 200 */
+    {{{2, 1}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},          /* rows wider than the emulator's blocks hold */
+    {{{1, 2}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},          /* the same, not of whole vectors */
+    {{{30, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},       /* wider than a GPU's */
+    {{{30, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},       /* the same, not of whole vectors */
+    {{{11, 5}, 160, 2, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 80 */
+    {{{3, 13}, 512, 2, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 256 */
+    {{{10, 9}, 256, 4, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 64, two heads share keys */
+    {{{70, 141, 33}, 192, 2, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 96, several tiles */
+    {{{1, 150, 67}, 1024, 4, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 256, several tiles */
+    {{{190, 5, 64}, 192, 4, 40, 2, 16, 2, 3}, ON_GPU},  /* d = 48 */
+    {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},    /* no loss positions */
+    {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},   /* no tokens */
     {{{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_HOST | ONCE}, /* tiles and tails */
     {{{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_GPU},         /* MiniLM's, d = 32 */
 };

@@ -67,8 +67,8 @@ foreach(update adafactor adagrad adam adam_8bit lion rmsprop sgd)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/update/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 endforeach()
 # Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
-set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu
-           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma_backward.cu)
+set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma.cu
+           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma_backward.cu)
 list(REMOVE_ITEM sources ${hopper})
 add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 set_target_properties(snug_cuda PROPERTIES CUDA_ARCHITECTURES "${architectures}")

@@ -145,7 +145,7 @@ static __global__ void __launch_bounds__(256) dkv_kernel(const struct attention 
     load_tile<T, D, N>(v, (const T *)a.v + head.keys, a.v_row, head, k0, a.d);
     const struct range seen = queries_of(a, k0, SIDE, head.length, SIDE);
     for (int member = 0; member < a.group; member++) {
-        head = head_of(a, blockIdx.z, blockIdx.y * a.group + member);
+        choose_head(head, a, blockIdx.y * a.group + member);
         const T *queries = (const T *)a.q + head.column, *gradients = (const T *)a.dout + head.column;
         for (int q0 = seen.first; q0 < seen.end; q0 += SIDE) {
             __syncthreads();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels: a block has WARPS * M * 16 queries of
- * a head and loops over the keys in tiles, with a running maximum and sum for each row.
+ * Attention's forward pass on tensor cores, for heads of 32 to 256 channels, in tiles of 32, 64, 128 or 256: a block
+ * has WARPS * M * 16 queries of a head and loops over the keys in tiles, with a running maximum and sum for each row.
  */
 #include "backend/cuda/attention/attention_mma.cuh"
 
@@ -38,12 +38,22 @@ static __device__ __forceinline__ void add_biases(float (&s)[M][N][4], const flo
                     biases[distance_of(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i))];
 }
 
+template <int M, int N>
+static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const struct attention &a) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) cap_score(a, s[m][n][i]);
+}
+
 /* Loads the next tile of keys, and computes their part of dropout's random numbers. */
 template <int D, int KEYS, bool DROP, typename T>
 static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const struct attention &a,
                                                  const struct head &head, const T *keys, const T *values, int k0) {
-    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, keys, a.k_row, head.length, k0);
-    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, values, a.v_row, head.length, k0);
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, keys, a.k_row, head.length, k0, a.d);
+    copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, values, a.v_row, head.length, k0, a.d);
     if (DROP && threadIdx.x < KEYS / 4) quads[threadIdx.x] = quad_part_of(head, (uint32_t)k0 / 4 + threadIdx.x);
 }
 
@@ -85,11 +95,11 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
 }
 
 /* BLOCKS: per multiprocessor, which determines how many registers are available for prefetching. */
-template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, unsigned FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const struct attention a) {
     typedef stored<E> T;
     constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, BYTES = KEYS * ROW<E, D>, TILE = BYTES / 16;
-    extern __shared__ __align__(512) uint4 shared[];
+    extern __shared__ __align__(1024) uint4 shared[];
     uint4 *q = shared, *k = q + ROWS * ROW<E, D> / 16, *v = k + 2 * TILE;
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
     float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
@@ -101,12 +111,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
     if (q0 >= head.length) return;
     copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, (const T *)a.q + head.first * a.q_row + head.column, a.q_row,
-                                                 head.length, q0);
-    const int first = FORM == WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).first : 0;
-    const int end = FORM == WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).end : head.length;
+                                                 head.length, q0, a.d);
+    const int first = FORM & WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).first : 0;
+    const int end = FORM & WINDOWED ? keys_of(a, q0, ROWS, head.length, KEYS).end : head.length;
     copy_keys<D, KEYS, DROP>(k, v, quads, a, head, keys, values, first);
     commit_copies();
-    if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
+    if (FORM & BIASED) load_biases<THREADS>(biases, a, head);
     struct pair_part pairs[M];
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -128,8 +138,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
         commit_copies();
         float s[M][N][4];
         rows_by_rows<E, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
-        if (FORM == WINDOWED) hide_keys(s, a, q0 + row, k0);
-        if (FORM == BIASED) add_biases(s, biases, q0 + row, k0);
+        if (FORM & CAPPED) cap_scores(s, a);
+        if (FORM & WINDOWED) hide_keys(s, a, q0 + row, k0);
+        if (FORM & BIASED) add_biases(s, biases, q0 + row, k0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -185,75 +196,90 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
             const float total = quad_sum(sum[m][half]), factor = a.dropout.scale / total;
             if (r >= head.length) continue;
             const int64_t token = head.first + r;
-            store_row<E>((T *)a.o + token * a.h + head.column, o[m], half, factor);
+            store_row<E>((T *)a.o + token * a.h + head.column, o[m], half, factor, a.d);
             if (lane % 4 == 0) a.lse[token * a.heads + head.index] = max[m][half] * a.scale + LN_2 * log2f(total);
         }
 }
 
 /* ---- launching ---- */
 
-template <typename E, int D, int M, int KEYS, bool DROP, form FORM>
+template <typename E, int D, int M, int KEYS, bool DROP, unsigned FORM>
 constexpr int SHARED_BYTES = (WARPS * M * 16 + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0) +
-                             (FORM == BIASED ? DISTANCES * 4 : 0);
+                             (FORM & BIASED ? DISTANCES * 4 : 0);
 
-template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
-static void launch(const struct attention &a, const struct snug_run *run) {
+/* False if a block has too little shared memory. */
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, unsigned FORM>
+static bool launch(const struct attention &a, const struct snug_run *run) {
     constexpr int ROWS = WARPS * M * 16, SHARED = SHARED_BYTES<E, D, M, KEYS, DROP, FORM>;
-    /* On every GPU that has matmuls of E; choose_rows() has smaller tiles where these do not fit. */
-    static_assert(SHARED <= (std::is_same_v<E, f16> && D < 128 ? 64 << 10 : 99 << 10), "must fit a block");
+    if (SHARED > snug_cuda_of(run)->block_memory) return false;
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
     const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP, FORM>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     kernel<<<grid, THREADS, SHARED, snug_cuda_of(run)->stream>>>(a);
+    return true;
 }
 
 template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS,
-          form FORM = PLAIN>
-static void choose(const struct attention &a, const struct snug_run *run) {
-    a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true, FORM>(a, run)
-                        : launch<E, D, M, KEYS, BLOCKS, false, FORM>(a, run);
+          unsigned FORM = PLAIN>
+static bool choose(const struct attention &a, const struct snug_run *run) {
+    return a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true, FORM>(a, run)
+                               : launch<E, D, M, KEYS, BLOCKS, false, FORM>(a, run);
 }
 
 /* Keys of a tile, and blocks per multiprocessor. For 16 bits as measured on an H200: larger tiles and fewer blocks with
    dropout, where random numbers dominate the time. With more keys, SPLIT operands would need too many registers. */
-template <typename E, int D> static void choose_rows(const struct attention &a, const struct snug_run *run) {
+template <typename E, int D> static bool choose_rows(const struct attention &a, const struct snug_run *run) {
     constexpr bool WIDE = sizeof(stored<E>) == 4;
-    constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
+    constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64, MORE = SPLITS<E> ? 32 : 64;
+    constexpr int FEWER = SPLITS<E> ? 16 : 32, BLOCKS = WIDE ? 2 : 3;
     const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
-    if constexpr (D == 128) {
-        constexpr int SHARED = SHARED_BYTES<E, D, 1, KEYS, true, PLAIN>;
-        if constexpr (std::is_same_v<E, f16>) /* with the 64 KiB of compute capability 7.5 */
-            if (SHARED > snug_cuda_of(run)->block_memory) return choose<E, D, 1, KEYS / 2, 3>(a, run);
-        choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
-    } else if (queries <= ROWS / 2 * units) {
-        choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
-    } else if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences) {
-        /* With few queries in total, or sequences that would fill only a small part of a block: more blocks, with fewer
-         * rows.
-         */
-        choose<E, D, 1, KEYS, 4>(a, run);
-    } else {
-        choose<E, D, 2, SPLITS<E> ? 16 : 32, WIDE ? 2 : 3, KEYS, 2>(a, run);
-    }
+    if (queries <= ROWS / 2 * units) return choose<E, D, 1, MORE, 1>(a, run);
+    /* With few queries in total, or sequences that would fill only a small part of a block: more blocks, with fewer
+       rows. */
+    if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences)
+        return choose<E, D, 1, KEYS, 4>(a, run);
+    return choose<E, D, 2, FEWER, BLOCKS, KEYS, 2>(a, run);
 }
 
-/* With a window, few keys are shared by the queries of a larger block. */
-template <typename E, form FORM> static void choose_form(const struct attention &a, const struct snug_run *run) {
-    constexpr int KEYS = SPLITS<E> ? 16 : sizeof(stored<E>) == 4 ? 32 : 64, BLOCKS = FORM == BIASED ? 3 : 4;
-    choose<E, 64, 1, KEYS, BLOCKS, KEYS, BLOCKS, FORM>(a, run);
+/* Few keys are shared by the queries of a larger block within a window; wide tiles have no registers for it. */
+template <typename E, int D, unsigned FORM>
+static bool choose_form(const struct attention &a, const struct snug_run *run) {
+    constexpr bool WIDE = sizeof(stored<E>) == 4;
+    constexpr int KEYS = D == 256 ? (WIDE ? 16 : 32) : SPLITS<E> ? 16 : WIDE ? 32 : 64;
+    constexpr int BLOCKS = D == 256 ? (WIDE ? 1 : 2) : D == 128 ? (WIDE ? 2 : 3) : FORM & BIASED ? 3 : 4;
+    if constexpr (FORM & CAPPED) return launch<E, D, 1, KEYS, BLOCKS, false, FORM>(a, run);
+    if constexpr (D == 128 && std::is_same_v<E, f16>) { /* with the 64 KiB of compute capability 7.5 */
+        constexpr int SHARED = SHARED_BYTES<E, D, 1, KEYS, true, FORM>;
+        if (SHARED > snug_cuda_of(run)->block_memory) return choose<E, D, 1, KEYS / 2, 3, KEYS / 2, 3, FORM>(a, run);
+    }
+    return choose<E, D, 1, KEYS, BLOCKS, KEYS, BLOCKS, FORM>(a, run);
+}
+
+/* Those forms of a tile's width that models have; all keys are a window, too. */
+template <typename E, int D> static bool choose_width(const struct attention &a, const struct snug_run *run) {
+    const unsigned form = form_of(a);
+    if (form == PLAIN) {
+        if constexpr (D <= 64) return choose_rows<E, D>(a, run);
+        if constexpr (D == 128) return choose_form<E, D, PLAIN>(a, run);
+    }
+    if (form == PLAIN || form == WINDOWED) return choose_form<E, D, WINDOWED>(a, run);
+    if constexpr (D == 64)
+        if (form == BIASED) return choose_form<E, D, BIASED>(a, run);
+    if constexpr (D >= 128 && sizeof(stored<E>) == 2)
+        if (!(form & BIASED) && !a.dropout.threshold) return choose_form<E, D, WINDOWED | CAPPED>(a, run);
+    return false;
 }
 
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
     return with_operands(snug_cuda_of(run), type, [&](auto operands) {
         typedef decltype(operands) E;
-        const bool windowed = is_windowed(a);
-        if (a.softcap > 0 || ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias)))) return false;
-        if (windowed) return choose_form<E, WINDOWED>(a, run), true;
-        if (a.bias) return choose_form<E, BIASED>(a, run), true;
-        if (a.d == 32) return choose_rows<E, 32>(a, run), true;
-        if (a.d == 64) return choose_rows<E, 64>(a, run), true;
-        if (a.d == 128) return choose_rows<E, 128>(a, run), true;
-        return false;
+        switch (SNUG_CUDA_MMA_WIDTH(a.d)) {
+        case 32: return choose_width<E, 32>(a, run);
+        case 64: return choose_width<E, 64>(a, run);
+        case 128: return choose_width<E, 128>(a, run);
+        case 256: return choose_width<E, 256>(a, run);
+        default: return false;
+        }
     });
 }

@@ -82,17 +82,20 @@ template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
     return row;
 }
 
-/* Starts copying rows row0 … of the sequence, whose first row is at from; rows after its end become zero. */
+/* Starts copying rows row0 … of the sequence, whose first row is at from; rows after its end, and the tile's channels
+   after a head's, become zero. */
 template <int D, int ROWS, int THREADS, order ORDER, typename T>
-static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64_t stride, int length, int row0) {
+static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64_t stride, int length, int row0,
+                                                 int channels = D) {
     constexpr int BYTES = D * sizeof(T), PIECES = BYTES / 16;
     constexpr int PASS = THREADS / PIECES; /* rows that the threads copy at once */
     static_assert(ROWS % PASS == 0, "every thread copies the same number of pieces");
     const int piece = threadIdx.x % PIECES, row = threadIdx.x / PIECES;
     const T *source = from + (int64_t)(row0 + row) * stride + D / PIECES * piece;
+    const int end = D / PIECES * piece < channels ? length : 0;
 #pragma unroll
     for (int r = 0; r < ROWS; r += PASS) {
-        const bool there = row0 + row + r < length;
+        const bool there = row0 + row + r < end;
         copy16(to + piece_of<BYTES>(slot_of<ORDER>(row + r), piece), there ? source + r * stride : from, there);
     }
 }
@@ -248,7 +251,7 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<
 /* ---- matmuls ---- */
 
 /* Steps that are unrolled; with more, SPLIT operands would need too many registers. */
-template <typename E, int STEPS> constexpr int UNROLLED = SPLITS<E> ? 2 : STEPS;
+template <typename E, int STEPS> constexpr int UNROLLED = SPLITS<E> ? 2 : STEPS < 16 ? STEPS : 16;
 
 /* out [M x 16 rows, N x 8 columns] = rows of left times rows of right, over D channels. left and right are addresses
    by_rows and by_columns, to which the tiles' offsets are added. */
@@ -340,22 +343,25 @@ static __device__ __forceinline__ float quad_sum(float v) {
     return v + __shfl_xor_sync(FULL_WARP, v, 2);
 }
 
-/* Stores half of a row's N x 8 sums, times a factor; `to` is the row's first of these channels. */
+/* Stores half of a row's N x 8 sums, times a factor; `to` is the row's first of these channels, of which as many exist
+   as `channels`. */
 template <typename E, int N>
-static __device__ __forceinline__ void store_row(stored<E> *to, const float (&sum)[N][4], int half, float factor) {
+static __device__ __forceinline__ void store_row(stored<E> *to, const float (&sum)[N][4], int half, float factor,
+                                                 int channels = 8 * N) {
     const int t = threadIdx.x % 4;
     if constexpr (sizeof(stored<E>) == 2) {
         uint32_t *pairs = (uint32_t *)(to + 2 * t);
 #pragma unroll
-        for (int n = 0; n < N; n++) pairs[4 * n] = pack<E>(sum[n][2 * half] * factor, sum[n][2 * half + 1] * factor);
+        for (int n = 0; n < N; n++)
+            if (8 * n < channels) pairs[4 * n] = pack<E>(sum[n][2 * half] * factor, sum[n][2 * half + 1] * factor);
     } else {
         constexpr int W = LOADED<E, N>;
 #pragma unroll
         for (int n = 0; n < N; n += W) {
-            float channels[2 * W];
+            float values[2 * W];
 #pragma unroll
-            for (int i = 0; i < 2 * W; i++) channels[i] = sum[n + i % W][2 * half + i / W] * factor;
-            store<2 * W>(to + 8 * n + 2 * W * t, channels);
+            for (int i = 0; i < 2 * W; i++) values[i] = sum[n + i % W][2 * half + i / W] * factor;
+            if (8 * n + 2 * W * t < channels) store<2 * W>(to + 8 * n + 2 * W * t, values);
         }
     }
 }
@@ -408,10 +414,18 @@ random_of(const struct head &head, const struct quad_part &quad, const struct pa
     return {{c0, c1, c2, c3}};
 }
 
-/* ---- windows and biases ---- */
+/* ---- windows, biases and caps ---- */
 
 /* Options that a kernel is compiled for: each has its own code, so the plain form pays nothing for them. */
-enum form { PLAIN, WINDOWED, BIASED };
+enum form : unsigned { PLAIN = 0, WINDOWED = 1, BIASED = 2, CAPPED = 4, GROUPED = 8 /* heads share keys: backward */ };
+static inline unsigned form_of(const struct attention &a) {
+    return (is_windowed(a) ? WINDOWED : PLAIN) | (a.bias ? BIASED : PLAIN) | (a.softcap > 0 ? CAPPED : PLAIN);
+}
+
+/* Caps a score that is divided by scale. */
+static __device__ __forceinline__ void cap_score(const struct attention &a, float &s) {
+    s = (1 - 2 * quick_inverse(1 + quick_exp2(s * (2 * LOG2_E * a.scale / a.softcap)))) * (a.softcap / a.scale);
+}
 
 /* A head's biases, in shared memory. */
 template <int THREADS>
@@ -431,12 +445,12 @@ template <typename T, int D, typename F>
 static __device__ __forceinline__ void for_rows(const struct attention &a, const struct head &head, F put) {
     constexpr int PIECES = D / 8;
     const int row0 = blockIdx.x * ROW_BLOCK, count = (head.length - row0 < ROW_BLOCK ? head.length - row0 : ROW_BLOCK);
-    const int width = (int)a.h / 8;
+    const int width = a.heads * PIECES;
     for (int base = 0; base < count * width; base += ROW_THREADS) {
-        const int i = base + threadIdx.x, r = row0 + i / width, piece = i % width;
-        const int64_t token = head.first + r, at = token * a.h + 8 * piece;
+        const int i = base + threadIdx.x, r = row0 + i / width, index = i % width / PIECES, channel = i % PIECES * 8;
+        const int64_t token = head.first + r, at = token * a.h + index * a.d + channel;
         float x[8], y[8], sum = 0;
-        if (i < count * width) {
+        if (i < count * width && channel < a.d) {
             load<8>(x, (const T *)a.o + at);
             load<8>(y, (const T *)a.dout + at);
 #pragma unroll
@@ -444,8 +458,7 @@ static __device__ __forceinline__ void for_rows(const struct attention &a, const
         }
 #pragma unroll
         for (int step = PIECES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
-        if (i >= count * width || piece % PIECES) continue;
-        const int index = piece / PIECES;
+        if (i >= count * width || channel) continue;
         put(r, token, index, a.lse[token * a.heads + index] * LOG2_E, sum / a.dropout.scale);
     }
 }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels, in five matmuls, with each mask
- * generated once. A block processes some blocks of keys of a head, one after the other, and loops over the queries in
- * tiles: S^T = k q^T, dP^T = v do^T, from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do, dk += dS^T q,
- * left operands in registers, sums in registers; dq += dS k, through shared memory, because that sum is over keys,
- * which are divided among the warps. A query tile's dq is summed over the blocks of keys in fp32: in the workspace,
- * where each lane reads only its own writes. If there are few heads, several blocks share the keys of a head, and a
- * last kernel sums their dq, in order.
+ * Attention's backward pass on tensor cores, for heads of 32 to 256 channels, in five matmuls, with each mask
+ * generated once. A block processes some blocks of keys of a head, one after the other, and loops over the queries of
+ * the heads that read it in tiles: S^T = k q^T, dP^T = v do^T, from them, in registers, (F * P)^T and dS^T; dv += (F *
+ * P)^T do, dk += dS^T q, left operands in registers, sums in registers; dq += dS k, through shared memory, because that
+ * sum is over keys, which are divided among the warps. A query tile's dq is summed over the blocks of keys in fp32: in
+ * the workspace, where each lane reads only its own writes. If there are few heads, several blocks share the keys of a
+ * head, and a last kernel sums their dq, in order.
  *
- * Heads of 128 channels have a block for each half of the gradients' channels; both compute S and dP, because registers
- * hold no more sums.
+ * Tiles of 128 or 256 channels have a block for each 64 of the gradients' channels; all compute S and dP, because
+ * registers hold no more sums.
  */
 #include "backend/cuda/attention/attention_mma.cuh"
 
-/* The work of a block for heads of D channels: the gradients of CHANNELS channels, for KEYS keys at a time, 32 per
+/* The work of a block for tiles of D channels: the gradients of CHANNELS channels, for KEYS keys at a time, 32 per
    warp, in a loop over tiles of queries. */
 template <typename E, int D> struct shape {
     typedef E operands;
     static constexpr bool WIDE = sizeof(stored<E>) == 4;
-    static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = SNUG_CUDA_MMA_WARPS(WIDE, D);
+    static constexpr int HEAD = D, CHANNELS = D > 64 ? 64 : D, WARPS = SNUG_CUDA_MMA_WARPS(WIDE, D);
     static constexpr int THREADS = 32 * WARPS, KEYS = SNUG_CUDA_MMA_KEYS(WIDE, D);
     static constexpr int QUERIES = SNUG_CUDA_MMA_QUERIES(WIDE), N = QUERIES / 8;
     /* Layout of dS^T in shared memory. Rows of fp32 are padded, so a lane reads two queries of its keys without bank
@@ -73,21 +73,24 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct at
 /* Loads a tile of queries, do, lse and delta. */
 template <typename S>
 static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
-                                                    const struct backward &b, const struct head &head, int q0) {
+                                                    const struct backward &b, const struct head &head, int index,
+                                                    int q0) {
     typedef stored<typename S::operands> T;
-    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.q + head.first * a.q_row + head.column,
-                                                            a.q_row, head.length, q0);
-    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column,
-                                                            a.h, head.length, q0);
+    const int64_t column = (int64_t)index * a.d;
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.q + head.first * a.q_row + column, a.q_row,
+                                                            head.length, q0, a.d);
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + column, a.h,
+                                                            head.length, q0, a.d);
     if (threadIdx.x < S::QUERIES) {
         const int r = q0 + threadIdx.x;
         const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
-        copy16(rows + threadIdx.x, b.rows + head.index * b.stride + head.first + (there ? r : 0), there);
+        copy16(rows + threadIdx.x, b.rows + index * b.stride + head.first + (there ? r : 0), there);
     }
 }
 
-/* From S^T and dP^T of 32 keys and a tile of queries, (F * P)^T and dS^T; dS without dropout's factor. */
-template <typename E, bool DROP, int N>
+/* From S^T and dP^T of 32 keys and a tile of queries, (F * P)^T and dS^T; dS without dropout's factor, times the cap's
+   derivative. */
+template <typename E, bool DROP, unsigned FORM, int N>
 static __device__ __forceinline__ void
 probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], float (&dp)[2][N][4],
               const struct attention &a, const struct head &head, const struct quad_part &quad, const uint4 *rows) {
@@ -103,10 +106,15 @@ probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], fl
 #pragma unroll
             for (int r = 0; r < 4; r++) { /* the lane's keys, see KEYS_IN_ROWS */
                 float &x = s[r / 2][n][2 * (r % 2) + odd], &y = dp[r / 2][n][2 * (r % 2) + odd];
+                float slope = 1;
+                if (FORM & CAPPED && x != HIDDEN) {
+                    const float t = x * (a.scale / a.softcap);
+                    slope = 1 - t * t;
+                }
                 const bool keep = !DROP || snug_dropout_half(random.word[r], odd) >= a.dropout.threshold;
                 const float e = quick_exp2(fmaf(x, scale, -lse));
                 x = keep ? e : 0;
-                y = e * ((keep ? y : 0) - delta);
+                y = e * ((keep ? y : 0) - delta) * slope;
             }
         }
 #pragma unroll
@@ -132,6 +140,15 @@ static __device__ __forceinline__ void hide_keys(float (&s)[2][N][4], const stru
             for (int i = 0; i < 4; i++)
                 if (is_hidden(a, q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2))
                     s[m][n][i] = HIDDEN;
+}
+
+template <int N> static __device__ __forceinline__ void cap_scores(float (&s)[2][N][4], const struct attention &a) {
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) cap_score(a, s[m][n][i]);
 }
 
 template <int N>
@@ -214,20 +231,21 @@ static __device__ __forceinline__ void store_dq(const struct attention &a, const
     for (int half = 0; half < 2; half++) {
         const int r = q0 + query_of<S>(half);
         if (r >= head.length) continue;
-        store_row<E>((stored<E> *)a.dq + (head.first + r) * a.q_row + head.column + channel, dq, half, scale);
+        store_row<E>((stored<E> *)a.dq + (head.first + r) * a.q_row + head.column + channel, dq, half, scale,
+                     a.d - channel);
     }
 }
 
 /* Stores dk or dv of a warp's 32 keys from key on, 8 N channels. */
 template <typename E, int N>
 static __device__ __forceinline__ void store_keys(stored<E> *to, int64_t stride, const float (&sum)[2][N][4],
-                                                  float scale, int key, int length) {
+                                                  float scale, int key, int length, int channels) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int row = key + lane / 4 * 4 + r;
         if (row >= length) continue;
-        store_row<E>(to + row * stride, sum[r / 2], r % 2, scale);
+        store_row<E>(to + row * stride, sum[r / 2], r % 2, scale, channels);
     }
 }
 
@@ -239,7 +257,7 @@ template <typename S> struct dq_part {
     /* The lane's sums, 32 elements apart. */
     static __device__ __forceinline__ float4 *sums(const struct attention &a, const struct backward &b,
                                                    const struct head &head, int part, int share, int64_t tile) {
-        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (a.d / S::CHANNELS) + part;
+        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (S::HEAD / S::CHANNELS) + part;
         return b.sums + (of_head * b.tiles + tile) * (S::QUERIES * S::CHANNELS / 4) + threadIdx.x / 32 * (N * 32) +
                threadIdx.x % 32;
     }
@@ -276,7 +294,7 @@ template <int N> static __device__ __forceinline__ void store_sums(float4 *to, c
     for (int n = 0; n < N; n++) to[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
 }
 
-template <typename S, bool DROP, form FORM>
+template <typename S, bool DROP, unsigned FORM>
 static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     backward_kernel(const struct attention a, const struct backward b) {
     typedef typename S::operands E;
@@ -286,42 +304,46 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     constexpr int V = S::KEYS_BYTES, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE;
     typedef dq_part<S> mine;
     if (!is_compiled<E>()) return;
-    extern __shared__ __align__(512) uint4 shared[];
+    extern __shared__ __align__(1024) uint4 shared[];
     uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
     float *biases = (float *)(rows + 2 * QUERIES);
-    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    struct head head = head_of(a, blockIdx.z, blockIdx.y * a.group);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
+    if (part * C >= a.d) return;
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
+    const int end_head = (blockIdx.y + 1) * a.group; /* of those that read these keys */
     const int begin = share * b.share, end = begin + b.share < blocks ? begin + b.share : blocks;
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 32;
-    const T *keys = (const T *)a.k + head.first * a.k_row + head.keys;
-    const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
     const uint32_t base = shared_address(shared), own_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
     const uint32_t keys_at = (base + by_depth<E, D, mine::N>()) ^ ROW<E, 1> * (part * C + mine::channel());
     const uint32_t ds_at = ds_of<S>(base, mine::row());
-    float4 *const sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
 
-    if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
+    if (FORM & BIASED) load_biases<THREADS>(biases, a, head);
     for (int block = begin; block < end; block++) {
         struct range seen = {0, tiles}; /* tiles of queries */
-        if (FORM == WINDOWED) seen = tiles_of_keys<S>(a, head, block);
+        if (FORM & WINDOWED) seen = tiles_of_keys<S>(a, head, block);
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
         bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
         __syncthreads(); /* the previous block no longer needs shared memory */
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, a.k_row, head.length, k0);
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, values, a.v_row, head.length, k0);
-        copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, seen.first * QUERIES);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, (const T *)a.k + head.first * a.k_row + head.keys, a.k_row,
+                                                  head.length, k0, a.d);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, (const T *)a.v + head.first * a.v_row + head.keys,
+                                                  a.v_row, head.length, k0, a.d);
+        if (FORM & GROUPED) choose_head(head, a, blockIdx.y * a.group);
+        copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, head.index, seen.first * QUERIES);
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
+        float4 *sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
         float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
-        for (int tile = seen.first, stage = 0; tile < seen.end; tile++, stage ^= 1) {
+        for (int tile = seen.first, stage = 0; tile < seen.end; stage ^= 1) {
             wait_copies<0>();
             __syncthreads(); /* this tile has arrived; the other stage, and dS, are free */
-            if (tile + 1 < seen.end) {
+            const bool turns = (FORM & GROUPED) && tile + 1 == seen.end && head.index + 1 < end_head;
+            if (tile + 1 < seen.end || turns) {
                 const int other = (stage ^ 1) * TILE / 16;
                 copy_queries<S>(shared + Q / 16 + other, shared + DOUT / 16 + other, rows + (stage ^ 1) * QUERIES, a, b,
-                                head, (tile + 1) * QUERIES);
+                                head, head.index + turns, (turns ? seen.first : tile + 1) * QUERIES);
             }
             commit_copies();
             const uint32_t columns_at = base + by_columns<ROW<E, D>>() + stage * TILE;
@@ -330,10 +352,11 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             {
                 float s[2][N][4], dp[2][N][4];
                 rows_by_rows<E, D, 2, N>(s, own_at, 0, columns_at, Q);
-                if (FORM == WINDOWED) hide_keys(s, a, tile * QUERIES, k0 + row);
-                if (FORM == BIASED) add_biases(s, biases, tile * QUERIES, k0 + row);
+                if (FORM & CAPPED) cap_scores(s, a);
+                if (FORM & WINDOWED) hide_keys(s, a, tile * QUERIES, k0 + row);
+                if (FORM & BIASED) add_biases(s, biases, tile * QUERIES, k0 + row);
                 rows_by_rows<E, D, 2, N>(dp, own_at, V, columns_at, DOUT);
-                probabilities<E, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
+                probabilities<E, DROP, FORM>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
             }
             if (k0 + row + 32 > head.length) clear_keys(ds, valid);
             store_ds<S>(shared + DS / 16, ds, row);
@@ -341,7 +364,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             add_matmul<E, D, C>(dk, ds, rows_at, Q);
             __syncthreads(); /* dS of all keys is stored */
 
-            if (FORM == WINDOWED) {
+            if (FORM & WINDOWED) {
                 const struct range of = blocks_of_queries<S>(a, head, tile);
                 first = block == begin || block == of.first;
                 last = block == of.end - 1 && begin <= of.first && of.end <= end;
@@ -357,11 +380,19 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
                 store_dq<S>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
             else
                 store_sums(sum, dq);
+            tile++;
+            if (turns) { /* to the next head */
+                tile = seen.first;
+                choose_head(head, a, head.index + 1);
+                sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+                if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
+            }
         }
         const int64_t column = head.keys + part * C;
         store_keys<E>((T *)a.dk + head.first * a.k_row + column, a.k_row, dk, a.scale * a.dropout.scale, k0 + row,
-                      head.length);
-        store_keys<E>((T *)a.dv + head.first * a.v_row + column, a.v_row, dv, a.dropout.scale, k0 + row, head.length);
+                      head.length, a.d - part * C);
+        store_keys<E>((T *)a.dv + head.first * a.v_row + column, a.v_row, dv, a.dropout.scale, k0 + row, head.length,
+                      a.d - part * C);
     }
 }
 
@@ -372,7 +403,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     typedef dq_part<S> mine;
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int part = blockIdx.x % (S::HEAD / S::CHANNELS), tile = blockIdx.x / (S::HEAD / S::CHANNELS);
-    if (tile * S::QUERIES >= head.length) return;
+    if (tile * S::QUERIES >= head.length || part * S::CHANNELS >= a.d) return;
     /* All shares, or those within the window; a single share has already stored dq. */
     const struct range blocks = blocks_of_queries<S>(a, head, tile);
     const int begin = blocks.first / b.share, end = (blocks.end - 1) / b.share + 1;
@@ -390,32 +421,22 @@ static __global__ void __launch_bounds__(S::THREADS)
 
 /* ---- launching ---- */
 
-/* Calls launch with the shape for operands of a tensor's type and heads of d channels; false if there is none. */
-template <typename F> static bool with_shape(const struct snug_cuda *cuda, enum snug_dtype type, int64_t d, F launch) {
-    return with_operands(cuda, type, [&](auto operands) {
-        typedef decltype(operands) E;
-        if (d == 32) return launch(shape<E, 32>()), true;
-        if (d == 64) return launch(shape<E, 64>()), true;
-        if (d == 128) return launch(shape<E, 128>()), true;
-        return false;
-    });
-}
-
-template <typename S, bool DROP, form FORM>
+template <typename S, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
     const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences;
     const unsigned parts = S::HEAD / S::CHANNELS;
     cudaStream_t stream = snug_cuda_of(run)->stream;
-    const dim3 grid((unsigned)b.shares * parts, heads, sequences);
+    const dim3 grid((unsigned)b.shares * parts, (unsigned)a.kv_heads, sequences);
     const dim3 tiles(blocks_for(run->program->longest, S::QUERIES) * parts, heads, sequences);
-    const int bytes = S::BYTES + (FORM == BIASED ? DISTANCES * 4 : 0);
+    const int bytes = S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0);
     const auto kernel = backward_kernel<S, DROP, FORM>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     kernel<<<grid, S::THREADS, bytes, stream>>>(a, b);
     if (b.shares > 1) add_shares_kernel<S><<<tiles, S::THREADS, 0, stream>>>(a, b);
 }
 
-template <typename S> static void launch_all(const struct attention &a, const struct snug_run *run) {
+/* The kernels' scratch; computes their rows. */
+template <typename S> static struct backward prepare(const struct attention &a, const struct snug_run *run) {
     const struct snug_program *program = run->program;
     const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
     struct backward b = {.rows = (uint4 *)a.workspace};
@@ -423,8 +444,8 @@ template <typename S> static void launch_all(const struct attention &a, const st
     b.sums = (float4 *)((uint8_t *)a.workspace + snug_cuda_mma_row_bytes(program, a.heads));
     b.tiles = snug_cuda_mma_tiles(S::WIDE, a.bucket, sequences);
     static_assert(sizeof *b.rows == SNUG_CUDA_MMA_ROW, "the size of the workspace depends on it");
-    const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.h * 4;
-    const int64_t heads = a.bucket * a.heads / longest + 1; /* if all sequences had full length */
+    const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.heads * S::HEAD * 4;
+    const int64_t heads = a.bucket * a.kv_heads / longest + 1; /* if all sequences had full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
     const int64_t room = snug_cuda_mma_sum_bytes(program, S::WIDE, S::HEAD, a.heads, a.kv_heads) / once;
     if (shares > room) shares = room;
@@ -433,27 +454,44 @@ template <typename S> static void launch_all(const struct attention &a, const st
     b.shares = (int)((blocks + b.share - 1) / b.share);
     const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)sequences + 1);
     row_kernel<stored<typename S::operands>, S::HEAD><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
-    if (sequences == 0) return;
-    const auto choose = [&](auto drop) {
-        constexpr bool DROP = decltype(drop)::value;
-        if constexpr (S::HEAD == 64) {
-            if (is_windowed(a)) return launch<S, DROP, WINDOWED>(a, b, run);
-            if (a.bias) return launch<S, DROP, BIASED>(a, b, run);
-        }
-        launch<S, DROP, PLAIN>(a, b, run);
-    };
-    a.dropout.threshold ? choose(std::true_type()) : choose(std::false_type());
+    return b;
+}
+
+/* False if a block has too little shared memory. */
+template <typename S, unsigned FORM> static bool launch_form(const struct attention &a, const struct snug_run *run) {
+    if (S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0) > snug_cuda_of(run)->block_memory) return false;
+    const struct backward b = prepare<S>(a, run);
+    if (run->batch->sequences == 0) return true;
+    if constexpr (!(FORM & CAPPED))
+        if (a.dropout.threshold) return launch<S, true, FORM>(a, b, run), true;
+    launch<S, false, FORM>(a, b, run);
+    return true;
+}
+
+/* As choose_width() of attention_mma.cu; a single head is a group, too. */
+template <typename S> static bool choose_width(const struct attention &a, const struct snug_run *run) {
+    const unsigned form = form_of(a);
+    if constexpr (S::HEAD < 256)
+        if (form == PLAIN && a.group == 1) return launch_form<S, PLAIN>(a, run);
+    if constexpr (S::HEAD == 64) {
+        if (form == WINDOWED && a.group == 1) return launch_form<S, WINDOWED>(a, run);
+        if (form == BIASED && a.group == 1) return launch_form<S, BIASED>(a, run);
+    }
+    if (form == PLAIN || form == WINDOWED) return launch_form<S, WINDOWED | GROUPED>(a, run);
+    if constexpr (S::HEAD >= 128 && !S::WIDE)
+        if (!(form & BIASED) && !a.dropout.threshold) return launch_form<S, WINDOWED | CAPPED | GROUPED>(a, run);
+    return false;
 }
 
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
-    const struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool windowed = is_windowed(a);
-    bool fits = true;
-    if (a.softcap > 0 || a.group > 1 || ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias)))) return false;
-    const bool done = with_shape(cuda, type, a.d, [&](auto shape) {
-        typedef decltype(shape) S;
-        fits = S::BYTES + (a.bias ? DISTANCES * 4 : 0) <= cuda->block_memory;
-        if (fits) launch_all<S>(a, run);
+    return with_operands(snug_cuda_of(run), type, [&](auto operands) {
+        typedef decltype(operands) E;
+        switch (SNUG_CUDA_MMA_WIDTH(a.d)) {
+        case 32: return choose_width<shape<E, 32>>(a, run);
+        case 64: return choose_width<shape<E, 64>>(a, run);
+        case 128: return choose_width<shape<E, 128>>(a, run);
+        case 256: return choose_width<shape<E, 256>>(a, run);
+        default: return false;
+        }
     });
-    return done && fits;
 }

@@ -87,6 +87,13 @@ static __device__ __forceinline__ struct head head_of(const struct attention &a,
             a.batch.step->step};
 }
 
+/* Another query head that reads the same keys. */
+static __device__ __forceinline__ void choose_head(struct head &head, const struct attention &a, int index) {
+    head.index = index;
+    head.column = (int64_t)index * a.d;
+    head.site = a.dropout.site | (uint32_t)index;
+}
+
 /* Dropout mask of keys 4 quad … 4 quad + 3 of a query: bit i is set if key i is kept. */
 static __device__ __forceinline__ uint32_t kept_quad(const struct head &head, uint32_t threshold, uint32_t quad,
                                                      uint32_t query) {

@@ -164,7 +164,7 @@ static __device__ __forceinline__ void drop_powers(uint32_t (&p)[4][4], const st
     }
 }
 
-template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, form FORM>
+template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
 static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(const struct attention a) {
     extern __shared__ __align__(1024) uint8_t shared[];
     if (blockIdx.z == gridDim.z - 1) return clear_tail<E>(a, a.o, a.h, a.h);
@@ -173,8 +173,8 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
     if ((int)blockIdx.x * GROUPS * 64 >= head.length) return;
     const E *from = (const E *)a.q + head.first * a.q_row + head.column;
     const int block = blockIdx.x * GROUPS * 64; /* its first query */
-    const int first = FORM == WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).first : 0;
-    const int end = FORM == WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).end : head.length;
+    const int first = FORM & WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).first : 0;
+    const int end = FORM & WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).end : head.length;
     supply<GROUPS, STAGES, DROP> tiles(shared, a, head, first, end);
     if (q0 >= head.length) { /* its threads only copy */
         for (int k0 = first; k0 < end; k0 += KEYS) tiles.next(head);
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             if (k0 + KEYS < end) tiles.next(head);
             wgmma_wait<0>();
             hold(s);
-            if (FORM == WINDOWED) hide_keys(s, a, row, k0);
+            if (FORM & WINDOWED) hide_keys(s, a, row, k0);
             mask_scores(s, head.length - k0);
             if (take_powers(rows, s, scale)) shrink();
             pack_powers<E>(p, s);
@@ -248,7 +248,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
         begin_scores(0);
         wgmma_wait<0>();
         hold(s);
-        if (FORM == WINDOWED) hide_keys(s, a, row, first);
+        if (FORM & WINDOWED) hide_keys(s, a, row, first);
         mask_scores(s, head.length - first);
         take_powers(rows, s, scale);
         pack_powers<E>(p, s);
@@ -264,7 +264,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             begin_values(stage);
             wgmma_wait<1>();
             hold(s);
-            if (FORM == WINDOWED) hide_keys(s, a, row, k0);
+            if (FORM & WINDOWED) hide_keys(s, a, row, k0);
             mask_scores(s, head.length - k0);
             const bool shrinks = take_powers(rows, s, scale);
             hold(s);
@@ -292,7 +292,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
 
 /* ---- launching ---- */
 
-template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, form FORM>
+template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct snug_run *run) {
     constexpr int BYTES = STAGES * (2 * TILE + (DROP ? KEYS / 4 * (int)sizeof(struct quad_part) : 0));
     const dim3 grid(blocks_for(run->program->longest, 64 * GROUPS), (unsigned)a.heads,

@@ -42,24 +42,24 @@ struct backward {
 
 /* Tiles of queries that attend to a block of keys, and blocks of keys that a tile attends to: all, or those within the
    window. */
-template <form FORM>
+template <unsigned FORM>
 static __device__ __forceinline__ int first_tile(const struct attention &a, const struct head &head, int block) {
-    return FORM == WINDOWED ? queries_of(a, block * KEYS, KEYS, head.length, QUERIES).first / QUERIES : 0;
+    return FORM & WINDOWED ? queries_of(a, block * KEYS, KEYS, head.length, QUERIES).first / QUERIES : 0;
 }
-template <form FORM>
+template <unsigned FORM>
 static __device__ __forceinline__ int end_tile(const struct attention &a, const struct head &head, int block,
                                                int tiles) {
-    if (FORM != WINDOWED) return tiles;
+    if (!(FORM & WINDOWED)) return tiles;
     return (queries_of(a, block * KEYS, KEYS, head.length, QUERIES).end + QUERIES - 1) / QUERIES;
 }
-template <form FORM>
+template <unsigned FORM>
 static __device__ __forceinline__ int first_block(const struct attention &a, const struct head &head, int tile) {
-    return FORM == WINDOWED ? keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).first / KEYS : 0;
+    return FORM & WINDOWED ? keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).first / KEYS : 0;
 }
-template <form FORM>
+template <unsigned FORM>
 static __device__ __forceinline__ int end_block(const struct attention &a, const struct head &head, int tile,
                                                 int blocks) {
-    if (FORM != WINDOWED) return blocks;
+    if (!(FORM & WINDOWED)) return blocks;
     return (keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).end + KEYS - 1) / KEYS;
 }
 
@@ -147,7 +147,7 @@ static __device__ __forceinline__ void publish(uint32_t barrier) {
     arrive_at(barrier);
 }
 
-template <typename E, form FORM>
+template <typename E, unsigned FORM>
 static __device__ __forceinline__ void help(uint8_t *shared, const struct attention &a, const struct backward &b,
                                             const struct head &head, int blocks, int tiles) {
     const uint32_t base = shared_address(shared);
@@ -177,7 +177,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 }
                 commit_copies();
             }
-            const int place = FORM == WINDOWED ? tile % b.places : tile;
+            const int place = FORM & WINDOWED ? tile % b.places : tile;
             float4 *const sums = (float4 *)(shared + SUMS + place * TILE_SUMS) + warp * 8 * 32;
             float dq[8][4];
 #pragma unroll
@@ -314,7 +314,7 @@ static __device__ __forceinline__ void rest(uint8_t *shared, uint8_t *slab_of_ds
     }
 }
 
-template <typename E, bool DROP, form FORM>
+template <typename E, bool DROP, unsigned FORM>
 static __device__ __forceinline__ void work(uint8_t *shared, const struct attention &a, const struct head &head,
                                             int worker, int blocks, int tiles) {
     const uint32_t base = shared_address(shared);
@@ -353,7 +353,7 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
             wgmma_wait<1>(); /* done with the previous tile, and with S */
             hold(s);
             if (tile > first_of_block) arrive_at(place_of(base, EMPTY + (stage ^ 1)));
-            if (FORM == WINDOWED) hide_elements(s, a, tile * QUERIES, key);
+            if (FORM & WINDOWED) hide_elements(s, a, tile * QUERIES, key);
             probabilities<E, DROP>(p, s, lse, dropped, scale);
             hold(p);
             wgmma_fence();
@@ -397,7 +397,7 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
              end_tile<FORM>(a, head, block, tiles) - first_tile<FORM>(a, head, block));
 }
 
-template <typename E, bool DROP, form FORM>
+template <typename E, bool DROP, unsigned FORM>
 static __global__ void __launch_bounds__(THREADS, 1)
     backward_kernel(const struct attention a, const struct backward b) {
     extern __shared__ __align__(1024) uint8_t shared[];
@@ -426,7 +426,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launching ---- */
 
-template <typename E, bool DROP, form FORM>
+template <typename E, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
     const int bytes = SUMS + b.places * TILE_SUMS;
     const dim3 grid((unsigned)a.heads, (unsigned)run->batch->sequences);

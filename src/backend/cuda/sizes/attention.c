@@ -44,9 +44,10 @@ int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, i
 /* 0 where attention_mma_backward.cu is not compiled for the width of the heads. */
 static int64_t mma_bytes(const struct snug_program *program, enum snug_dtype type,
                          const struct snug_attention_form *form) {
-    if (form->head_dim != 32 && form->head_dim != 64 && form->head_dim != 128) return 0;
+    const int width = SNUG_CUDA_MMA_WIDTH(form->head_dim);
+    if (!width) return 0;
     return snug_cuda_mma_row_bytes(program, form->heads) +
-           snug_cuda_mma_sum_bytes(program, snug_dtype_size(type) == 4, form->head_dim, form->heads, form->kv_heads);
+           snug_cuda_mma_sum_bytes(program, snug_dtype_size(type) == 4, width, form->heads, form->kv_heads);
 }
 
 int64_t snug_cuda_dbias_delta_bytes(const struct snug_program *program, int heads) {

@@ -16,7 +16,7 @@ int64_t snug_cuda_attention_workspace(const struct snug_program *program, const 
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 
 /* attention_mma_backward.cu: a value per query and head, then sums of dq; wide: with operands of 32 bits, d: channels
-   of a head. */
+   of a tile. */
 int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads);
 int64_t snug_cuda_mma_sum_bytes(const struct snug_program *program, bool wide, int d, int heads, int kv_heads);
 /* Tiles of all sequences: the last tile of each may be partial. */
