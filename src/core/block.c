@@ -54,21 +54,3 @@ snug_status snug_block_copy_later(snug_context *ctx, const struct snug_block *me
     if (memory->copy_later) return memory->copy_later(ctx, to, from, bytes);
     return snug_block_copy(ctx, memory, to, from, bytes);
 }
-
-snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
-                           enum snug_view_mode mode, void **view) {
-    *view = address;
-    if (!memory->copy) return SNUG_OK;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(bytes > 0 ? bytes : 1), 1, view));
-    snug_status status = mode == SNUG_VIEW_READ ? memory->copy(ctx, *view, address, bytes) : SNUG_OK;
-    if (status != SNUG_OK) free(*view);
-    return status;
-}
-
-snug_status snug_view_close(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
-                            enum snug_view_mode mode, void *view) {
-    if (!memory->copy) return SNUG_OK;
-    snug_status status = mode == SNUG_VIEW_WRITE ? memory->copy(ctx, address, view, bytes) : SNUG_OK;
-    free(view);
-    return status;
-}

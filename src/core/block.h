@@ -34,12 +34,4 @@ snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, 
 snug_status snug_block_copy_later(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
                                   int64_t bytes);
 
-/* The host's view of a part of the memory: the memory itself, or a copy that exists until the view is closed. A view
- * opened for writing has undefined contents at first; closing it writes it to the memory. */
-enum snug_view_mode { SNUG_VIEW_READ, SNUG_VIEW_WRITE };
-snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
-                           enum snug_view_mode mode, void **view);
-snug_status snug_view_close(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
-                            enum snug_view_mode mode, void *view);
-
 #endif

@@ -23,26 +23,24 @@ static int64_t counts(struct snug_metric_accumulator *accumulator, int64_t **out
     return 3 * accumulator->options.classes + snug_scores_counts(&accumulator->options);
 }
 
-static void add_masked(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
-                       int64_t first, int64_t rows) {
-    const int64_t classes = accumulator->options.classes;
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t label = batch->labels[first + row];
+static void add_masked(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                       const struct snug_batch *batch) {
+    for (int64_t row = 0; row < chunk->rows; row++) {
+        const int64_t label = batch->labels[chunk->first + row];
         if (!snug_metric_accumulator_takes(accumulator, label)) continue;
         accumulator->rows++;
-        accumulator->correct += snug_argmax(logits + row * classes, classes) == label;
+        accumulator->correct += chunk->best[row] == label;
     }
 }
 
-static void add_single_label(struct snug_metric_accumulator *accumulator, const float *logits,
-                             const struct snug_batch *batch, int64_t first, int64_t rows) {
+static void add_single_label(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                             const struct snug_batch *batch) {
     const int64_t classes = accumulator->options.classes;
     struct snug_tally *tallies = tallies_of(accumulator);
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t label = batch->labels[first + row];
+    for (int64_t row = 0; row < chunk->rows; row++) {
+        const int64_t label = batch->labels[chunk->first + row], predicted = chunk->best[row];
         if (!snug_metric_accumulator_takes(accumulator, label)) continue;
-        const int64_t predicted = snug_argmax(logits + row * classes, classes);
-        snug_scores_add(accumulator, logits + row * classes, label, predicted, NULL);
+        snug_scores_add(accumulator, chunk->logits ? chunk->logits + row * classes : NULL, label, predicted, NULL);
         accumulator->rows++;
         accumulator->correct += predicted == label;
         tallies[label].truth++;
@@ -51,14 +49,14 @@ static void add_single_label(struct snug_metric_accumulator *accumulator, const 
     }
 }
 
-static void add_multi_label(struct snug_metric_accumulator *accumulator, const float *logits,
-                            const struct snug_batch *batch, int64_t first, int64_t rows) {
+static void add_multi_label(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                            const struct snug_batch *batch) {
     const int64_t classes = accumulator->options.classes;
     struct snug_tally *tallies = tallies_of(accumulator);
-    const float *targets = batch->targets + first * classes;
-    for (int64_t row = 0; row < rows; row++) {
+    const float *logits = chunk->logits, *targets = batch->targets + chunk->first * classes;
+    for (int64_t row = 0; row < chunk->rows; row++) {
         bool whole = true;
-        snug_scores_add(accumulator, logits + row * classes, 0, 0, targets + row * classes);
+        snug_scores_add(accumulator, logits + row * classes, 0, chunk->best[row], targets + row * classes);
         for (int64_t label = 0; label < classes; label++) {
             const bool predicted = snug_is_predicted(logits[row * classes + label], accumulator->options.threshold),
                        truth = targets[row * classes + label] > 0.5f;
@@ -152,6 +150,7 @@ const struct snug_metric_kind snug_multi_label_metrics = {
     .bytes = bytes,
     .reset = reset,
     .add = add_multi_label,
+    .logits = true,
     .counts = counts,
     .merge = snug_scores_merge,
     .result = multi_label_result,

@@ -177,16 +177,14 @@ static void reset(struct snug_metric_accumulator *accumulator) {
     memset(accumulator->memory, 0, (size_t)(accumulator->options.classes + 1) * sizeof(struct tally));
 }
 
-static void add(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
-                int64_t first, int64_t rows) {
+static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                const struct snug_batch *batch) {
     struct entities *e = accumulator->state;
     const struct tag *tags = table_of(accumulator).tags;
-    const int64_t classes = accumulator->options.classes;
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t label = batch->labels[first + i];
+    for (int64_t i = 0; i < chunk->rows; i++) {
+        const int64_t label = batch->labels[chunk->first + i], predicted = chunk->best[i];
         if (!snug_metric_accumulator_takes(accumulator, label)) continue;
-        const int64_t row = snug_batch_row(batch, first + i) + 1;
-        const int64_t predicted = snug_argmax(logits + i * classes, classes);
+        const int64_t row = snug_batch_row(batch, chunk->first + i) + 1;
         if (row != e->row) end_sentence(accumulator);
         e->row = row;
         step(accumulator, tags[label], tags[predicted]);

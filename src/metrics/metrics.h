@@ -51,10 +51,17 @@ snug_status snug_metric_accumulator_create(snug_context *ctx, const struct snug_
                                            void *memory, struct snug_metric_accumulator **out);
 void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator);
 void snug_metric_accumulator_free(struct snug_metric_accumulator *accumulator);
-/* logits [rows, classes] of the batch's loss positions first … first + rows - 1, of which those with SNUG_IGNORE_LABEL
-   are ignored. Batches come in the order of their rows. */
-void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const float *logits,
-                                 const struct snug_batch *batch, int64_t first, int64_t rows);
+/* What a model computes for loss positions first … first + rows - 1 of a batch. */
+struct snug_chunk {
+    int64_t first, rows;
+    const int32_t *best; /* [rows]: see BEST (program/op.h); all values are finite */
+    const float *logits; /* [rows, classes]; NULL where they are not needed */
+};
+/* Whether the metrics need logits, not only the best class. */
+bool snug_metrics_need_logits(const struct snug_metric_accumulator_options *options);
+/* Positions with SNUG_IGNORE_LABEL are ignored. Batches come in the order of their rows. */
+void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                                 const struct snug_batch *batch);
 /* Adds the sum of the losses of items of this total weight, 1 each unless classes have weights; the logits are added
    separately. */
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight);

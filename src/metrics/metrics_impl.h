@@ -18,8 +18,9 @@ struct snug_metric_kind {
     /* Checks the options and prepares memory, and state for all resets; NULL: nothing to do. */
     snug_status (*open)(struct snug_metric_accumulator *accumulator);
     void (*reset)(struct snug_metric_accumulator *accumulator);
-    void (*add)(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
-                int64_t first, int64_t rows);
+    void (*add)(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                const struct snug_batch *batch);
+    bool logits; /* add needs them, also without each_class */
     /* Counts that several ranks add up, in memory: how many int64_t; NULL: none. */
     int64_t (*counts)(struct snug_metric_accumulator *accumulator, int64_t **out);
     /* Merges what cannot be added up; NULL: nothing. */
@@ -54,13 +55,6 @@ snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const c
 /* A ratio; 0 without a denominator, as scikit-learn's zero_division=0. */
 static inline double snug_metric_ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-/* The class with the highest logit, the first of equal ones. */
-static inline int64_t snug_argmax(const float *values, int64_t count) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (values[i] > values[best]) best = i;
-    return best;
-}
 /* Whether a label is a class; any other value except SNUG_IGNORE_LABEL is a caller's error. */
 static inline bool snug_metric_accumulator_takes(struct snug_metric_accumulator *accumulator, int64_t label) {
     if (label == SNUG_IGNORE_LABEL) return false;

@@ -28,16 +28,16 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
                      (long long)accumulator->options.rows, INT32_MAX);
 }
 
-static void add(struct snug_metric_accumulator *accumulator, const float *predictions, const struct snug_batch *batch,
-                int64_t first, int64_t rows) {
+static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                const struct snug_batch *batch) {
     const struct moments *m = accumulator->state;
-    const float *targets = batch->targets + first;
-    if (m->ranked || rows > accumulator->options.rows - accumulator->rows) {
+    const float *predictions = chunk->logits, *targets = batch->targets + chunk->first;
+    if (m->ranked || chunk->rows > accumulator->options.rows - accumulator->rows) {
         accumulator->misuse =
             m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
         return;
     }
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < chunk->rows; row++)
         pairs_of(accumulator)[accumulator->rows++] =
             (uint64_t)snug_ordered_word(predictions[row]) << 32 | snug_ordered_word(targets[row]);
 }
@@ -114,6 +114,7 @@ const struct snug_metric_kind snug_regression_metrics = {
     .bytes = bytes,
     .open = check,
     .add = add,
+    .logits = true,
     .merge = merge,
     .result = result,
 };

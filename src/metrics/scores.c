@@ -73,7 +73,7 @@ void snug_scores_add(struct snug_metric_accumulator *accumulator, const float *l
         return;
     }
     double sum = 0;
-    const double most = (double)logits[snug_argmax(logits, classes)];
+    const double most = (double)logits[predicted];
     for (int64_t i = 0; i < classes && !targets; i++) sum += exp((double)logits[i] - most);
     for (int64_t i = 0; i < columns; i++) {
         const int64_t of = columns < classes ? 1 : i;

@@ -20,8 +20,8 @@ int64_t snug_scores_counts(const struct snug_metric_accumulator_options *options
 /* Merges the scores of several ranks. */
 snug_status snug_scores_merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
                               int64_t batch);
-/* A row: its logits [classes], and its label and the predicted one, or for multi-label its targets [classes]. Call it
-   before the row is counted. */
+/* A row: its logits [classes], which are not needed without each_class, its label (for multi-label 0, and its targets
+   [classes]) and the best class. Call it before the row is counted. */
 void snug_scores_add(struct snug_metric_accumulator *accumulator, const float *logits, int64_t label, int64_t predicted,
                      const float *targets);
 /* Appends the metrics. */

@@ -54,10 +54,14 @@ void snug_metric_accumulator_free(struct snug_metric_accumulator *accumulator) {
     free(accumulator);
 }
 
-void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const float *logits,
-                                 const struct snug_batch *batch, int64_t first, int64_t rows) {
+bool snug_metrics_need_logits(const struct snug_metric_accumulator_options *options) {
+    return kind_of(options)->logits || options->each_class;
+}
+
+void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                                 const struct snug_batch *batch) {
     /* untested: every task has a state, and stops at misuse */
-    if (!accumulator->misuse) accumulator->kind->add(accumulator, logits, batch, first, rows);
+    if (!accumulator->misuse) accumulator->kind->add(accumulator, chunk, batch);
 }
 
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight) {

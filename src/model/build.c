@@ -333,6 +333,13 @@ int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name) {
     return r;
 }
 
+static int32_t best_op(struct snug_builder *b, int32_t logits) {
+    const int32_t best = add_value(b, logits, 1, false, "best");
+    if (b->status == SNUG_OK) b->program->tensors[best].dtype = SNUG_I32;
+    add_op(b, (struct snug_op){.kind = SNUG_OP_BEST, .best = {.logits = logits, .best = best}});
+    return best;
+}
+
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(b->program,
@@ -347,6 +354,7 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
     b->program->logits = logits;
     /* Logits are fp32: their softmax needs the precision. */
     if (b->status == SNUG_OK) b->program->tensors[logits].low_precision = false;
+    if (!b->training) b->program->best = best_op(b, logits);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LOSS,
                                .loss = {.logits = logits,
                                         .loss = b->program->loss,

@@ -56,7 +56,7 @@ static void extend_lifetime(struct snug_tensor *tensor, int32_t i) {
 }
 
 /* first and last operation of every tensor. HEAD runs in chunks, so tensors that it reads from other phases live until
- * its end. The logits are kept, because callers read them after a chunk. Tensors that forward writes and backward reads
+ * its end. What callers read after a chunk is kept. Tensors that forward writes and backward reads
  * are activations. */
 void snug_find_lifetimes(struct snug_program *program) {
     int32_t head_begin = -1, head_end = -1;
@@ -79,7 +79,8 @@ void snug_find_lifetimes(struct snug_program *program) {
             tensor->last = (int32_t)i;
             const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* accumulated over the chunks */
             if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
-            if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || gradient || number == program->logits))
+            if (op->phase == SNUG_PHASE_HEAD &&
+                (tensor->first < head_begin || gradient || number == program->logits || number == program->best))
                 tensor->last = head_end;
             const struct snug_op *maker = &program->ops[tensor->first];
             const bool made = !snug_op_is(maker, SNUG_OP_CLEARS) && /* neither cleared nor a view */

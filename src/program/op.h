@@ -53,6 +53,7 @@
     X(DROPOUT, dropout, dropout)                                                                                       \
     X(GATHER, gather, gather)                                                                                          \
     X(LOSS, loss, loss)                                                                                                \
+    X(BEST, best, best)                                                                                                \
     X(FILL, fill, fill)                                                                                                \
     X(ADD, add, add)                                                                                                   \
     X(EMBED_BACKWARD, embed_backward, embed_backward)                                                                  \
@@ -265,6 +266,13 @@ struct snug_loss_op {
     float label_smoothing;
     bool weighted;
 };
+/* best[i] = the column of the largest value of row i, the first of equal ones; or one of the values below, which say
+   that not all of them are finite. Evaluations need no more of the logits, unless scores are asked for. */
+struct snug_best {
+    int32_t logits; /* [R,C] F32 */
+    int32_t best;   /* [R,1] I32 */
+};
+enum { SNUG_BEST_INFINITE = -1, SNUG_BEST_NAN = -2 };
 /* x = 0 */
 struct snug_fill {
     int32_t x;
@@ -434,6 +442,7 @@ struct snug_op {
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;
         struct snug_loss_op loss;
+        struct snug_best best;
         struct snug_fill fill;
         struct snug_add add;
         struct snug_squared_norm squared_norm;

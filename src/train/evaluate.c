@@ -13,35 +13,48 @@
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-static bool all_finite(const float *values, int64_t count) {
-    int infinite = 0;
-    for (int64_t i = 0; i < count; i++) infinite |= !isfinite(values[i]);
-    return !infinite;
-}
-
 /* Predictions and metrics of NaN or infinite outputs would look like valid ones. */
-static snug_status check_finite(const struct snug_session *s, const float *logits, const struct snug_run *run,
-                                int64_t cols) {
-    if (all_finite(logits, run->rows * cols)) return SNUG_OK;
-    int64_t i = 0;
-    while (isfinite(logits[i])) i++;
-    return snug_fail(
-        s->ctx, SNUG_E_NUMERIC, "%s: row %lld: the model's outputs are %s: its values are too large for %s",
-        snug_dataset_path(s->job.setup.eval.dataset), (long long)snug_batch_row(run->batch, run->first_row + i / cols),
-        isnan(logits[i]) ? "NaN" : "infinite", snug_dtype_name(s->evaluation->program.compute));
+static snug_status check_finite(const struct snug_session *s, const struct snug_run *run, const int32_t *best) {
+    for (int64_t i = 0; i < run->rows; i++)
+        if (best[i] < 0)
+            return snug_fail(
+                s->ctx, SNUG_E_NUMERIC, "%s: row %lld: the model's outputs are %s: its values are too large for %s",
+                snug_dataset_path(s->job.setup.eval.dataset), (long long)snug_batch_row(run->batch, run->first_row + i),
+                best[i] == SNUG_BEST_NAN ? "NaN" : "infinite", snug_dtype_name(s->evaluation->program.compute));
+    return SNUG_OK;
 }
 
-/* Passes the chunk's logits to on_chunk. */
+/* `rows` rows of a tensor from `first` on: where operations wrote them, or, from a device, in buffer. */
+static snug_status view_rows(struct snug_session *s, int32_t tensor, int64_t first, int64_t rows, void *buffer,
+                             const void **out) {
+    const int64_t size = snug_run_cols(&s->eval_run, tensor) * snug_dtype_size(snug_run_dtype(&s->eval_run, tensor));
+    const struct snug_block *arena = &s->job.runner.arena;
+    const uint8_t *place = (const uint8_t *)snug_run_data(&s->eval_run, tensor) + first * size;
+    *out = arena->copy ? buffer : place;
+    return arena->copy ? snug_block_copy(s->ctx, arena, buffer, place, rows * size) : SNUG_OK;
+}
+
+/* Passes the chunk to on_chunk, in pieces for which the plan has room where logits are copied. */
 static snug_status show_chunk(struct snug_session *s, const struct snug_inference *inference) {
     const struct snug_run *run = &s->eval_run;
-    const int32_t logits = s->evaluation->program.logits;
-    const int64_t cols = snug_run_cols(run, logits), bytes = run->rows * cols * (int64_t)sizeof(float);
-    void *view, *place = snug_run_data(run, logits);
-    RETURN_IF_ERROR(snug_view_open(s->ctx, &s->job.runner.arena, place, bytes, SNUG_VIEW_READ, &view));
-    snug_status status = check_finite(s, view, run, cols);
-    if (status == SNUG_OK) status = inference->on_chunk(inference->user, view, run->first_row, run->rows, run->batch);
-    const snug_status closed = snug_view_close(s->ctx, &s->job.runner.arena, place, bytes, SNUG_VIEW_READ, view);
-    return status != SNUG_OK ? status : closed;
+    const struct snug_run_plan *plan = &s->job.plan;
+    uint8_t *room = (uint8_t *)s->job.runner.host.base + plan->layout.function_offset + plan->metric_bytes;
+    const int64_t most = plan->output_rows ? plan->output_rows : run->rows;
+    struct snug_chunk chunk = {.first = run->first_row};
+    const void *best, *logits = NULL;
+    RETURN_IF_ERROR(view_rows(s, run->program->best, 0, run->rows, room, &best));
+    RETURN_IF_ERROR(check_finite(s, run, best));
+    do {
+        const int64_t at = chunk.first - run->first_row;
+        chunk.rows = run->rows - at < most ? run->rows - at : most;
+        if (snug_setup_reads_logits(&s->job.setup))
+            RETURN_IF_ERROR(view_rows(s, run->program->logits, at, chunk.rows, room + plan->logits_offset, &logits));
+        chunk.best = (const int32_t *)best + at;
+        chunk.logits = logits;
+        RETURN_IF_ERROR(inference->on_chunk(inference->user, &chunk, run->batch));
+        chunk.first += chunk.rows;
+    } while (chunk.first < run->first_row + run->rows);
+    return SNUG_OK;
 }
 
 static snug_status run_batch(struct snug_session *s, const struct snug_inference *inference) {
@@ -126,13 +139,12 @@ snug_status snug_measurement_open(struct snug_session *s, struct snug_measuremen
                       (void **)&out->ranks);
 }
 
-snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                 const struct snug_batch *batch) {
+snug_status snug_measurement_add(void *user, const struct snug_chunk *chunk, const struct snug_batch *batch) {
     struct snug_measurement *m = user;
     struct snug_session *s = m->session;
-    snug_metric_accumulator_add(s->accumulator, logits, batch, first_row, rows);
+    snug_metric_accumulator_add(s->accumulator, chunk, batch);
     /* The loss tensor accumulates over the chunks of a batch. */
-    if (first_row + rows < batch->rows) return SNUG_OK;
+    if (chunk->first + chunk->rows < batch->rows) return SNUG_OK;
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
     struct snug_losses *own = own_losses(m);

@@ -94,20 +94,19 @@ static const struct snug_process_group *group_of(const struct snug_predicting *p
 }
 
 /* One rank converts a chunk's outputs; several collect those of the batch. */
-static snug_status take_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
-                              const struct snug_batch *batch) {
+static snug_status take_chunk(void *user, const struct snug_chunk *chunk, const struct snug_batch *batch) {
     struct snug_predicting *p = user;
     struct snug_outputs *to = &p->batch;
-    const int64_t classes = classes_of(p);
-    if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, logits, first_row, rows, batch));
+    const int64_t classes = classes_of(p), rows = chunk->rows;
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, chunk, batch));
     const size_t need = (size_t)(to->count + rows);
     RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->rows, &p->row_capacity, need, sizeof *to->rows));
-    for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, first_row + i);
+    for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, chunk->first + i);
     if (!group_of(p))
-        return p->task->take(p, &(struct snug_outputs){rows, (float *)(uintptr_t)logits, to->rows}, classes);
+        return p->task->take(p, &(struct snug_outputs){rows, (float *)(uintptr_t)chunk->logits, to->rows}, classes);
     RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->logits, &p->logits_capacity, need * (size_t)classes,
                               sizeof *to->logits));
-    memcpy(to->logits + to->count * classes, logits, (size_t)(rows * classes) * sizeof *logits);
+    memcpy(to->logits + to->count * classes, chunk->logits, (size_t)(rows * classes) * sizeof *chunk->logits);
     to->count += rows;
     return SNUG_OK;
 }

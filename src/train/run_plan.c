@@ -12,6 +12,7 @@
 enum {
     LAZY_STEPS =
         256, /* all rows of a table are flushed at least this often: a flush costs about as much as a whole update */
+    OUTPUT_BYTES = 16 << 20, /* long enough for the full bandwidth of a copy */
 };
 
 /* ---- batches and steps ---------------------------------------------------------------------------------------- */
@@ -226,12 +227,24 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     return check_operations(setup, program);
 }
 
+/* Bytes that an evaluation copies from a device at a time. Logits of a vocabulary come in pieces. */
+static int64_t plan_outputs(const struct snug_setup *setup, const struct snug_program *program,
+                            struct snug_run_plan *plan) {
+    const int64_t rows = program->capacity[SNUG_EXTENT_ROWS], row = snug_setup_classes(setup) * (int64_t)sizeof(float);
+    const int64_t most = (OUTPUT_BYTES + row - 1) / row;
+    plan->logits_offset = plan->output_rows = 0;
+    if (!snug_backend_is_device(setup->backend)) return 0;
+    plan->logits_offset = (rows * (int64_t)sizeof(int32_t) + 255) / 256 * 256;
+    if (snug_setup_reads_logits(setup)) plan->output_rows = rows < most ? rows : most;
+    return plan->logits_offset + plan->output_rows * row;
+}
+
 /* Finds the layout by find: snug_stage_place() or snug_find_least_layout(). */
 static snug_status find_layout(const struct snug_setup *setup, const struct snug_args *args, struct snug_run_plan *plan,
                                typeof(snug_stage_place) *find) {
     struct snug_program *placed[SNUG_ROLE_COUNT];
     const struct snug_metric_accumulator_options metrics = snug_setup_metrics(setup);
-    int64_t batch = 0, losses = 0;
+    int64_t batch = 0, losses = 0, outputs = 0;
     for (int i = 0; i < plan->count; i++) {
         struct snug_planned_program *planned = &plan->programs[i];
         const struct snug_data_pipeline *pipeline = &planned->pipeline;
@@ -239,11 +252,13 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
         batch += planned->loader_bytes = snug_loader_bytes(&pipeline->limits, &pipeline->options);
         if (planned->role == SNUG_ROLE_TRAINING)
             losses = snug_loader_share(&pipeline->options) * (int64_t)sizeof(float);
-        if (planned->role == SNUG_ROLE_EVALUATION) plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
+        if (planned->role != SNUG_ROLE_EVALUATION) continue;
+        plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
+        outputs = plan_outputs(setup, &planned->program, plan);
     }
     plan->losses_offset = batch;
-    return find(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses, plan->metric_bytes,
-                &plan->layout);
+    return find(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses,
+                plan->metric_bytes + outputs, &plan->layout);
 }
 
 static snug_status build_programs(const struct snug_setup *setup, const struct snug_args *args,

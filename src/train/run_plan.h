@@ -42,6 +42,9 @@ struct snug_run_plan {
     struct snug_layout layout;
     int64_t losses_offset; /* in the host's block: a float for each micro-batch of a step */
     int64_t metric_bytes;  /* of the evaluation's metric accumulator */
+    /* What an evaluation copies from a device, in the host's function memory: after the accumulator the best classes of
+       a chunk, then, logits_offset bytes later, logits of output_rows rows. 0 rows: it copies no logits. */
+    int64_t logits_offset, output_rows;
     /* The reported bytes, see limits.h: by class, in the memory that has the arena, and in total. On a device, host
      * memory is in the class host, which the total excludes. */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;

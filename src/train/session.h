@@ -122,10 +122,8 @@ snug_status snug_session_measure(struct snug_session *session, snug_metrics **me
    order of the ranks. */
 struct snug_inference {
     void *user;
-    /* Gets each chunk's logits [rows, classes], the number of the batch's first loss position in them, and the batch.
-     */
-    snug_status (*on_chunk)(void *user, const float *logits, int64_t first_row, int64_t rows,
-                            const struct snug_batch *batch);
+    /* Gets chunk after chunk of a batch; at least one, which is empty if there are no loss positions. */
+    snug_status (*on_chunk)(void *user, const struct snug_chunk *chunk, const struct snug_batch *batch);
     /* After a round, on all ranks: shares what this rank's batch gave. *stop: this rank was asked to stop; set to
        whether any rank that this call heard of was. */
     snug_status (*on_round)(void *user, bool last, bool *stop);
@@ -143,8 +141,7 @@ struct snug_measurement {
 snug_status snug_measurement_open(struct snug_session *session, struct snug_measurement *out);
 /* on_chunk and on_round of an inference; user is the measurement. Ranks share their losses in some rounds only, and
    receive the stop request then. */
-snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                 const struct snug_batch *batch);
+snug_status snug_measurement_add(void *user, const struct snug_chunk *chunk, const struct snug_batch *batch);
 snug_status snug_measurement_share(void *user, bool last, bool *stop);
 /* After the last round, on all ranks: the accumulator has what all of them added. */
 snug_status snug_measurement_merge(const struct snug_measurement *measurement);

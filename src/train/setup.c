@@ -606,6 +606,11 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .threshold = setup->args->threshold};
 }
 
+bool snug_setup_reads_logits(const struct snug_setup *setup) {
+    const struct snug_metric_accumulator_options metrics = snug_setup_metrics(setup);
+    return snug_setup_predicts(setup) || snug_metrics_need_logits(&metrics);
+}
+
 json_t *snug_setup_class_weights_json(const struct snug_setup *setup) {
     if (!setup->class_weights) return json_null();
     json_t *list = json_array();

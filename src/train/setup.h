@@ -71,6 +71,8 @@ snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct 
 /* Longest row of dummy data: limit, or the model's positions if these are fewer. */
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
+/* Whether logits are read on the host: for scores of predictions, and for some metrics. */
+bool snug_setup_reads_logits(const struct snug_setup *setup);
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */
 /* How texts in memory are read that a loaded model predicts; path and rows are the caller's. */
 struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup);

@@ -513,6 +513,47 @@ static void test_evaluation(void **state) {
     assert_float_equal(metric_of(&metrics[0], "eval_loss"), metric_of(&metrics[1], "eval_loss"), 1e-2);
 }
 
+struct tokens {
+    int count;
+    double scores[256];
+    char labels[256][16];
+};
+
+static snug_status note_token(void *user, const snug_prediction *row) {
+    struct tokens *tokens = user;
+    assert_in_range(tokens->count, 0, 255);
+    tokens->scores[tokens->count] = row->score;
+    snprintf(tokens->labels[tokens->count++], sizeof *tokens->labels, "%s", row->label);
+    return SNUG_OK;
+}
+
+/* A chunk's logits of a large vocabulary come from the device in pieces. */
+static void test_logits_in_pieces(void **state) {
+    enum { ROWS = 8, MASKS = 20, ENTRIES = 60000 }; /* 69 rows of logits are 16 MiB */
+    static struct tokens tokens[2];
+    struct fixture *f = *state;
+    char text[4096] = "";
+    write_model(f, "large", 0, 8, 1, ENTRIES);
+    for (int row = 0; row < ROWS; row++) {
+        for (int i = 0; i < MASKS; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "w%d [MASK] ", (row * MASKS + i) % WORDS);
+        strcat(text, "\n");
+    }
+    write_text(f, "masked.txt", text);
+    train(f, "out", QUICK " max_seq_length=64 config_name=@large task=mlm line_by_line=True train_file=@train.txt");
+    for (int i = 0; i < 2; i++) {
+        snug_args *args = plain_args(f, "model_name_or_path=@out tokenizer_name=@model task=mlm test_file=@masked.txt");
+        set_world(ONE_GPU);
+        set_args(f, args, i ? "device=cuda" : "device=cpu");
+        if (snug_predict(args, NULL, note_token, &tokens[i]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
+    assert_int_equal(tokens[0].count, ROWS * MASKS);
+    assert_memory_equal(tokens[0].labels, tokens[1].labels, sizeof tokens[0].labels);
+    for (int i = 0; i < tokens[0].count; i++)
+        assert_float_equal(tokens[0].scores[i], tokens[1].scores[i], 1e-4 * tokens[0].scores[i]);
+}
+
 /* ---- reports -------------------------------------------------------------------------------------------------- */
 
 static void test_plan(void **state) {
@@ -655,6 +696,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_time_without_rates, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_logits_in_pieces, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),

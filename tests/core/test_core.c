@@ -383,7 +383,6 @@ static void test_host_blocks(void **state) {
     snug_context *ctx = *state;
     struct snug_block block;
     char text[8] = "abcdefg";
-    void *view;
     assert_int_equal(snug_block_host(ctx, 0, &block), SNUG_OK); /* a block of 0 bytes is a valid block */
     assert_true(block.bytes >= 1 && block.base[0] == 0);
     snug_block_release(&block);
@@ -392,42 +391,8 @@ static void test_host_blocks(void **state) {
     assert_int_equal(snug_block_host(ctx, 8, &block), SNUG_OK);
     assert_int_equal(snug_block_copy(ctx, &block, block.base, text, 8), SNUG_OK);
     assert_int_equal(snug_block_copy(ctx, &block, block.base, text, 0), SNUG_OK);
-    assert_int_equal(snug_view_open(ctx, &block, block.base, 8, SNUG_VIEW_READ, &view), SNUG_OK);
-    assert_ptr_equal(view, block.base);
-    assert_string_equal(view, "abcdefg");
-    assert_int_equal(snug_view_close(ctx, &block, block.base, 8, SNUG_VIEW_READ, view), SNUG_OK);
+    assert_string_equal((const char *)block.base, "abcdefg");
     snug_block_release(&block);
-}
-
-/* A device in host memory, whose copies of more than 8 bytes fail. */
-static snug_status copy_some(snug_context *ctx, void *to, const void *from, int64_t bytes) {
-    if (bytes > 8) return snug_fail(ctx, SNUG_E_IO, "the device is lost");
-    memcpy(to, from, (size_t)bytes);
-    return SNUG_OK;
-}
-
-static void test_views_of_a_device(void **state) {
-    snug_context *ctx = *state;
-    char memory[16] = "abcdefg";
-    const struct snug_block block = {.base = (uint8_t *)memory, .bytes = 16, .copy = copy_some};
-    void *view;
-    assert_int_equal(snug_view_open(ctx, &block, memory, 8, SNUG_VIEW_READ, &view), SNUG_OK);
-    assert_ptr_not_equal(view, memory);
-    assert_string_equal(view, "abcdefg");
-    memcpy(view, "changed", 8);
-    assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_READ, view), SNUG_OK);
-    assert_string_equal(memory, "abcdefg"); /* the view was opened for reading */
-    assert_int_equal(snug_view_open(ctx, &block, memory, 8, SNUG_VIEW_WRITE, &view), SNUG_OK);
-    memcpy(view, "changed", 8);
-    assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_WRITE, view), SNUG_OK);
-    assert_string_equal(memory, "changed");
-    assert_int_equal(snug_view_open(ctx, &block, memory, 0, SNUG_VIEW_READ, &view), SNUG_OK);
-    assert_int_equal(snug_view_close(ctx, &block, memory, 0, SNUG_VIEW_READ, view), SNUG_OK);
-    assert_int_equal(snug_view_open(ctx, &block, memory, 9, SNUG_VIEW_READ, &view), SNUG_E_IO);
-    assert_int_equal(snug_view_open(ctx, &block, memory, 9, SNUG_VIEW_WRITE, &view), SNUG_OK);
-    assert_int_equal(snug_view_close(ctx, &block, memory, 9, SNUG_VIEW_WRITE, view), SNUG_E_IO);
-    assert_int_equal(snug_block_copy(ctx, &block, memory, "replace", 8), SNUG_OK);
-    assert_string_equal(memory, "replace");
 }
 
 /* The length without a last character that is cut off. */
@@ -458,7 +423,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_strings, set_up, tear_down),
         cmocka_unit_test(test_memory_class_names),
         cmocka_unit_test_setup_teardown(test_host_blocks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_views_of_a_device, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "data/batch.h"
-#include "metrics/metrics.h"
+#include "metrics/metrics_impl.h"
 
 enum { most_values = 512 };
 
@@ -54,12 +54,26 @@ static struct snug_metric_accumulator *accumulator_of(snug_context *ctx, enum sn
     return accumulator_with(ctx, &options, memory);
 }
 
+/* Adds rows of a batch as an evaluation does: with their best classes, and with logits only where they are needed. */
+static void add_logits(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
+                       int64_t first, int64_t rows) {
+    const int64_t classes = accumulator->options.classes;
+    const bool needed = snug_metrics_need_logits(&accumulator->options);
+    int32_t *best = calloc((size_t)rows + 1, sizeof *best);
+    assert_non_null(best);
+    for (int64_t i = 0; i < rows * classes; i++)
+        if (logits[i] > logits[i / classes * classes + best[i / classes]]) best[i / classes] = (int32_t)(i % classes);
+    const struct snug_chunk chunk = {first, rows, best, needed ? logits : NULL};
+    snug_metric_accumulator_add(accumulator, &chunk, batch);
+    free(best);
+}
+
 /* Adds rows as a batch. */
 static void add(struct snug_metric_accumulator *accumulator, const float *logits, const int32_t *labels,
                 const float *targets, int64_t rows) {
     const struct snug_batch batch = {
         .rows = rows, .labels = (int32_t *)(uintptr_t)labels, .targets = (float *)(uintptr_t)targets};
-    snug_metric_accumulator_add(accumulator, logits, &batch, 0, rows);
+    add_logits(accumulator, logits, &batch, 0, rows);
 }
 
 static size_t read_floats(const json_t *array, float *values) {
@@ -289,8 +303,8 @@ static void add_sentences(struct snug_metric_accumulator *accumulator, const flo
         const int64_t chunk = round == 2 ? 3 : batch.rows;
         const float *its = logits + sentences->offsets[first] * classes;
         for (int64_t row = 0; row < batch.rows; row += chunk)
-            snug_metric_accumulator_add(accumulator, its + row * classes, &batch, row,
-                                        batch.rows - row < chunk ? batch.rows - row : chunk);
+            add_logits(accumulator, its + row * classes, &batch, row,
+                       batch.rows - row < chunk ? batch.rows - row : chunk);
     }
 }
 
@@ -369,7 +383,7 @@ static void test_many_types(void **state) {
     void *memory;
     struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
     struct snug_metric_list metrics;
-    snug_metric_accumulator_add(accumulator, logits, &batch, 0, TYPES);
+    add_logits(accumulator, logits, &batch, 0, TYPES);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     assert_true(metrics.count <= SNUG_METRICS_MOST - 4);
     assert_true(metrics.count > SNUG_METRICS_MOST - 16);

@@ -361,6 +361,23 @@ static inline void build_gather(struct ops *f, int variant) {
     ops_pair(f, x, dx);
 }
 
+/* 0: any logits. 1: equal ones. 2: NaN and infinities. */
+enum { BEST_VARIANTS = 3 };
+static inline void build_best(struct ops *f, int variant) {
+    const int64_t classes = f->shape->classes;
+    const int32_t logits = ops_tensor(f, SNUG_F32, R, 0, classes), best = ops_tensor(f, SNUG_I32, R, 0, 1);
+    for (int64_t i = 0; i < ops_count(f, logits); i++) {
+        const double value = 4 * ops_value(6, (uint64_t)i);
+        const uint32_t word = ops_word(7, (uint64_t)i);
+        const bool here = variant == 2 && word % (uint32_t)classes == 0;
+        ops_set(f, logits, i,
+                here           ? (word % 3 ? (word % 2 ? INFINITY : -INFINITY) : NAN)
+                : variant == 1 ? floor(value)
+                               : value);
+    }
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_BEST, .best = {.logits = logits, .best = best}});
+}
+
 /* 0 … 2: the kinds. 3: label smoothing. 4: the gradient in place of the logits. 5: evaluation, no gradient. 6: as 0, in
    a program with a loss scale. 7 … 9: class weights, as 0, 1 and 3. */
 enum { LOSS_VARIANTS = 6, LOSS_WEIGHTED = 7, LOSS_WEIGHTED_END = 10 };

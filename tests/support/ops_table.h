@@ -54,6 +54,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LOSS, build_loss, 0, LOSS_VARIANTS, {32, 1}, {64, 2}, 1, 0},
     {SNUG_OP_LOSS, build_loss, 6, 7, {32, 1}, {64, 2}, 0, SCALES_LOSS},
     {SNUG_OP_LOSS, build_loss, LOSS_WEIGHTED, LOSS_WEIGHTED_END, {32, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_EMBED_BACKWARD, build_embed, 0, EMBED_ROWS, {8, 1}, {16, 1}, 1 | 1 << 4, 0},
