@@ -6,10 +6,16 @@
 #ifndef SNUG_TESTS_GOLDEN_H
 #define SNUG_TESTS_GOLDEN_H
 
-#include <jansson.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
 
 #include "folders.h"
 #include "io/json.h"

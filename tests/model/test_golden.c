@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement with transformers, dropout off, in fp32: logits and loss, every gradient, ten losses, for every case of
    tests/golden/model (tools/golden/model.py), on the reference and on the fast backend. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "golden.h"
 #include "sanitized.h"
