@@ -244,12 +244,11 @@ struct snug_attention_form snug_attention_form(const struct snug_builder *b) {
 
 /* Sets where operands begin; they must cover their tensors. */
 static void place_operands(struct snug_builder *b, const int32_t operands[3], struct snug_attention_form *form) {
-    int64_t width[3]; /* of the tensors' operands so far */
+    int64_t width[3] = {0}; /* of the tensors' operands so far */
     const int64_t d = form->head_dim;
     for (int n = 0; n < 3; n++) {
         int first = 0;
         while (operands[first] != operands[n]) first++;
-        if (first == n) width[n] = 0;
         form->column[n] = (int32_t)width[first];
         width[first] += d * (n ? form->kv_heads : form->heads);
     }

@@ -32,7 +32,7 @@ struct snug_affine {
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
-struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *name, bool bias);
+struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
                                      bool bias);
 /* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
