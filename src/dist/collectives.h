@@ -4,8 +4,7 @@
  * functions in the same order with the same sizes; a function returns when the rank's own memory may be used again.
  * Only the thread that opened the table may call it. A failure is SNUG_E_IO; afterwards the ranks cannot continue.
  *
- * Values are divided over the ranks, in bytes: a rank's part is its shard. They have at most SNUG_COLLECTIVE_MOST
- * bytes, since MPI counts with 32 bits.
+ * Values are divided over the ranks, in bytes: a rank's part is its shard.
  */
 #ifndef SNUG_DIST_COLLECTIVES_H
 #define SNUG_DIST_COLLECTIVES_H
@@ -14,8 +13,6 @@
 
 #include "core/context.h"
 #include "program/shards.h"
-
-#define SNUG_COLLECTIVE_MOST INT64_C(0x7fffffff)
 
 /* Callbacks by which a process group tracks its ranks' operations, in the caller's thread. */
 struct snug_collective_watch {
@@ -30,6 +27,7 @@ struct snug_collectives {
     char name[128]; /* the library, with its version */
     int rank, size;
     int local_rank, local_size; /* among the ranks of this host */
+    int64_t piece; /* bytes that a call of the library counts: values that have more are cut. Only tests change it */
     /* to: this rank's part of every rank's `from`, in the order of the ranks and without gaps. Of each part only the
      * bytes from `first` on, at most `most` of them. */
     snug_status (*exchange)(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,

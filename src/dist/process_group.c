@@ -131,11 +131,9 @@ snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *g
 
 snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group *group, const void *values,
                               int64_t bytes, void *all) {
-    enum { PIECE = 1 << 20 };
+    const int64_t piece = 1 << 20;
     const int ranks = group->ranks.size;
     const bool receives = group->ranks.rank == 0;
-    /* untested: more than 1,024 ranks */
-    const int64_t most = SNUG_COLLECTIVE_MOST / ranks, piece = most < PIECE ? most : PIECE;
     void *received = NULL;
     if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
     snug_status status = SNUG_OK;

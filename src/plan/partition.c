@@ -74,11 +74,6 @@ static snug_status divide_weight(const struct partition *p, int32_t weight, int6
     struct snug_shards *shards = &p->shards[weight];
     *shards = (struct snug_shards){
         .elements = t->rows * t->cols, .chunk = chunk_of(p->program, weight), .ranks = p->methods->ranks};
-    if (p->methods->zero_stage && shards->elements * (int64_t)sizeof(float) > SNUG_COLLECTIVE_MOST)
-        return snug_fail(p->program->ctx, SNUG_E_UNSUPPORTED,
-                         "--zero_stage does not support tensors of more than 2 GiB yet, and %s has %lld elements: "
-                         "leave it out",
-                         t->name, (long long)shards->elements);
     for (int rank = 1; rank < shards->ranks; rank++)
         if (loads[rank] < loads[shards->start]) shards->start = rank;
     for (int rank = 0; rank < shards->ranks; rank++) loads[rank] += snug_shard_size(shards, rank);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trainings on several ranks: the same bits as on one, failures, and what ranks must have in common. */
+#include <dlfcn.h>
 #include <math.h>
 #include <sys/stat.h>
 
+#include "collectives.h"
 #include "mpirun.h"
+
+static char own_path[PATH_MAX]; /* of this test */
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
@@ -576,9 +580,41 @@ static void test_refused(void **state) {
 }
 
 /* TEST: only that one. */
+/* MPI counts with 32 bits: what is larger is cut. Here pieces are small, of all operations alike. */
+static void test_pieces(void **state) {
+    if (skips) skip();
+    char command[600];
+    snprintf(command, sizeof command, "-n 3 %.500s operations", own_path);
+    const int code = run_ranks(*state, command);
+    if (code != 0) fail_msg("exit code %d: %s", code, output_of(*state, "stderr"));
+}
+
+/* A rank of it. */
+static int run_operations(void) {
+    static const int64_t pieces[] = {INT32_MAX, 1000000, 65537};
+    snug_context *ctx;
+    const struct snug_collectives *c = &(struct snug_collectives){.rank = -1}, *opened;
+    void *plugin = dlopen(is_open_mpi ? SNUG_BINARY_DIR "/" SNUG_MPI_OPENMPI : SNUG_BINARY_DIR "/" SNUG_MPI_MPICH,
+                          RTLD_NOW | RTLD_GLOBAL);
+    snug_mpi_plugin_fn *entry;
+    CHECK(plugin && snug_context_create(&ctx) == SNUG_OK);
+    *(void **)&entry = dlsym(plugin, SNUG_MPI_PLUGIN_SYMBOL);
+    CHECK(entry()->open(ctx, &opened) == SNUG_OK);
+    c = opened;
+    CHECK(c->size == 3 && c->piece == pieces[0]);
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        ((struct snug_collectives *)(uintptr_t)c)->piece = pieces[i];
+        check_operations(ctx, c);
+    }
+    c->close();
+    snug_context_destroy(ctx);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ranks_are_micro_batches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation_on_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_verify, set_up, tear_down),
@@ -596,7 +632,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_unlike_builds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_mpich, set_up, tear_down),
     };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_mpirun();
+    assert_non_null(realpath(argv[0], own_path));
+    if (argc > 1 && strcmp(argv[1], "operations") == 0) return run_operations();
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

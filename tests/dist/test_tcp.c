@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "collectives.h"
 #include "dist/tcp.h"
 
 enum { RANKS = 3 };
@@ -36,15 +37,6 @@ static int free_port(int *out) {
 /* ---- operations ---------------------------------------------------------------------------------------------------
  */
 
-/* In a child, where cmocka's assertions would continue the parent's tests. */
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "rank %d: line %d: %s: %s\n", c->rank, __LINE__, #condition, snug_error_message(ctx));     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static int entered, left;
 static void enter(void *user, const char *operation) {
     (void)user, (void)operation;
@@ -61,41 +53,6 @@ static snug_status poll_nothing(void *user, snug_context *ctx) {
 static snug_status poll_lost(void *user, snug_context *ctx) {
     (void)user;
     return snug_fail(ctx, SNUG_E_IO, "the watch says who is lost");
-}
-
-/* Parts of different sizes, of which one is empty, and larger than a socket's buffer. */
-static void check_operations(snug_context *ctx, const struct snug_collectives *c) {
-    enum { CHUNK = 1 << 20, BYTES = 4 * CHUNK + 77, SMALL = 5 };
-    const struct snug_shards parts = {BYTES, CHUNK, RANKS, 1}, few = {SMALL, SMALL, RANKS, 0};
-    uint8_t *mine = malloc(BYTES), *all = malloc((size_t)RANKS * BYTES);
-    CHECK(mine && all);
-    for (int i = 0; i < BYTES; i++) mine[i] = (uint8_t)(i * 7 + c->rank * 31);
-    const int64_t first = 3, most = CHUNK + 1, own = snug_collective_part(&parts, c->rank, first, most);
-    CHECK(c->exchange(ctx, mine, all, &parts, first, most) == SNUG_OK);
-    for (int r = 0; r < RANKS; r++)
-        for (int64_t i = 0; i < own; i++)
-            CHECK(all[r * own + i] == (uint8_t)((snug_shard_begin(&parts, c->rank) + first + i) * 7 + r * 31));
-    CHECK(c->exchange(ctx, mine, all, &few, 0, SMALL) == SNUG_OK);
-    for (int r = 0; r < RANKS && c->rank == 0; r++)
-        for (int i = 0; i < SMALL; i++) CHECK(all[r * SMALL + i] == (uint8_t)(i * 7 + r * 31));
-    CHECK(c->all_gather(ctx, mine, &parts) == SNUG_OK);
-    for (int r = 0; r < RANKS; r++)
-        for (int64_t i = snug_shard_begin(&parts, r); i < snug_shard_begin(&parts, r + 1); i++)
-            CHECK(mine[i] == (uint8_t)(i * 7 + r * 31));
-    for (int from = 0; from < RANKS; from++) {
-        uint8_t value = (uint8_t)(c->rank == from ? 40 + from : 0);
-        CHECK(c->broadcast(ctx, &value, 1, from) == SNUG_OK && value == 40 + from);
-    }
-    for (int other = 1; other < RANKS; other++)
-        for (int back = 0; back < 2; back++) {
-            int value = c->rank == (back ? other : 0) ? 90 + other : 0;
-            if (c->rank != 0 && c->rank != other) continue;
-            CHECK(c->transfer(ctx, &value, sizeof value, back ? other : 0, back ? 0 : other) == SNUG_OK);
-            CHECK(value == 90 + other);
-        }
-    CHECK(c->barrier(ctx) == SNUG_OK);
-    free(mine);
-    free(all);
 }
 
 static void run_rank(const struct snug_ranks *ranks, const struct snug_rendezvous *at) {

@@ -23,14 +23,6 @@ static snug_status check(snug_context *ctx, const char *call, int code) {
     return snug_fail(ctx, SNUG_E_IO, "%s failed: %.*s", call, length, text);
 }
 
-/* The bytes from `first` on of each part, at most `most`, as counts and displacements. */
-static void cut(const struct snug_shards *parts, int64_t first, int64_t most) {
-    for (int r = 0; r < table.size; r++) {
-        counts[r] = (int)snug_collective_part(parts, r, first, most);
-        places[r] = (int)(counts[r] ? snug_shard_begin(parts, r) + first : 0);
-    }
-}
-
 /* Another rank's end may be the reason, which the watch knows a moment later. */
 static snug_status fail(snug_context *ctx, const char *call, int code) {
     enum { TRIES = 200, CENTISECOND = 10000000 };
@@ -64,14 +56,66 @@ static void enter(const char *call) {
     if (watch.user) watch.enter(watch.user, call);
 }
 
+/* MPI counts with 32 bits: larger values take a call for each piece. */
+static snug_status broadcast(snug_context *ctx, void *values, int64_t bytes, int from) {
+    snug_status status = SNUG_OK;
+    for (int64_t at = 0; at < bytes && status == SNUG_OK; at += table.piece) {
+        const int count = (int)(bytes - at < table.piece ? bytes - at : table.piece);
+        MPI_Request request;
+        enter("MPI_Ibcast");
+        const int code = MPI_Ibcast((char *)values + at, count, MPI_BYTE, from, MPI_COMM_WORLD, &request);
+        /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): it looks for MPI_Wait; complete() tests until the end
+         */
+        status = complete(ctx, "MPI_Ibcast", code, &request);
+    }
+    return status;
+}
+
+static snug_status transfer(snug_context *ctx, void *values, int64_t bytes, int from, int to) {
+    const bool sends = table.rank == from;
+    const char *call = sends ? "MPI_Isend" : "MPI_Irecv";
+    snug_status status = SNUG_OK;
+    for (int64_t at = 0; at < bytes && status == SNUG_OK; at += table.piece) {
+        const int count = (int)(bytes - at < table.piece ? bytes - at : table.piece);
+        char *values_at = (char *)values + at;
+        MPI_Request request;
+        enter(call);
+        const int code = sends ? MPI_Isend(values_at, count, MPI_BYTE, to, 0, MPI_COMM_WORLD, &request)
+                               : MPI_Irecv(values_at, count, MPI_BYTE, from, 0, MPI_COMM_WORLD, &request);
+        /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): as above */
+        status = complete(ctx, call, code, &request);
+    }
+    return status;
+}
+
+/* Of large values each rank gets its parts by a call of its own. */
+static snug_status gather_parts(snug_context *ctx, const char *from, void *to, const struct snug_shards *parts,
+                                int64_t first, int64_t most) {
+    snug_status status = SNUG_OK;
+    for (int r = 0; r < table.size && status == SNUG_OK; r++) {
+        const int count = (int)snug_collective_part(parts, r, first, most);
+        MPI_Request request;
+        if (!count) continue;
+        enter("MPI_Igather");
+        const int code = MPI_Igather(from + snug_shard_begin(parts, r) + first, count, MPI_BYTE, to, count, MPI_BYTE, r,
+                                     MPI_COMM_WORLD, &request);
+        /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): as above */
+        status = complete(ctx, "MPI_Igather", code, &request);
+    }
+    return status;
+}
+
 static snug_status exchange(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,
                             int64_t first, int64_t most) {
-    const int own = (int)snug_collective_part(parts, table.rank, first, most);
+    const int64_t largest = snug_shard_largest(parts), own = snug_collective_part(parts, table.rank, first, most);
     MPI_Request request;
-    cut(parts, first, most);
+    if (parts->elements > table.piece || (largest < most ? largest : most) * table.size > table.piece)
+        return gather_parts(ctx, from, to, parts, first, most);
     for (int r = 0; r < table.size; r++) {
-        counts[table.size + r] = own;
-        places[table.size + r] = (int)((int64_t)r * own);
+        counts[r] = (int)snug_collective_part(parts, r, first, most);
+        places[r] = (int)(counts[r] ? snug_shard_begin(parts, r) + first : 0);
+        counts[table.size + r] = (int)own;
+        places[table.size + r] = (int)(r * own);
     }
     enter("MPI_Ialltoallv");
     const int code = MPI_Ialltoallv(from, counts, places, MPI_BYTE, to, counts + table.size, places + table.size,
@@ -81,30 +125,20 @@ static snug_status exchange(snug_context *ctx, const void *from, void *to, const
 
 static snug_status all_gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
     MPI_Request request;
-    cut(parts, 0, SNUG_COLLECTIVE_MOST);
+    snug_status status = SNUG_OK;
+    if (parts->elements > table.piece) {
+        for (int r = 0; r < table.size && status == SNUG_OK; r++)
+            status = broadcast(ctx, (char *)values + snug_shard_begin(parts, r), snug_shard_size(parts, r), r);
+        return status;
+    }
+    for (int r = 0; r < table.size; r++) {
+        counts[r] = (int)snug_shard_size(parts, r);
+        places[r] = (int)snug_shard_begin(parts, r);
+    }
     enter("MPI_Iallgatherv");
     const int code =
         MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, values, counts, places, MPI_BYTE, MPI_COMM_WORLD, &request);
     return complete(ctx, "MPI_Iallgatherv", code, &request);
-}
-
-static snug_status broadcast(snug_context *ctx, void *values, int64_t bytes, int from) {
-    MPI_Request request;
-    enter("MPI_Ibcast");
-    const int code = MPI_Ibcast(values, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD, &request);
-    /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): it looks for MPI_Wait; complete() tests until the end */
-    return complete(ctx, "MPI_Ibcast", code, &request);
-}
-
-static snug_status transfer(snug_context *ctx, void *values, int64_t bytes, int from, int to) {
-    const bool sends = table.rank == from;
-    const char *call = sends ? "MPI_Isend" : "MPI_Irecv";
-    MPI_Request request;
-    enter(call);
-    const int code = sends ? MPI_Isend(values, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, &request)
-                           : MPI_Irecv(values, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, &request);
-    /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): as above */
-    return complete(ctx, call, code, &request);
 }
 
 static snug_status barrier(snug_context *ctx) {
@@ -151,7 +185,8 @@ static snug_status start(snug_context *ctx) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (given < MPI_THREAD_SERIALIZED) /* untested: every MPI of the distributions has it */
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "this MPI does not support processes with threads");
-    table = (struct snug_collectives){.exchange = exchange,
+    table = (struct snug_collectives){.piece = INT_MAX,
+                                      .exchange = exchange,
                                       .all_gather = all_gather,
                                       .broadcast = broadcast,
                                       .transfer = transfer,

@@ -6,7 +6,7 @@
 #include "dist/collectives.h"
 
 /* The ABI version: changes with every change of the interface between program and plug-in, which are built together. */
-#define SNUG_MPI_PLUGIN_VERSION 2
+#define SNUG_MPI_PLUGIN_VERSION 3
 
 struct snug_mpi_plugin {
     int version;
