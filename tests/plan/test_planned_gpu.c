@@ -410,7 +410,7 @@ static void check_sizes(struct fixture *f, const char *device, bool lacks_bf16) 
         {"mpnet", 768, 2, "task=mlm", "layer.0.qkv (attention): its heads of 384 channels"},
         {"modernbert", 1040, 4, "", "layer.0.qkv (attention): its heads of 260 channels"},
         {"bert", 64, 2, "per_device_train_batch_size=65536 train_file=dummy:65536x4",
-         "a batch of 65536 texts is larger than the CUDA backend supports (65535)"},
+         "a batch of 65536 texts is larger than the CUDA backend supports (65535): make the batch size smaller"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[512], config[512];

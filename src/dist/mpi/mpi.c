@@ -64,8 +64,7 @@ static snug_status broadcast(snug_context *ctx, void *values, int64_t bytes, int
         MPI_Request request;
         enter("MPI_Ibcast");
         const int code = MPI_Ibcast((char *)values + at, count, MPI_BYTE, from, MPI_COMM_WORLD, &request);
-        /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): it looks for MPI_Wait; complete() tests until the end
-         */
+        /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): it looks for MPI_Wait; complete() tests instead */
         status = complete(ctx, "MPI_Ibcast", code, &request);
     }
     return status;

@@ -261,7 +261,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                               snug_cuda_attention_mma_backward(*a, run, type)
                         : snug_cuda_attention_wgmma(*a, run, type) || snug_cuda_attention_mma(*a, run, type);
     if (!done) done = launch_tiles(*a, run, type, backward);
-    if (!done) return snug_cuda_check_sizes(run->program, op);
+    if (!done) return snug_fail(run->ctx, SNUG_E_INTERNAL, "no kernel takes heads of %d channels", a->d);
     if (backward && form.rope_theta > 0) snug_cuda_rotate_back(run, op->attention_backward.dq, &form);
     return snug_cuda_done(run, op);
 }

@@ -24,7 +24,7 @@ enum { SNUG_CUDA_BF16_CAPABILITY = 80 };
    written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
 #define SNUG_CUDA_PLANNED                                                                                              \
     .name = "cuda", .on_device = true, .asynchronous = true, .updates_on_host = true, .loss_positions = 1024,          \
-    .batch = snug_cuda_batch_bytes, .supports = snug_cuda_check_sizes, .workspace = snug_cuda_workspace,               \
+    .batch = snug_cuda_batch_bytes, .supports = snug_cuda_supports, .workspace = snug_cuda_workspace,                  \
     .captured = snug_cuda_captured_bytes, .captured_phases = SNUG_CUDA_GRAPHS, .bounce = SNUG_CUDA_BOUNCE_BYTES,       \
     .lazy_rows = false, .scales_loss = true,                                                                           \
     .copying = {                                                                                                       \

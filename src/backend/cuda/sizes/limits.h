@@ -11,6 +11,6 @@ enum {
 };
 
 /* struct snug_backend's supports. */
-snug_status snug_cuda_check_sizes(const struct snug_program *program, const struct snug_op *op);
+snug_status snug_cuda_supports(const struct snug_program *program, const struct snug_op *op);
 
 #endif
