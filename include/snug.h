@@ -449,6 +449,7 @@ typedef struct snug_tokenized {
     size_t count;
     const int32_t *input_ids, *token_type_ids; /* types: 0 where the tokenizer returns none */
     const char *const *tokens;
+    const char *text; /* of the ids, as transformers' decode() gives it; NULL without decode */
 } snug_tokenized;
 /* Tokenizes test_file (else validation_file, else train_file) row by row, uncached; words by task, name or model. */
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user);

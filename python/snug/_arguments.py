@@ -62,6 +62,10 @@ class _Of15(TypedDict, total=False):
     (snug's own)"""
     strict: Optional[bool]
     """refuse malformed UTF-8 instead of replacing it (snug's own) [False]"""
+    decode: Optional[bool]
+    """tokenize: also the text that the ids stand for (snug's own) [False]"""
+    skip_special_tokens: Optional[bool]
+    """leave special tokens out of the text of --decode [False]"""
     offload: Optional[Union[str, list[str], tuple[str, ...]]]
     """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
     page-locked host memory, or to a file in offload_dir (snug's own)"""

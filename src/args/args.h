@@ -51,7 +51,7 @@ struct snug_args {
     double mlm_probability;
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
-    bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas;
+    bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens;
     /* training */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
         data_seed; /* data_seed -1: seed */

@@ -135,6 +135,8 @@ const struct snug_argument snug_arguments[] = {
     FLAG(
         csv_escape_formulas, "", OUTPUT, "False",
         "predict: put an apostrophe before labels that a spreadsheet would evaluate: =, +, -, @, tab, CR (snug's own)"),
+    FLAG(decode, "", OUTPUT, "False", "tokenize: also the text that the ids stand for (snug's own)"),
+    FLAG(skip_special_tokens, "", OUTPUT, "False", "leave special tokens out of the text of --decode"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),

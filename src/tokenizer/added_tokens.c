@@ -49,9 +49,11 @@ static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, siz
         return snug_matcher_add(ctx, &tokens->raw, item->content, strlen(item->content), (int32_t)index);
     int32_t same;
     struct snug_text text = {0};
-    const snug_status status = snug_normalize(ctx, normalizer, item->content, strlen(item->content), &text);
+    snug_status status = snug_normalize(ctx, normalizer, item->content, strlen(item->content), &text);
+    if (status == SNUG_OK) status = snug_grow(ctx, (void **)&text.text, &text.capacity, text.length + 1, 1);
     item->sought = text.text;
     RETURN_IF_ERROR(status);
+    item->sought[text.length] = '\0';
     if (!text.length) {
         if (!u->empty_count++) u->empty = item;
         return SNUG_OK;

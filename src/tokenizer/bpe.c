@@ -232,8 +232,8 @@ snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, con
 
 /* ---- loading ---- */
 
-/* GPT-2's alphabet: a byte that is printable in Latin-1 is itself, the others are U+0100 and following. */
-static void fill_alphabet(uint16_t byte_of[512]) {
+/* A byte that is printable in Latin-1 is itself, the others are U+0100 and following. */
+void snug_bpe_alphabet(uint16_t byte_of[512]) {
     uint32_t next = 0x100;
     for (int i = 0; i < 512; i++) byte_of[i] = NONE & 0xffff;
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -301,7 +301,7 @@ snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model) {
     struct snug_bpe_scratch scratch = {0};
     struct snug_ids ids = {0};
     size_t bytes = 0;
-    fill_alphabet(byte_of);
+    snug_bpe_alphabet(byte_of);
     find_byte_tokens(model, byte_of);
     RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, 1));
     /* untested: only a vocabulary with gaps */

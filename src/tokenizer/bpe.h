@@ -41,6 +41,9 @@ snug_status snug_bpe_read(snug_context *ctx, struct snug_bpe *model, const char 
 snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model);
 void snug_bpe_free(struct snug_bpe *model);
 
+/* GPT-2's alphabet: the byte that each of the first 512 code points stands for; above 255: none. */
+void snug_bpe_alphabet(uint16_t byte_of[512]);
+
 /* Buffers of snug_bpe_encode, reused for every word. Zero-initialise; snug_bpe_scratch_free. One for each thread. */
 struct snug_bpe_scratch {
     struct snug_symbol *symbols;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text that a normalizer writes. */
+/* The text that a normalizer or decoder writes. */
 #ifndef SNUG_TOKENIZER_TEXT_BUFFER_H
 #define SNUG_TOKENIZER_TEXT_BUFFER_H
 

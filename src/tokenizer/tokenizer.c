@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/utf8.h"
 #include "io/file.h"
@@ -22,6 +23,7 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     snug_wordpiece_free(&tokenizer->wordpiece);
     snug_bpe_free(&tokenizer->bpe);
     snug_unigram_free(&tokenizer->unigram);
+    snug_decoder_free(&tokenizer->decoder);
     snug_added_tokens_free(&tokenizer->added);
     free(tokenizer->tokens);
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
@@ -255,4 +257,90 @@ snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_t
 
 size_t snug_tokenizer_specials(const struct snug_tokenizer *tokenizer, bool pair) {
     return snug_template_specials(pair ? &tokenizer->post_processor.pair : &tokenizer->post_processor.single);
+}
+
+/* ---- ids to text ---- */
+
+/* The text of an id for decoders: NULL if it has none, or is left out. Of a normalized added token it is the normalized
+   text, which the library does not take for special. */
+static const char *text_of(const struct snug_tokenizer *tokenizer, int32_t id, bool skip_special) {
+    if (id < 0 || id >= tokenizer->vocab_size || !tokenizer->tokens[id]) return NULL;
+    const char *text = tokenizer->tokens[id];
+    const struct snug_added_token *added = snug_added_tokens_find(&tokenizer->added, text);
+    if (added && added->sought) {
+        text = added->sought;
+        added = snug_added_tokens_find(&tokenizer->added, text);
+    }
+    return added && added->special && skip_special ? NULL : text;
+}
+
+static snug_status decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                          bool skip_special, struct snug_text *out) {
+    const char **tokens;
+    size_t kept = 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, count + 1, sizeof *tokens, (void **)&tokens));
+    for (size_t i = 0; i < count; i++) {
+        const char *text = text_of(tokenizer, ids[i], skip_special);
+        if (text) tokens[kept++] = text;
+    }
+    const snug_status status = snug_decode(ctx, &tokenizer->decoder, tokens, kept, out);
+    free(tokens);
+    return status;
+}
+
+snug_status snug_tokenizer_decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
+                                  size_t count, bool skip_special, struct snug_text *out) {
+    RETURN_IF_ERROR(decode(ctx, tokenizer, ids, count, skip_special, out));
+    return tokenizer->cleans ? snug_decode_clean(ctx, out) : SNUG_OK;
+}
+
+static const char replacement[] = "\xef\xbf\xbd"; /* of bytes that are no character, perhaps not yet */
+
+/* Appends what the text has after the text before it; a decoder may have changed the latter's last characters. */
+static snug_status yield(snug_context *ctx, struct snug_decode_stream *stream, const char **out, size_t *length) {
+    size_t same = 0;
+    const struct snug_text *text = &stream->text, *before = &stream->before;
+    while (same < before->length && same < text->length && text->text[same] == before->text[same]) same++;
+    while (same && same < text->length && ((unsigned char)text->text[same] & 0xc0) == 0x80) same--;
+    stream->shown.length = 0;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&stream->shown.text, &stream->shown.capacity, text->length - same + 1, 1));
+    memcpy(stream->shown.text, text->text + same, text->length - same + 1);
+    *out = stream->shown.text;
+    *length = text->length - same;
+    return SNUG_OK;
+}
+
+snug_status snug_decode_stream_push(snug_context *ctx, struct snug_decode_stream *stream, int32_t id, const char **out,
+                                    size_t *length) {
+    struct snug_ids *ids = &stream->ids;
+    struct snug_text *text = &stream->text;
+    *out = "";
+    *length = 0;
+    RETURN_IF_ERROR(snug_ids_append(ctx, ids, id));
+    RETURN_IF_ERROR(decode(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special, text));
+    const size_t end = sizeof replacement - 1;
+    if (text->length <= stream->before.length) return SNUG_OK;
+    if (text->length >= end && !memcmp(text->text + text->length - end, replacement, end)) return SNUG_OK;
+    RETURN_IF_ERROR(yield(ctx, stream, out, length));
+    /* The tokens of the text before are not needed any more: only the last ones, as the context of the next. */
+    const size_t rest = ids->count - stream->done;
+    memmove(ids->ids, ids->ids + stream->done, rest * sizeof *ids->ids);
+    ids->count = stream->done = rest;
+    text->length = 0;
+    return decode(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special, &stream->before);
+}
+
+snug_status snug_decode_stream_end(snug_context *ctx, struct snug_decode_stream *stream, const char **out,
+                                   size_t *length) {
+    *out = "";
+    *length = 0;
+    return stream->text.length > stream->before.length ? yield(ctx, stream, out, length) : SNUG_OK;
+}
+
+void snug_decode_stream_free(struct snug_decode_stream *stream) {
+    free(stream->ids.ids);
+    free(stream->before.text);
+    free(stream->text.text);
+    free(stream->shown.text);
+    *stream = (struct snug_decode_stream){0};
 }

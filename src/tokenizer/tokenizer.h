@@ -5,6 +5,7 @@
 
 #include "io/file.h"
 #include "tokenizer/ids.h"
+#include "tokenizer/text_buffer.h"
 
 struct snug_tokenizer;
 
@@ -76,5 +77,29 @@ snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_t
                                           const struct snug_ids *a, const struct snug_ids *a_word_of, size_t max_length,
                                           struct snug_ids *out, struct snug_ids *word_of, size_t *first_count,
                                           bool *truncated);
+
+/* Replaces out's contents by the text of ids, as transformers' decode() does, with its clean_up_tokenization_spaces of
+   tokenizer_config.json: ids without a token are left out, and special tokens too, if skip_special. Well-formed UTF-8,
+   with a NUL after it. Safe from several threads. */
+snug_status snug_tokenizer_decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
+                                  size_t count, bool skip_special, struct snug_text *out);
+
+/* The text of ids that come one by one, without clean_up_tokenization_spaces. Set the first line, zero-initialise the
+   rest; snug_decode_stream_free. */
+struct snug_decode_stream {
+    const struct snug_tokenizer *tokenizer;
+    bool skip_special;
+    struct snug_ids ids; /* those that the next text depends on: the first `done` gave the text `before` */
+    size_t done;
+    struct snug_text before, text, shown; /* text: of all ids, until it is shown */
+};
+/* *out: the text that this id completes, length bytes of whole characters; empty while a character, or what would
+   follow it, may depend on the next id. Valid until the next call. */
+snug_status snug_decode_stream_push(snug_context *ctx, struct snug_decode_stream *stream, int32_t id, const char **out,
+                                    size_t *length);
+/* The rest of the text, if it ends with an incomplete character. */
+snug_status snug_decode_stream_end(snug_context *ctx, struct snug_decode_stream *stream, const char **out,
+                                   size_t *length);
+void snug_decode_stream_free(struct snug_decode_stream *stream);
 
 #endif

@@ -13,15 +13,16 @@
 #define JSON(...) #__VA_ARGS__
 
 #define WITH_TYPES JSON("model_input_names": ["input_ids", "token_type_ids", "attention_mask"])
-#define BERT_ROWS JSON("post_processor": {"type": "BertProcessing", "cls": "#cls_token", "sep": "#sep_token"})
-#define ROBERTA_ROWS JSON("post_processor": {"type": "RobertaProcessing", "cls": "#cls_token", "sep": "#sep_token"})
-#define SENTENCE_ROWS JSON("post_processor": {"type": "RobertaProcessing", "cls": "#bos_token", "sep": "#eos_token"})
+#define BERT_ROWS JSON("post_processor": {"type": "BertProcessing", "cls": "&cls_token", "sep": "&sep_token"})
+#define ROBERTA_ROWS JSON("post_processor": {"type": "RobertaProcessing", "cls": "&cls_token", "sep": "&sep_token"})
+#define SENTENCE_ROWS JSON("post_processor": {"type": "RobertaProcessing", "cls": "&bos_token", "sep": "&eos_token"})
 
 #define WORDPIECE JSON( \
     "normalizer": {"type": "BertNormalizer", "lowercase": "$do_lower_case", "strip_accents": "$strip_accents", \
                    "handle_chinese_chars": "$tokenize_chinese_chars"}, \
     "pre_tokenizer": {"type": "BertPreTokenizer"}, \
-    "model": {"type": "WordPiece", "unk_token": "$unk_token"})
+    "model": {"type": "WordPiece", "unk_token": "$unk_token"}, \
+    "decoder": {"type": "WordPiece", "prefix": "##"})
 #define BERT WORDPIECE "," BERT_ROWS "," JSON( \
     "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]")
 
@@ -29,6 +30,7 @@
     "normalizer": null, \
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": "$add_prefix_space"}, \
     "model": {"type": "BPE"}, \
+    "decoder": {"type": "ByteLevel"}, \
     "add_prefix_space": false)
 
 #define FAIRSEQ JSON( \
@@ -38,7 +40,8 @@
     "normalizer": {"type": "Precompiled"}, \
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [ \
         {"type": "WhitespaceSplit"}, \
-        {"type": "Metaspace", "replacement": "▁", "add_prefix_space": "$add_prefix_space"}]}) \
+        {"type": "Metaspace", "replacement": "▁", "add_prefix_space": "$add_prefix_space"}]}, \
+    "decoder": {"type": "Metaspace", "replacement": "▁", "add_prefix_space": "$add_prefix_space"}) \
     "," SENTENCE_ROWS "," FAIRSEQ
 
 static const struct snug_tokenizer_class classes[] = {
@@ -55,6 +58,33 @@ static const struct snug_tokenizer_class classes[] = {
      .prefix_words = true},
     {.name = "GPT2Tokenizer", .json = "{" BYTE_LEVEL "," JSON("bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>",
         "unk_token": "<|endoftext|>", "pad_token": null) "}", .prefix_words = true},
+    {.name = "Qwen2Tokenizer", .json = "{" JSON(
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "behavior": "Isolated", "pattern": {"Regex":
+                "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+            {"type": "ByteLevel", "add_prefix_space": "$add_prefix_space", "use_regex": false}]},
+        "model": {"type": "BPE"}, "decoder": {"type": "ByteLevel"}, "add_prefix_space": false,
+        "unk_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>") "}"},
+    {.name = "LlamaTokenizer", .json = "{" JSON(
+        "normalizer": null,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "split": false, "prepend_scheme":
+            {"if": "$add_prefix_space", "then": {"if": "$legacy", "then": "always", "else": "first"}, "else": "never"}},
+        "model": {"type": "BPE", "fuse_unk": true, "byte_fallback": true},
+        "decoder": {"type": "Sequence", "decoders": {"if": "$add_prefix_space",
+            "then": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                     {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}],
+            "else": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                     {"type": "Fuse"}]}},
+        "add_prefix_space": true, "legacy": false, "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>") "}", .wraps_bytes = true},
+    {.name = "GemmaTokenizer", .json = "{" JSON(
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"},
+        "model": {"type": "BPE", "fuse_unk": true, "byte_fallback": true, "unk_token": "$unk_token"},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>",
+        "mask_token": "<mask>") "}"},
     {.name = "XLMRobertaTokenizer", .json = "{" SENTENCEPIECE "," JSON(
         "model": {"type": "Unigram", "unk_id": 3, "vocab": [
             ["<s>", 0, "bos_token"], ["<pad>", 0, "pad_token"], ["</s>", 0, "eos_token"], ["<unk>", 0, "unk_token"],
@@ -99,7 +129,7 @@ static snug_status setting(const struct snug_class_settings *s, const char *key,
     return SNUG_OK;
 }
 
-/* "#NAME" and "@NAME" */
+/* "&NAME" and "@NAME" */
 static snug_status token(const struct snug_class_settings *s, bool with_text, const char *name, json_t **out) {
     const char *content = snug_token_content(json_object_get(s->sources->named, name));
     if (!with_text) {
@@ -114,17 +144,33 @@ static snug_status token(const struct snug_class_settings *s, bool with_text, co
     return SNUG_OK;
 }
 
+/* Puts one of the two values of a condition in its place, which may be another condition. */
+static snug_status choose(const struct snug_class_settings *s, json_t *part, const char *key, json_t **value) {
+    const char *condition;
+    while ((condition = json_string_value(json_object_get(*value, "if")))) {
+        json_t *holds = NULL;
+        RETURN_IF_ERROR(setting(s, condition + 1, &holds));
+        json_t *chosen = json_object_get(*value, json_is_true(holds) ? "then" : "else");
+        /* may be untested: an allocation that fails */
+        if (json_object_set(part, key, chosen))
+            return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while reading %s", s->path);
+        *value = chosen;
+    }
+    return SNUG_OK;
+}
+
 /* Fills the texts of a copy, which contains no other reference to a member of the class's JSON. */
 static snug_status fill(const struct snug_class_settings *s, json_t *part) {
     const char *key;
     json_t *value;
     size_t i;
     json_object_foreach(part, key, value) {
+        RETURN_IF_ERROR(choose(s, part, key, &value));
         const char *text = json_string_value(value);
         RETURN_IF_ERROR(fill(s, value));
-        if (!text || !strchr("$#@", *text)) continue;
+        if (!text || !strchr("$&@", *text)) continue;
         json_t *found = NULL;
-        RETURN_IF_ERROR(*text == '$' ? setting(s, text + 1, &found) : token(s, *text == '#', text + 1, &found));
+        RETURN_IF_ERROR(*text == '$' ? setting(s, text + 1, &found) : token(s, *text == '&', text + 1, &found));
         /* may be untested: an allocation that fails */
         if (json_object_set_new(part, key, found ? found : json_null()))
             return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while reading %s", s->path);

@@ -9,18 +9,19 @@
  * What a class builds, as a tokenizer.json without vocabulary, together with the class's defaults for
  * tokenizer_config.json: tokens, model_input_names, extra_special_tokens. Where the folder decides, a text is:
  *   "$KEY"   the setting KEY (true or false) of tokenizer_config.json, or else of the class; or a named token's text
- *   "#NAME"  the named token as [text, id]
+ *   "&NAME"  the named token as [text, id]
  *   "@NAME"  the id of the named token in the vocabulary, 0 if it has none
- * A section that it lacks is that of the folder's tokenizer.json; null is none. In the vocabulary of a Unigram model,
- * which is that of a sentencepiece.bpe.model, a number N is the model's pieces from number N on, and a token has a
- * name, a score, and perhaps the named token whose text it is instead.
- *   "text_is_object"  a named token given as text becomes an object, which need not be special
+ * A member {"if": "$KEY", "then": A, "else": B} is A or B. A section that it lacks is that of the folder's
+ * tokenizer.json; null is none. In the vocabulary of a Unigram model, which is that of a sentencepiece.bpe.model, a
+ * number N is the model's pieces from number N on, and a token has a name, a score, and perhaps the named token whose
+ * text it is instead. "text_is_object"  a named token given as text becomes an object, which need not be special
  *   "mask_strips"     a mask token given as text strips the white space before it
  */
 struct snug_tokenizer_class {
     const char *name;
     const char *json;  /* NULL: any tokenizer.json, and nothing without one */
     bool wraps;        /* normalizer, pre_tokenizer and model are those of a tokenizer.json, if there is one */
+    bool wraps_bytes;  /* the same, if that tokenizer.json is byte-level */
     bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
 };
 

@@ -21,6 +21,7 @@ struct reader {
     struct snug_pretokenizer *pretokenizer;
     struct snug_post_processor *post_processor;
     struct snug_special_ids *specials;
+    struct snug_decoder *decoder;
 };
 
 /* A part that tokenizer.json can have in a section. */
@@ -29,6 +30,7 @@ struct part {
     snug_status (*read)(struct reader *reader, const json_t *part);
     struct snug_normalizer_step normalizer; /* of a part without settings */
     struct snug_pretokenizer_step splitting;
+    struct snug_decoder_step decoding;
 };
 
 static snug_status read_part(struct reader *reader, const json_t *part);
@@ -317,12 +319,44 @@ static snug_status read_templates(struct reader *reader, const json_t *part) {
     return SNUG_OK;
 }
 
-/* ---- without effect on tokens --------------------------------------------------------------------------------- */
-
 static snug_status read_nothing(struct reader *reader, const json_t *part) {
     (void)reader;
     (void)part;
     return SNUG_OK;
+}
+
+/* ---- decoders ------------------------------------------------------------------------------------------------- */
+
+/* A decoder with a text under a key of its own, if it has one, and its other settings. */
+static snug_status read_decoder(struct reader *reader, const json_t *part) {
+    static const char *const keys[] = {[SNUG_DECODING_STRIP] = "content",
+                                       [SNUG_DECODING_METASPACE] = "replacement",
+                                       [SNUG_DECODING_WORDPIECE] = "prefix",
+                                       [SNUG_DECODING_BPE] = "suffix"};
+    struct snug_decoder_step step = reader->fixed->decoding;
+    const char *key = (size_t)step.kind < COUNT(keys) ? keys[step.kind] : NULL, *scheme = "";
+    bool prefix = true;
+    snug_status status = SNUG_OK;
+    if (key) status = read_text(reader, part, key, &step.text, &step.text_length);
+    if (step.kind == SNUG_DECODING_REPLACE) {
+        status = read_pattern(reader, part, &step.text, &step.text_length, &step.regex);
+        if (status == SNUG_OK) status = read_text(reader, part, "content", &step.content, &step.content_length);
+    } else if (step.kind == SNUG_DECODING_METASPACE && status == SNUG_OK) {
+        status = read_bool(reader, part, "add_prefix_space", true, &prefix); /* of older files */
+        if (status == SNUG_OK)
+            status = snug_json_string(reader->ctx, reader->path, part, "prepend_scheme", prefix ? "always" : "never",
+                                      &scheme);
+        step.drops_first = strcmp(scheme, "never") != 0;
+    } else if (step.kind == SNUG_DECODING_WORDPIECE && status == SNUG_OK) {
+        status = read_bool(reader, part, "cleanup", true, &step.cleans);
+    } else if (step.kind == SNUG_DECODING_STRIP && status == SNUG_OK) {
+        status = snug_json_int(reader->ctx, reader->path, part, "start", 0, &step.start);
+        if (status == SNUG_OK) status = snug_json_int(reader->ctx, reader->path, part, "stop", 0, &step.stop);
+        if (status == SNUG_OK && !step.text_length) status = malformed(reader, "content", "a character");
+    }
+    if (status == SNUG_OK) return snug_decoder_add(reader->ctx, reader->decoder, &step);
+    snug_decoder_step_free(&step);
+    return status;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
@@ -361,15 +395,14 @@ static const struct part parts[] = {
     PART("post_processor", "TemplateProcessing", read_templates),
     PART("post_processor", "ByteLevel", read_nothing), /* changes only offsets */
     PART("post_processor", "Sequence", read_sequence),
-    /* Ids are never decoded: a decoder must only be a known one. */
-    PART("decoder", "WordPiece", read_nothing),
-    PART("decoder", "ByteLevel", read_nothing),
-    PART("decoder", "Metaspace", read_nothing),
-    PART("decoder", "BPEDecoder", read_nothing),
-    PART("decoder", "Replace", read_nothing),
-    PART("decoder", "Fuse", read_nothing),
-    PART("decoder", "Strip", read_nothing),
-    PART("decoder", "ByteFallback", read_nothing),
+    PART("decoder", "WordPiece", read_decoder, .decoding = {.kind = SNUG_DECODING_WORDPIECE}),
+    PART("decoder", "ByteLevel", read_decoder, .decoding = {.kind = SNUG_DECODING_BYTE_LEVEL}),
+    PART("decoder", "Metaspace", read_decoder, .decoding = {.kind = SNUG_DECODING_METASPACE}),
+    PART("decoder", "BPEDecoder", read_decoder, .decoding = {.kind = SNUG_DECODING_BPE}),
+    PART("decoder", "Replace", read_decoder, .decoding = {.kind = SNUG_DECODING_REPLACE}),
+    PART("decoder", "Fuse", read_decoder, .decoding = {.kind = SNUG_DECODING_FUSE}),
+    PART("decoder", "Strip", read_decoder, .decoding = {.kind = SNUG_DECODING_STRIP}),
+    PART("decoder", "ByteFallback", read_decoder, .decoding = {.kind = SNUG_DECODING_BYTE_FALLBACK}),
     PART("decoder", "Sequence", read_sequence),
 };
 
@@ -432,7 +465,7 @@ snug_status snug_json_post_processor(snug_context *ctx, const char *path, const 
     return read_section(&reader, part);
 }
 
-snug_status snug_json_decoder(snug_context *ctx, const char *path, const json_t *part) {
-    struct reader reader = {.ctx = ctx, .path = path, .section = "decoder"};
+snug_status snug_json_decoder(snug_context *ctx, const char *path, const json_t *part, struct snug_decoder *out) {
+    struct reader reader = {.ctx = ctx, .path = path, .section = "decoder", .decoder = out};
     return read_section(&reader, part);
 }

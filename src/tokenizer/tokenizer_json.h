@@ -14,8 +14,7 @@ snug_status snug_json_pretokenizer(snug_context *ctx, const char *path, const js
 /* *specials: [CLS] and [SEP], or their equivalents, if the part has them; otherwise unchanged. */
 snug_status snug_json_post_processor(snug_context *ctx, const char *path, const json_t *part,
                                      struct snug_post_processor *out, struct snug_special_ids *specials);
-/* Checks that the decoder is a known one; nothing is decoded. */
-snug_status snug_json_decoder(snug_context *ctx, const char *path, const json_t *part);
+snug_status snug_json_decoder(snug_context *ctx, const char *path, const json_t *part, struct snug_decoder *out);
 /* The first Precompiled of a normalizer, as transformers finds it; *found: there is one. */
 snug_status snug_json_precompiled(snug_context *ctx, const char *path, const json_t *part, struct snug_normalizer *out);
 

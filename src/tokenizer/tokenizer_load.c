@@ -97,7 +97,8 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
     if (!loader->class)
         return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
                          "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
-                         "(WordPiece), RobertaTokenizer, GPT2Tokenizer (BPE), XLMRobertaTokenizer, CamembertTokenizer "
+                         "(WordPiece), RobertaTokenizer, GPT2Tokenizer, Qwen2Tokenizer, LlamaTokenizer, GemmaTokenizer "
+                         "(BPE), XLMRobertaTokenizer, CamembertTokenizer "
                          "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
                          loader->folder, name);
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
@@ -108,11 +109,36 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
 
 /* The class's JSON, without the sections that are tokenizer.json's. */
 static snug_status parse_class(struct snug_tokenizer_loader *loader) {
-    static const char *const wrapped[] = {"normalizer", "pre_tokenizer", "model"};
+    static const char *const wrapped[] = {"normalizer", "pre_tokenizer", "model", "decoder"};
     RETURN_IF_ERROR(snug_tokenizer_class_parse(loader->ctx, loader->class, &loader->class_json));
-    for (size_t i = 0; loader->own && i < 3; i++) json_object_del(loader->class_json, wrapped[i]);
+    for (size_t i = 0; loader->own && i < 4; i++) json_object_del(loader->class_json, wrapped[i]);
     loader->sources.class = loader->class_json;
     return SNUG_OK;
+}
+
+/* Whether a part is ByteLevel, or a Sequence that has one. */
+static bool is_byte_level(const json_t *part, const char *list) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *parts = json_object_get(part, list);
+    bool found = type && !strcmp(type, "ByteLevel");
+    for (size_t i = 0; i < json_array_size(parts); i++) found |= is_byte_level(json_array_get(parts, i), "");
+    return found;
+}
+
+snug_status snug_loader_wrap_bytes(struct snug_tokenizer_loader *loader) {
+    if (!loader->class->wraps_bytes ||
+        (!is_byte_level(json_object_get(loader->json, "pre_tokenizer"), "pretokenizers") &&
+         !is_byte_level(json_object_get(loader->json, "decoder"), "decoders")))
+        return SNUG_OK;
+    snug_log(loader->ctx, SNUG_LOG_WARNING,
+             "%s is byte-level, which a %s is not: all of it is used, as by transformers 5; write "
+             "\"tokenizer_class\": \"TokenizersBackend\" in tokenizer_config.json",
+             snug_loader_path(loader, SNUG_TOKENIZER_JSON), loader->class->name);
+    loader->class = snug_tokenizer_class_find("TokenizersBackend");
+    loader->own = loader->sources.own = true;
+    json_decref(loader->class_json);
+    loader->class_json = NULL;
+    return parse_class(loader);
 }
 
 static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
@@ -319,6 +345,24 @@ static snug_status plain_rows(struct snug_tokenizer_loader *loader, struct snug_
     return SNUG_OK;
 }
 
+/* clean_up_tokenization_spaces has no effect on a BPE model, as in transformers 5, unless another setting says so. */
+static snug_status load_decoder(struct snug_tokenizer_loader *loader) {
+    static const char bpe_key[] = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_CONFIG);
+    bool also_bpe;
+    json_t *part;
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, loader->sources.config, bpe_key, false, &also_bpe));
+    RETURN_IF_ERROR(
+        snug_json_bool(ctx, path, loader->sources.config, "clean_up_tokenization_spaces", false, &tokenizer->cleans));
+    tokenizer->cleans &= also_bpe || tokenizer->kind != SNUG_MODEL_BPE;
+    RETURN_IF_ERROR(snug_loader_section(loader, "decoder", &part));
+    const snug_status status = snug_json_decoder(ctx, snug_loader_source(loader), part, &tokenizer->decoder);
+    json_decref(part);
+    return status;
+}
+
 static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
@@ -327,8 +371,7 @@ static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     const char *path = snug_loader_source(loader), *name;
     const bool of_class = json_object_get(loader->class_json, "post_processor");
     json_t *part;
-    if (loader->own && tokenizer->kind != SNUG_MODEL_WORDPIECE)
-        RETURN_IF_ERROR(snug_json_decoder(ctx, path, json_object_get(loader->json, "decoder")));
+    RETURN_IF_ERROR(load_decoder(loader));
     RETURN_IF_ERROR(snug_loader_section(loader, "post_processor", &part));
     snug_status status = snug_json_post_processor(ctx, path, part, out, &special);
     if (!of_class) tokenizer->special = special;

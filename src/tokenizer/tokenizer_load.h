@@ -30,6 +30,8 @@ void snug_loader_forget(struct snug_tokenizer_loader *loader, enum snug_tokenize
 /* Parses one of the files, if there is one. */
 snug_status snug_loader_parse(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file, json_t **out);
 
+/* AutoTokenizer's exception: wraps a byte-level tokenizer.json, which is parsed, where the class says so. */
+snug_status snug_loader_wrap_bytes(struct snug_tokenizer_loader *loader);
 /* tokenizer.json, or else the file of the vocabulary: for messages. */
 const char *snug_loader_source(const struct snug_tokenizer_loader *loader);
 /* A section of the class, with the folder's settings, or else of tokenizer.json; NULL: none. Free it with

@@ -252,6 +252,7 @@ static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
     struct snug_vocabulary *vocabulary = &tokenizer->vocabulary;
     const bool had = loader->read;
     RETURN_IF_ERROR(read_tokenizer_json(loader));
+    RETURN_IF_ERROR(snug_loader_wrap_bytes(loader));
     const json_t *part = snug_loader_member(loader->json, "model"), *vocab = json_object_get(part, "vocab");
     RETURN_IF_ERROR(find_kind(loader, part, &tokenizer->kind));
     /* untested: no supported tokenizer has it */

@@ -5,6 +5,7 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/decode.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/post_processor.h"
@@ -37,6 +38,8 @@ struct snug_tokenizer {
     struct snug_bpe bpe;
     struct snug_unigram unigram;
     struct snug_post_processor post_processor;
+    struct snug_decoder decoder;
+    bool cleans; /* clean_up_tokenization_spaces */
     struct snug_added_tokens added;
     struct snug_special_ids special;
     bool truncate_left;

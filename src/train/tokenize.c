@@ -23,6 +23,7 @@ struct tokenizing {
     int32_t *types;
     const char **tokens;
     size_t types_capacity, tokens_capacity;
+    struct snug_text text;
 };
 
 static const char *file_of(const snug_args *args) {
@@ -114,6 +115,10 @@ static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in,
     }
     *out = (snug_tokenized){
         .index = in->index, .count = row.count, .input_ids = ids, .token_type_ids = t->types, .tokens = t->tokens};
+    if (!t->args->decode) return SNUG_OK;
+    RETURN_IF_ERROR(
+        snug_tokenizer_decode(t->ctx, t->tokenizer, ids, row.count, t->args->skip_special_tokens, &t->text));
+    out->text = t->text.text;
     return SNUG_OK;
 }
 
@@ -137,6 +142,7 @@ static snug_status tokenize(snug_args *args, snug_status (*on_row)(void *user, c
     snug_encoder_free(&t.encoder);
     free(t.types);
     free(t.tokens);
+    free(t.text.text);
     return status == SNUG_END ? SNUG_OK : status;
 }
 

@@ -213,6 +213,29 @@ static void test_arguments_are_checked_before_data(void **state) {
     assert_true(exists(path_of(f, "cache"))); /* the folder of the token cache */
 }
 
+/* --decode adds the text of the ids, without special tokens where they are skipped. */
+static void test_decoded_texts(void **state) {
+    static const struct {
+        const char *words, *text;
+    } cases[] = {{"", NULL},
+                 {" --decode", "[CLS] w1 good [SEP]"},
+                 {" --decode --skip_special_tokens", "w1 good"},
+                 {" --skip_special_tokens", NULL}};
+    struct fixture *f = *state;
+    write_text(f, "decoding.csv", "sentence\nw1 good\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "tokenize --tokenizer_name model --test_file decoding.csv%s", cases[i].words);
+        char *output = run_well(f, words);
+        json_t *row = json_loads(output, 0, NULL);
+        const char *text = json_string_value(json_object_get(row, "text"));
+        if (!row || !text != !cases[i].text || (text && strcmp(text, cases[i].text) != 0))
+            fail_msg("%s: %s", words, output);
+        json_decref(row);
+        free(output);
+    }
+}
+
 /* The model's positions and the tokenizer's model_max_length limit the length in all commands, which is said; a
    tokenizer without a limit has a very large one. */
 static void test_limits_of_the_length(void **state) {
@@ -715,6 +738,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_arguments_are_checked_before_data),
         TEST(test_bad_input),
+        TEST(test_decoded_texts),
         TEST(test_limits_of_the_length),
         TEST(test_from_training_to_predictions),
         TEST(test_tags),

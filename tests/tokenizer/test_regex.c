@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions: pieces are those of `tokenizers` (tools/golden/regex.py), what is not supported is refused by
-   pattern and byte, and no pattern hangs. */
+/* Regular expressions: pieces are those of `tokenizers` (tools/golden/split_patterns.py), what is not supported is
+   refused by pattern and byte, and no pattern hangs. */
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/tokenizer_json.h"

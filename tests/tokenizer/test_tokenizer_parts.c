@@ -404,7 +404,22 @@ void *__real_realloc(void *memory, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 void *__wrap_realloc(void *memory, size_t size) { return allocations_left-- > 0 ? __real_realloc(memory, size) : NULL; }
 
-/* Loads a folder, encodes a text and words, and assembles rows of them. */
+/* Decodes ids, together and one by one. */
+static snug_status decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *ids) {
+    struct snug_text text = {0};
+    struct snug_decode_stream stream = {.tokenizer = tokenizer};
+    const char *part;
+    size_t length;
+    snug_status status = snug_tokenizer_decode(ctx, tokenizer, ids->ids, ids->count, true, &text);
+    for (size_t i = 0; i < ids->count && status == SNUG_OK; i++)
+        status = snug_decode_stream_push(ctx, &stream, ids->ids[i], &part, &length);
+    if (status == SNUG_OK) status = snug_decode_stream_end(ctx, &stream, &part, &length);
+    snug_decode_stream_free(&stream);
+    free(text.text);
+    return status;
+}
+
+/* Loads a folder, encodes a text and words, assembles rows of them, and decodes one. */
 static snug_status load_and_encode(snug_context *ctx, const char *folder, struct snug_tokenizer **tokenizer,
                                    struct snug_ids *ids, struct snug_ids *word_of) {
     static const char text[] = "  xa b\xc3\xa9 e\xcc\x81  film's 12, <mask> \xe4\xb8\xad unbelievable";
@@ -416,7 +431,8 @@ static snug_status load_and_encode(snug_context *ctx, const char *folder, struct
     RETURN_IF_ERROR(snug_tokenizer_encode_words(ctx, *tokenizer, words, 2, ids, word_of));
     RETURN_IF_ERROR(
         snug_tokenizer_assemble_words(ctx, *tokenizer, ids, word_of, 512, row, &word_of[1], &first_count, &truncated));
-    return snug_tokenizer_assemble(ctx, *tokenizer, ids, ids, 512, row, &first_count, &truncated);
+    RETURN_IF_ERROR(snug_tokenizer_assemble(ctx, *tokenizer, ids, ids, 512, row, &first_count, &truncated));
+    return decode(ctx, *tokenizer, row);
 }
 
 static void fail_each_allocation(const char *folder) {
@@ -450,7 +466,11 @@ static void test_failing_allocations(void **state) {
         "\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-c](?i:b|[^c])+|(?>d)\"},\"behavior\":"
         "\"Isolated\"},{\"type\":"
         "\"ByteLevel\"}]}," BPE "}",
-        "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}," UNIGRAM("[\"a\",0],[\"b\",-1.5]") "}",
+        "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},\"decoder\":{\"type\":\"Sequence\","
+        "\"decoders\":["
+        "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"_+\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":"
+        "\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," UNIGRAM(
+            "[\"a\",0],[\"b\",-1.5],[\"<0xFF>\",-2]") "}",
         "{\"normalizer\":{\"type\":\"BertNormalizer\"}," WORDPIECE "}",
     };
     struct fixture *fixture = *state;

@@ -4,7 +4,7 @@
 patterns that try each part of the dialect; and, for the patterns of models, one XXH3-64 over the pieces of every block of the
 random strings of random_texts.py and over those of every code point between other characters.
 
-Usage: regex.py [FILE]    (needs tokenizers, xxhash)
+Usage: split_patterns.py [FILE]    (needs tokenizers, xxhash)
 """
 import json
 import sys

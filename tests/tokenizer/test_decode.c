@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ids to text and back, against transformers' (tools/golden/decoding.py): every decoder, special tokens, cleaning up,
+   and the text of ids that come one by one. */
+#include "core/utf8.h"
+#include "tokenizer_fixture.h"
+
+static void put_files(struct fixture *fixture, json_t *files) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(files, name, value) {
+        char *text = json_dumps(value, JSON_COMPACT);
+        assert_non_null(text);
+        put_file(fixture, name, text);
+        free(text);
+    }
+}
+
+static size_t take_ids(const json_t *list, int32_t ids[256]) {
+    const size_t count = json_array_size(list);
+    assert_true(count <= 256);
+    for (size_t i = 0; i < count; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    return count;
+}
+
+static void expect_text(const char *what, size_t row, const char *found, size_t length, const json_t *expected) {
+    if (length != json_string_length(expected) || memcmp(found, json_string_value(expected), length) != 0)
+        fail_msg("%s, row %zu: \"%.*s\", expected \"%s\"", what, row, (int)length, found, json_string_value(expected));
+}
+
+/* One by one: each part is whole characters, and together they are the text without cleaning up, unless bytes that were
+   characters become none by those that follow, which only random ids do. */
+static void check_stream(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *name, size_t row,
+                         const int32_t *ids, size_t count, bool skip, const char *whole) {
+    struct snug_decode_stream stream = {.tokenizer = tokenizer, .skip_special = skip};
+    char text[4096] = "";
+    size_t used = 0, length;
+    const char *part;
+    for (size_t i = 0; i <= count; i++) {
+        if (i < count)
+            assert_int_equal(snug_decode_stream_push(fixture->ctx, &stream, ids[i], &part, &length), SNUG_OK);
+        else
+            assert_int_equal(snug_decode_stream_end(fixture->ctx, &stream, &part, &length), SNUG_OK);
+        assert_int_equal(snug_utf8_invalid(part, length), length);
+        memcpy(text + used, part, length + 1);
+        used += length;
+    }
+    snug_decode_stream_free(&stream);
+    if (strcmp(text, whole) != 0 && !strstr(whole, "\xef\xbf\xbd"))
+        fail_msg("%s, row %zu: one by one \"%s\", together \"%s\"", name, row, text, whole);
+}
+
+static void check_case(struct fixture *fixture, const json_t *texts, json_t *one) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *rows = json_object_get(one, "ids");
+    put_files(fixture, json_object_get(one, "files"));
+    struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+    struct snug_text text = {0};
+    struct snug_ids ids = {0};
+    assert_true(json_array_size(rows) > json_array_size(texts));
+    for (size_t row = 0; row < json_array_size(rows); row++) {
+        int32_t list[256];
+        const json_t *source = json_array_get(texts, row), *right = json_array_get(rows, row);
+        const size_t count = take_ids(right, list);
+        if (source) {
+            encode(fixture, tokenizer, json_string_value(source), json_string_length(source), &ids);
+            expect_ids(name, row, right, &ids);
+        }
+        for (int skip = 0; skip < 2; skip++) {
+            const json_t *all = json_object_get(one, skip ? "skipped" : "texts");
+            assert_int_equal(snug_tokenizer_decode(fixture->ctx, tokenizer, list, count, skip, &text), SNUG_OK);
+            expect_text(name, row, text.text, text.length, json_array_get(all, row));
+            const bool cleans = tokenizer->cleans;
+            tokenizer->cleans = false;
+            assert_int_equal(snug_tokenizer_decode(fixture->ctx, tokenizer, list, count, skip, &text), SNUG_OK);
+            check_stream(fixture, tokenizer, name, row, list, count, skip, text.text);
+            tokenizer->cleans = cleans;
+        }
+    }
+    free(ids.ids);
+    free(text.text);
+    snug_tokenizer_free(tokenizer);
+}
+
+static void test_texts(void **state) {
+    struct fixture *fixture = *state;
+    json_t *golden = read_golden(fixture, ".", "decoding"), *cases = json_object_get(golden, "cases"), *one;
+    size_t i;
+    assert_true(json_array_size(cases) >= 15);
+    json_array_foreach(cases, i, one) check_case(fixture, json_object_get(golden, "texts"), one);
+    json_decref(golden);
+}
+
+/* The classes that build their parts have decoders, too: a text comes back, with the spaces that the class puts. */
+static void test_classes(void **state) {
+    static const char *const cases[][3] = {{"tokenizer_parts", "roberta", "The film's day"},
+                                           {"tokenizer_parts", "gpt2", "The film's day"},
+                                           {"tokenizer_parts", "xlm_roberta", "The film day"},
+                                           {"tokenizer_parts", "camembert", "the film day"},
+                                           {"tokenizer", "uncased", "the film, good"}};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_tokenizer *tokenizer = load_golden(fixture, cases[i][0], cases[i][1]);
+        struct snug_ids ids = {0};
+        struct snug_text text = {0};
+        encode(fixture, tokenizer, cases[i][2], strlen(cases[i][2]), &ids);
+        assert_int_equal(snug_tokenizer_decode(fixture->ctx, tokenizer, ids.ids, ids.count, true, &text), SNUG_OK);
+        assert_string_equal(text.text, cases[i][2]);
+        free(ids.ids);
+        free(text.text);
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
+/* Ids without a token are left out; a character comes when its last byte does, and an incomplete one at the end. */
+static void test_stream_of_bytes(void **state) {
+    struct fixture *fixture = *state;
+    struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_PARTS, "gpt2");
+    struct snug_decode_stream stream = {.tokenizer = tokenizer};
+    struct snug_ids ids = {0};
+    const char *part;
+    size_t length, parts = 0;
+    const int32_t unknown[] = {-1, 1 << 30};
+    struct snug_text text = {0};
+    assert_int_equal(snug_tokenizer_decode(fixture->ctx, tokenizer, unknown, 2, false, &text), SNUG_OK);
+    assert_string_equal(text.text, "");
+    encode(fixture, tokenizer, "\xf0\x9f\x91\xa9", 4, &ids);
+    assert_true(ids.count > 1);
+    for (size_t i = 0; i < ids.count; i++) {
+        assert_int_equal(snug_decode_stream_push(fixture->ctx, &stream, ids.ids[i], &part, &length), SNUG_OK);
+        parts += length > 0;
+        assert_int_equal(length, i + 1 < ids.count ? 0 : 4);
+    }
+    assert_int_equal(parts, 1);
+    assert_int_equal(snug_decode_stream_push(fixture->ctx, &stream, ids.ids[0], &part, &length), SNUG_OK);
+    assert_int_equal(length, 0);
+    assert_int_equal(snug_decode_stream_end(fixture->ctx, &stream, &part, &length), SNUG_OK);
+    assert_string_equal(part, "\xef\xbf\xbd");
+    snug_decode_stream_free(&stream);
+    free(text.text);
+    free(ids.ids);
+    snug_tokenizer_free(tokenizer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stream_of_bytes, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

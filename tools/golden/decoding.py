@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/golden/decoding.json: small tokenizers of the kinds that decoders have (byte-level BPE with the regular expressions of
+known models, SentencePiece's BPE with byte fallback in the three layouts of Llama and Gemma) and others for each decoder; of texts the
+ids, and of these and of random ids the text, with and without special tokens, as transformers' PreTrainedTokenizerFast gives it.
+
+Usage: decoding.py [FILE]    (needs transformers, tokenizers)
+"""
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer
+from split_patterns import MODELS
+
+TRAINED = ["The quick brown fox doesn't jump over the lazy dog.", "camelCase HTTPServer and snake_case, 123 numbers 2024!",
+           "  indented\n    code();\n\n", "Der schnelle Fuchs: schön, größer.", "быстрая лиса", "漢字かな 한국어", "it's what we've said"] * 3
+TEXTS = ["", "The quick brown fox.", "  two  spaces, doesn't it's", "line\n\n  next\r\n\tend ", "größer 漢字かな 한국어 नमस्ते", "👩‍👩‍👧 👍🏽 e\u0301",
+         "123 12345 HTTPServer", "<s>The</s> <mask> x", " ▁ a▁b", "<0x41> . , ! ' s n't do not", "a" * 30, "\u00a0\u3000x\u200b"]
+SPECIAL = ["<unk>", "<s>", "</s>", "<mask>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+ROUNDS = 40
+
+
+def added(tokenizer, normalized=False):
+    tokenizer.add_special_tokens([AddedToken(text, normalized=normalized, special=True) for text in SPECIAL])
+    return tokenizer
+
+
+def byte_level(pattern, digits=None, normalizer=None, ignore_merges=False):
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    steps = [pre_tokenizers.Split(Regex(part), "isolated") for part in ([digits] if digits else []) + [pattern]]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(TRAINED, trainer)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def sentencepiece(normalizer, pre_tokenizer, decoder, fuse_unk=True, fallback=True, normalized=False):
+    """BPE over characters, with the tokens of bytes before the others; without "z", which becomes bytes."""
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained.train_from_iterator([text.replace("z", "") for text in TRAINED], trainers.BpeTrainer(vocab_size=140))
+    model = json.loads(trained.to_str())["model"]
+    pieces = SPECIAL[:3] + (BYTES if fallback else []) + [piece for piece, _ in sorted(model["vocab"].items(), key=lambda item: item[1])]
+    tokenizer = Tokenizer(models.BPE(vocab={piece: number for number, piece in enumerate(dict.fromkeys(pieces))},
+                                     merges=[tuple(merge) for merge in model["merges"]], unk_token="<unk>", fuse_unk=fuse_unk,
+                                     byte_fallback=fallback))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoder
+    return added(tokenizer, normalized)
+
+
+def plain(model, decoder=None, pre_tokenizer=None):
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+    if decoder:
+        tokenizer.decoder = decoder
+    return added(tokenizer)
+
+
+def word_piece(decoder):
+    pieces = SPECIAL + list("abcdefghijklmnopqrstuvwxyzT.,!'") + ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"] + ["fox", "do", "not"]
+    return plain(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="<unk>"), decoder)
+
+
+def unigram(decoder):
+    pieces = [("<unk>", 0.0)] + [(piece, -float(number)) for number, piece in enumerate(["▁", "▁The", "▁a", "e", "a", "x", "fox", "▁quick", "."])]
+    return plain(models.Unigram(pieces, unk_id=0, byte_fallback=False), decoder, pre_tokenizers.Metaspace())
+
+
+def tokenizers():
+    replace, fallback, fuse = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()
+    llama = decoders.Sequence([replace, fallback, fuse, decoders.Strip(" ", 1, 0)])
+    yield "gpt4", byte_level(MODELS["gpt4"]), {}
+    yield "llama3", byte_level(MODELS["llama3"], ignore_merges=True), {"clean_up_tokenization_spaces": True}
+    yield "qwen2", byte_level(MODELS["qwen2"], normalizer=normalizers.NFC()), {
+        "clean_up_tokenization_spaces": True, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True}
+    yield "deepseek", byte_level(MODELS["deepseek"], digits=r"\p{N}{1,3}"), {}
+    yield "llama2", sentencepiece(normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, llama,
+                                  normalized=True), {}
+    yield "llama2 not legacy", sentencepiece(None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), llama), {}
+    yield "gemma", sentencepiece(normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"),
+                                 decoders.Sequence([replace, fallback, fuse])), {}
+    yield "unknown", sentencepiece(None, pre_tokenizers.Metaspace(), decoders.Metaspace(), fuse_unk=True, fallback=False), {}
+    yield "unknown each", sentencepiece(None, pre_tokenizers.Metaspace(prepend_scheme="never"), decoders.Metaspace(prepend_scheme="never"),
+                                        fuse_unk=False, fallback=False), {}
+    yield "word_piece", word_piece(decoders.WordPiece("##", True)), {}
+    yield "word_piece as it is", word_piece(decoders.WordPiece("##", False)), {"clean_up_tokenization_spaces": True}
+    yield "unigram", unigram(decoders.Metaspace()), {"clean_up_tokenization_spaces": True}
+    yield "no decoder", unigram(None), {}
+    yield "bpe", unigram(decoders.BPEDecoder("x")), {}
+    # Classes that build the parts themselves: of tokenizer.json they use the vocabulary and the added tokens.
+    other = byte_level(MODELS["gpt4"], normalizer=normalizers.Lowercase())
+    yield "Qwen2Tokenizer", other, {"tokenizer_class": "Qwen2Tokenizer", "pad_token": "</s>"}
+    yield "Qwen2Tokenizer prefix", other, {"tokenizer_class": "Qwen2TokenizerFast", "add_prefix_space": True}
+    pieces = sentencepiece(normalizers.Lowercase(), None, decoders.Fuse())
+    for settings in ({}, {"legacy": True}, {"add_prefix_space": False}):
+        yield f"LlamaTokenizer {settings}", pieces, {"tokenizer_class": "LlamaTokenizer", **settings}
+    yield "LlamaTokenizer of bytes", byte_level(MODELS["llama3"]), {"tokenizer_class": "LlamaTokenizerFast"}
+    yield "GemmaTokenizer", pieces, {"tokenizer_class": "GemmaTokenizer", "bos_token": "<s>", "unk_token": "<unk>"}
+    yield "regex", unigram(decoders.Sequence([decoders.Replace(Regex("[ae]+|▁(?=.)"), "<>"), decoders.Strip("o", 1, 2), decoders.Fuse(),
+                                              decoders.Strip("<", 3, 0)])), {}
+
+
+def case(name, tokenizer, settings):
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "tokenizer.json")
+        tokenizer.save(path)
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
+        (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings))
+        fast = AutoTokenizer.from_pretrained(folder)
+        assert type(fast).__name__ in (settings["tokenizer_class"].removesuffix("Fast"), "TokenizersBackend"), type(fast)
+        file = json.loads(Path(path).read_text())
+    ids = [fast(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
+    source = random.Random(name)
+    size = len(fast)
+    byte_tokens = [fast.convert_tokens_to_ids(text) for text in BYTES] if "<0x00>" in tokenizer.get_vocab() else []
+    for number in range(ROUNDS):
+        some = byte_tokens if byte_tokens and number % 2 else range(size)
+        row = [source.choice(some) for _ in range(source.randrange(1, 12))]
+        if "\0" not in fast.decode(row):  # which Jansson does not read
+            ids.append(row)
+    return {"name": name, "files": {"tokenizer.json": file, "tokenizer_config.json": settings},
+            "ids": ids, "texts": [fast.decode(row) for row in ids], "skipped": [fast.decode(row, skip_special_tokens=True) for row in ids]}
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "tests/golden/decoding.json"
+    with open(path, "w") as file:
+        json.dump({"texts": TEXTS, "cases": [case(*one) for one in tokenizers()]}, file, separators=(",", ":"))
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
