@@ -40,30 +40,29 @@ static void test_shards(void **state) {
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
-#define SAVING "--save_steps 2 "
-
-/* N ranks of every stage = one rank with N micro-batches: model, optimizer states, losses, norms. 76 rows are 10
-   micro-batches: some ranks have none in an epoch's last step. "cut" has weights of several chunks, "odd" stacks of
-   parameters whose 8-bit blocks no shard can cut. SNUG_RANKS_MOST=8: also 8 ranks. */
+/* N ranks of every stage = one rank with their micro-batches and without the method: model, optimizer states, losses,
+   norms. 76 rows are 10 micro-batches: some ranks have none in an epoch's last step, or fewer. "cut" has weights of
+   several chunks, "odd" stacks of parameters whose 8-bit blocks no shard can cut; of "large" some shards are smaller
+   than what is offloaded, others are cut. From stage 2 on a rank may have several micro-batches. SNUG_RANKS_MOST=8:
+   also 8 ranks. */
 static void test_stages_have_the_same_bits(void **state) {
     static const struct {
-        const char *words;
-        int least, most; /* ranks */
+        const char *words, *method;
+        int least, most, each, first; /* ranks; micro-batches of each; stage */
     } kinds[] = {
-        {TRAIN "--config_name cut --train_file train.csv --validation_file dev.csv --eval_strategy epoch "
-               "--num_train_epochs 2 " SAVING,
-         2 + SANITIZED, 4 - SANITIZED},
-        {TRAIN "--config_name cut --train_file train.csv --max_steps 4 --bf16 --freeze embeddings,layer.0 " SAVING, 3,
-         3},
-        {TRAIN "--config_name cut --train_file train.csv --max_steps 4 --bf16 --optim adamw_8bit " SAVING, 2, 2},
-        {TRAIN "--config_name odd --train_file train.csv --max_steps 4 --dtype bfloat16 --optim adamw_8bit " SAVING, 4,
-         4},
-        {TRAIN
-         "--config_name cut --train_file train.csv --max_steps 4 --bf16 --recompute layer --optim lion_32bit " SAVING,
-         3, 3},
-        {TRAIN
-         "--config_name modern --train_file train.csv --max_steps 3 --optim sgd --optim_args momentum=0.9 " SAVING,
-         2, 2},
+        {"--config_name cut --validation_file dev.csv --eval_strategy epoch --num_train_epochs 2", "", 2 + SANITIZED,
+         4 - SANITIZED, 1, 0},
+        {"--config_name cut --max_steps 4 --bf16 --freeze embeddings,layer.0", "", 3, 3, 1, 1},
+        {"--config_name cut --max_steps 4 --bf16 --optim adamw_8bit", "", 2, 2, 1, 1},
+        {"--config_name odd --max_steps 4 --dtype bfloat16 --optim adamw_8bit", "", 4, 4, 1, 1},
+        {"--config_name cut --max_steps 4 --bf16 --optim lion_32bit", "--recompute layer", 3, 3, 1, 1},
+        {"--config_name modern --max_steps 3 --optim sgd --optim_args momentum=0.9", "", 2, 2, 1, 1},
+        {"--config_name cut --num_train_epochs 2 --bf16", "", 2, 2, 4, 2},
+        {"--config_name cut --num_train_epochs 2 --bf16", "", 3, 3, 2, 2},
+        {"--config_name large --num_train_epochs 2", "--offload optimizer --offload_ratio 1", 4, 4, 1, 0},
+        {"--config_name large --num_train_epochs 2 --bf16 --optim adamw_8bit",
+         "--offload optimizer,activations --offload_ratio 0.6", 3, 3, 1, 0},
+        {"--config_name large --num_train_epochs 2 --bf16", "--offload optimizer --offload_ratio 1", 2, 2, 4, 2},
     };
     struct fixture *f = *state;
     const char *given = getenv("SNUG_RANKS_MOST");
@@ -71,19 +70,24 @@ static void test_stages_have_the_same_bits(void **state) {
     if (skips) return;
     write_cut(f, 2);
     write_model(f, "odd", 0.1, 68, 1, VOCABULARY);
+    write_model(f, "large", 0.1, 260, 2, 3000);
     write_other_families(f, 32);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (int ranks = kinds[kind].least; ranks <= (kind ? kinds[kind].most : most); ranks += ranks < 4 ? 1 : 4) {
-            char words[1024], one[32], many[32];
+            const int each = kinds[kind].each, first = kinds[kind].first;
+            char words[512], command[1024], one[32], many[32];
+            snprintf(words, sizeof words, TRAIN "--train_file train.csv --save_steps 2 %s", kinds[kind].words);
             snprintf(one, sizeof one, "one%zu_%d", kind, ranks);
-            snprintf(words, sizeof words, "%s --gradient_accumulation_steps %d --output_dir %s", kinds[kind].words,
-                     ranks, one);
-            free(run_well(f, words));
-            for (int stage = kind ? 1 : 0; stage <= STAGES; stage++) {
-                if (kind && !has_stage(stage, 1, kind)) continue;
+            snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --output_dir %s", words,
+                     ranks * each, one);
+            free(run_well(f, command));
+            for (int stage = first; stage <= STAGES; stage++) {
+                if (kind && !has_stage(stage, first, kind)) continue;
                 snprintf(many, sizeof many, "many%zu_%d_%d", kind, ranks, stage);
-                snprintf(words, sizeof words, "%s --zero_stage %d --output_dir %s", kinds[kind].words, stage, many);
-                run_ranks_well(f, ranks, words);
+                snprintf(command, sizeof command,
+                         "%s %s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s", words,
+                         kinds[kind].method, each, stage, many);
+                run_ranks_well(f, ranks, command);
                 assert_same_run(f, one, many);
                 assert_same_in_both(f, one, many, "checkpoint-2/model.safetensors");
                 assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
@@ -101,74 +105,14 @@ static void test_shared_weight(void **state) {
     for (int stage = 0; stage <= STAGES; stage += is_long() ? 1 : STAGES) {
         char words[1024], many[32];
         snprintf(many, sizeof many, "many%d", stage);
-        snprintf(words, sizeof words,
-                 TRAIN "--task mlm --config_name cut --train_file lines.txt --line_by_line --max_steps 4 --bf16 " SAVING
-                       "--zero_stage %d --output_dir %s",
-                 stage, many);
+        snprintf(
+            words, sizeof words,
+            TRAIN
+            "--task mlm --config_name cut --train_file lines.txt --line_by_line --max_steps 4 --bf16 --save_steps 2 "
+            "--zero_stage %d --output_dir %s",
+            stage, many);
         run_ranks_well(f, 2, words);
         if (stage) assert_same_run(f, "many0", many);
-    }
-}
-
-/* From stage 2 on also several micro-batches of each rank have the bits of one rank with all of them: 10 micro-batches,
-   so that an epoch's last step has 2 of 8, or 4 of 6. */
-static void test_accumulation(void **state) {
-    static const char words[] =
-        TRAIN "--config_name cut --train_file train.csv --num_train_epochs 2 --bf16 --save_strategy no ";
-    static const int ranks[] = {2, 3}, each[] = {4, 2};
-    struct fixture *f = *state;
-    if (skips) return;
-    write_cut(f, 2);
-    for (int i = 0; i < 2; i++) {
-        char command[1024], one[32], many[32];
-        snprintf(one, sizeof one, "one%d", i);
-        snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --output_dir %s", words,
-                 ranks[i] * each[i], one);
-        free(run_well(f, command));
-        for (int stage = 2; stage <= STAGES; stage++) {
-            if (!has_stage(stage, 2, (size_t)i)) continue;
-            snprintf(many, sizeof many, "many%d_%d", i, stage);
-            snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s",
-                     words, each[i], stage, many);
-            run_ranks_well(f, ranks[i], command);
-            assert_same_run(f, one, many);
-        }
-    }
-}
-
-/* States and activations in the offload file: the bits of one rank that offloads nothing, in every stage, also if ranks
-   have no micro-batch in an epoch's last step. Some shards are smaller than what is offloaded, others are cut. */
-static void test_offload(void **state) {
-    static const struct {
-        const char *words;
-        int ranks, each; /* micro-batches of a rank */
-    } kinds[] = {
-        {"--offload optimizer ", 4, 1},
-        {"--bf16 --optim adamw_8bit --offload optimizer,activations --offload_ratio 0.6 ", 3, 1},
-        {"--bf16 --offload optimizer ", 2, 4},
-    };
-    struct fixture *f = *state;
-    if (skips) return;
-    write_model(f, "cut", 0.1, 260, 2, 3000);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        static const char words[] = TRAIN "--config_name cut --train_file train.csv --num_train_epochs 2 " SAVING;
-        char command[1024], one[32], many[32];
-        snprintf(one, sizeof one, "one%zu", i);
-        snprintf(command, sizeof command, "%s %s --gradient_accumulation_steps %d --offload_ratio 1 --output_dir %s",
-                 words, kinds[i].words, kinds[i].ranks * kinds[i].each, one);
-        char *offloads = strstr(command, "--offload optimizer"), *end = strchr(offloads + 10, ' ');
-        memset(offloads, ' ', (size_t)(end - offloads));
-        free(run_well(f, command));
-        for (int first = kinds[i].each > 1 ? 2 : 0, stage = first; stage <= STAGES; stage++) {
-            if (!has_stage(stage, first, i + 1)) continue;
-            snprintf(many, sizeof many, "many%zu_%d", i, stage);
-            snprintf(command, sizeof command, "%s %s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s",
-                     words, kinds[i].words, kinds[i].each, stage, many);
-            run_ranks_well(f, kinds[i].ranks, command);
-            assert_same_run(f, one, many);
-            assert_same_in_both(f, one, many, "checkpoint-2/model.safetensors");
-            assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
-        }
     }
 }
 
@@ -705,8 +649,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fit, set_up, tear_down),
