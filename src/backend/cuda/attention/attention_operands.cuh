@@ -120,9 +120,9 @@ template <typename T> static __device__ void clear_gradients(const struct attent
     clear_tail<T>(a, a.dv, a.v_row, keys);
 }
 
-/* Hopper's tensor cores, for d of 64, in 16 bits, without a bias, if the longest sequence has more than 128 tokens;
-   forward with dropout up to one half, backward up to 512 tokens and if there are enough heads. False if they are not
-   applicable. */
+/* Hopper's tensor cores, for d of 64, in 16 bits, without a bias or a cap, if the longest sequence has more than 128
+   tokens; forward with dropout up to one half, backward without shared key/value heads, up to 512 tokens and if there
+   are enough heads. False if they are not applicable. */
 #ifdef SNUG_CUDA_HOPPER
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
@@ -136,8 +136,8 @@ static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, 
 }
 #endif
 
-/* Tensor cores, for d of 32, 64 or 128; with a window or a bias for 64, and not for both. False if they are not
- * applicable. */
+/* Tensor cores, for d of 32 to 256 in multiples of 16, in the forms of choose_width(). False if they are not
+   applicable. */
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
