@@ -106,7 +106,7 @@ static snug_status read_narrowed(const struct saving *s, const struct part *part
     float *values = (float *)s->piece.base;
     uint16_t *rounded = (uint16_t *)(s->piece.base + PIECE);
     const struct snug_stored_tensor *stored = s->source->of ? s->source->of[part->parameter] : NULL;
-    const int64_t known = !stored || first > stored->count ? 0 : smaller(count, stored->count - first);
+    const int64_t known = stored ? larger(0, smaller(count, stored->count - first)) : 0;
     const enum snug_dtype dtype = tensor_of(s, part)->dtype;
     RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, rounded));
     if (known) RETURN_IF_ERROR(snug_safetensors_read(s->ctx, &s->source->files, stored, first, known, values));

@@ -513,6 +513,28 @@ static void test_evaluation(void **state) {
     assert_float_equal(metric_of(&metrics[0], "eval_loss"), metric_of(&metrics[1], "eval_loss"), 1e-2);
 }
 
+/* What is frozen is stored in fp16, and saved with the bits of its file. */
+static void test_frozen_in_fp16(void **state) {
+    static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
+    struct fixture *f = *state;
+    float values[2][32 * 128];
+    set_world(ONE_GPU "context 520\n");
+    const snug_train_result plain = train(f, "start", QUICK);
+    const snug_train_result frozen =
+        train(f, "frozen", QUICK "fp16=true freeze=base_model model_name_or_path=@start config_name=");
+    for (int i = 0; i < 2; i++) {
+        struct snug_safetensors files;
+        const char *path = path_of(f, "%s/model.safetensors", i ? "frozen" : "start");
+        assert_int_equal(snug_safetensors_open(f->ctx, NULL, path, &files), SNUG_OK);
+        assert_int_equal(
+            snug_safetensors_read(f->ctx, &files, snug_safetensors_find(&files, name), 0, 32 * 128, values[i]),
+            SNUG_OK);
+        snug_safetensors_close(&files);
+    }
+    assert_memory_equal(values[0], values[1], sizeof values[0]);
+    assert_true(frozen.memory[SNUG_MEMORY_WEIGHTS].planned < 3 * plain.memory[SNUG_MEMORY_WEIGHTS].planned / 4);
+}
+
 struct tokens {
     int count;
     double scores[256];
@@ -697,6 +719,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_logits_in_pieces, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_frozen_in_fp16, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),

@@ -21,7 +21,7 @@
 /* Parts of different sizes, of which one is empty, and larger than a socket's buffer. */
 static inline void check_operations(snug_context *ctx, const struct snug_collectives *c) {
     enum { CHUNK = 1 << 20, BYTES = 4 * CHUNK + 77, SMALL = 5 };
-    const struct snug_shards parts = {BYTES, CHUNK, c->size, 1}, few = {SMALL, SMALL, c->size, 0};
+    const struct snug_shards parts = {BYTES, CHUNK, c->size, 1}, few = {BYTES, BYTES, c->size, 0};
     uint8_t *mine = malloc(BYTES), *all = malloc((size_t)c->size * BYTES);
     CHECK(mine && all);
     for (int i = 0; i < BYTES; i++) mine[i] = (uint8_t)(i * 7 + c->rank * 31);

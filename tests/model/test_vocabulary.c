@@ -529,6 +529,31 @@ static void trained_with_new_tokens(void **state) {
     assert_null(strstr(f->log, "rows more"));
 }
 
+/* Of a frozen table in 16 bits, the rows of the file are saved as they are there, the new ones as they are used. */
+static void frozen_with_new_tokens(void **state) {
+    static const char word[] = "bert.embeddings.word_embeddings.weight";
+    struct fixture *f = *state;
+    struct tensors before, after;
+    const char *words = "task=mlm line_by_line=True train_file=@t.txt config_name=@new tokenizer_name=@new"
+                        " model_name_or_path=@new per_device_train_batch_size=2 bf16=True"
+                        " freeze=embeddings max_steps=4 save_strategy=steps save_steps=2";
+    char more[512];
+    write_new_words(f, "new", 2);
+    write_text(f, "t.txt", "t5 t200 t7 t8\nt9 t10 t201\nt12 t13 t14 t15\nt200 t17 t18\n");
+    train(f, "whole", words);
+    snprintf(more, sizeof more, "%s resume_from_checkpoint=@whole/checkpoint-2", words);
+    train(f, "rest", more);
+    assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "rest/model.safetensors"));
+    read_tensors(f, path_of(f, "new/model.safetensors"), &before);
+    read_tensors(f, path_of(f, "whole/model.safetensors"), &after);
+    const float *rows = tensor(&after, word)->data;
+    assert_memory_equal(tensor(&before, word)->data, rows, 200 * 32 * sizeof *rows);
+    for (int i = 200 * 32; i < 202 * 32 && snug_backend_cpu_fast_bf16(); i++)
+        assert_true(rows[i] == snug_bf16_to_f32(snug_f32_to_bf16(rows[i])));
+    free_tensors(&before);
+    free_tensors(&after);
+}
+
 static int64_t trained_vocabulary(struct fixture *f, const char *words) {
     train(f, "out", words);
     json_t *config = read_json(f, path_of(f, "out/config.json"));
@@ -599,6 +624,7 @@ int main(void) {
         cmocka_unit_test(distribution_of_new_rows),
         cmocka_unit_test_setup_teardown(old_rows_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(trained_with_new_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(frozen_with_new_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_training_grows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tokenizers_of_other_models, set_up, tear_down),
     };

@@ -180,6 +180,23 @@ static void test_nan_evaluations_end_the_run(void **state) {
     assert_contains(snug_error_message(f->ctx), "dev.txt: row 0: the model's outputs are NaN");
 }
 
+/* One product a row, of either sign, so that a class of each row overflows, and nothing is NaN. */
+static void test_infinite_outputs(void **state) {
+    struct fixture *f = *state;
+    snug_args *args = training_args(f, "validation_file=@dev.csv");
+    snug_session *session;
+    snug_metrics *metrics;
+    float weight[2][32] = {{3.3e38f}, {-3.3e38f}};
+    const float bias[2] = {3.3e38f, 3.3e38f};
+    assert_int_equal(snug_session_create(args, &session), SNUG_OK);
+    assert_int_equal(snug_set_parameter(session, "classifier.weight", weight[0], 64), SNUG_OK);
+    assert_int_equal(snug_set_parameter(session, "classifier.bias", bias, 2), SNUG_OK);
+    assert_int_equal(snug_session_evaluate(session, &metrics), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), ": the model's outputs are infinite: its values are too large for F32");
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
 /* A label far from every output has an infinite loss, which is not the model's fault. */
 static void test_infinite_losses_of_finite_outputs(void **state) {
     struct fixture *f = *state;
@@ -261,10 +278,15 @@ static void test_any_byte_of_a_manifest(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_nan_evaluations_end_the_run),   TEST(test_infinite_losses_of_finite_outputs),
-        TEST(test_overflowing_steps_are_skipped), TEST(test_skipped_step_changes_no_weight),
-        TEST(test_streak_keeps_last_good),        TEST(test_logging_filter),
-        TEST(test_runs_without_finite_steps_end), TEST(test_damaged_checkpoints_are_passed_over),
+        TEST(test_nan_evaluations_end_the_run),
+        TEST(test_infinite_outputs),
+        TEST(test_infinite_losses_of_finite_outputs),
+        TEST(test_overflowing_steps_are_skipped),
+        TEST(test_skipped_step_changes_no_weight),
+        TEST(test_streak_keeps_last_good),
+        TEST(test_logging_filter),
+        TEST(test_runs_without_finite_steps_end),
+        TEST(test_damaged_checkpoints_are_passed_over),
         TEST(test_any_byte_of_a_manifest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
