@@ -119,7 +119,6 @@ static inline snug_status push_symbol(snug_context *ctx, struct snug_bpe_scratch
 static snug_status push_bytes(snug_context *ctx, const struct snug_bpe *model, const char *text, size_t length,
                               struct snug_bpe_scratch *scratch, bool *done) {
     *done = false;
-    /* untested: a byte fallback that no supported class has */
     for (size_t i = 0; i < length; i++)
         if (model->byte_ids[(unsigned char)text[i]] < 0) return SNUG_OK;
     for (size_t i = 0; i < length; i++)
@@ -147,10 +146,9 @@ static snug_status begin(snug_context *ctx, const struct snug_bpe *model, const 
             continue;
         }
         bool done = false;
-        if (model->byte_fallback && !model->byte_level) /* untested: a byte fallback that no supported class has */
+        if (model->byte_fallback && !model->byte_level)
             RETURN_IF_ERROR(push_bytes(ctx, model, word + at, next - at, scratch, &done));
         if (done || model->unk < 0) continue;
-        /* untested: a byte fallback that no supported class has */
         if (unknown && !model->fuse_unk) RETURN_IF_ERROR(push_symbol(ctx, scratch, model->unk));
         unknown = true;
     }
@@ -283,7 +281,7 @@ static snug_status add_words(snug_context *ctx, struct snug_bpe *model, const ui
     RETURN_IF_ERROR(snug_hash_map_reserve(ctx, &model->words, (size_t)vocabulary->count));
     for (int64_t id = 0; id < vocabulary->size; id++) {
         const char *word = vocabulary->tokens[id];
-        if (!word) continue; /* untested: only a vocabulary with gaps */
+        if (!word) continue;
         size_t length = strlen(word);
         if (model->byte_level) {
             length = decode(byte_of, word, to);
@@ -304,7 +302,6 @@ snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model) {
     snug_bpe_alphabet(byte_of);
     find_byte_tokens(model, byte_of);
     RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, 1));
-    /* untested: only a vocabulary with gaps */
     for (int64_t id = 0; id < model->vocabulary->size; id++)
         if (model->vocabulary->tokens[id]) bytes += strlen(model->vocabulary->tokens[id]);
     if (model->byte_level) RETURN_IF_ERROR(snug_alloc(ctx, bytes + 1, 1, (void **)&model->texts));

@@ -59,7 +59,7 @@ static snug_status end_piece(snug_context *ctx, struct pieces *out) {
 static snug_status put_replaced(snug_context *ctx, struct snug_text *out, const char *text, size_t length,
                                 const char *pattern, size_t pattern_length, const char *by, size_t by_length) {
     for (size_t at = 0; at < length;) {
-        const char *found = pattern_length ? memmem(text + at, length - at, pattern, pattern_length) : NULL;
+        const char *found = memmem(text + at, length - at, pattern, pattern_length);
         const size_t stop = found ? (size_t)(found - text) : length;
         RETURN_IF_ERROR(put(ctx, out, text + at, stop - at));
         if (found) RETURN_IF_ERROR(put(ctx, out, by, by_length));
@@ -89,7 +89,8 @@ static snug_status decode_bytes(snug_context *ctx, const struct pieces *from, st
         }
         if (all) continue;
         bytes.length = before;
-        if (status == SNUG_OK) status = put(ctx, &bytes, from->text.text + start, from->ends[i] - start);
+        if (status == SNUG_OK) /* may be untested: an allocation that fails */
+            status = put(ctx, &bytes, from->text.text + start, from->ends[i] - start);
     }
     if (status == SNUG_OK) status = snug_utf8_repair(ctx, bytes.text, bytes.length, &repaired, &length);
     free(bytes.text);
@@ -199,10 +200,11 @@ static snug_status decode_regex(snug_context *ctx, const struct snug_decoder_ste
     while ((status = snug_regex_find(ctx, step->regex, token, length, at, &scratch, &start, &end)) == SNUG_OK) {
         status = put(ctx, out, token + at, start - at);
         if (status == SNUG_OK) status = put(ctx, out, step->content, step->content_length);
-        if (status != SNUG_OK) break;
+        if (status != SNUG_OK) break; /* may be untested: an allocation that fails */
         at = end;
     }
     snug_regex_scratch_free(&scratch);
+    /* may be untested: an allocation that fails */
     return status == SNUG_END ? put(ctx, out, token + at, length - at) : status;
 }
 

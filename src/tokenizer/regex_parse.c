@@ -156,7 +156,7 @@ static snug_status parse_escape(struct parser *p, bool *class, struct snug_regex
     if (take(p, "P")) return parse_property(p, true, item);
     const char letter = p->pattern[p->at];
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        if ((letter | 32) != kinds[i].letter || !is_letter((unsigned char)letter)) continue;
+        if ((letter | 32) != kinds[i].letter) continue;
         *item = kinds[i].item;
         item->negated = letter < 'a';
         p->at++;
@@ -166,7 +166,7 @@ static snug_status parse_escape(struct parser *p, bool *class, struct snug_regex
     if (take(p, "x{")) return parse_hex(p, 8, true, code);
     if (take(p, "x")) return parse_hex(p, 2, false, code);
     if (take(p, "u")) return parse_hex(p, 4, false, code);
-    const char *known = letter ? strchr(letters, letter) : NULL;
+    const char *known = memchr(letters, letter, sizeof letters - 1);
     if (!known && (is_letter((unsigned char)letter) || (letter >= '0' && letter <= '9')))
         return refuse(p, from, "this escape");
     *code = snug_utf8_next(p->pattern, &p->at);

@@ -66,7 +66,7 @@ static snug_status append(struct adding *a, const json_t *value) {
     const bool before = json_object_get(a->equal, key);
     const snug_status status = before ? SNUG_OK : put_in(a, a->equal, key);
     free(key);
-    if (before || status != SNUG_OK) return status;
+    if (before || status != SNUG_OK) return status; /* may be untested: an allocation that fails */
     RETURN_IF_ERROR(snug_grow(a->ctx, (void **)&a->more, &a->capacity, a->count + 1, sizeof *a->more));
     a->more[a->count++] = token;
     return SNUG_OK;

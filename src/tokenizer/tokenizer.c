@@ -296,12 +296,13 @@ snug_status snug_tokenizer_decode(snug_context *ctx, const struct snug_tokenizer
 
 static const char replacement[] = "\xef\xbf\xbd"; /* of bytes that are no character, perhaps not yet */
 
-/* Appends what the text has after the text before it; a decoder may have changed the latter's last characters. */
+/* What the text has after the text before it, which is shorter; a decoder may have changed the latter's last
+ * characters. */
 static snug_status yield(snug_context *ctx, struct snug_decode_stream *stream, const char **out, size_t *length) {
     size_t same = 0;
     const struct snug_text *text = &stream->text, *before = &stream->before;
-    while (same < before->length && same < text->length && text->text[same] == before->text[same]) same++;
-    while (same && same < text->length && ((unsigned char)text->text[same] & 0xc0) == 0x80) same--;
+    while (same < before->length && text->text[same] == before->text[same]) same++;
+    while (((unsigned char)text->text[same] & 0xc0) == 0x80) same--;
     stream->shown.length = 0;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&stream->shown.text, &stream->shown.capacity, text->length - same + 1, 1));
     memcpy(stream->shown.text, text->text + same, text->length - same + 1);

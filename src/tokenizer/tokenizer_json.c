@@ -334,10 +334,11 @@ static snug_status read_decoder(struct reader *reader, const json_t *part) {
                                        [SNUG_DECODING_WORDPIECE] = "prefix",
                                        [SNUG_DECODING_BPE] = "suffix"};
     struct snug_decoder_step step = reader->fixed->decoding;
-    const char *key = (size_t)step.kind < COUNT(keys) ? keys[step.kind] : NULL, *scheme = "";
+    const char *key = keys[step.kind], *scheme = "";
     bool prefix = true;
     snug_status status = SNUG_OK;
     if (key) status = read_text(reader, part, key, &step.text, &step.text_length);
+    if (key && status == SNUG_OK && !step.text_length) status = malformed(reader, key, "not empty");
     if (step.kind == SNUG_DECODING_REPLACE) {
         status = read_pattern(reader, part, &step.text, &step.text_length, &step.regex);
         if (status == SNUG_OK) status = read_text(reader, part, "content", &step.content, &step.content_length);
@@ -352,7 +353,6 @@ static snug_status read_decoder(struct reader *reader, const json_t *part) {
     } else if (step.kind == SNUG_DECODING_STRIP && status == SNUG_OK) {
         status = snug_json_int(reader->ctx, reader->path, part, "start", 0, &step.start);
         if (status == SNUG_OK) status = snug_json_int(reader->ctx, reader->path, part, "stop", 0, &step.stop);
-        if (status == SNUG_OK && !step.text_length) status = malformed(reader, "content", "a character");
     }
     if (status == SNUG_OK) return snug_decoder_add(reader->ctx, reader->decoder, &step);
     snug_decoder_step_free(&step);

@@ -111,6 +111,50 @@ static void test_classes(void **state) {
     }
 }
 
+/* What only unusual tokens show: the text of all ids of a small vocabulary with a gap, its last token an added one that
+   is not special. */
+static void test_unusual_tokens(void **state) {
+    static const struct {
+        const char *class, *decoder, *tokens[3], *text;
+    } cases[] = {
+        {"PreTrainedTokenizerFast", "{\"type\":\"ByteLevel\"}", {"a", "\u6f22", "\u0149"}, "a\u6f22\u0149+"},
+        {"PreTrainedTokenizerFast",
+         "{\"type\":\"ByteFallback\"}",
+         {"<0xZ1>", "<0x4Z>", "<0x41x"},
+         "<0xZ1><0x4Z><0x41x+"},
+        {"PreTrainedTokenizerFast", "{\"type\":\"ByteFallback\"}", {"abcdef", "<0x41>", "<0x4>"}, "abcdefA<0x4>+"},
+        {"PreTrainedTokenizerFast",
+         "{\"type\":\"Strip\",\"content\":\"a\",\"start\":1,\"stop\":2}",
+         {"aabaaa", "aa", "b"},
+         "abab+"},
+        {"LlamaTokenizer", "{\"type\":\"ByteLevel\"}", {"\u0120a", "b", "c"}, " abc+"},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const int32_t ids[] = {0, 1, 2, 3, 4};
+        struct snug_text text = {0};
+        struct snug_ids found = {0};
+        char file[1024];
+        const char *const *tokens = cases[i].tokens;
+        snprintf(file, sizeof file,
+                 "{\"decoder\":%s,\"added_tokens\":[{\"id\":4,\"content\":\"+\",\"special\":false}],\"model\":{"
+                 "\"type\":\"BPE\","
+                 "\"byte_fallback\":true,\"merges\":[],\"vocab\":{\"%s\":0,\"%s\":1,\"%s\":3,\"+\":4}}}",
+                 cases[i].decoder, tokens[0], tokens[1], tokens[2]);
+        put_file(fixture, "tokenizer.json", file);
+        snprintf(file, sizeof file, "{\"tokenizer_class\":\"%s\"}", cases[i].class);
+        put_file(fixture, "tokenizer_config.json", file);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        assert_int_equal(snug_tokenizer_decode(fixture->ctx, tokenizer, ids, 5, true, &text), SNUG_OK);
+        assert_string_equal(text.text, cases[i].text);
+        encode(fixture, tokenizer, "?", 1, &found); /* a byte without a token */
+        assert_int_equal(found.count, 0);
+        free(found.ids);
+        free(text.text);
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
 /* Ids without a token are left out; a character comes when its last byte does, and an incomplete one at the end. */
 static void test_stream_of_bytes(void **state) {
     struct fixture *fixture = *state;
@@ -145,6 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unusual_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stream_of_bytes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,22 @@ static const struct {
     {SMALL, NULL, "{\"extra_special_tokens\":{\"k\":7}}", SNUG_E_INPUT, "\"k\" must be a token"},
     {SMALL, NULL, "{\"additional_special_tokens\":{}}", SNUG_E_INPUT, "\"additional_special_tokens\" must be a list"},
     {NULL, "{" MODEL("{\"a\":3000000000}") "}", NULL, SNUG_E_INPUT, "the id of token \"a\""},
+    {NULL,
+     "{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\"],\"sep\":[\"[SEP]\",3]}," SPLIT "," SMALL_JSON
+     "}",
+     "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", SNUG_E_INPUT,
+     "there is no cls_token: \"cls\" of the post_processor"},
+    {NULL,
+     "{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",2],\"sep\":[\"\",3000000000]}," SPLIT
+     "," SMALL_JSON "}",
+     "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", SNUG_E_INPUT,
+     "there is no sep_token: \"sep\" of the post_processor"},
+    {NULL, "{\"decoder\":{\"type\":\"Strip\",\"content\":\"\",\"start\":1,\"stop\":0}," SPLIT "," SMALL_JSON "}",
+     "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", SNUG_E_INPUT,
+     "\"content\" of the decoder Strip must be not empty"},
+    {NULL, "{\"decoder\":{\"type\":\"CTC\"}," SPLIT "," SMALL_JSON "}",
+     "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", SNUG_E_UNSUPPORTED,
+     "the decoder CTC is not supported, only WordPiece"},
     {NULL, "{\"added_tokens\":[null]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "number 1 of \"added_tokens\""},
 };
 

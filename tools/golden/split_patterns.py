@@ -51,6 +51,7 @@ PARTS_OF_DIALECT = [
     (r"\x41\x{1F600}\u0042", ["A😀B"]), (r"\.\-\_\/", [".-_/"]), (r"\n|\r|\t|\f|\v|\a|\e", ["\n\r\t\f\v\a\x1b"]),
     (r"a(?=b)", ["ab ac"]), (r"a(?!b)", ["ab ac a"]), (r"(?<=a)b", ["ab b"]), (r"(?<![ab])c", ["c ac bc xc"]), (r"a(?=b+c|d)", ["abbc abb ad"]),
     (r"{a{x}a}]", ["{a{x}a}]"]), (r"a{1", ["a{1"]), (r"(a)(?:(b)|c)", ["abac"]), (r"x(?:a|)y", ["xy xay"]), (r"(?:a|b|cd)*e", ["abcde e"]),
+    (r"\n^|a", ["a\n", "a\nb"]), (r"a\b", ["a ab a"]), (r"a{1,,2}|a{-}|a{}", ["a{1,,2}a{-}a{}"]), (r"\x4a\x{6A}", ["Jj"]),
     (r"\p{M}+", ["e\u0301\u0308o"]), (r"(?:\p{L}\p{M}*){2}", ["e\u0301a\u0308b"]),
 ]
 BEHAVIORS = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
