@@ -10,7 +10,7 @@ enum { STAGES = 3 };
 
 /* One comparison has all stages, and each of the others one. */
 static bool has_stage(int stage, int first, size_t number) {
-    return is_long() || stage == first + (int)((number + SANITIZED) % (size_t)(STAGES + 1 - first));
+    return is_long() || stage == (SANITIZED ? STAGES : first + (int)(number % (size_t)(STAGES + 1 - first)));
 }
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */

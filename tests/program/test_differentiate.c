@@ -346,7 +346,7 @@ static void test_random_models(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_models)};
-    first_seed = SANITIZED ? SEEDS / 2 : 0;
+    first_seed = SANITIZED || is_long() ? 0 : SEEDS / 10;
     seed_count = is_long() ? SEEDS : SANITIZED ? SEEDS / 10 : SEEDS / 3;
     if (argc > 1) {
         first_seed = strtoull(argv[1], NULL, 10);

@@ -20,7 +20,7 @@
 /* Where a test has many similar cases, it runs a part of them; `make check-long` sets SNUG_LONG, and runs all. */
 static inline bool is_long(void) { return getenv("SNUG_LONG"); }
 
-/* Whether case number i is among every nth; sanitized, others than in the plain build. The first one always is. */
-static inline bool is_chosen(long i, long nth) { return is_long() || i == 0 || i % nth == SANITIZED; }
+/* Whether case number i is among every nth, others in the sanitized build. The first one always is. */
+static inline bool is_chosen(long i, long nth) { return is_long() || i == 0 || i % nth == !SANITIZED; }
 
 #endif
