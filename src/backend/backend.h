@@ -15,8 +15,8 @@
 /* The number of steps after which the host must read how many were skipped. */
 #define SNUG_UNSEEN_STEPS 8
 
-/* The part of the update that runs in other phases (op->crosses): copies (plan/overlap.c), the updates of offloaded
- * weights (plan/defer.c), and the gathering of updated weights (plan/ahead.c). */
+/* The part of the update that runs in other phases (op->crosses): moves (plan/moves.h), and the updates of
+ * offloaded weights (plan/place_updates.c). */
 struct snug_crossing {
     bool fetched; /* BACKWARD has fetched what the update reads first; else it is fetched where it is used */
     bool pending; /* UPDATE has run, and the rest has not: FORWARD does it, or a flush */

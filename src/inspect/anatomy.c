@@ -186,7 +186,7 @@ static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_cal
 }
 
 /* By direction: how long the copies took, and how long operations waited for them. The end of a phase waits for copies
- * that cross it: fetches, because stores are waited for in the phase that starts them (plan/overlap.c). */
+ * that cross it: fetches, because stores are waited for in the phase that starts them (plan/schedule.c). */
 static snug_status add_copies(snug_anatomy *a, const struct snug_program *program, const struct snug_op_times *times) {
     static const enum snug_op_kind kinds[] = {SNUG_OP_FETCH, SNUG_OP_STORE};
     bool *stored; /* by staging buffer: its last copy is a STORE */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rates of updates on the host (plan/host_update.c): each optimizer's over a weight that no cache holds. */
+/* The rates of updates on the host (plan/place_updates.c): each optimizer's over a weight that no cache holds. */
 #include <stdlib.h>
 
 #include "measure/rates.h"

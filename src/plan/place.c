@@ -100,19 +100,17 @@ void snug_find_lifetimes(struct snug_program *program) {
     }
 }
 
-snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, int64_t *most) {
-    snug_find_lifetimes(program);
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof **live, (void **)live));
-    *most = 0;
+int64_t snug_find_live_bytes(const struct snug_program *program, int64_t live[], size_t count) {
+    int64_t most = 0;
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         /* untested: no stage leaves a tensor unused */
         if (t->persistent || t->offloaded || t->view || t->first < 0) continue;
-        for (int32_t k = t->first; k <= t->last; k++) (*live)[k] += snug_tensor_bytes(program, t);
+        for (int32_t k = t->first; k <= t->last; k++) live[k] += snug_tensor_bytes(program, t);
     }
-    for (size_t i = 0; i < program->op_count; i++)
-        if ((*live)[i] > *most) *most = (*live)[i];
-    return SNUG_OK;
+    for (size_t i = 0; i < count; i++)
+        if (live[i] > most) most = live[i];
+    return most;
 }
 
 /* A placed tensor. Copied from the tensors, because the search for a gap reads many of them for each one. */
@@ -291,7 +289,7 @@ static void move_to_front(struct search *s) {
 }
 
 static snug_status try_orders(struct search *s, const struct snug_program *program) {
-    enum { ROUNDS = 4 };
+    enum { ROUNDS = 8 };
     int32_t ops = (int32_t)program->op_count;
     RETURN_IF_ERROR(open_lists(program, s));
     qsort(s->order, s->count, sizeof(struct snug_tensor *), larger_first);

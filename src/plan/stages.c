@@ -4,10 +4,6 @@
 #include "program/edits.h"
 
 snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods) {
-    struct snug_offload offload = methods->offload;
-    /* A rank without a micro-batch runs other operations of FORWARD and BACKWARD: copies of the update stay in UPDATE.
-     */
-    if (methods->ranks > 1) offload.overlaps = false;
     program->accumulates = methods->accumulates;
     if (methods->optimizer) {
         RETURN_IF_ERROR(snug_stage_differentiate(program));
@@ -18,8 +14,5 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
     RETURN_IF_ERROR(snug_stage_precision(program, methods));
     RETURN_IF_ERROR(snug_stage_partition(program, methods));
     RETURN_IF_ERROR(snug_program_sort(program));
-    RETURN_IF_ERROR(snug_stage_ahead(program, &methods->offload));
-    RETURN_IF_ERROR(snug_stage_offload(program, &offload));
-    RETURN_IF_ERROR(snug_stage_overlap(program, &offload));
-    return snug_stage_host_updates(program);
+    return snug_stage_moves(program, &methods->offload);
 }

@@ -55,28 +55,17 @@ snug_status snug_stage_precision(struct snug_program *program, const struct snug
  * The update must follow backward. */
 snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 
-/* On an asynchronous backend (how->overlaps): begins collective operations ahead of their use, and inserts WAITs. Needs
- * the operations sorted. */
-snug_status snug_stage_ahead(struct snug_program *program, const struct snug_offload *how);
-
-/* Gives offloaded tensors staging buffers in the arena, and inserts the copies from and to the backing store. Needs the
-   operations sorted.
- */
-snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
-
-/* Moves copies of the update into BACKWARD and the next FORWARD. */
-snug_status snug_stage_overlap(struct snug_program *program, const struct snug_offload *how);
-
-/* Gives updates on the host (chosen by the offload stage) what they read and write besides offloaded tensors, and moves
- * them to the beginning of UPDATE. */
-snug_status snug_stage_host_updates(struct snug_program *program);
+/* Gives offloaded tensors staging buffers in the arena, and inserts the moves from and to the backing store; on an
+ * asynchronous backend (how->overlaps) moves between ranks begin ahead of their use, and those of the update run beside
+ * BACKWARD and the next FORWARD. See plan/moves.h. Needs the operations sorted. */
+snug_status snug_stage_moves(struct snug_program *program, const struct snug_offload *how);
 
 /* Sets the first and last operation of each tensor. A staging buffer that the next step still stores lives from `first`
  * to the end and from the beginning to `last`, which is then before `first`. */
 void snug_find_lifetimes(struct snug_program *program);
-/* The bytes of the transient tensors that are live at each operation, and their peak, of a program in which no lifetime
- * wraps around. The caller frees *live. */
-snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, int64_t *most);
+/* Adds the bytes of each transient tensor to live[first … last], whose numbers are below count; no lifetime may wrap
+ * around. Returns the peak. */
+int64_t snug_find_live_bytes(const struct snug_program *program, int64_t live[], size_t count);
 
 /* One arena for several programs that never run at the same time (training and evaluation): persistent
  * tensors, which programs share, then each program's transient tensors, then the workspace and the backend's copy of

@@ -19,13 +19,4 @@ struct snug_updates {
 snug_status snug_update_in_backward(struct snug_program *program, const struct snug_methods *methods,
                                     const struct snug_updates *updates);
 
-/* Chooses the updates that the host computes: of weights that are offloaded with their gradients and states, from the
- * last one on, up to how->on_host of their bytes. Their states that are too small to be offloaded otherwise (absmax of
- * 8-bit states) are offloaded with them. */
-void snug_choose_host_updates(struct snug_program *program, const struct snug_offload *how);
-
-/* Moves updates of offloaded weights to the next FORWARD, before the first operation that reads the weight.
- * end: the first operation after FORWARD; ahead: as in struct snug_offload. */
-snug_status snug_defer_updates(struct snug_program *program, int32_t end, int32_t ahead);
-
 #endif

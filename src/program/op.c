@@ -38,9 +38,11 @@ bool snug_op_writes(const struct snug_op *op, int32_t tensor) { return tensor > 
 
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
     if (op->last && !moment->last) return true;
-    const bool updates = op->crosses && op->phase == SNUG_PHASE_FORWARD; /* the rest of an update, which all ranks do */
-    if (moment->idle && !updates && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
-    if (updates && !moment->pending) return true;
+    /* The rest of an update, which all ranks do, and what it needs. */
+    const bool flushed = op->crosses || (op->flushed && moment->pending);
+    const bool rest = flushed && op->phase == SNUG_PHASE_FORWARD;
+    if (moment->idle && !rest && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
+    if (rest && !moment->pending) return true;
     if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
     if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
     /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,

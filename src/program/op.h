@@ -416,7 +416,7 @@ struct snug_op {
     bool flushed;            /* a flush runs it, too, because what crosses needs it */
     bool beside;             /* a collective: later operations run beside it, until WAIT or the end of the phase */
     bool alone;              /* a norm or an update among other operations: a GPU has no launch for all of its kind */
-    bool on_host;            /* an update that the host computes, in the backing store (plan/host_update.c) */
+    bool on_host;            /* an update that the host computes, in the backing store (plan/place_updates.c) */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
     uint32_t site;           /* the dropout's number in the model: key of its random numbers */

@@ -45,7 +45,7 @@ struct snug_tensor {
     bool master;        /* a weight of which a copy in the compute type lives as long (precision stage) */
     bool narrowed;      /* a frozen weight in the compute type; it is saved with the values that it was loaded with */
     bool saved;         /* an optimizer's state, which checkpoints hold */
-    bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/offload.c) */
+    bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/residency.c) */
     bool view;          /* a view of tensor base, from `element` on */
     int32_t base;
     int64_t element;

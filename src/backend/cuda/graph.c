@@ -66,11 +66,10 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     if (left) cudaGraphDestroy(left);
     snug_cuda_drop_queued(&cuda->ranks);
     /* PREPARE, before the first batch; or a rank without a micro-batch in this step */
-    if (!run->batch) return snug_cuda_send_tables(run);
-    cuda->padded = true;
-    RETURN_IF_ERROR(snug_cuda_send_step(run));
+    if (run->batch) cuda->padded = true;
+    RETURN_IF_ERROR(run->batch ? snug_cuda_send_step(run) : snug_cuda_send_tables(run));
     if (phase == SNUG_PHASE_UPDATE) RETURN_IF_ERROR(snug_cuda_keep_step(run));
-    if (run->one_by_one) return SNUG_OK;
+    if (run->one_by_one || !run->batch) return SNUG_OK;
     const struct key key = {.program = run->program,
                             .phase = phase,
                             .bucket = cuda->bucket,
