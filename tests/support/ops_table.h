@@ -130,11 +130,11 @@ static const struct {
     {{{7, 10}, 64, 1, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 64 */
     {{{12, 3}, 128, 1, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 128 */
     {{{9, 1, 4}, 200, 1, 40, 2, 16, 2, 3}, ON_GPU},     /* d = 200 */
-    {{{2, 1}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},          /* rows wider than the emulator's blocks hold */
-    {{{1, 2}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},          /* the same, not of whole vectors */
+    {{{9, 5}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},          /* rows wider than the emulator's blocks hold */
+    {{{4, 9}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},          /* the same, not of whole vectors */
     {{{30, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},       /* wider than a GPU's */
     {{{30, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},       /* the same, not of whole vectors */
-    {{{5, 2}, 160, 2, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 80 */
+    {{{11, 5}, 160, 2, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 80 */
     {{{3, 4}, 512, 2, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 256 */
     {{{6, 5}, 128, 2, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 64, two heads share keys */
     {{{70, 141, 33}, 192, 2, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 96, several tiles */
