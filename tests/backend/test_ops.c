@@ -352,7 +352,8 @@ static void check_row(const struct ops_row *row) {
             for (int variant = row->first; variant < row->end; variant++) {
                 /* The large shapes take most of the time: of each variant on the host in one type. */
                 const bool skips = !SANITIZED && (where & ONCE) && !is_chosen(type + variant + (long)shape, 2);
-                seen |= check_case(row, shape, type, variant, skips ? where & ~(unsigned)ON_HOST : where);
+                const unsigned here = skips ? where & ~(unsigned)ON_HOST : where;
+                if (here & (ON_HOST | ON_GPU)) seen |= check_case(row, shape, type, variant, here);
             }
         }
     if (!seen && !options.type && (has_host() || suits_cuda(row)))
