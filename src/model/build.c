@@ -156,12 +156,8 @@ static void tag_last_op(struct snug_builder *b, enum snug_block_kind block) {
 }
 
 static void tag_maker(struct snug_builder *b, int32_t tensor, enum snug_block_kind block) {
-    /* may be untested: a failure; an operand that no operation wrote */
-    for (size_t i = b->program->op_count; b->status == SNUG_OK && i-- > 0;)
-        if (snug_op_writes(&b->program->ops[i], tensor)) {
-            b->program->ops[i].block = block;
-            return;
-        }
+    for (size_t i = 0; b->status == SNUG_OK && i < b->program->op_count; i++)
+        if (snug_op_writes(&b->program->ops[i], tensor)) b->program->ops[i].block = block;
 }
 
 /* A dropout's site is counted even if dropout is off, so that a model's sites always have the same numbers. */
@@ -170,7 +166,7 @@ static float rate(const struct snug_builder *b, double p) { return b->training ?
 
 static struct snug_norm_form norm_form(const struct snug_builder *b, struct snug_affine norm) {
     return (struct snug_norm_form){
-        .eps = (float)b->config->layer_norm_eps, .rms = norm.rms, .unit_offset = norm.unit_offset};
+        .eps = (float)b->config->layer_norm_eps, .rms = norm.rms, .unit_offset = norm.unit_offset, .parts = norm.parts};
 }
 
 static int32_t add_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, double p, uint32_t site,
@@ -309,6 +305,31 @@ int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double 
 
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name) {
     return add_norm(b, s, norm, 0, 0, name);
+}
+
+static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
+    const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
+    return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor &&
+           memcmp(a->frequencies, b->frequencies, size) == 0;
+}
+
+/* The number of the rotation in the program, which has each once. */
+static int32_t add_rotation(struct snug_builder *b, const struct snug_rotation *rotation) {
+    struct snug_program *program = b->program;
+    size_t number = 0;
+    while (number < program->rotation_count && !is_same(&program->rotations[number], rotation)) number++;
+    if (number < program->rotation_count || b->status != SNUG_OK) return (int32_t)number;
+    b->status = snug_grow(program->ctx, (void **)&program->rotations, &program->rotation_capacity, number + 1,
+                          sizeof *program->rotations);
+    if (b->status == SNUG_OK) program->rotations[program->rotation_count++] = *rotation;
+    return (int32_t)number;
+}
+
+void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,
+                 const struct snug_rotation *rotation) {
+    const int32_t number = add_rotation(b, rotation);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_ROTATE,
+                               .rotate = {.x = x, .y = x, .heads = heads, .head_dim = head_dim, .rotation = number}});
 }
 
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name) {

@@ -22,11 +22,12 @@ struct snug_builder {
 /* Begins a part of the model; layer is used if part is LAYER. */
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
 
-/* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset: of a norm, as in
-   struct snug_norm_form. */
+/* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset, parts: of a norm, as
+   in struct snug_norm_form. */
 struct snug_affine {
     int32_t weight, bias;
     bool rms, unit_offset;
+    int32_t parts;
 };
 
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
@@ -66,6 +67,9 @@ int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double 
 int32_t snug_residual_sum_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                                const char *name, int32_t *s);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);
+/* Rotates the first `heads` heads of x in place, before attention reads them. */
+void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,
+                 const struct snug_rotation *rotation);
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name);
 /* The rows of x for an extent: each sequence's first token, or the loss positions. */
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Families of models. A family is one file src/model/encoders/NAME.c, which defines a struct snug_family, and one line in
- * SNUG_FAMILIES. The rest of snug asks this table: the names of config.json's keys, transformers' classes for each
+ * Families of models. A family is one file src/model/encoders/NAME.c, which defines a struct snug_family, and one line
+ * in SNUG_FAMILIES. The rest of snug asks this table: the names of config.json's keys, transformers' classes for each
  * task, the names of a file's tensors, and how the program is built.
  */
 #ifndef SNUG_MODEL_FAMILY_H

@@ -77,6 +77,10 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
 
     const struct snug_attention_form form = layer->form ? layer->form(b) : snug_attention_form(b);
     const int32_t operands = snug_linear(b, s.x, qkv, "qkv");
+    if (layer->rotation) {
+        const struct snug_rotation rotation = layer->rotation(b);
+        snug_rotate(b, operands, form.heads + form.kv_heads, form.head_dim, &rotation);
+    }
     int32_t attended = snug_attention(b, operands, operands, operands, layer->bias, form);
     if (pools) {
         s.sum = snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens");

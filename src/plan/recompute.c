@@ -22,7 +22,8 @@ struct recompute {
     struct snug_op *old; /* the operations before the stage, forward ones first */
     size_t old_count, forward_count;
     size_t at;           /* the operation of backward that is rewritten */
-    int32_t *maker;      /* by tensor: the forward operation that writes it, or -1 */
+    int32_t *maker;      /* by tensor: the forward operation that writes it last, or -1 */
+    int32_t *before;     /* by forward operation that works in place: the one that wrote its operand before */
     bool *dropped;       /* by tensor: not stored */
     int32_t *again;      /* by tensor: the tensor with its recomputed values, or none */
     struct snug_op held; /* a weight gradient that is deferred until the output it reads is recomputed, see hold() */
@@ -78,8 +79,10 @@ static void find_dropped(struct recompute *r, size_t tensors) {
         for (int k = 0; k < operands; k++) {
             const int32_t tensor = op->operands[k];
             if (!tensor || snug_op_reads(op, k)) continue;
+            const bool in_place = snug_op_uses(op, tensor); /* it is dropped only if what it overwrites is */
+            r->before[i] = r->maker[tensor];
             r->maker[tensor] = (int32_t)i;
-            r->dropped[tensor] = drops(r, i, k);
+            r->dropped[tensor] = drops(r, i, k) && (!in_place || r->dropped[tensor]);
         }
     }
 }
@@ -91,35 +94,46 @@ static snug_status new_tensor(struct recompute *r, int32_t tensor) {
     return snug_program_tensor(r->program, like, &r->again[tensor], "again.%s", like.name);
 }
 
-/* The operation that recomputes tensor: the one that wrote it, or, if only a norm's output is missing, that norm alone.
- */
-static struct snug_op maker_of(const struct recompute *r, int32_t tensor) {
-    const struct snug_op *op = &r->old[r->maker[tensor]];
+/* What recomputes the outputs of forward operation `index`: itself, or, if only a norm's output is missing, that norm
+   alone. */
+static struct snug_op maker_of(const struct recompute *r, int32_t index) {
+    const struct snug_op *op = &r->old[index];
     if (!snug_op_is(op, SNUG_OP_NORM_OF_SUM)) return *op;
     const struct snug_op norm = snug_op_info(op->kind)->norm_of(op);
     return norm.norm.s && !r->dropped[norm.norm.s] ? norm : *op;
 }
 
+static snug_status require(struct recompute *r, int32_t *tensor);
+
+/* Emits forward operation `index` again, after those that recompute what it reads. */
+static snug_status emit_again(struct recompute *r, int32_t index) {
+    const struct snug_op maker = maker_of(r, index);
+    struct snug_op op = maker;
+    const int operands = snug_op_operands(&op);
+    op.phase = SNUG_PHASE_BACKWARD;
+    for (int k = 0; k < operands; k++) {
+        if (!op.operands[k] || !snug_op_reads(&op, k) || r->program->tensors[op.operands[k]].persistent) continue;
+        if (!snug_op_writes(&maker, op.operands[k])) {
+            RETURN_IF_ERROR(require(r, &op.operands[k]));
+        } else { /* in place */
+            RETURN_IF_ERROR(emit_again(r, r->before[index]));
+            op.operands[k] = r->again[op.operands[k]];
+        }
+    }
+    for (int k = 0; k < operands; k++) {
+        if (!op.operands[k] || snug_op_reads(&op, k)) continue;
+        if (!snug_op_uses(&maker, op.operands[k])) RETURN_IF_ERROR(new_tensor(r, op.operands[k]));
+        op.operands[k] = r->again[op.operands[k]];
+    }
+    return snug_edits_insert(&r->edits, r->at, op);
+}
+
 /* Sets *tensor to the tensor with its values in backward, after emitting the operations that recompute them. */
 static snug_status require(struct recompute *r, int32_t *tensor) {
     if (!r->dropped[*tensor]) return SNUG_OK;
-    if (r->again[*tensor]) {
-        *tensor = r->again[*tensor];
-        return SNUG_OK;
-    }
-    struct snug_op op = maker_of(r, *tensor);
-    const int operands = snug_op_operands(&op);
-    op.phase = SNUG_PHASE_BACKWARD;
-    for (int k = 0; k < operands; k++)
-        if (op.operands[k] && snug_op_reads(&op, k) && !r->program->tensors[op.operands[k]].persistent)
-            RETURN_IF_ERROR(require(r, &op.operands[k]));
-    for (int k = 0; k < operands; k++) {
-        if (!op.operands[k] || snug_op_reads(&op, k)) continue;
-        RETURN_IF_ERROR(new_tensor(r, op.operands[k]));
-        op.operands[k] = r->again[op.operands[k]];
-    }
+    if (!r->again[*tensor]) RETURN_IF_ERROR(emit_again(r, r->maker[*tensor]));
     *tensor = r->again[*tensor];
-    return snug_edits_insert(&r->edits, r->at, op);
+    return SNUG_OK;
 }
 
 /* The operand with this flag, or none. */
@@ -192,6 +206,7 @@ static snug_status recompute(struct recompute *r) {
     RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->again, (void **)&r->again));
     RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->maker, (void **)&r->maker));
     RETURN_IF_ERROR(snug_edits_alloc(&r->edits, tensors, sizeof *r->dropped, (void **)&r->dropped));
+    RETURN_IF_ERROR(snug_edits_alloc(&r->edits, r->old_count, sizeof *r->before, (void **)&r->before));
     find_dropped(r, tensors);
     for (r->at = 0; r->at < r->old_count; r->at++) {
         if (r->old[r->at].phase != SNUG_PHASE_BACKWARD) continue;

@@ -50,6 +50,7 @@
     X(NORM, norm, norm)                                                                                                \
     X(ACTIVATION, activation, activation)                                                                              \
     X(GLU, glu, glu)                                                                                                   \
+    X(ROTATE, rotate, rotate)                                                                                          \
     X(DROPOUT, dropout, dropout)                                                                                       \
     X(GATHER, gather, gather)                                                                                          \
     X(LOSS, loss, loss)                                                                                                \
@@ -158,22 +159,16 @@ struct snug_linear_dw {
  * q has `heads` heads of d = head_dim channels, k and v have kv_heads; heads is a multiple of kv_heads, and head i
  * reads key/value head i / (heads / kv_heads). q, k and v are columns of one tensor or of several: head i of operand n
  * (0: q, 1: k, 2: v) has the d columns from column[n] + i * d on. The operands of a tensor cover all of its columns,
- * each once. i, j: positions of a query and of a key in their sequence, from 0. Query i attends to the keys j with i -
- * before <= j
- * <= i + after; -1: to all keys before it, after it. So causal attention has after = 0. Dropout's factors depend on i
- * and j in any case.
- * cap(x) = softcap * tanh(x / softcap); softcap 0: x.
- * bias: b_ij = bias[snug_relative_bucket(j - i, buckets)][head]; without it b = 0.
- * rope_theta: 0, or the base of the rotary position embeddings (Su et al., arXiv:2104.09864) that q and k are rotated
- * by, d is then even, and q, k and v are one tensor, in this order: with angle a_c = i * rope_theta^(-2c/d), channels c
- * and c + d/2 (c < d/2) of a head become x_c cos(a_c) - x_{c+d/2} sin(a_c) and x_{c+d/2} cos(a_c) + x_c sin(a_c). q and
- * k are stored unrotated: operations rotate them when they read them, and dq and dk are gradients of the stored values.
+ * each once. i, j: positions of a query and of a key in their sequence, from 0. Query i attends to the keys j with
+ * i - before <= j <= i + after; -1: to all keys before it, after it. So causal attention has after = 0. Dropout's
+ * factors depend on i and j in any case. cap(x) = softcap * tanh(x / softcap); softcap 0: x. bias: b_ij =
+ * bias[snug_relative_bucket(j - i, buckets)][head]; without it b = 0.
  */
 struct snug_attention_form {
     int32_t column[3];
     int32_t heads, kv_heads, head_dim;
     int32_t before, after;
-    float scale, softcap, rope_theta;
+    float scale, softcap;
 };
 struct snug_attention {
     int32_t q, k, v; /* [T,…], see above */
@@ -193,6 +188,8 @@ struct snug_norm_form {
     float eps;
     bool rms;
     bool unit_offset; /* 1 + gamma in place of gamma, as in Gemma */
+    int32_t parts;    /* equal parts of a row, such as heads, each normed by itself: gamma, beta [h/parts]; 0: the row.
+                         Of NORM without dropout */
 };
 /* s = dropout(z) + x;  y = norm(s) */
 struct snug_residual_norm {
@@ -238,6 +235,14 @@ struct snug_glu_backward {
     int32_t da, u; /* [n,m] [n,2m] */
     int32_t du;    /* [n,2m] */
     enum snug_activation function;
+};
+/* y = x with the first `heads` heads, of head_dim columns each, rotated by the position of the row's token (struct
+   snug_rotation, program.h). back: by its negative, which is the derivative. */
+struct snug_rotate {
+    int32_t x, y; /* [n,m]; y (= x) */
+    int32_t heads, head_dim;
+    int32_t rotation; /* of the program */
+    bool back;
 };
 /* y = dropout(x), its own backward. The mask of an element is keyed by its row's token. */
 struct snug_dropout {
@@ -438,6 +443,7 @@ struct snug_op {
         struct snug_activation_backward activation_backward;
         struct snug_glu glu;
         struct snug_glu_backward glu_backward;
+        struct snug_rotate rotate;
         struct snug_dropout dropout;
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;

@@ -97,5 +97,6 @@ void snug_program_free(struct snug_program *program) {
     free(program->tensors);
     free(program->ops);
     free(program->parameters);
+    free(program->rotations);
     *program = (struct snug_program){0};
 }

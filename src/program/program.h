@@ -55,6 +55,17 @@ struct snug_tensor {
     int64_t bytes, offset; /* offset: in the arena, or in the backing store if offloaded */
 };
 
+/* Rotary position embeddings (Su et al., arXiv:2104.09864) of the first 2 `pairs` channels of a head. At position i,
+ * pair c is rotated by the angle i * frequencies[c] and multiplied by factor: channels a = c and b = c + pairs, or if
+ * they are neighbours a = 2c and b = 2c + 1, become factor * (x_a cos - x_b sin) and factor * (x_b cos + x_a sin). */
+enum { SNUG_ROTATION_PAIRS_MOST = 256 };
+struct snug_rotation {
+    int32_t pairs;
+    bool neighbours;
+    double factor;
+    double frequencies[SNUG_ROTATION_PAIRS_MOST];
+};
+
 /* A parameter with its name in the Hugging Face file: rows of a (possibly fused) tensor of the program. */
 struct snug_parameter {
     char name[128]; /* "bert.encoder.layer.0.attention.self.query.weight" */
@@ -78,6 +89,8 @@ struct snug_program {
     size_t op_count, op_capacity;
     struct snug_parameter *parameters;
     size_t parameter_count, parameter_capacity;
+    struct snug_rotation *rotations;
+    size_t rotation_count, rotation_capacity;
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     bool accumulates;                    /* a step may have several micro-batches */

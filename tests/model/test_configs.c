@@ -2,6 +2,8 @@
 /* config.json: its keys, their aliases and older layouts mean what they mean in transformers, or are refused. */
 #include "scratch.h"
 
+#include <math.h>
+
 #include <jansson.h>
 
 #include "model/family.h"
@@ -23,13 +25,17 @@ static snug_status read_text(struct scratch *s, const char *text, struct snug_co
 /* What the program's attentions have, in the order of their layers. */
 static void check_layers(const struct snug_program *program, const json_t *windows, const json_t *thetas) {
     size_t layer = 0;
+    double frequency = 0; /* of the second pair of the layer's rotation */
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_attention *a = &program->ops[i].attention;
+        if (program->ops[i].kind == SNUG_OP_ROTATE)
+            frequency = program->rotations[program->ops[i].rotate.rotation].frequencies[1];
         if (program->ops[i].kind != SNUG_OP_ATTENTION) continue;
         const json_int_t window = json_integer_value(json_array_get(windows, layer));
         assert_int_equal(a->form.before, window > 0 ? window : -1);
         assert_int_equal(a->form.after, a->form.before);
-        assert_float_equal(a->form.rope_theta, json_number_value(json_array_get(thetas, layer)), 0);
+        const double theta = json_number_value(json_array_get(thetas, layer));
+        assert_float_equal(frequency, theta > 0 ? pow(theta, -2.0 / a->form.head_dim) : 0, 1e-7);
         layer++;
     }
     assert_int_equal(layer, json_array_size(windows));

@@ -106,6 +106,23 @@ static inline int32_t random_linear(struct random_graph *g, int32_t x) {
     return snug_linear(&g->b, x, w, random_name(g, "y").text);
 }
 
+/* Norms the heads of q, if it is a tensor of its own, and rotates those of q and k. */
+static inline void random_rotate(struct random_graph *g, int32_t operands[3], int tensors,
+                                 const struct snug_attention_form *form) {
+    const int32_t d = form->head_dim;
+    if (tensors > 1 && random_pick(g, 2)) {
+        struct snug_affine w = snug_build_norm(&g->b, d, random_name(g, "norm").text);
+        w.rms = random_pick(g, 2);
+        w.parts = form->heads;
+        operands[0] = snug_norm(&g->b, operands[0], w, random_name(g, "heads").text);
+    }
+    if (d < 2 || random_pick(g, 2)) return;
+    struct snug_rotation r = {.pairs = random_pick(g, 2) ? d / 2 : 1, .neighbours = random_pick(g, 2), .factor = 1.25};
+    for (int32_t c = 0; c < r.pairs; c++) r.frequencies[c] = pow(10, -2.0 * c / d);
+    snug_rotate(&g->b, operands[0], form->heads + (tensors == 1 ? form->kv_heads : 0), d, &r);
+    if (tensors > 1) snug_rotate(&g->b, operands[1], form->kv_heads, d, &r);
+}
+
 static inline int32_t random_reach(struct random_graph *g) { return random_pick(g, 2) ? -1 : random_pick(g, 4); }
 
 /* Query heads may share key/value heads, and q, k and v be one tensor, two or three, of one value or of two. */
@@ -137,7 +154,7 @@ static inline int32_t random_attention(struct random_graph *g, int32_t x) {
         operands[n] = snug_linear(&g->b, n ? keys : x, random_affine(g, widths[tensors - 1][n], h),
                                   random_name(g, "operand").text);
     for (int n = tensors; n < 3; n++) operands[n] = operands[tensors - 1];
-    if (tensors == 1 && form.head_dim % 2 == 0 && random_pick(g, 3) == 0) form.rope_theta = 10;
+    random_rotate(g, operands, tensors, &form);
     const int32_t o = snug_attention(&g->b, operands[0], operands[1], operands[2], bias, form);
     if (query == h && random_pick(g, 3) == 0) return o;
     return snug_linear(&g->b, o, random_affine(g, h, query), random_name(g, "y").text);

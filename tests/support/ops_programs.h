@@ -108,7 +108,7 @@ static inline void build_attention(struct ops *f, int variant) {
 #define ALL .before = -1, .after = -1
 #define WITHIN(window) .before = window, .after = window
     static const struct {
-        float p, theta, softcap, scale;
+        float p, softcap, scale;
         int32_t before, after, buckets, share,
             layout; /* share: query heads of a key/value head, or heads / share = 1 */
     } forms[ATTENTION_VARIANTS] = {[0] = {ALL},
@@ -116,12 +116,12 @@ static inline void build_attention(struct ops *f, int variant) {
                                    [2] = {ALL, .p = 0.55f},
                                    [3] = {WITHIN(3), .p = 0.3f},
                                    [4] = {WITHIN(64)},
-                                   [5] = {ALL, .theta = 160000},
-                                   [6] = {WITHIN(16), .p = 0.3f, .theta = 10000},
+                                   [5] = {ALL},
+                                   [6] = {WITHIN(16), .p = 0.3f},
                                    [7] = {ALL, .buckets = 32},
                                    [8] = {ALL, .p = 0.3f, .buckets = 8},
                                    [9] = {ALL, .buckets = 32},
-                                   [10] = {WITHIN(33), .p = 0.3f, .theta = 100, .buckets = 16},
+                                   [10] = {WITHIN(33), .p = 0.3f, .buckets = 16},
                                    [11] = {ALL, .p = 0.3f, .buckets = 8},
                                    [12] = {.before = -1, .after = 0},
                                    [13] = {.before = -1, .after = 0, .share = 64, .layout = APART},
@@ -142,8 +142,7 @@ static inline void build_attention(struct ops *f, int variant) {
                                         .before = forms[variant].before,
                                         .after = forms[variant].after,
                                         .scale = scale > 0 ? scale : 1 / sqrtf((float)d),
-                                        .softcap = forms[variant].softcap,
-                                        .rope_theta = d % 2 == 0 ? forms[variant].theta : 0}};
+                                        .softcap = forms[variant].softcap}};
     struct snug_attention_backward b = {0};
     switch (forms[variant].layout) {
     case APART:
@@ -235,26 +234,28 @@ static inline void build_residual_norm(struct ops *f, int variant) {
    with a unit offset, dropout. */
 enum { NORM_VARIANTS = 13 };
 static inline void build_norm(struct ops *f, int variant) {
-    const int64_t h = f->shape->h;
+    const int64_t h = f->shape->h, width = variant >= 13 ? h / f->shape->heads : h; /* of gamma */
     const enum snug_dtype type = f->program.compute;
     const enum snug_extent extent = variant == 1 ? R : T;
-    const bool addend = (variant >= 3 && variant <= 5) || variant == 9,
+    const bool addend = (variant >= 3 && variant <= 5) || variant == 9 || variant == 14,
                drops = variant == 8 || variant == 9 || variant == 12;
     struct snug_norm n = {.form = {.eps = variant == 1 ? 0.125f : 1e-5f,
-                                   .rms = variant == 10 || variant == 11,
-                                   .unit_offset = variant >= 11}};
+                                   .rms = variant == 10 || variant == 11 || variant == 13,
+                                   .unit_offset = variant == 11 || variant == 12,
+                                   .parts = variant >= 13 ? f->shape->heads : 0}};
     n.s = ops_source(f, type, extent, 0, h);
     n.y = ops_tensor(f, type, extent, 0, h);
-    n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
-    if (variant != 2 && variant != 4 && variant != 10) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    n.gamma = ops_source(f, SNUG_F32, FIXED, 1, width);
+    if (variant != 2 && variant != 4 && variant != 10 && variant != 13)
+        n.beta = ops_source(f, SNUG_F32, FIXED, 1, width);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM, .p = p_of[drops], .site = 10, .norm = n});
     struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .form = n.form, .drops_y = drops};
     d.dy = ops_source(f, type, extent, 0, h);
     if (addend) d.addend = ops_source(f, type, extent, 0, h);
     if (variant == 7) d.addend = d.dy;
     d.ds = variant == 4 || variant == 7 ? d.addend : variant == 8 ? d.dy : ops_tensor(f, type, extent, 0, h);
-    if (variant != 5 && variant != 6) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, h);
-    if (n.beta && variant != 5) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (variant != 5 && variant != 6) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, width);
+    if (n.beta && variant != 5) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, width);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD, .p = p_of[drops], .site = 10, .norm_backward = d});
     if (variant == 7 || variant == 8) return; /* finite differences need dy */
     f->y = n.y;
@@ -314,6 +315,38 @@ static inline void build_glu(struct ops *f, int variant) {
     f->y = a;
     f->dy = da;
     ops_pair(f, u, du);
+}
+
+/* 0: all columns of a tensor, halves. 1: q and k of a fused tensor, in place. 2: neighbours, a factor, in place back.
+   3: the first channels of each head, columns after the heads. 4: over loss positions, neighbours of the first
+   channels. */
+enum { ROTATE_VARIANTS = 5 };
+static inline void build_rotate(struct ops *f, int variant) {
+    static struct snug_rotation rotation;
+    const int32_t heads = f->shape->heads, d = (int32_t)(f->shape->h / heads);
+    const enum snug_extent extent = variant == 4 ? R : T;
+    const int64_t cols = f->shape->h * (variant == 1 ? 3 : 1) + (variant == 3 ? 2 : 0);
+    const bool in_place = variant == 1 || variant == 2;
+    rotation = (struct snug_rotation){
+        .pairs = variant >= 3 ? (d + 3) / 4 : d / 2, .neighbours = variant % 2 == 0 && variant, .factor = 1};
+    if (variant == 2) rotation.factor = 1.25;
+    if (d < 2) rotation.pairs = 0;
+    for (int32_t c = 0; c < rotation.pairs; c++) rotation.frequencies[c] = pow(10000, -2.0 * c / d);
+    f->program.rotations = &rotation;
+    f->program.rotation_count = 1;
+    const int32_t x = ops_source(f, f->program.compute, extent, 0, cols);
+    struct snug_op op = {
+        .kind = SNUG_OP_ROTATE,
+        .rotate = {.x = x, .y = x, .heads = heads * (variant == 1 ? 2 : 1), .head_dim = d, .back = variant == 2}};
+    if (!in_place) op.rotate.y = ops_tensor(f, f->program.compute, extent, 0, cols);
+    ops_add(f, op);
+    if (in_place) return;
+    f->y = op.rotate.y;
+    f->dy = op.rotate.x = ops_source(f, f->program.compute, extent, 0, cols);
+    op.rotate.y = ops_tensor(f, f->program.compute, extent, 0, cols);
+    op.rotate.back = true;
+    ops_add(f, op);
+    ops_pair(f, x, op.rotate.y);
 }
 
 /* 0: dropout. 1: in place. 2: none. */

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where q and k may be rotated by
- * their positions, cap may be the identity and b may be 0, and probabilities P = softmax(S) over the keys that a query
- * attends to,
- *   o = (F * P) v,   F the dropout factors, element by element,
- *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without the whole row.
- * Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij cap'(X_ij), the
- * gradient of X = q k^T * scale:
- *   dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale,
- * dq and dk rotated back;  dbias of a bucket is the sum of its dS_ij.
- * The inner sum is formed from the row at hand, not as do_i . o_i, which is the same but for rounding: so the rows of
- * dS add up to zero as they should, and with them the gradient of the key's bias.
+ * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where cap may be the identity and
+ * b may be 0, and probabilities P = softmax(S) over the keys that a query attends to, o = (F * P) v,   F the dropout
+ * factors, element by element, lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without
+ * the whole row. Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij
+ * cap'(X_ij), the gradient of X = q k^T * scale: dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale, dbias
+ * of a bucket is the sum of its dS_ij. The inner sum is formed from the row at hand, not as do_i . o_i, which is the
+ * same but for rounding: so the rows of dS add up to zero as they should, and with them the gradient of the key's bias.
  *
  * Forward, a thread takes one query head of one sequence at a time; backward, one key/value head and the query heads
  * that read it, one after the other. So it owns all that it writes. It copies the keys and values into scratch as fp32,
@@ -30,12 +26,11 @@ struct head {
     struct snug_matrix q, k, v, o, lse, dout, dq, dk, dv; /* o: forward; the last four: backward */
     struct snug_matrix bias;                              /* optional */
     const int32_t *buckets;                               /* by distance + SNUG_CPU_FARTHEST */
-    const float *rotations;          /* [longest,d]: d/2 cosines and sines of each position, or NULL */
-    float *sums;                     /* [sequences,heads,buckets]: gradients of biases, or NULL */
-    int64_t sequence, first, length; /* its tokens */
-    int64_t index, d;                /* of the query head; its channels */
-    int64_t column[3];               /* of q, k, v */
-    int64_t channels, keys;          /* d and length in whole vectors */
+    float *sums;                                          /* [sequences,heads,buckets]: gradients of biases, or NULL */
+    int64_t sequence, first, length;                      /* its tokens */
+    int64_t index, d;                                     /* of the query head; its channels */
+    int64_t column[3];                                    /* of q, k, v */
+    int64_t channels, keys;                               /* d and length in whole vectors */
     int64_t stride, span; /* stride of rows over all keys; over the keys that a block of queries attends to */
     bool windowed;        /* queries attend to a part of the keys */
     struct vec_dropout dropout;
@@ -86,22 +81,6 @@ static void prefetch_next(const struct head *head, struct snug_matrix m, int64_t
         __builtin_prefetch((const uint8_t *)matrix_at(m, token, column + head->d) + c);
 }
 
-/* Rotates rows [count, channels], of positions first … first + count - 1, by their angles, or back. */
-static void rotate_rows(const struct head *head, float *rows, int64_t first, int64_t count, bool back) {
-    const int64_t half = head->d / 2;
-    for (int64_t i = 0; head->rotations && i < count; i++) {
-        const float *cosines = head->rotations + (first + i) * head->d, *sines = cosines + half;
-        float *a = rows + i * head->channels, *b = a + half;
-        for (int64_t c = 0; c < half; c += VEC_LANES) {
-            const vec x = vec_load(a, SNUG_F32, c, half), y = vec_load(b, SNUG_F32, c, half);
-            const vec cosine = vec_load(cosines, SNUG_F32, c, half), up = vec_load(sines, SNUG_F32, c, half);
-            const vec sine = back ? -up : up;
-            vec_store(a, SNUG_F32, c, half, x * cosine - y * sine);
-            vec_store(b, SNUG_F32, c, half, y * cosine + x * sine);
-        }
-    }
-}
-
 /* rows [count, channels] = the head's part of count rows of m, from the sequence's row first on, times scale; zeros up
    to a multiple of ROWS. */
 static void copy_rows(const struct head *head, float *rows, struct snug_matrix m, int64_t first, int64_t column,
@@ -137,18 +116,6 @@ static void copy_columns(const struct head *head, float *columns, struct snug_ma
     for (int64_t j = 0; j < head->keys; j += VEC_LANES)
         transpose_rows(head, columns, j, matrix_at(m, head->first + j, column), m.cols * snug_dtype_size(m.dtype),
                        m.dtype, head->length - j);
-}
-
-/* The same for the keys, with their rotation, if any. rows: scratch of VEC_LANES rows. */
-static void copy_keys(const struct head *head, float *columns, float *rows) {
-    const int64_t column = head->column[1], row = head->channels * (int64_t)sizeof(float);
-    if (!head->rotations) copy_columns(head, columns, head->k, column);
-    for (int64_t j = 0; head->rotations && j < head->keys; j += VEC_LANES) {
-        const int64_t count = head->length - j < VEC_LANES ? head->length - j : VEC_LANES;
-        copy_rows(head, rows, head->k, j, column, count, 1);
-        rotate_rows(head, rows, j, count, false);
-        transpose_rows(head, columns, j, (const uint8_t *)rows, row, SNUG_F32, count);
-    }
 }
 
 /* The head's part of count rows of m = rows * scale. */
@@ -300,17 +267,15 @@ static void forward(const struct head *head, float *scratch) {
     const int64_t channels = head->channels, stride = head->stride, span = head->span;
     float *keys = scratch, *values = keys + channels * stride, *queries = values + stride * channels;
     float *out = queries + SNUG_CPU_QUERIES * channels, *scores = out + SNUG_CPU_QUERIES * channels;
-    float *masks = scores + SNUG_CPU_QUERIES * span, *more = masks + 2 * span;
-    float *biases = more, *rows = more + (head->bias.data ? 2 * stride : 0);
+    float *masks = scores + SNUG_CPU_QUERIES * span, *biases = masks + 2 * span;
 
-    copy_keys(head, keys, rows);
+    copy_columns(head, keys, head->k, head->column[1]);
     copy_rows(head, values, head->v, 0, head->column[2], head->length, 1);
     copy_biases(head, biases);
     for (int64_t query = 0; query < head->length; query += SNUG_CPU_QUERIES) {
         const struct block b = block_of(head, query);
         float sum[SNUG_CPU_QUERIES];
         copy_rows(head, queries, head->q, query, head->column[0], b.count, head->form->scale);
-        rotate_rows(head, queries, query, b.count, false);
         matmul(scores, span, queries, channels, 1, keys + b.key, stride, b.count, b.columns, head->d, false);
         for (int64_t i = 0; i < b.count; i++) {
             const struct view view = view_of(head, &b, query + i);
@@ -357,7 +322,7 @@ static void clear_new_keys(const struct head *head, float *gradients, const stru
 
 struct buffers {
     float *key_columns, *value_columns, *keys, *dkeys, *dvalues, *queries, *dout, *dqueries, *scores, *dscores, *masks,
-        *row, *biases, *dbiases, *rows, *slopes;
+        *row, *biases, *dbiases, *slopes;
 };
 
 static struct buffers backward_buffers(const struct head *head, float *scratch) {
@@ -376,8 +341,7 @@ static struct buffers backward_buffers(const struct head *head, float *scratch) 
     m.row = m.masks + 2 * span;
     m.biases = m.row + span;
     m.dbiases = m.biases + 2 * stride;
-    m.rows = m.biases + (head->bias.data ? 4 * stride : 0);
-    m.slopes = m.rows + (head->rotations ? SNUG_CPU_PAD * channels : 0);
+    m.slopes = m.biases + (head->bias.data ? 4 * stride : 0);
     return m;
 }
 
@@ -407,7 +371,6 @@ static void backward_queries(const struct head *head, const struct buffers *m, b
         float *dk = m->dkeys + b.key * channels, *dv = m->dvalues + b.key * channels;
         const bool add = head->windowed || query > 0 || !first;
         copy_rows(head, m->queries, head->q, query, head->column[0], b.count, head->form->scale);
-        rotate_rows(head, m->queries, query, b.count, false);
         copy_rows(head, m->dout, head->dout, query, head->index * head->d, b.count, 1);
         matmul(m->scores, span, m->queries, channels, 1, m->key_columns + b.key, stride, b.count, b.columns, head->d,
                false);
@@ -416,7 +379,6 @@ static void backward_queries(const struct head *head, const struct buffers *m, b
         backward_rows(head, m, &b);
         matmul(m->dqueries, channels, m->dscores, span, 1, m->keys + b.key * channels, channels, b.count, channels,
                b.keys, false);
-        rotate_rows(head, m->dqueries, query, b.count, true);
         put_rows(head, head->dq, head->first + query, head->column[0], m->dqueries, b.count, head->form->scale);
         if (head->windowed && first) {
             clear_new_keys(head, m->dvalues, &b);
@@ -441,33 +403,18 @@ static void backward(const struct head *like, float *scratch) {
     const int64_t group = like->form->heads / like->form->kv_heads;
     const struct buffers m = backward_buffers(like, scratch);
     struct head head = *like;
-    copy_keys(&head, m.key_columns, m.rows);
+    copy_columns(&head, m.key_columns, head.k, head.column[1]);
     copy_columns(&head, m.value_columns, head.v, head.column[2]);
     copy_rows(&head, m.keys, head.k, 0, head.column[1], head.length, 1);
-    rotate_rows(&head, m.keys, 0, head.length, false);
     for (int64_t i = 0; i < group; i++) {
         choose_head(&head, like->index + i);
         backward_queries(&head, &m, i == 0);
     }
-    rotate_rows(&head, m.dkeys, 0, head.length, true);
     put_rows(&head, head.dk, head.first, head.column[1], m.dkeys, head.length, 1);
     put_rows(&head, head.dv, head.first, head.column[2], m.dvalues, head.length, 1);
 }
 
 /* ---- all heads ------------------------------------------------------------------------------------------------ */
-
-/* Cosines and sines of all positions of the batch. */
-static void make_rotations(const struct snug_run *run, float *rotations, int64_t d, double theta) {
-    const int64_t half = d / 2;
-#pragma omp parallel for num_threads(run->threads) schedule(guided)
-    for (int64_t c = 0; c < half; c++) {
-        const double frequency = pow(theta, -2.0 * (double)c / (double)d);
-        for (int64_t place = 0; place < run->batch->longest; place++) {
-            rotations[place * d + c] = (float)cos((double)place * frequency);
-            rotations[place * d + half + c] = (float)sin((double)place * frequency);
-        }
-    }
-}
 
 /* Runs work on every head of every sequence, or on every group of query heads that share keys. like: the fields that
    all heads share; dbias: whether its sums are needed. */
@@ -482,10 +429,6 @@ static void for_each_head(struct snug_run *run, const struct snug_op *op, struct
     like->channels = (like->d + lanes - 1) / lanes * lanes;
     like->windowed = snug_cpu_is_windowed(like->form);
     if (dbias) like->sums = base + scratch.sums;
-    if (like->form->rope_theta > 0) {
-        like->rotations = base + scratch.rotations;
-        make_rotations(run, base + scratch.rotations, like->d, like->form->rope_theta);
-    }
     if (like->bias.data) {
         int32_t *buckets = (int32_t *)(base + scratch.buckets);
         for (int32_t i = 0; i < SNUG_CPU_DISTANCES; i++)

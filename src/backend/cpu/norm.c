@@ -75,18 +75,33 @@ snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_o
     return SNUG_OK;
 }
 
+/* m with each part of a row as a row. */
+static struct snug_matrix parts_of(struct snug_matrix m, const struct snug_norm_form *form) {
+    const int64_t parts = form->parts > 0 ? form->parts : 1;
+    m.rows *= parts;
+    m.cols /= parts;
+    return m;
+}
+
+/* The mask of a row's dropout; parts have none. */
+static const float *row_mask(float *mask, int64_t h, const struct snug_run *run, const struct snug_op *op, int32_t like,
+                             int64_t row) {
+    return op->p == 0 ? NULL : token_mask(mask, h, run, op, snug_run_token(run, like, row));
+}
+
 snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix s = snug_matrix_of(run, op->norm.s), gamma = snug_matrix_of(run, op->norm.gamma),
-                       beta = snug_matrix_of(run, op->norm.beta);
-    struct snug_matrix y = snug_matrix_of(run, op->norm.y);
+    const struct snug_norm_form *form = &op->norm.form;
+    struct snug_matrix s = parts_of(snug_matrix_of(run, op->norm.s), form),
+                       y = parts_of(snug_matrix_of(run, op->norm.y), form);
+    struct snug_matrix gamma = snug_matrix_of(run, op->norm.gamma), beta = snug_matrix_of(run, op->norm.beta);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < s.rows; row++) {
         float *copy = scratch_rows(run, 2, h);
-        const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->norm.y, row));
+        const float *mask = row_mask(copy + snug_cpu_padded(h), h, run, op, op->norm.y, row);
         for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(copy + c, vec_load(matrix_at(s, row, 0), s.dtype, c, h));
-        norm_row(y, row, copy, gamma, beta, &op->norm.form, mask);
+        norm_row(y, row, copy, gamma, beta, form, mask);
     }
     return SNUG_OK;
 }
@@ -106,8 +121,7 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     float *x = scratch_rows(run, 3, h), *g = x + padded;
     const void *s = matrix_at(norm->s, row, 0), *dy = matrix_at(norm->dy, row, 0);
     const float *mask = NULL;
-    if (norm->drops_y || norm->dz.data)
-        mask = token_mask(g + padded, h, run, op, snug_run_token(run, op->norm_backward.ds, row));
+    if (norm->drops_y || norm->dz.data) mask = row_mask(g + padded, h, run, op, op->norm_backward.ds, row);
 
     for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(x + c, vec_load(s, norm->s.dtype, c, h));
     struct statistics stat = row_statistics(x, h, &norm->form);
@@ -164,12 +178,12 @@ static void backward(struct snug_run *run, const struct snug_op *op, const struc
 
 snug_status SNUG_KERNEL(norm_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_norm_backward *n = &op->norm_backward;
-    const struct norm_backward norm = {.dy = snug_matrix_of(run, n->dy),
-                                       .s = snug_matrix_of(run, n->s),
+    const struct norm_backward norm = {.dy = parts_of(snug_matrix_of(run, n->dy), &n->form),
+                                       .s = parts_of(snug_matrix_of(run, n->s), &n->form),
                                        .gamma = snug_matrix_of(run, n->gamma),
-                                       .addend = snug_matrix_of(run, n->addend),
-                                       .ds = snug_matrix_of(run, n->ds),
-                                       .dz = snug_matrix_of(run, n->dz),
+                                       .addend = parts_of(snug_matrix_of(run, n->addend), &n->form),
+                                       .ds = parts_of(snug_matrix_of(run, n->ds), &n->form),
+                                       .dz = parts_of(snug_matrix_of(run, n->dz), &n->form),
                                        .dgamma = snug_matrix_of(run, n->dgamma),
                                        .dbeta = snug_matrix_of(run, n->dbeta),
                                        .form = n->form,

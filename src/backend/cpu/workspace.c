@@ -3,20 +3,18 @@
 
 /* Forward: keys transposed, values; queries, outputs; scores, two masks. Backward: keys and values transposed; keys,
    their gradients, the values' gradients; queries, output gradients, query gradients; scores, their gradients, two
-   masks, a row. With a bias: the biases by distance, backward their gradients; rotated: rows that are transposed;
-   backward with a cap: its slopes of a row. */
+   masks, a row. With a bias: the biases by distance, backward their gradients; backward with a cap: its
+   slopes of a row. */
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op) {
     const struct snug_attention_backward *b = &op->attention_backward;
     const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
     const struct snug_attention_form *form = snug_op_attention_form(op);
-    const bool rotated = form->rope_theta > 0;
     const int64_t heads = form->heads, d = form->head_dim;
     const int32_t bias = backward ? b->bias : op->attention.bias, dbias = backward ? b->dbias : 0;
     const int64_t keys = snug_cpu_key_stride(program->longest), channels = snug_cpu_padded(d);
     const int64_t scores = snug_cpu_score_stride(program->longest, form);
     struct snug_cpu_attention_scratch s = {0};
-    s.buckets = s.rotations + (rotated ? snug_cpu_padded(program->longest * d) : 0);
     s.sums = s.buckets + (bias ? snug_cpu_padded(SNUG_CPU_DISTANCES) : 0);
     s.threads = s.sums;
     if (dbias)
@@ -24,7 +22,6 @@ struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_p
     s.thread = backward ? 5 * channels * keys + 3 * SNUG_CPU_QUERIES * channels + (2 * SNUG_CPU_QUERIES + 3) * scores
                         : 2 * channels * keys + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * scores;
     if (bias) s.thread += (backward ? 4 : 2) * keys;
-    if (rotated) s.thread += SNUG_CPU_PAD * channels;
     if (backward && form->softcap > 0) s.thread += scores;
     return s;
 }
@@ -42,12 +39,19 @@ static int64_t norm_backward_workspace(const struct snug_program *program, int32
     return (int64_t)sizeof(float) * (threads * 3 + SNUG_CPU_BLOCKS * 2) * padded_columns(program, dy);
 }
 
+/* A head of each thread; cosines and sines of all positions. */
+static int64_t rotate_workspace(const struct snug_program *program, const struct snug_rotate *o, int threads) {
+    const int64_t table = program->longest * 2 * program->rotations[o->rotation].pairs;
+    return (int64_t)sizeof(float) * (threads * snug_cpu_padded(o->head_dim) + table);
+}
+
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     const int64_t size = sizeof(float);
 
     switch (op->kind) {
     case SNUG_OP_RESIDUAL_NORM: return size * threads * 2 * padded_columns(program, op->residual_norm.y);
     case SNUG_OP_NORM: return size * threads * 2 * padded_columns(program, op->norm.y);
+    case SNUG_OP_ROTATE: return rotate_workspace(program, &op->rotate, threads);
     case SNUG_OP_DROPOUT: return size * threads * padded_columns(program, op->dropout.y);
     case SNUG_OP_EMBED_BACKWARD: return size * threads * padded_columns(program, op->embed_backward.ds);
     case SNUG_OP_NORM_BACKWARD: return norm_backward_workspace(program, op->norm_backward.dy, threads);

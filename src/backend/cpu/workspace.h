@@ -23,13 +23,13 @@ static inline int64_t snug_cpu_padded(int64_t n) { return (n + SNUG_CPU_PAD - 1)
    cache set. */
 static inline int64_t snug_cpu_key_stride(int64_t keys) { return snug_cpu_padded(keys) + 16; }
 
-/* Scratch of attention, forward or backward, in floats. Threads share: cosines and sines of the rotation, [longest,d];
+/* Scratch of attention, forward or backward, in floats. Threads share:
    the bucket of each distance, SNUG_CPU_DISTANCES numbers; each sequence's part of the biases' gradient,
    [sequences,heads,buckets]. After these, from `threads` on, each thread has `thread` of its own; rows over the keys
    that a block of queries attends to are snug_cpu_score_stride() apart. */
 enum { SNUG_CPU_FARTHEST = 128, SNUG_CPU_DISTANCES = 2 * SNUG_CPU_FARTHEST + 1 };
 struct snug_cpu_attention_scratch {
-    int64_t rotations, buckets, sums, threads, thread;
+    int64_t buckets, sums, threads, thread;
 };
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op);

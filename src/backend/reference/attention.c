@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where q and k may be rotated by
- * their positions, cap may be the identity and b may be 0, and probabilities P = softmax(S) over the keys that a query
- * attends to,
- *   o = (F * P) v,   F the dropout factors, element by element,
- *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without the whole row.
- * Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij cap'(X_ij), the
- * gradient of X = q k^T * scale:
- *   dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale,
- * dq and dk rotated back;  dbias of a bucket is the sum of its dS_ij. dk and dv of a key/value head are the sums over
- * the query heads that read it.
+ * Attention of one head within one sequence: with scores S = cap(q k^T * scale) + b, where cap may be the identity and
+ * b may be 0, and probabilities P = softmax(S) over the keys that a query attends to, o = (F * P) v,   F the dropout
+ * factors, element by element, lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be recomputed without
+ * the whole row. Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij
+ * cap'(X_ij), the gradient of X = q k^T * scale: dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale, dbias
+ * of a bucket is the sum of its dS_ij. dk and dv of a key/value head are the sums over the query heads that read it.
  * The inner sum is do_i . o_i as well, which a backend may use instead: o is stored in any case.
  */
 #include "backend/reference/reference.h"
@@ -23,7 +19,7 @@ struct head {
     int64_t first, length, d, column;
     int64_t columns[3]; /* of operand[n] */
     int32_t index;
-    double *q, *k, *row; /* [length,d] rotated; [d] */
+    double *q, *k, *row; /* [length,d]; [d] */
     double *rest;        /* workspace for the caller */
 };
 
@@ -41,25 +37,11 @@ static bool sees(const struct head *head, int64_t i, int64_t j) {
     return (before < 0 || i - j <= before) && (after < 0 || j - i <= after);
 }
 
-/* Rotates the d values of a position by `by` times their angles. */
-static void rotate(const struct head *head, double *x, int64_t place, double by) {
-    const int64_t half = head->d / 2;
-    const double theta = head->form->rope_theta;
-    for (int64_t c = 0; theta > 0 && c < half; c++) {
-        const double angle = by * (double)place * pow(theta, -2.0 * (double)c / (double)head->d);
-        const double a = x[c], b = x[half + c];
-        x[c] = a * cos(angle) - b * sin(angle);
-        x[half + c] = b * cos(angle) + a * sin(angle);
-    }
-}
-
-/* x [length,d] = the head's part of operand n, rotated. */
-static void read_rotated(const struct head *head, double *x, int n) {
-    for (int64_t i = 0; i < head->length; i++) {
+/* x [length,d] = the head's part of operand n. */
+static void read_head(const struct head *head, double *x, int n) {
+    for (int64_t i = 0; i < head->length; i++)
         for (int64_t c = 0; c < head->d; c++)
             x[i * head->d + c] = load(head->operand[n], head->first + i, head->columns[n] + c);
-        rotate(head, x + i * head->d, i, 1);
-    }
 }
 
 static double value(const struct head *head, int64_t j, int64_t c) {
@@ -149,16 +131,14 @@ static void backward(const struct head *head, struct snug_matrix dq, struct snug
                 dv[j * head->d + c] += kept * load(dout, head->first + i, head->column + c);
             }
         }
-        rotate(head, head->row, i, -1);
         store_row(head, dq, 0, i, head->row);
     }
 }
 
 /* The head's part of dk and dv, from all its query heads. */
-static void store_keys(const struct head *head, struct snug_matrix dk, struct snug_matrix dv, double *keys,
+static void store_keys(const struct head *head, struct snug_matrix dk, struct snug_matrix dv, const double *keys,
                        const double *values) {
     for (int64_t j = 0; j < head->length; j++) {
-        rotate(head, keys + j * head->d, j, -1);
         store_row(head, dk, 1, j, keys + j * head->d);
         store_row(head, dv, 2, j, values + j * head->d);
     }
@@ -180,8 +160,8 @@ static void choose(struct head *head, int64_t sequence, int32_t index, double *w
     head->k = head->q + head->length * head->d;
     head->row = head->k + head->length * head->d;
     head->rest = head->row + head->d;
-    read_rotated(head, head->q, 0);
-    read_rotated(head, head->k, 1);
+    read_head(head, head->q, 0);
+    read_head(head, head->k, 1);
 }
 
 snug_status snug_reference_attention(struct snug_run *run, const struct snug_op *op) {

@@ -24,12 +24,20 @@ static double gamma_of(struct snug_matrix gamma, int64_t c, const struct snug_no
     return load(gamma, 0, c) + (form->unit_offset ? 1 : 0);
 }
 
+/* m with each part of a row as a row. */
+static struct snug_matrix parts_of(struct snug_matrix m, const struct snug_norm_form *form) {
+    const int64_t parts = form->parts > 0 ? form->parts : 1;
+    m.rows *= parts;
+    m.cols /= parts;
+    return m;
+}
+
 /* y = norm(s); NORM's dropout comes after it, RESIDUAL_NORM's came before s. */
 static void norm_row(const struct snug_run *run, const struct snug_op *op, struct snug_matrix y, struct snug_matrix s,
                      struct snug_matrix gamma, struct snug_matrix beta, int64_t row,
                      const struct snug_norm_form *form) {
     struct statistics stat = statistics(s, row, form);
-    bool dropout = op->kind == SNUG_OP_NORM;
+    bool dropout = op->kind == SNUG_OP_NORM && op->p > 0;
     for (int64_t c = 0; c < s.cols; c++) {
         double norm = (load(s, row, c) - stat.mean) * stat.rstd * gamma_of(gamma, c, form) + load_or_0(beta, c);
         store(y, row, c, dropout ? norm * dropout_factor(run, op, snug_run_token(run, op->norm.y, row), c) : norm);
@@ -53,9 +61,9 @@ snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug
 }
 
 snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix s = snug_matrix_of(run, op->norm.s), gamma = snug_matrix_of(run, op->norm.gamma),
-                       beta = snug_matrix_of(run, op->norm.beta);
-    struct snug_matrix y = snug_matrix_of(run, op->norm.y);
+    struct snug_matrix s = parts_of(snug_matrix_of(run, op->norm.s), &op->norm.form),
+                       gamma = snug_matrix_of(run, op->norm.gamma), beta = snug_matrix_of(run, op->norm.beta);
+    struct snug_matrix y = parts_of(snug_matrix_of(run, op->norm.y), &op->norm.form);
 
     for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row, &op->norm.form);
     return SNUG_OK;
@@ -64,8 +72,9 @@ snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) 
 /* ds of a row from its dy [h]; adds the row's part to dgamma and dbeta [h]. */
 static void backward_row(const struct snug_run *run, const struct snug_norm_backward *n, const double *dy, int64_t row,
                          double *dgamma, double *dbeta) {
-    const struct snug_matrix s = snug_matrix_of(run, n->s), gamma = snug_matrix_of(run, n->gamma),
-                             addend = snug_matrix_of(run, n->addend), ds = snug_matrix_of(run, n->ds);
+    const struct snug_matrix s = parts_of(snug_matrix_of(run, n->s), &n->form), gamma = snug_matrix_of(run, n->gamma),
+                             addend = parts_of(snug_matrix_of(run, n->addend), &n->form),
+                             ds = parts_of(snug_matrix_of(run, n->ds), &n->form);
     struct statistics stat = statistics(s, row, &n->form);
     double mean_g = 0, mean_gx = 0;
     for (int64_t c = 0; c < s.cols; c++) {
@@ -91,13 +100,13 @@ static void add_gradient(const struct snug_run *run, const struct snug_op *op, s
 
 snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {
     const struct snug_norm_backward *n = &op->norm_backward;
-    struct snug_matrix dy = snug_matrix_of(run, n->dy), ds = snug_matrix_of(run, n->ds),
-                       dz = snug_matrix_of(run, n->dz);
+    struct snug_matrix dy = parts_of(snug_matrix_of(run, n->dy), &n->form),
+                       ds = parts_of(snug_matrix_of(run, n->ds), &n->form), dz = snug_matrix_of(run, n->dz);
     double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
     for (int64_t row = 0; row < dy.rows; row++) {
-        int64_t token = snug_run_token(run, n->ds, row);
+        const int64_t token = op->p > 0 ? snug_run_token(run, n->ds, row) : 0;
         for (int64_t c = 0; c < dy.cols; c++)
             dy_row[c] = load(dy, row, c) * (n->drops_y ? dropout_factor(run, op, token, c) : 1);
         backward_row(run, n, dy_row, row, dgamma, dbeta);

@@ -7,6 +7,7 @@
 
 #include "io/json.h"
 #include "model/encoders/encoder.h"
+#include "model/rotation.h"
 
 struct settings {
     bool norm_bias, attention_bias, mlp_bias, decoder_bias, classifier_bias;
@@ -130,6 +131,8 @@ static void read_attention(struct snug_reading *r) {
     if (rotated != size) refuse(r, "head_dim", "must be hidden_size / num_attention_heads");
     if (r->status == SNUG_OK && size % 2)
         refuse(r, "num_attention_heads", "gives heads of an odd size, which rotary embeddings do not support");
+    if (r->status == SNUG_OK && size > 2 * SNUG_ROTATION_PAIRS_MOST)
+        refuse(r, "num_attention_heads", "gives heads of more than 512 channels");
 }
 
 static void read(struct snug_reading *r) {
@@ -179,11 +182,16 @@ static void identify(json_t **to, const struct snug_config *config) {
 
 static struct snug_attention_form form_of(const struct snug_builder *b) {
     const struct settings *m = settings_of(b->config);
-    const bool local = is_local(m, b->layer);
     struct snug_attention_form form = snug_attention_form(b);
-    if (local) form.before = form.after = m->window;
-    form.rope_theta = local ? m->local_theta : m->global_theta;
+    if (is_local(m, b->layer)) form.before = form.after = m->window;
     return form;
+}
+
+static struct snug_rotation rotation_of(const struct snug_builder *b) {
+    const struct snug_config *c = b->config;
+    const struct settings *m = settings_of(c);
+    return snug_rotation_default(c->hidden_size / c->num_attention_heads,
+                                 (double)(is_local(m, b->layer) ? m->local_theta : m->global_theta));
 }
 
 static int32_t encode(struct snug_builder *b, int32_t *word) {
@@ -199,6 +207,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
                                      .attention_dropout = c->attention_probs_dropout_prob,
                                      .activation_dropout = c->mlp_dropout,
                                      .form = form_of,
+                                     .rotation = rotation_of,
                                      .layer = "layers",
                                      .query = "attn.Wqkv",
                                      .out = "attn.Wo",

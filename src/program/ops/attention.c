@@ -32,23 +32,19 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (dv != dq && dv != dk) snug_tape_give(t, a->v, dv);
 }
 
-/* FLOPs of `matmuls` of the backward or forward pass, and of as many rotations of q and k: three operations per
-   element. */
-static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls,
-                    int rotations) {
-    const double channels = (double)f->heads * f->head_dim, rotated = channels + (double)f->kv_heads * f->head_dim;
+/* FLOPs of `matmuls` of the backward or forward pass. */
+static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls) {
+    const double channels = (double)f->heads * f->head_dim;
     return snug_cost_pairs(view, f->before, f->after) *
-               (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads) +
-           (f->rope_theta > 0 ? rotations * 3 * rotated * view->tokens : 0);
+           (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads);
 }
 
-/* Forward: the matmuls of scores and values. Backward: the scores again and four more matmuls; dq and dk are rotated,
-   too. */
+/* Forward: the matmuls of scores and values. Backward: the scores again and four more matmuls. */
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = flops(view, &op->attention.form, 2, 1);
+    view->cost.flops = flops(view, &op->attention.form, 2);
 }
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = flops(view, &op->attention_backward.form, 5, 2);
+    view->cost.flops = flops(view, &op->attention_backward.form, 5);
 }
 
 const struct snug_op_info snug_op_attention_info = {

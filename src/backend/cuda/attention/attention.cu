@@ -10,7 +10,7 @@
  * a block takes a tile of queries (forward, dq) or of keys (dk, dv) and loops over the other side in tiles, for dk and
  * dv also over the query heads that read the key/value head, so each output has one owner and sums have a fixed order.
  *
- * Where q and k are rotated, all kernels read a rotated copy, and dq and dk are rotated back after them. Biases are
+ * Biases are
  * added to S over scale. A window limits the tiles of the loop; elements of the edge tiles are masked.
  */
 #include "backend/cuda/attention/attention_tiles.cuh"
@@ -224,7 +224,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                                  const int32_t (&operands)[3], int32_t bias, int32_t dbias, bool backward) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_attention_form &form = *snug_op_attention_form(op);
-    const struct snug_cuda_attention_scratch scratch = snug_cuda_attention_scratch_of(run->program, op);
+    const int64_t biases = snug_cuda_attention_bias_bytes(op);
     const enum snug_dtype type = snug_run_dtype(run, operands[0]);
     uint8_t *workspace = (uint8_t *)run->workspace;
     a->q = column_of(run, operands[0], form, 0, &a->q_row);
@@ -242,18 +242,11 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     a->softcap = form.softcap;
     a->before = reach_of(run, form.before);
     a->after = reach_of(run, form.after);
-    a->workspace = workspace + scratch.rest;
+    a->workspace = workspace + biases;
     a->delta = (float *)a->workspace;
-    if (form.rope_theta > 0) { /* q, k and v are one tensor */
-        const int size = snug_dtype_size(type);
-        snug_cuda_rotate(run, workspace, operands[0], &form);
-        a->q = workspace;
-        a->k = workspace + form.column[1] * size;
-        a->v = workspace + form.column[2] * size;
-    }
     if (bias) {
-        a->bias = (const float *)(workspace + scratch.biases);
-        snug_cuda_expand_biases(run, (float *)(workspace + scratch.biases), bias, a->scale);
+        a->bias = (const float *)(workspace);
+        snug_cuda_expand_biases(run, (float *)(workspace), bias, a->scale);
     }
     bool done = !dbias || snug_cuda_attention_dbias(*a, run, op);
     if (done)
@@ -262,7 +255,6 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                         : snug_cuda_attention_wgmma(*a, run, type) || snug_cuda_attention_mma(*a, run, type);
     if (!done) done = launch_tiles(*a, run, type, backward);
     if (!done) return snug_fail(run->ctx, SNUG_E_INTERNAL, "no kernel takes heads of %d channels", a->d);
-    if (backward && form.rope_theta > 0) snug_cuda_rotate_back(run, op->attention_backward.dq, &form);
     return snug_cuda_done(run, op);
 }
 

@@ -141,12 +141,6 @@ static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, 
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
-/* ---- positions ---- */
-
-/* to, shaped as qkv, = qkv with q and k rotated by their positions; back: dq and dk of dqkv, rotated back in place. */
-void snug_cuda_rotate(const struct snug_run *run, void *to, int32_t qkv, const struct snug_attention_form *form);
-void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, const struct snug_attention_form *form);
-
 /* [heads, DISTANCES] biases divided by scale. */
 void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale);
 /* dbias += the sums of dS, by the kernels of attention_tiles.cuh. False if heads are too wide. */

@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
     norm_forward_kernel(const struct norm_forward a) {
     __shared__ struct warp_sums sums[2 * R];
     const int h = a.h;
-    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
+    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
     const bool masked = a.dropout.threshold;
     const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
     int64_t first = (int64_t)blockIdx.x * R;
@@ -160,7 +160,7 @@ static __device__ __forceinline__ float wide_squares(const T *s, int64_t h, cons
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS) wide_forward_kernel(const struct norm_forward a) {
     __shared__ struct warp_sums sums[2];
-    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed);
+    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts;
     clear_sums(sums, 2);
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const T *s = (const T *)a.x + r * h;
@@ -231,9 +231,11 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->y = snug_run_data(run, y);
     a->batch = cuda->batch;
     a->dropout = dropout_of(op);
-    a->h = (int)snug_run_cols(run, y);
+    a->parts = parts_of(form);
+    a->h = (int)snug_run_cols(run, y) / a->parts;
     a->extent = run->program->tensors[y].extent;
-    a->fixed = a->rows = snug_cuda_rows(run, y);
+    a->fixed = snug_cuda_rows(run, y);
+    a->rows = a->fixed * a->parts;
     a->form = form;
     if (a->rows == 0) return SNUG_OK;
     with_type(snug_run_dtype(run, y), [&](auto type) { launch_forward<decltype(type)>(cuda, *a); });
@@ -267,7 +269,7 @@ struct norm_backward {
     float *partial; /* [blocks, 2 or 3, h]: sums of dgamma, dbeta, and a bias's gradient */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    int h, extent;
+    int h, extent, parts; /* as in struct norm_forward */
     int64_t rows, fixed;
     struct snug_norm_form form;
     const void *addend; /* or NULL */
@@ -280,7 +282,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     norm_backward_kernel(const struct norm_backward a) {
     __shared__ struct warp_sums sums[4 * R];
     const int h = a.h;
-    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
+    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
     const float each = 1 / (float)h;
     const bool masked = a.dropout.threshold;
     const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
@@ -373,7 +375,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS) wide_backward_kernel(const struct norm_backward a, bool bias) {
     __shared__ struct warp_sums sums[4];
-    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed);
+    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts;
     float *partial = a.partial + (int64_t)blockIdx.x * (bias ? 3 : 2) * h;
     const auto add = [&](int which, int64_t column, const float(&more)[W]) {
         float sum[W];
@@ -537,9 +539,10 @@ extern "C" snug_status snug_cuda_norm_backward(struct snug_run *run, const struc
                                     .partial = (float *)run->workspace,
                                     .batch = cuda->batch,
                                     .dropout = dropout_of(op),
-                                    .h = (int)snug_run_cols(run, n.dy),
+                                    .h = (int)snug_run_cols(run, n.dy) / parts_of(n.form),
                                     .extent = run->program->tensors[n.dy].extent,
-                                    .rows = snug_cuda_rows(run, n.dy),
+                                    .parts = parts_of(n.form),
+                                    .rows = snug_cuda_rows(run, n.dy) * parts_of(n.form),
                                     .fixed = snug_cuda_rows(run, n.dy),
                                     .form = n.form,
                                     .addend = snug_run_data(run, n.addend),

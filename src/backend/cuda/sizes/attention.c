@@ -5,22 +5,15 @@ static int64_t rows_of(const struct snug_program *program) {
     return program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
 }
 
-struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program,
-                                                                  const struct snug_op *op) {
-    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
-    const struct snug_attention_form *form = snug_op_attention_form(op);
-    const struct snug_tensor *t = &program->tensors[backward ? op->attention_backward.q : op->attention.q];
-    const int32_t bias = backward ? op->attention_backward.bias : op->attention.bias;
-    const int64_t rotated = rows_of(program) * t->cols * snug_dtype_size(t->dtype);
-    const int64_t biases = form->heads * SNUG_CUDA_DISTANCES * (int64_t)sizeof(float);
-    struct snug_cuda_attention_scratch s;
-    s.biases = form->rope_theta > 0 ? snug_cuda_round_up(rotated, 256) : 0;
-    s.rest = s.biases + (bias ? snug_cuda_round_up(biases, 256) : 0);
-    return s;
+int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op) {
+    const int32_t bias = op->kind == SNUG_OP_ATTENTION ? op->attention.bias : op->attention_backward.bias;
+    const int64_t bytes = snug_op_attention_form(op)->heads * SNUG_CUDA_DISTANCES * (int64_t)sizeof(float);
+    return bias ? snug_cuda_round_up(bytes, 256) : 0;
 }
 
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
-    return snug_cuda_attention_scratch_of(program, op).rest;
+    (void)program;
+    return snug_cuda_attention_bias_bytes(op);
 }
 
 /* ---- backward ---- */
@@ -67,5 +60,5 @@ int64_t snug_cuda_attention_backward_workspace(const struct snug_program *progra
     const int64_t mma = mma_bytes(program, program->tensors[b->q].dtype, &b->form);
     const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, b->form.head_dim, b->form.heads) : 0;
     const int64_t most = delta > mma ? delta : mma;
-    return snug_cuda_attention_scratch_of(program, op).rest + (most > dbias ? most : dbias);
+    return snug_cuda_attention_bias_bytes(op) + (most > dbias ? most : dbias);
 }

@@ -6,12 +6,8 @@
 #include "backend/cuda/sizes/constants.h"
 #include "program/program.h"
 
-/* Offsets: the rotated copy of q, k and v, at 0; the biases by distance; the kernels' scratch. */
-struct snug_cuda_attention_scratch {
-    int64_t biases, rest;
-};
-struct snug_cuda_attention_scratch snug_cuda_attention_scratch_of(const struct snug_program *program,
-                                                                  const struct snug_op *op);
+/* The biases by distance, before the kernels' scratch. */
+int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 

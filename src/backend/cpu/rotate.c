@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary positions: see struct snug_rotation. Cosines and sines of the batch's positions are computed once, in double,
+   for all heads. */
+#include <math.h>
+
+#include "backend/cpu/rows.h"
+
+/* table [longest, 2 pairs]: the cosines, then the sines. */
+static void make_table(const struct snug_run *run, const struct snug_rotation *r, bool back, float *table) {
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
+    for (int64_t place = 0; place < run->batch->longest; place++) {
+        float *cosines = table + place * 2 * r->pairs, *sines = cosines + r->pairs;
+        for (int64_t c = 0; c < r->pairs; c++) {
+            const double angle = (double)place * r->frequencies[c];
+            cosines[c] = (float)(r->factor * cos(angle));
+            sines[c] = (float)(r->factor * (back ? -sin(angle) : sin(angle)));
+        }
+    }
+}
+
+/* Rotates a head in scratch. */
+static void rotate_head(const struct snug_rotation *r, float *x, const float *cosines) {
+    const int64_t n = r->pairs;
+    const float *sines = cosines + n;
+    for (int64_t c = 0; r->neighbours && c < n; c++) {
+        const float a = x[2 * c], b = x[2 * c + 1];
+        x[2 * c] = a * cosines[c] - b * sines[c];
+        x[2 * c + 1] = b * cosines[c] + a * sines[c];
+    }
+    for (int64_t c = 0; !r->neighbours && c < n; c += VEC_LANES) {
+        const vec a = vec_load(x, SNUG_F32, c, n), b = vec_load(x + n, SNUG_F32, c, n);
+        const vec cosine = vec_load(cosines, SNUG_F32, c, n), sine = vec_load(sines, SNUG_F32, c, n);
+        vec_store(x, SNUG_F32, c, n, a * cosine - b * sine);
+        vec_store(x + n, SNUG_F32, c, n, b * cosine + a * sine);
+    }
+}
+
+snug_status SNUG_KERNEL(rotate)(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_rotate *o = &op->rotate;
+    const struct snug_rotation *r = &run->program->rotations[o->rotation];
+    const struct snug_matrix x = snug_matrix_of(run, o->x), y = snug_matrix_of(run, o->y);
+    const int64_t d = o->head_dim, size = snug_dtype_size(x.dtype), rest = o->heads * d;
+    float *table = (float *)run->workspace + run->threads * snug_cpu_padded(d);
+    make_table(run, r, o->back, table);
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
+    for (int64_t row = 0; row < x.rows; row++) {
+        const float *cosines = table + (int64_t)run->batch->positions[snug_run_token(run, o->x, row)] * 2 * r->pairs;
+        float *copy = scratch_rows(run, 1, d);
+        for (int64_t head = 0; head < o->heads; head++) {
+            const void *from = matrix_at(x, row, head * d);
+            for (int64_t c = 0; c < d; c += VEC_LANES) vec_write(copy + c, vec_load(from, x.dtype, c, d));
+            rotate_head(r, copy, cosines);
+            for (int64_t c = 0; c < d; c += VEC_LANES)
+                vec_store(matrix_at(y, row, head * d), y.dtype, c, d, vec_read(copy + c));
+        }
+        if (x.data != y.data)
+            memcpy(matrix_at(y, row, rest), matrix_at(x, row, rest), (size_t)((x.cols - rest) * size));
+    }
+    return SNUG_OK;
+}

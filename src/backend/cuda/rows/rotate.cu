@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rotary positions: see struct snug_rotation. A block has some rows, and computes their cosines and sines once for all
+ * heads: the angles in fp64, so that even those of distant positions have fp32's precision.
+ */
+#include "backend/cuda/rows/rows.cuh"
+
+enum { THREADS = 256, ROWS = 8 }; /* rows of a block */
+
+struct rotate {
+    const void *from;
+    void *to;
+    struct snug_cuda_batch batch;
+    int64_t cols, fixed;
+    int heads, head_dim, extent;
+    bool back;
+    struct snug_rotation rotation;
+};
+
+/* W: neighbours are rotated one pair at a time. */
+template <typename T, int W> static __global__ void __launch_bounds__(THREADS) rotate_kernel(const struct rotate a) {
+    extern __shared__ float angles[]; /* [ROWS,pairs] cosines, then sines */
+    const int pairs = a.rotation.pairs;
+    const bool neighbours = W == 1 && a.rotation.neighbours;
+    const int64_t first = (int64_t)blockIdx.x * ROWS, left = live_rows(a.batch.step, a.extent, a.fixed) - first;
+    const int rows = left < ROWS ? (int)left : ROWS;
+    float *cosines = angles, *sines = angles + ROWS * pairs;
+    for (int i = threadIdx.x; i < rows * pairs; i += THREADS) {
+        const int position = a.batch.positions[token_of_row(a.batch, a.extent, first + i / pairs)];
+        const double turn = 6.283185307179586, angle = position * a.rotation.frequencies[i % pairs];
+        const float factor = (float)a.rotation.factor;
+        float sine, cosine;
+        sincosf((float)(angle - turn * rint(angle / turn)), &sine, &cosine);
+        cosines[i] = cosine * factor;
+        sines[i] = (a.back ? -sine : sine) * factor;
+    }
+    __syncthreads();
+    const T *from = (const T *)a.from + first * a.cols;
+    T *to = (T *)a.to + first * a.cols;
+    const int pieces = a.heads * pairs / W;
+    for (int i = threadIdx.x; i < rows * pieces; i += THREADS) {
+        const int r = i / pieces, c = i % pieces * W % pairs, second = neighbours ? 1 : pairs;
+        const int64_t at = r * a.cols + i % pieces * W / pairs * a.head_dim + (neighbours ? 2 * c : c);
+        const float *cosine = cosines + r * pairs + c, *sine = sines + r * pairs + c;
+        float x[W], y[W], lower[W], upper[W];
+        load<W>(x, from + at);
+        load<W>(y, from + at + second);
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            lower[k] = x[k] * cosine[k] - y[k] * sine[k];
+            upper[k] = y[k] * cosine[k] + x[k] * sine[k];
+        }
+        store<W>(to + at, lower);
+        store<W>(to + at + second, upper);
+    }
+    for (int64_t i = threadIdx.x; a.to != a.from && i < ROWS * a.cols; i += THREADS) {
+        const int64_t c = i % a.cols;
+        const bool live = i / a.cols < rows;
+        if (live && c < (int64_t)a.heads * a.head_dim && c % a.head_dim < 2 * pairs) continue;
+        to[i] = live ? from[i] : from_float<T>(0);
+    }
+}
+
+extern "C" snug_status snug_cuda_rotate(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_rotate &o = op->rotate;
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t rows = snug_cuda_rows(run, o.x);
+    const struct rotate a = {.from = snug_run_data(run, o.x),
+                             .to = snug_run_data(run, o.y),
+                             .batch = cuda->batch,
+                             .cols = snug_run_cols(run, o.x),
+                             .fixed = rows,
+                             .heads = o.heads,
+                             .head_dim = o.head_dim,
+                             .extent = run->program->tensors[o.x].extent,
+                             .back = o.back,
+                             .rotation = run->program->rotations[o.rotation]};
+    if (rows == 0) return SNUG_OK;
+    const unsigned blocks = blocks_for(rows, ROWS);
+    const size_t memory = 2 * ROWS * (size_t)a.rotation.pairs * sizeof(float);
+    with_type(snug_run_dtype(run, o.x), [&](auto type) {
+        typedef decltype(type) T;
+        constexpr int W = 16 / (int)sizeof(T);
+        if (!a.rotation.neighbours && a.rotation.pairs % W == 0 && a.head_dim % W == 0 && a.cols % W == 0)
+            rotate_kernel<T, W><<<blocks, THREADS, memory, cuda->stream>>>(a);
+        else
+            rotate_kernel<T, 1><<<blocks, THREADS, memory, cuda->stream>>>(a);
+    });
+    return snug_cuda_done(run, op);
+}
