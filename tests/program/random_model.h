@@ -111,7 +111,7 @@ static inline void random_rotate(struct random_graph *g, int32_t operands[3], in
                                  const struct snug_attention_form *form) {
     const int32_t d = form->head_dim;
     if (tensors > 1 && random_pick(g, 2)) {
-        struct snug_affine w = snug_build_norm(&g->b, d, random_name(g, "norm").text);
+        struct snug_affine w = snug_build_norm(&g->b, d, random_name(g, "norm").text, random_pick(g, 2));
         w.rms = random_pick(g, 2);
         w.parts = form->heads;
         operands[0] = snug_norm(&g->b, operands[0], w, random_name(g, "heads").text);
