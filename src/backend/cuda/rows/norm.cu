@@ -18,10 +18,12 @@ struct norm_forward {
     const float *gamma, *beta; /* beta may be NULL */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    int h, extent;
+    int h, extent, parts; /* rows: parts of a tensor's rows, each of h values */
     int64_t rows, fixed;
     struct snug_norm_form form;
 };
+
+static int parts_of(const struct snug_norm_form &form) { return form.parts > 0 ? form.parts : 1; }
 
 template <int W>
 static __device__ __forceinline__ void add_offset(float (&gamma)[W], const struct snug_norm_form &form) {

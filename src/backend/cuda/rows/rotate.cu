@@ -19,12 +19,12 @@ struct rotate {
 
 /* W: neighbours are rotated one pair at a time. */
 template <typename T, int W> static __global__ void __launch_bounds__(THREADS) rotate_kernel(const struct rotate a) {
-    extern __shared__ float angles[]; /* [ROWS,pairs] cosines, then sines */
+    __shared__ float cosines[ROWS * SNUG_ROTATION_PAIRS_MOST],
+        sines[ROWS * SNUG_ROTATION_PAIRS_MOST]; /* [ROWS,pairs] */
     const int pairs = a.rotation.pairs;
     const bool neighbours = W == 1 && a.rotation.neighbours;
     const int64_t first = (int64_t)blockIdx.x * ROWS, left = live_rows(a.batch.step, a.extent, a.fixed) - first;
     const int rows = left < ROWS ? (int)left : ROWS;
-    float *cosines = angles, *sines = angles + ROWS * pairs;
     for (int i = threadIdx.x; i < rows * pairs; i += THREADS) {
         const int position = a.batch.positions[token_of_row(a.batch, a.extent, first + i / pairs)];
         const double turn = 6.283185307179586, angle = position * a.rotation.frequencies[i % pairs];
@@ -77,14 +77,13 @@ extern "C" snug_status snug_cuda_rotate(struct snug_run *run, const struct snug_
                              .rotation = run->program->rotations[o.rotation]};
     if (rows == 0) return SNUG_OK;
     const unsigned blocks = blocks_for(rows, ROWS);
-    const size_t memory = 2 * ROWS * (size_t)a.rotation.pairs * sizeof(float);
     with_type(snug_run_dtype(run, o.x), [&](auto type) {
         typedef decltype(type) T;
         constexpr int W = 16 / (int)sizeof(T);
         if (!a.rotation.neighbours && a.rotation.pairs % W == 0 && a.head_dim % W == 0 && a.cols % W == 0)
-            rotate_kernel<T, W><<<blocks, THREADS, memory, cuda->stream>>>(a);
+            rotate_kernel<T, W><<<blocks, THREADS, 0, cuda->stream>>>(a);
         else
-            rotate_kernel<T, 1><<<blocks, THREADS, memory, cuda->stream>>>(a);
+            rotate_kernel<T, 1><<<blocks, THREADS, 0, cuda->stream>>>(a);
     });
     return snug_cuda_done(run, op);
 }
