@@ -199,10 +199,19 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
 }
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
-    const int64_t outputs = b->status == SNUG_OK ? b->program->tensors[w.weight].rows : 0;
-    int32_t y = add_value(b, x, outputs, true, name);
-    add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y}});
+    const struct snug_tensor *weight = b->status == SNUG_OK ? &b->program->tensors[w.weight] : NULL;
+    const int32_t y = add_value(b, x, !weight ? 0 : w.transposed ? weight->cols : weight->rows, true, name);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
+                               .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
     return y;
+}
+
+int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t addend) {
+    add_op(b, (struct snug_op){
+                  .kind = SNUG_OP_LINEAR,
+                  .linear = {
+                      .x = x, .w = w.weight, .b = w.bias, .addend = addend, .y = addend, .transposed = w.transposed}});
+    return addend;
 }
 
 /* The matmul's output is stored without its bias. The activation adds the bias when it reads the output, at no extra

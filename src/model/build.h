@@ -23,10 +23,10 @@ struct snug_builder {
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
 
 /* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset, parts: of a norm, as
-   in struct snug_norm_form. */
+   in struct snug_norm_form. transposed: of a linear, as in struct snug_linear. */
 struct snug_affine {
     int32_t weight, bias;
-    bool rms, unit_offset;
+    bool rms, unit_offset, transposed;
     int32_t parts;
 };
 
@@ -49,6 +49,8 @@ void snug_build_save_also(struct snug_builder *b, const char *name);
 
 /* Operations. Extents follow from the inputs. */
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
+/* linear(x) is added to addend, which no other operation reads. */
+int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t addend);
 /* activation(linear(x)); the tensors are named name and activated */
 int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                               enum snug_activation activation, const char *activated);

@@ -158,6 +158,14 @@ static bool is_recomputed_for_free(struct recompute *r, int32_t place) {
     return readers == 1 && given;
 }
 
+/* Whether an operation writes an operand of op, which is deferred, before one that reads place. */
+static bool is_overwritten(const struct recompute *r, const struct snug_op *op, int32_t place) {
+    for (size_t i = r->at + 1; i < r->old_count && !snug_op_uses(&r->old[i], place); i++)
+        for (int k = snug_op_operands(op); k-- > 0;)
+            if (snug_op_reads(op, k) && snug_op_writes(&r->old[i], op->operands[k])) return true;
+    return false;
+}
+
 static bool hold(struct recompute *r, const struct snug_op *op) {
     if (r->holds || !snug_op_is(op, SNUG_OP_WEIGHT_GRADIENT)) return false;
     const int operands = snug_op_operands(op);
@@ -165,7 +173,7 @@ static bool hold(struct recompute *r, const struct snug_op *op) {
         const int32_t x = op->operands[k];
         if (!x || !snug_op_reads(op, k) || r->maker[x] < 0 || !r->dropped[x]) continue;
         const int32_t *place = marked(&r->old[r->maker[x]], SNUG_REMADE);
-        if (!place || !is_recomputed_for_free(r, *place)) continue;
+        if (!place || !is_recomputed_for_free(r, *place) || is_overwritten(r, op, *place)) continue;
         r->held = *op;
         r->held_place = *place;
         r->held_output = x;

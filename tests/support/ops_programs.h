@@ -69,31 +69,39 @@ static inline void build_embed(struct ops *f, int variant) {
 }
 
 /* 0: over tokens. 1: the decoder: over loss positions, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the
-   same with a weight in bf16, whatever the compute type. 6, 7: as 0 with a frozen bias or weight. */
-enum { LINEAR_VARIANTS = 8 };
+   same with a weight in bf16, whatever the compute type. 6, 7: as 0 with a frozen bias or weight. 8, 9: with an addend,
+   over sequences in place. 10 … 12: as 0 … 2 with a transposed weight. */
+enum { LINEAR_VARIANTS = 13, LINEAR_FROZEN = 6, LINEAR_ADDEND = 8, LINEAR_TRANSPOSED = 10 };
 static inline void build_linear(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    const bool bf16 = variant / 3 == 1;
+    const bool bf16 = variant / 3 == 1, transposed = variant >= LINEAR_TRANSPOSED;
+    const bool addend = variant >= LINEAR_ADDEND && !transposed;
     const enum snug_dtype type = f->program.compute;
-    const int form = variant < 6 ? variant % 3 : 0;
+    const int form = variant < 6 ? variant % 3 : transposed ? variant - LINEAR_TRANSPOSED : variant == 9 ? 2 : 0;
     const enum snug_extent extent = form == 0 ? T : form == 1 ? R : B;
     const int64_t outputs = form == 1 ? s->vocabulary : s->outputs;
-    struct snug_linear l = {.x = ops_source(f, type, extent, 0, s->h)};
-    l.w = ops_source(f, bf16 ? SNUG_BF16 : type, FIXED, outputs, s->h);
+    struct snug_linear l = {.x = ops_source(f, type, extent, 0, s->h), .transposed = transposed};
+    const int64_t rows = transposed ? s->h : outputs, cols = transposed ? outputs : s->h; /* of the weight */
+    l.w = ops_source(f, bf16 ? SNUG_BF16 : type, FIXED, rows, cols);
     if (form != 1) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
-    l.y = ops_tensor(f, form == 1 ? SNUG_F32 : type, extent, 0, outputs);
+    if (addend) l.addend = ops_source(f, type, extent, 0, outputs);
+    l.y = variant == 9 ? l.addend : ops_tensor(f, form == 1 ? SNUG_F32 : type, extent, 0, outputs);
     const int32_t dy = ops_source(f, type, extent, 0, outputs), dx = ops_source(f, type, extent, 0, s->h);
-    const int32_t dw = variant == 7 ? 0 : ops_source(f, SNUG_F32, FIXED, outputs, s->h);
+    const int32_t dw = variant == 7 ? 0 : ops_source(f, SNUG_F32, FIXED, rows, cols);
     const int32_t db = form == 1 || variant == 6 ? 0 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = l});
-    ops_add(f, (struct snug_op){
-                   .kind = SNUG_OP_LINEAR_DX, .accumulate = form == 2, .linear_dx = {.dy = dy, .w = l.w, .dx = dx}});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW, .linear_dw = {.dy = dy, .x = l.x, .dw = dw, .db = db}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
+                                .accumulate = form == 2,
+                                .linear_dx = {.dy = dy, .w = l.w, .dx = dx, .transposed = transposed}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW,
+                                .linear_dw = {.dy = dy, .x = l.x, .dw = dw, .db = db, .transposed = transposed}});
+    if (variant == 9) return; /* a second run adds again */
     f->y = l.y;
     f->dy = dy;
     if (form != 2) ops_pair(f, l.x, dx);
     if (!bf16) ops_pair(f, l.w, dw); /* finite differences are finer than bf16 */
     ops_pair(f, l.b, db);
+    if (addend) ops_pair(f, l.addend, dy);
 }
 
 /* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LINEAR, LINEAR_DX, LINEAR_DW. */
+#include <string.h>
+
 #include "backend/cpu/linear.h"
 #include "backend/cpu/vec.h"
 
@@ -29,15 +31,18 @@ static snug_status run_matmul(struct snug_run *run, int32_t y, int32_t x, int32_
 
 snug_status SNUG_KERNEL(linear)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_linear *l = &op->linear;
-    return run_matmul(run, l->y, l->x, l->w, snug_run_data(run, l->b), true, false);
+    const struct snug_matrix y = snug_matrix_of(run, l->y);
+    if (l->addend && l->addend != l->y)
+        memcpy(y.data, snug_run_data(run, l->addend), (size_t)(y.rows * y.cols * snug_dtype_size(y.dtype)));
+    return run_matmul(run, l->y, l->x, l->w, snug_run_data(run, l->b), !l->transposed, l->addend);
 }
 
 snug_status SNUG_KERNEL(linear_dx)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_linear_dx *l = &op->linear_dx;
-    return run_matmul(run, l->dx, l->dy, l->w, NULL, false, op->accumulate);
+    return run_matmul(run, l->dx, l->dy, l->w, NULL, l->transposed, op->accumulate);
 }
 
-/* db alone: the sums of 64 rows each, then their sum, which keeps rounding errors small. */
+/* db alone, of dy [t,n]: the sums of 64 rows each, then their sum, which keeps rounding errors small. */
 static void sum_columns(const struct snug_run *run, const struct snug_weight_gradient *p, enum snug_dtype dtype) {
     enum { ROWS = 64, COLUMNS = 64 };
     const int64_t size = snug_dtype_size(dtype);
@@ -59,19 +64,23 @@ static void sum_columns(const struct snug_run *run, const struct snug_weight_gra
 }
 
 snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *op) {
-    enum snug_dtype dy = snug_run_dtype(run, op->linear_dw.dy), x = snug_run_dtype(run, op->linear_dw.x);
-    struct snug_weight_gradient p = {.dw = snug_run_data(run, op->linear_dw.dw),
-                                     .db = snug_run_data(run, op->linear_dw.db),
-                                     .dy = snug_run_data(run, op->linear_dw.dy),
-                                     .x = snug_run_data(run, op->linear_dw.x),
-                                     .t = snug_run_rows(run, op->linear_dw.dy),
-                                     .n = snug_run_cols(run, op->linear_dw.dy),
-                                     .k = snug_run_cols(run, op->linear_dw.x),
+    const struct snug_linear_dw *l = &op->linear_dw;
+    enum snug_dtype dy = snug_run_dtype(run, l->dy), x = snug_run_dtype(run, l->x);
+    struct snug_weight_gradient p = {.dw = snug_run_data(run, l->dw),
+                                     .db = snug_run_data(run, l->db),
+                                     .dy = snug_run_data(run, l->dy),
+                                     .x = snug_run_data(run, l->x),
+                                     .t = snug_run_rows(run, l->dy),
+                                     .n = snug_run_cols(run, l->dy),
+                                     .k = snug_run_cols(run, l->x),
                                      .add = !snug_run_overwrites(run, op),
                                      .apart = run->program->accumulates && run->chunk == 0};
-    if (!p.dw) {
-        sum_columns(run, &p, dy);
-        return SNUG_OK;
+    if (p.db && (!p.dw || l->transposed)) sum_columns(run, &p, dy);
+    if (!p.dw) return SNUG_OK;
+    if (l->transposed) { /* dw^T = x^T dy */
+        p.dy = snug_run_data(run, l->x), p.x = snug_run_data(run, l->dy);
+        p.n = snug_run_cols(run, l->x), p.k = snug_run_cols(run, l->dy);
+        p.db = NULL;
     }
     /* untested: no program has a matmul of other types */
     if (dy == SNUG_F32 && x == SNUG_F32) return SNUG_KERNEL(weight_gradient_f32)(run, &p);
@@ -92,16 +101,18 @@ static int64_t matmul_workspace(const struct snug_program *program, int32_t x, i
 
 int64_t SNUG_KERNEL(linear_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     const struct snug_linear *l = &op->linear;
-    return matmul_workspace(program, l->x, l->w, l->y, true, threads);
+    return matmul_workspace(program, l->x, l->w, l->y, !l->transposed, threads);
 }
 
 int64_t SNUG_KERNEL(linear_dx_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     const struct snug_linear_dx *l = &op->linear_dx;
-    return matmul_workspace(program, l->dy, l->w, l->dx, false, threads);
+    return matmul_workspace(program, l->dy, l->w, l->dx, l->transposed, threads);
 }
 
 int64_t SNUG_KERNEL(linear_dw_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
-    const struct snug_tensor *dy = &program->tensors[op->linear_dw.dy], *x = &program->tensors[op->linear_dw.x];
+    const struct snug_linear_dw *l = &op->linear_dw;
+    const struct snug_tensor *dy = &program->tensors[l->transposed ? l->x : l->dy];
+    const struct snug_tensor *x = &program->tensors[l->transposed ? l->dy : l->x];
     if (!op->linear_dw.dw) return 0;
     if (dy->dtype == SNUG_F32)
         return program->accumulates ? SNUG_KERNEL(weight_gradient_f32_workspace)(dy->cols, x->cols, threads) : 0;

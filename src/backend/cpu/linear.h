@@ -28,7 +28,7 @@ struct snug_weight_gradient {
 
 /* f32: a and y are F32; b is F32, or BF16 and then widened. */
 snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matmul *p);
-/* What matmul_f32 does with few rows of a; for transpose_b, without add. */
+/* What matmul_f32 does with few rows of a; for transpose_b. */
 snug_status SNUG_KERNEL(matmul_few_rows)(struct snug_run *run, const struct snug_matmul *p);
 snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_matmul *p);
 snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct snug_weight_gradient *p);

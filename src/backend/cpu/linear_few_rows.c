@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) vec multiply_tile(const struct oper
     return vec_sums(sums);
 }
 
-/* Stores a tile's results, which are added to y, or if first to the bias. */
+/* Stores a tile's results, which are added to y, or if first to the bias, and to y if p->add. */
 static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, int64_t row, int64_t rows,
                                                       int64_t column, int64_t columns, bool first, vec results) {
     typedef float quad __attribute__((vector_size(sizeof(float) * COLUMNS)));
@@ -60,8 +60,9 @@ static inline __attribute__((always_inline)) void put(const struct snug_matmul *
     memcpy(of_row, &results, sizeof results);
     if (p->bias) memcpy(&bias, p->bias + column, size);
     for (int64_t i = 0; i < rows; i++, y += p->n) {
-        quad sum = bias;
-        if (!first) memcpy(&sum, y, size);
+        quad sum = {0};
+        if (!first || p->add) memcpy(&sum, y, size);
+        if (first) sum += bias;
         sum += of_row[i];
         memcpy(y, &sum, size);
     }

@@ -7,18 +7,21 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t dy = snug_tape_take(t, l->y);
     if (!dy) return;
     if (l->b && t->bias[l->y]) snug_tape_refuse(t, l->y, "both it and the activation after it add a bias");
-    struct snug_op weights = {.kind = SNUG_OP_LINEAR_DW, .linear_dw = {.dy = dy, .x = l->x}};
+    struct snug_op weights = {.kind = SNUG_OP_LINEAR_DW,
+                              .linear_dw = {.dy = dy, .x = l->x, .transposed = l->transposed}};
     const struct snug_tape_weight outputs[] = {{l->w, &weights.linear_dw.dw},
                                                {l->b ? l->b : t->bias[l->y], &weights.linear_dw.db}};
     if (snug_tape_weights(t, &weights, outputs, 2)) snug_tape_emit(t, weights);
     t->bias[l->y] = 0;
-    if (!snug_tape_needs(t, l->x)) return;
-    bool accumulate;
-    const int32_t dx = snug_tape_target(t, l->x, dy, &accumulate);
-    snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
-                                       .accumulate = accumulate,
-                                       .linear_dx = {.dy = dy, .w = l->w, .dx = dx}});
-    snug_tape_give(t, l->x, dx);
+    if (snug_tape_needs(t, l->x)) {
+        bool accumulate;
+        const int32_t dx = snug_tape_target(t, l->x, dy, &accumulate);
+        snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
+                                           .accumulate = accumulate,
+                                           .linear_dx = {.dy = dy, .w = l->w, .dx = dx, .transposed = l->transposed}});
+        snug_tape_give(t, l->x, dx);
+    }
+    if (l->addend) snug_tape_give(t, l->addend, dy);
 }
 
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
@@ -39,6 +42,7 @@ const struct snug_op_info snug_op_linear_info = {
     .operands = {{"x", SNUG_READ, 0},
                  {"w", SNUG_READ, SNUG_WEIGHT | SNUG_MATMUL_WEIGHT},
                  {"b", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
+                 {"addend", SNUG_READ, SNUG_OPTIONAL},
                  {"y", SNUG_WRITE, 0}},
     .differentiate = differentiate,
     .cost = cost,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y [n,N] = x [n,K] w [N,K]^T + b [N], and its gradients. The matmuls are cuBLASLt's. */
+/* y [n,N] = x [n,K] w [N,K]^T + b [N] + addend [n,N], and its gradients. The matmuls are cuBLASLt's. */
 #include "backend/cuda/device.cuh"
 
 extern "C" {
@@ -50,8 +50,12 @@ extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *ru
                                  .a = snug_run_data(run, of.a),
                                  .b = snug_run_data(run, of.b),
                                  .transpose_a = weight,
-                                 .transpose_b = forward,
-                                 .add = weight ? !snug_run_overwrites(run, op) : op->accumulate,
+                                 .transpose_b = forward  ? !op->linear.transposed
+                                                : weight ? false
+                                                         : op->linear_dx.transposed,
+                                 .add = forward  ? op->linear.addend != 0
+                                        : weight ? !snug_run_overwrites(run, op)
+                                                 : op->accumulate,
                                  .m = weight ? snug_run_cols(run, of.a) : snug_cuda_rows(run, of.c),
                                  .n = snug_run_cols(run, of.c),
                                  .k = weight ? snug_cuda_rows(run, of.a) : snug_run_cols(run, of.a),
@@ -70,6 +74,9 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
     const float *bias = (const float *)snug_run_data(run, op->linear.b);
+    if (op->linear.addend && op->linear.addend != op->linear.y)
+        cudaMemcpyAsync(p.c, snug_run_data(run, op->linear.addend), (size_t)(p.m * p.n * snug_dtype_size(p.c_type)),
+                        cudaMemcpyDeviceToDevice, stream);
     if (p.bias == scratch(run))
         with_type(p.c_type, [&](auto type) {
             narrow_bias<<<blocks_for(p.n, 256), 256, 0, stream>>>((decltype(type) *)scratch(run), bias, p.n);

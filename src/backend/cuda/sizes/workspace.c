@@ -9,7 +9,9 @@ struct snug_cuda_roles snug_cuda_roles_of(const struct snug_op *op) {
     switch (op->kind) {
     case SNUG_OP_LINEAR: return (struct snug_cuda_roles){op->linear.y, op->linear.x, op->linear.w};
     case SNUG_OP_LINEAR_DX: return (struct snug_cuda_roles){op->linear_dx.dx, op->linear_dx.dy, op->linear_dx.w};
-    default: return (struct snug_cuda_roles){op->linear_dw.dw, op->linear_dw.dy, op->linear_dw.x};
+    default:
+        return op->linear_dw.transposed ? (struct snug_cuda_roles){op->linear_dw.dw, op->linear_dw.x, op->linear_dw.dy}
+                                        : (struct snug_cuda_roles){op->linear_dw.dw, op->linear_dw.dy, op->linear_dw.x};
     }
 }
 
@@ -20,7 +22,8 @@ static int64_t linear_bytes(const struct snug_program *program, const struct snu
     const struct snug_cuda_roles of = snug_cuda_roles_of(op);
     const struct snug_tensor *a = &program->tensors[of.a], *w = &program->tensors[of.b];
     if (op->kind == SNUG_OP_LINEAR_DW)
-        return SNUG_CUDA_MATMUL_WORKSPACE + (op->linear_dw.db ? sum_bytes(SNUG_CUDA_BIAS_PARTS, a->cols) : 0);
+        return SNUG_CUDA_MATMUL_WORKSPACE +
+               (op->linear_dw.db ? sum_bytes(SNUG_CUDA_BIAS_PARTS, program->tensors[op->linear_dw.dy].cols) : 0);
     const int64_t size = w->rows * w->cols < SNUG_CUDA_CONVERTED ? w->rows * w->cols : SNUG_CUDA_CONVERTED;
     const int64_t tile = a->dtype == w->dtype ? 0 : size * (int64_t)sizeof(float);
     return SNUG_CUDA_MATMUL_WORKSPACE + snug_cuda_bias_bytes(program->tensors[of.c].cols) + tile;
