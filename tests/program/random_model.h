@@ -103,7 +103,11 @@ static inline int32_t random_linear(struct random_graph *g, int32_t x) {
     if (g->shared.weight && random_pick(g, 4) == 0) return snug_linear(&g->b, x, g->shared, random_name(g, "y").text);
     const struct snug_affine w = random_affine(g, h, h);
     if (random_pick(g, 3) == 0) g->shared = w;
-    return snug_linear(&g->b, x, w, random_name(g, "y").text);
+    const int32_t y = snug_linear(&g->b, x, w, random_name(g, "y").text);
+    if (random_pick(g, 4)) return y;
+    struct snug_affine more = random_affine(g, h, h);
+    more.transposed = random_pick(g, 2);
+    return snug_added_linear(&g->b, random_value(g), more, y);
 }
 
 /* Norms the heads of q, if it is a tensor of its own, and rotates those of q and k. */
