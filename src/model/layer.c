@@ -75,6 +75,9 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
         snug_build_linear(b, hidden, inner, in_layer(b, layer, layer->down).text, !layer->no_ffn_bias);
     const struct snug_affine output_norm = build_output_norm(b, layer);
 
+    /* In this order gradients of 16 bits are added as they always were. */
+    const int32_t sum =
+        pools && !layer->pre_norm ? snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens") : s.sum;
     const struct snug_attention_form form = layer->form ? layer->form(b) : snug_attention_form(b);
     const int32_t operands = snug_linear(b, s.x, qkv, "qkv");
     if (layer->rotation) {
@@ -83,7 +86,7 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
     }
     int32_t attended = snug_attention(b, operands, operands, operands, layer->bias, form);
     if (pools) {
-        s.sum = snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens");
+        s.sum = layer->pre_norm ? snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens") : sum;
         attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");
     }
     const int32_t z = snug_linear(b, attended, out, "attention.dense");
