@@ -318,6 +318,10 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     const uint32_t keys_at = (base + by_depth<E, D, mine::N>()) ^ ROW<E, 1> * (part * C + mine::channel());
     const uint32_t ds_at = ds_of<S>(base, mine::row());
 
+    const T *keys = (const T *)a.k + head.first * a.k_row + head.keys,
+            *values = (const T *)a.v + head.first * a.v_row + head.keys;
+    float4 *sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+
     if (FORM & BIASED) load_biases<THREADS>(biases, a, head);
     for (int block = begin; block < end; block++) {
         struct range seen = {0, tiles}; /* tiles of queries */
@@ -325,18 +329,16 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
         bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
         __syncthreads(); /* the previous block no longer needs shared memory */
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, (const T *)a.k + head.first * a.k_row + head.keys, a.k_row,
-                                                  head.length, k0, a.d);
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, (const T *)a.v + head.first * a.v_row + head.keys,
-                                                  a.v_row, head.length, k0, a.d);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, a.k_row, head.length, k0, a.d);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, values, a.v_row, head.length, k0, a.d);
         if (FORM & GROUPED) choose_head(head, a, blockIdx.y * a.group);
         copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, head.index, seen.first * QUERIES);
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
-        float4 *sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+        if (FORM & GROUPED) sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
         float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
-        for (int tile = seen.first, stage = 0; tile < seen.end; stage ^= 1) {
+        for (int tile = seen.first, stage = 0; tile < seen.end; tile++, stage ^= 1) {
             wait_copies<0>();
             __syncthreads(); /* this tile has arrived; the other stage, and dS, are free */
             const bool turns = (FORM & GROUPED) && tile + 1 == seen.end && head.index + 1 < end_head;
@@ -380,9 +382,8 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
                 store_dq<S>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
             else
                 store_sums(sum, dq);
-            tile++;
             if (turns) { /* to the next head */
-                tile = seen.first;
+                tile = seen.first - 1;
                 choose_head(head, a, head.index + 1);
                 sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
                 if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
