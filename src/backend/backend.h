@@ -91,10 +91,7 @@ struct snug_offload {
     /* Bits 1 << memory class, of weights, gradients, optimizer and activations, and SNUG_OFFLOAD_MASTERS: of weights
      * those of which 16-bit copies stay in the arena. 0: nothing. */
     unsigned classes;
-    int32_t ahead; /* operations between the start of a copy and the use, and between the use and the end of a copy */
-    /* Bytes a second of copies, floating-point operations and bytes of memory a second of operations: of the order of
-     * those of the device, to choose when copies begin where the arena has room. 0: `ahead` alone. */
-    double link, flops, memory;
+    int32_t ahead;   /* operations between the start of a copy and the use, and between the use and the end of a copy */
     int64_t part;    /* elements of a part, for norms and optimizers of large tensors */
     int64_t least;   /* bytes; smaller tensors are not offloaded */
     bool overlaps;   /* the update's copies run during BACKWARD and the next FORWARD, too */

@@ -3,9 +3,7 @@
  * The schedule of moves: where each FETCH and each gathering begins, and until when each STORE and each sum may take.
  *
  * Within a phase, a FETCH begins `ahead` operations before its use, and a STORE is waited for `ahead` operations after
- * its tensor was written. Where the arena has room, a FETCH begins so early that it is done by its use, and all that
- * are used after it by theirs: operations are short where a batch is small, and the link does one FETCH after the
- * other.
+ * its tensor was written.
  *
  * Moves of the update. The gradient norm is known only when BACKWARD is over, and the update itself takes far less time
  * than its moves. But what it reads can be fetched while BACKWARD frees the activations' memory, and what it wrote can
@@ -23,7 +21,6 @@
  * gradients: a group is exchanged while the operations before it in the model compute the next one, before which it is
  * waited for. Where an operand may be in the backing store, a collective stays where it was.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "plan/moves.h"
@@ -283,49 +280,6 @@ static void fetch_earlier(struct room *r, struct snug_move *m) {
     m->before_waits = slot % 2 == 0;
 }
 
-/* The FETCHes of a phase begin at the latest when the link can do all of them in time, in their order, where there is
-   room. clock: by operation, the seconds from the beginning of the list to that of the operation. latest: by move. */
-static void fetch_in_time(struct room *r, enum snug_phase phase, const double clock[], double latest[]) {
-    struct snug_move *items = r->moves->items;
-    double link = INFINITY; /* it is busy from then on */
-    int32_t before = 2 * r->moves->begin[phase];
-    for (size_t i = r->moves->count; i-- > 0;) {
-        if (items[i].op.kind != SNUG_OP_FETCH || items[i].op.phase != phase || items[i].op.crosses) continue;
-        link = latest[i] = fmin(link, clock[items[i].end]) - (double)bytes_of(r, &items[i]) / r->moves->how->link;
-    }
-    for (size_t i = 0; i < r->moves->count; i++) {
-        struct snug_move *m = &items[i];
-        if (m->op.kind != SNUG_OP_FETCH || m->op.phase != phase || m->op.crosses) continue;
-        const int32_t fetch = 2 * m->begin + 1, first = larger(earliest(r, m, phase, fetch), smaller(before, fetch));
-        int32_t slot = fetch;
-        while (slot > first && clock[slot / 2] > latest[i]) slot--;
-        m->begin = slot / 2;
-        m->before_waits = slot % 2 == 0;
-        occupy(r, m, slot, fetch);
-        before = slot;
-    }
-}
-
-static snug_status fetch_all_in_time(struct room *r) {
-    const struct snug_program *program = r->moves->program;
-    const struct snug_offload *how = r->moves->how;
-    const int64_t *most = program->capacity;
-    const int64_t slack = r->most / 4; /* buffers that take all room leave gaps that nothing fits in */
-    double *clock, *latest;
-    RETURN_IF_ERROR(snug_edits_alloc(&r->moves->edits, r->moves->count, sizeof *latest, (void **)&latest));
-    RETURN_IF_ERROR(snug_edits_alloc(&r->moves->edits, program->op_count + 1, sizeof *clock, (void **)&clock));
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct snug_cost cost = snug_op_cost(program, &program->ops[i], (double)most[SNUG_EXTENT_TOKENS],
-                                                   (double)most[SNUG_EXTENT_SEQUENCES], (double)most[SNUG_EXTENT_ROWS]);
-        clock[i + 1] = clock[i] + cost.flops / how->flops + cost.bytes / how->memory;
-    }
-    r->most -= slack;
-    fetch_in_time(r, SNUG_PHASE_FORWARD, clock, latest);
-    fetch_in_time(r, SNUG_PHASE_BACKWARD, clock, latest);
-    r->most += slack;
-    return SNUG_OK;
-}
-
 /* The first operation from `begin` on before which elements of the buffer are fetched again; INT32_MAX: none. */
 static int32_t fetched_again(const struct room *r, const struct snug_move *m, int32_t begin) {
     int32_t first = INT32_MAX;
@@ -372,7 +326,7 @@ static bool is_of_update(const struct snug_program *program, const struct snug_m
     return deferred ? m->op.phase == SNUG_PHASE_FORWARD && m->op.crosses : m->op.phase == SNUG_PHASE_UPDATE;
 }
 
-static snug_status use_room(struct snug_moves *moves) {
+static snug_status move_update(struct snug_moves *moves) {
     struct room r = {.moves = moves};
     const struct snug_program *program = moves->program;
     const size_t slots = 2 * program->op_count + 1;
@@ -380,8 +334,6 @@ static snug_status use_room(struct snug_moves *moves) {
     RETURN_IF_ERROR(snug_edits_alloc(&moves->edits, program->tensor_count, sizeof *r.used, (void **)&r.used));
     find_lifetimes(moves);
     r.most = snug_find_live_bytes(program, r.live, slots);
-    if (moves->how->link > 0) RETURN_IF_ERROR(fetch_all_in_time(&r));
-    if (program->updates_in_backward) return SNUG_OK;
     for (int deferred = 0; deferred < 2; deferred++)
         for (size_t i = 0; i < moves->count; i++) {
             struct snug_move *m = &moves->items[i];
@@ -406,5 +358,5 @@ snug_status snug_schedule_moves(struct snug_moves *moves) {
         RETURN_IF_ERROR(add_gatherings(moves));
         if (!(how->classes >> SNUG_MEMORY_GRADIENTS & 1)) RETURN_IF_ERROR(add_sums(moves));
     }
-    return how->classes ? use_room(moves) : SNUG_OK;
+    return how->classes && !moves->program->updates_in_backward ? move_update(moves) : SNUG_OK;
 }

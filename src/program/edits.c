@@ -11,9 +11,10 @@ struct snug_edit {
 snug_status snug_edits_open(struct snug_program *program, struct snug_edits *out) {
     const size_t positions = program->op_count + 1;
     *out = (struct snug_edits){.program = program};
-    RETURN_IF_ERROR(snug_edits_alloc(out, positions, sizeof *out->first, (void **)&out->first));
-    RETURN_IF_ERROR(snug_edits_alloc(out, positions, sizeof *out->last, (void **)&out->last));
-    RETURN_IF_ERROR(snug_edits_alloc(out, positions, sizeof *out->dropped, (void **)&out->dropped));
+    snug_status status = snug_edits_alloc(out, positions, sizeof *out->first, (void **)&out->first);
+    if (status == SNUG_OK) status = snug_edits_alloc(out, positions, sizeof *out->last, (void **)&out->last);
+    if (status == SNUG_OK) status = snug_edits_alloc(out, positions, sizeof *out->dropped, (void **)&out->dropped);
+    if (status != SNUG_OK) return snug_edits_close(out, status);
     for (size_t i = 0; i < positions; i++) out->first[i] = out->last[i] = -1;
     return SNUG_OK;
 }

@@ -183,5 +183,10 @@ snug_status snug_tokenizer_class_fill(const struct snug_class_settings *settings
     *out = json_deep_copy(part);
     /* may be untested: an allocation that fails */
     if (!*out) return snug_fail(settings->ctx, SNUG_E_MEMORY, "out of memory while reading %s", settings->path);
-    return fill(settings, *out);
+    const snug_status status = fill(settings, *out);
+    if (status != SNUG_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return status;
 }

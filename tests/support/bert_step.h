@@ -67,7 +67,7 @@ static inline int32_t *bert_array(uint8_t *memory, int64_t *at, int64_t count) {
 
 /* Bytes of a batch's arrays. */
 static inline int64_t bert_batch_bytes(int64_t tokens, int64_t sequences) {
-    return 64 * 10 + 4 * (7 * tokens + 4 * sequences);
+    return 64 * 9 + 4 * (8 * (tokens + 1) + sequences + 1);
 }
 
 /* For masked LM, every 7th token is masked. */

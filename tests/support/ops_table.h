@@ -137,7 +137,7 @@ static const struct {
     {{{9, 5}, 264, 3, 5, 2, 8, 2, 3}, ON_GPU},          /* rows wider than the emulator's blocks hold */
     {{{4, 9}, 130, 1, 5, 2, 3, 2, 2}, ON_GPU},          /* the same, not of whole vectors */
     {{{30, 2}, 4104, 19, 5, 2, 8, 2, 3}, ON_GPU},       /* wider than a GPU's */
-    {{{30, 1}, 2054, 13, 5, 2, 3, 2, 2}, ON_GPU},       /* the same, not of whole vectors */
+    {{{30, 1}, 2054, 13, 5, 2, 35, 2, 2}, ON_GPU},      /* the same, not of whole vectors */
     {{{11, 5}, 160, 2, 40, 2, 16, 2, 3}, ON_GPU},       /* d = 80 */
     {{{3, 4}, 512, 2, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 256 */
     {{{6, 5}, 128, 2, 40, 2, 16, 2, 3}, ON_GPU},        /* d = 64, two heads share keys */

@@ -21,8 +21,7 @@ enum { SNUG_CUDA_LEAST_CAPABILITY = 75, SNUG_CUDA_LEAST_BLOCK_MEMORY = 64 << 10 
 enum { SNUG_CUDA_BF16_CAPABILITY = 80 };
 
 /* The members of struct snug_backend on which a plan depends. Loss positions: the decoder's gradient is read and
-   written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. Rates: of an H100
-   (docs/gpu-notes.md). */
+   written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
 #define SNUG_CUDA_PLANNED                                                                                              \
     .name = "cuda", .on_device = true, .asynchronous = true, .updates_on_host = true, .loss_positions = 1024,          \
     .batch = snug_cuda_batch_bytes, .supports = snug_cuda_supports, .workspace = snug_cuda_workspace,                  \
@@ -32,9 +31,6 @@ enum { SNUG_CUDA_BF16_CAPABILITY = 80 };
         .ahead = 4,                                                                                                    \
         .part = 1 << 22,                                                                                               \
         .least = 1 << 18,                                                                                              \
-        .link = 5e10,                                                                                                  \
-        .flops = 4e14,                                                                                                 \
-        .memory = 2e12,                                                                                                \
         .overlaps = true,                                                                                              \
     }
 
