@@ -200,6 +200,7 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
     const struct snug_tensor *weight = b->status == SNUG_OK ? &b->program->tensors[w.weight] : NULL;
+    /* may be untested: no family stores a weight transposed yet */
     const int32_t y = add_value(b, x, !weight ? 0 : w.transposed ? weight->cols : weight->rows, true, name);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
                                .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
@@ -318,6 +319,7 @@ int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, co
 
 static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
     const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
+    /* may be untested: rotations of one model differ in their frequencies */
     return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor &&
            memcmp(a->frequencies, b->frequencies, size) == 0;
 }

@@ -113,8 +113,10 @@ static snug_status spare_output(struct passes *p, size_t i, struct snug_op *op, 
     const int32_t before = op->operands[k];
     /* untested: no optimizer has such an operation */
     const bool adds = access == SNUG_MODIFY || (access == SNUG_GRADIENT && op->accumulate);
+    /* may be untested: which reader comes first depends on the graph */
     const bool copied = adds && !p->renamed[before];
     RETURN_IF_ERROR(rename_output(p, "first", &op->operands[k]));
+    /* may be untested: as above */
     if (!copied) return SNUG_OK;
     struct snug_op copy = {.kind = SNUG_OP_FILL, .phase = op->phase, .part = op->part, .layer = op->layer};
     copy.fill.x = op->operands[k];
@@ -188,6 +190,7 @@ static snug_status drop_unread(struct snug_program *program) {
     bool *read;
     RETURN_IF_ERROR(snug_edits_open(program, &edits));
     snug_status status = snug_edits_alloc(&edits, program->tensor_count, sizeof *read, (void **)&read);
+    /* may be untested: a program has more phases than UPDATE */
     for (size_t i = program->op_count; i-- > 0 && status == SNUG_OK && program->ops[i].phase == SNUG_PHASE_UPDATE;) {
         const struct snug_op *op = &program->ops[i];
         const int operands = snug_op_operands(op);

@@ -78,6 +78,7 @@ void snug_find_lifetimes(struct snug_program *program) {
             if (tensor->first < 0) tensor->first = (int32_t)i;
             tensor->last = (int32_t)i;
             const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* accumulated over the chunks */
+            /* may be untested: the head's gradients are written after its beginning */
             if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
             if (op->phase == SNUG_PHASE_HEAD &&
                 (tensor->first < head_begin || gradient || number == program->logits || number == program->best))
@@ -104,7 +105,6 @@ int64_t snug_find_live_bytes(const struct snug_program *program, int64_t live[],
     int64_t most = 0;
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        /* untested: no stage leaves a tensor unused */
         if (t->persistent || t->offloaded || t->view || t->first < 0) continue;
         for (int32_t k = t->first; k <= t->last; k++) live[k] += snug_tensor_bytes(program, t);
     }

@@ -320,6 +320,7 @@ static void store_later(struct room *r, struct snug_move *m) {
 /* Of the update: in UPDATE, or of a deferred one; of a tensor that lives across steps. */
 static bool is_of_update(const struct snug_program *program, const struct snug_move *m, bool deferred) {
     const bool fetch = m->op.kind == SNUG_OP_FETCH;
+    /* may be untested: callers give copies */
     if (!fetch && m->op.kind != SNUG_OP_STORE) return false;
     const int32_t backing = fetch ? m->op.fetch.backing : m->op.store.backing;
     if (!program->tensors[backing].persistent) return false;

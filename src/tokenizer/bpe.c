@@ -146,6 +146,7 @@ static snug_status begin(snug_context *ctx, const struct snug_bpe *model, const 
             continue;
         }
         bool done = false;
+        /* may be untested: a byte-level model has no byte fallback */
         if (model->byte_fallback && !model->byte_level)
             RETURN_IF_ERROR(push_bytes(ctx, model, word + at, next - at, scratch, &done));
         if (done || model->unk < 0) continue;

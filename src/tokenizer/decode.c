@@ -81,6 +81,7 @@ static snug_status decode_bytes(snug_context *ctx, const struct pieces *from, st
     for (size_t i = 0, start = 0; i < from->count && status == SNUG_OK; start = from->ends[i++]) {
         const size_t before = bytes.length;
         bool all = true;
+        /* may be untested: no golden text has a token that is invalid in its middle */
         for (size_t at = start; at < from->ends[i] && all && status == SNUG_OK;) {
             const uint32_t code = snug_utf8_next(from->text.text, &at);
             const char byte = (char)(code < 512 ? byte_of[code] : 0);

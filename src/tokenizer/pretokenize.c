@@ -237,7 +237,6 @@ static snug_status split_metaspace(struct snug_words *words, size_t number, cons
     struct snug_text *out;
     RETURN_IF_ERROR(buffer_of(words, number, &out));
     const bool begun = text[0] == ' ' || begins_with(text, length, step->pattern, step->length);
-    /* untested: no supported class has it */
     if (!begun && (step->prefix == SNUG_PREFIX_ALWAYS || (step->prefix == SNUG_PREFIX_FIRST && first)))
         RETURN_IF_ERROR(put(words, out, step->pattern, step->length));
     for (size_t at = 0; at < length;) {

@@ -163,7 +163,6 @@ static snug_status read_behavior(const struct reader *reader, const json_t *part
     const char *name;
     RETURN_IF_ERROR(snug_json_string(reader->ctx, reader->path, part, "behavior", "Isolated", &name));
     for (size_t i = 0; i < COUNT(names); i++) {
-        /* untested: tokenizer.json of no supported class has it */
         if (strcmp(name, names[i][0]) != 0 && strcmp(name, names[i][1]) != 0) continue;
         *out = (enum snug_behavior)i;
         return SNUG_OK;
@@ -447,6 +446,7 @@ snug_status snug_json_precompiled(snug_context *ctx, const char *path, const jso
         /* untested: tokenizer.json of no supported class has it */
         const json_t *step = list ? json_array_get(list, i) : part;
         const char *type = json_string_value(json_object_get(step, "type"));
+        /* may be untested: a step without a type is refused before */
         if (type && !strcmp(type, "Precompiled")) return read_precompiled(&reader, step);
     }
     return SNUG_OK;

@@ -609,6 +609,7 @@ static snug_status refine_host_updates(struct search *s, struct found *best) {
         const snug_status status = plan_mix(s, &mix, &priced);
         if (status == SNUG_END) continue; /* there is no weight that it could update */
         RETURN_IF_ERROR(status);
+        /* may be untested: depends on the prices of mixes */
         if (fits(s, &priced)) keep(s, &found, &mix, &priced);
     }
     found.below = best->below;

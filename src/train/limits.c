@@ -99,6 +99,7 @@ snug_status snug_limits_check_backing(const struct snug_limits *limits, const st
     if (available > 0) available /= snug_group_local_size(setup->args->group); /* other ranks offload as much */
     /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
+    /* may be untested: trainings alone offload more than the host has */
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,
         "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some; --fit "

@@ -167,8 +167,8 @@ static void test_fitting(void **state) {
         {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x128 --fp16 "
          "--per_device_train_batch_size 4096 --output_dir 'two words'",
          " --output_dir 'two words' --fit\n"},
-        {"plan --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 910MiB",
-         " --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 910MiB --fit\n"},
+        {"plan --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 920MiB",
+         " --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 920MiB --fit\n"},
         {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 10MiB --json",
          " --memory_budget 10MiB --json --fit --memory_budget "},
         {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x512 --per_device_train_batch_size 4096 "
