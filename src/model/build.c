@@ -199,9 +199,13 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
 }
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
-    const struct snug_tensor *weight = b->status == SNUG_OK ? &b->program->tensors[w.weight] : NULL;
-    /* may be untested: no family stores a weight transposed yet */
-    const int32_t y = add_value(b, x, !weight ? 0 : w.transposed ? weight->cols : weight->rows, true, name);
+    int64_t outputs = 0;
+    if (b->status == SNUG_OK) {
+        const struct snug_tensor *weight = &b->program->tensors[w.weight];
+        /* may be untested: no family stores a weight transposed yet */
+        outputs = w.transposed ? weight->cols : weight->rows;
+    }
+    const int32_t y = add_value(b, x, outputs, true, name);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
                                .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
     return y;

@@ -379,7 +379,8 @@ static void test_source_of_frozen_weights(void **state) {
     ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "kept/model.safetensors"), &files));
     const struct snug_stored_tensor *stored = snug_safetensors_find(&files, name);
     const int fd = open(path_of(f, "kept/model.safetensors"), O_WRONLY);
-    ok(f, snug_write_at(f->ctx, fd, "kept", &(float){7}, sizeof(float), (int64_t)stored->offset + 400));
+    const float other = 7;
+    ok(f, snug_write_at(f->ctx, fd, "kept", &other, sizeof other, (int64_t)stored->offset + 400));
     close(fd);
     assert_int_equal(snug_save_model(session, path_of(f, "other")), SNUG_E_IO);
     assert_contains(snug_error_message(f->ctx), "kept/model.safetensors: tensor bert.encoder.layer.0.intermediate");

@@ -111,76 +111,91 @@ static inline void build_linear(struct ops *f, int variant) {
    and v in a tensor of their own. 15: a causal window, a cap, half as many key/value heads. 16: a cap, a bias, a scale,
    dropout, one key/value head. */
 enum { ATTENTION_VARIANTS = 17 };
-static inline void build_attention(struct ops *f, int variant) {
-    enum { APART = 1, KEYS_APART };
+enum attention_layout { ATTENTION_TOGETHER, ATTENTION_APART, ATTENTION_KEYS_APART };
+struct attention_case {
+    float p, softcap, scale;
+    int32_t before, after, buckets, share; /* share: query heads of a key/value head, or heads / share = 1 */
+    enum attention_layout layout;
+};
+static inline struct attention_case attention_case(int variant) {
 #define ALL .before = -1, .after = -1
-#define WITHIN(window) .before = window, .after = window
-    static const struct {
-        float p, softcap, scale;
-        int32_t before, after, buckets, share,
-            layout; /* share: query heads of a key/value head, or heads / share = 1 */
-    } forms[ATTENTION_VARIANTS] = {[0] = {ALL},
-                                   [1] = {ALL, .p = 0.3f},
-                                   [2] = {ALL, .p = 0.55f},
-                                   [3] = {WITHIN(3), .p = 0.3f},
-                                   [4] = {WITHIN(64)},
-                                   [5] = {ALL},
-                                   [6] = {WITHIN(16), .p = 0.3f},
-                                   [7] = {ALL, .buckets = 32},
-                                   [8] = {ALL, .p = 0.3f, .buckets = 8},
-                                   [9] = {ALL, .buckets = 32},
-                                   [10] = {WITHIN(33), .p = 0.3f, .buckets = 16},
-                                   [11] = {ALL, .p = 0.3f, .buckets = 8},
-                                   [12] = {.before = -1, .after = 0},
-                                   [13] = {.before = -1, .after = 0, .share = 64, .layout = APART},
-                                   [14] = {.before = 9, .after = 40, .p = 0.3f, .share = 2, .layout = KEYS_APART},
-                                   [15] = {.before = 20, .after = 0, .softcap = 0.5f, .share = 2},
-                                   [16] = {ALL, .p = 0.3f, .softcap = 0.25f, .scale = 0.2f, .buckets = 8, .share = 64}};
+#define WITHIN(window) .before = (window), .after = (window)
+    static const struct attention_case cases[ATTENTION_VARIANTS] = {
+        [0] = {ALL},
+        [1] = {ALL, .p = 0.3f},
+        [2] = {ALL, .p = 0.55f},
+        [3] = {WITHIN(3), .p = 0.3f},
+        [4] = {WITHIN(64)},
+        [5] = {ALL},
+        [6] = {WITHIN(16), .p = 0.3f},
+        [7] = {ALL, .buckets = 32},
+        [8] = {ALL, .p = 0.3f, .buckets = 8},
+        [9] = {ALL, .buckets = 32},
+        [10] = {WITHIN(33), .p = 0.3f, .buckets = 16},
+        [11] = {ALL, .p = 0.3f, .buckets = 8},
+        [12] = {.before = -1, .after = 0},
+        [13] = {.before = -1, .after = 0, .share = 64, .layout = ATTENTION_APART},
+        [14] = {.before = 9, .after = 40, .p = 0.3f, .share = 2, .layout = ATTENTION_KEYS_APART},
+        [15] = {.before = 20, .after = 0, .softcap = 0.5f, .share = 2},
+        [16] = {ALL, .p = 0.3f, .softcap = 0.25f, .scale = 0.2f, .buckets = 8, .share = 64}};
 #undef ALL
 #undef WITHIN
+    return cases[variant];
+}
+
+/* The operands in the tensors of a layout; kv: channels of the keys. */
+static inline void attention_operands(struct ops *f, enum attention_layout layout, int64_t kv, struct snug_attention *a,
+                                      struct snug_attention_backward *b) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t h = f->shape->h;
+    switch (layout) {
+    case ATTENTION_APART:
+        a->q = ops_source(f, type, T, 0, h);
+        a->k = ops_source(f, type, T, 0, kv);
+        a->v = ops_source(f, type, T, 0, kv);
+        b->dq = ops_tensor(f, type, T, 0, h);
+        b->dk = ops_tensor(f, type, T, 0, kv);
+        b->dv = ops_tensor(f, type, T, 0, kv);
+        break;
+    case ATTENTION_KEYS_APART:
+        a->q = ops_source(f, type, T, 0, h);
+        a->k = a->v = ops_source(f, type, T, 0, 2 * kv);
+        b->dq = ops_tensor(f, type, T, 0, h);
+        b->dk = b->dv = ops_tensor(f, type, T, 0, 2 * kv);
+        a->form.column[2] = (int32_t)kv;
+        break;
+    default:
+        a->q = a->k = a->v = ops_source(f, type, T, 0, h + 2 * kv);
+        b->dq = b->dk = b->dv = ops_tensor(f, type, T, 0, h + 2 * kv);
+        a->form.column[1] = (int32_t)h;
+        a->form.column[2] = (int32_t)(h + kv);
+    }
+    b->q = a->q;
+    b->k = a->k;
+    b->v = a->v;
+}
+
+static inline void build_attention(struct ops *f, int variant) {
+    const struct attention_case form = attention_case(variant);
     const int64_t h = f->shape->h, d = h / f->shape->heads;
-    const int32_t heads = f->shape->heads, buckets = forms[variant].buckets, share = forms[variant].share;
+    const int32_t heads = f->shape->heads, buckets = form.buckets, share = form.share;
     const int32_t kv_heads = share > heads ? 1 : share && heads % share == 0 ? heads / share : heads;
-    const float p = forms[variant].p, scale = forms[variant].scale;
+    const float p = form.p, scale = form.scale;
     const enum snug_dtype type = f->program.compute;
     const int64_t kv = d * kv_heads;
     struct snug_attention a = {.form = {.heads = heads,
                                         .kv_heads = kv_heads,
                                         .head_dim = (int32_t)d,
-                                        .before = forms[variant].before,
-                                        .after = forms[variant].after,
+                                        .before = form.before,
+                                        .after = form.after,
                                         .scale = scale > 0 ? scale : 1 / sqrtf((float)d),
-                                        .softcap = forms[variant].softcap}};
+                                        .softcap = form.softcap}};
     struct snug_attention_backward b = {0};
-    switch (forms[variant].layout) {
-    case APART:
-        a.q = ops_source(f, type, T, 0, h);
-        a.k = ops_source(f, type, T, 0, kv);
-        a.v = ops_source(f, type, T, 0, kv);
-        b.dq = ops_tensor(f, type, T, 0, h);
-        b.dk = ops_tensor(f, type, T, 0, kv);
-        b.dv = ops_tensor(f, type, T, 0, kv);
-        break;
-    case KEYS_APART:
-        a.q = ops_source(f, type, T, 0, h);
-        a.k = a.v = ops_source(f, type, T, 0, 2 * kv);
-        b.dq = ops_tensor(f, type, T, 0, h);
-        b.dk = b.dv = ops_tensor(f, type, T, 0, 2 * kv);
-        a.form.column[2] = (int32_t)kv;
-        break;
-    default:
-        a.q = a.k = a.v = ops_source(f, type, T, 0, h + 2 * kv);
-        b.dq = b.dk = b.dv = ops_tensor(f, type, T, 0, h + 2 * kv);
-        a.form.column[1] = (int32_t)h;
-        a.form.column[2] = (int32_t)(h + kv);
-    }
+    attention_operands(f, form.layout, kv, &a, &b);
     const bool low = variant == 11;
     if (buckets) a.bias = ops_source(f, low ? SNUG_BF16 : SNUG_F32, FIXED, buckets, heads);
     a.o = ops_tensor(f, type, T, 0, h);
     a.lse = ops_tensor(f, SNUG_F32, T, 0, heads);
-    b.q = a.q;
-    b.k = a.k;
-    b.v = a.v;
     b.o = a.o;
     b.lse = a.lse;
     b.bias = a.bias;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/help.h"
 #include "args/table.h"
+#include "cli/help.h"
 
 /* The classes, and arguments that their functions have as parameters of their own, or not at all. */
 static const struct {
