@@ -293,7 +293,7 @@ static void test_operands_of_attention(void **state) {
         struct graph g;
         open_graph(&g);
         const int last = cases[i].tensors - 1;
-        int32_t x[3];
+        int32_t x[3] = {0};
         for (int n = 0; n < 3; n++)
             x[n] = n > last ? x[last] : snug_linear(&g.b, g.x, affine(&g, cases[i].widths[n]), "x");
         finish(&g, snug_attention(&g.b, x[0], x[1], x[2], 0, shared_keys(&g)));
