@@ -34,7 +34,6 @@ struct snug_rotation snug_rotation_llama3(int64_t channels, double theta, double
     return r;
 }
 
-/* may be untested: no golden case has such a factor */
 static double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
 
 struct snug_rotation snug_rotation_yarn(int64_t channels, double theta, const struct snug_yarn *yarn) {
@@ -45,14 +44,13 @@ struct snug_rotation snug_rotation_yarn(int64_t channels, double theta, const st
     if (yarn->truncate) end[0] = floor(end[0]), end[1] = ceil(end[1]);
     end[0] = fmax(end[0], 0);
     end[1] = fmin(end[1], (double)channels - 1);
-    /* may be untested: no golden case has equal ends */
     if (end[0] == end[1]) end[1] += 0.001;
     for (int32_t c = 0; c < r.pairs; c++) {
         const double share = fmin(fmax((c - end[0]) / (end[1] - end[0]), 0), 1);
         r.frequencies[c] *= share / yarn->factor + (1 - share);
     }
-    if (yarn->attention_factor > 0) r.factor = yarn->attention_factor;
-    /* may be untested: no golden case has one of both alone */
+    if (yarn->attention_factor > 0)
+        r.factor = yarn->attention_factor;
     else if (yarn->mscale != 0 && yarn->mscale_all_dim != 0)
         r.factor = yarn_scale(yarn->factor, yarn->mscale) / yarn_scale(yarn->factor, yarn->mscale_all_dim);
     else

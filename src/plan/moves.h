@@ -5,10 +5,9 @@
  * arena, begins before an operation of the list and is waited for before a later one, and it occupies the tensor's
  * bytes all that time. So the place stage knows exactly how long each byte is in use.
  *
- *   operations of one phase     |  a     b     c     d     e     f     g  |
- *   FETCH or GATHER_RANKS of x  |        [begin============end)            |  e is the first to use x: end is given,
- * and begin is chosen STORE or SUM_RANKS of x     |     [begin============end)               |  a is the last to write
- * x: begin is given, and end is chosen
+ *   operations of one phase     | a     b     c     d     e     f     g |
+ *   FETCH or GATHER_RANKS of x  |       [begin============end)          |  e uses x first: end is given, begin chosen
+ *   STORE or SUM_RANKS of x     |    [begin============end)             |  a writes x last: begin is given, end chosen
  *
  * A step is a circle. The gradient norm is a wall: the update begins when BACKWARD is over. But what it reads may be
  * fetched before the wall, and the rest of it may run in the next step:

@@ -317,12 +317,9 @@ static void store_later(struct room *r, struct snug_move *m) {
     occupy(r, m, 2 * first, 2 * at + 1);
 }
 
-/* Of the update: in UPDATE, or of a deferred one; of a tensor that lives across steps. */
+/* Whether a FETCH or STORE is of an update, in UPDATE or deferred, and of a tensor that lives across steps. */
 static bool is_of_update(const struct snug_program *program, const struct snug_move *m, bool deferred) {
-    const bool fetch = m->op.kind == SNUG_OP_FETCH;
-    /* may be untested: callers give copies */
-    if (!fetch && m->op.kind != SNUG_OP_STORE) return false;
-    const int32_t backing = fetch ? m->op.fetch.backing : m->op.store.backing;
+    const int32_t backing = m->op.kind == SNUG_OP_FETCH ? m->op.fetch.backing : m->op.store.backing;
     if (!program->tensors[backing].persistent) return false;
     return deferred ? m->op.phase == SNUG_PHASE_FORWARD && m->op.crosses : m->op.phase == SNUG_PHASE_UPDATE;
 }

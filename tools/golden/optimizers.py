@@ -6,7 +6,7 @@ they can and rounded once. Needs torch, transformers, bitsandbytes, safetensors.
 g.NAME [12, …] are the gradients and p.NAME the parameters before the first step, the same for all cases: a matrix, a vector,
 and three matrices that snug keeps as one tensor. CASE.NAME [12, …] are the parameters after each step. The learning rate
 of a case falls by 1/20 of it a step. Weight decay is as in Trainer: not for the vector. The cases' names, settings and rates
-stand in tests/optim/test_optimizers.c too.
+are in tests/optim/test_optimizers.c, too.
 """
 import pathlib
 
