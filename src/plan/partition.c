@@ -20,8 +20,8 @@
  * Gradients of at most a chunk stay whole: a GPU computes those of biases before the operation that they belong to.
  *
  * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
- * gathered before the first operation of a phase that reads them, and live until the last one. plan/ahead.c then moves
- * what an asynchronous backend can begin earlier.
+ * gathered before the first operation of a phase that reads them, and live until the last one. plan/schedule.c then
+ * moves what an asynchronous backend can begin earlier.
  *
  * In all stages a rank squares the chunks of its shards, an asynchronous backend as it sums them. The gradient norm
  * adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the
