@@ -120,15 +120,16 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     const int64_t h = norm->s.cols, padded = snug_cpu_padded(h);
     float *x = scratch_rows(run, 3, h), *g = x + padded;
     const void *s = matrix_at(norm->s, row, 0), *dy = matrix_at(norm->dy, row, 0);
-    const float *mask = NULL;
-    if (norm->drops_y || norm->dz.data) mask = row_mask(g + padded, h, run, op, op->norm_backward.ds, row);
+    const bool needed = norm->drops_y || norm->dz.data;
+    const float *mask = needed ? row_mask(g + padded, h, run, op, op->norm_backward.ds, row) : NULL;
+    const float *mask_y = norm->drops_y ? mask : NULL;
 
     for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(x + c, vec_load(s, norm->s.dtype, c, h));
     struct statistics stat = row_statistics(x, h, &norm->form);
     vec sum_g = {0}, sum_gx = {0};
     for (int64_t c = 0; c < h; c += VEC_LANES) {
         vec d = vec_load(dy, norm->dy.dtype, c, h), x_c = (vec_read(x + c) - stat.mean) * stat.rstd;
-        if (norm->drops_y && mask) d *= vec_read(mask + c);
+        if (mask_y) d *= vec_read(mask_y + c);
         vec_write(sums + c, vec_fma(d, x_c, vec_read(sums + c)));
         vec_write(sums + padded + c, vec_read(sums + padded + c) + d);
         vec g_c = d * norm_gamma(norm->gamma, c, &norm->form);
