@@ -37,7 +37,6 @@ snug_status snug_args_get(const snug_args *args, const char *name, char *buffer,
 bool snug_args_given(const snug_args *args, const char *name) {
     SNUG_REQUIRE_OR(false, args);
     SNUG_REQUIRE_OR(false, name);
-    /* may be untested: in a child of fork() */
     if (snug_enter(args->ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK) return false;
     const bool given = snug_args_is_set(args, name);
     snug_leave(args->ctx, SNUG_OK);
@@ -69,9 +68,8 @@ int snug_args_rank_count(const snug_args *args) {
     return snug_group_size(args->group);
 }
 
-/* may be untested: a rank that is ended records nothing */
 void snug_end_ranks(snug_args *args, int code) {
-    if (!args || !args->group) return; /* may be untested: as above */
+    if (!args || !args->group) return;
     snug_watch_end(args->group->watch, code);
     args->group->collectives->abort(code);
 }

@@ -129,7 +129,7 @@ static snug_status check_standard_input(const struct snug_args *args) {
     const char *const files[] = {args->train_file, args->validation_file, args->test_file};
     int count = 0;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) count += files[i] && snug_data_is_stdin(files[i]);
-    if (count && snug_group_size(args->group) > 1) /* may be untested: needs MPI */
+    if (count && snug_group_size(args->group) > 1)
         return snug_fail(
             args->ctx, SNUG_E_USAGE,
             "standard input is given as a file, and only one of %d ranks can read it: give a file that all "
@@ -258,7 +258,7 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
     const bool takes = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
                        strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0 ||
                        strcmp(command, "plan") == 0;
-    if (args->gpus && !takes) /* may be untested: a rank that is ended records nothing */
+    if (args->gpus && !takes)
         return snug_fail(
             args->ctx, SNUG_E_USAGE,
             "--gpus starts the ranks of snug train, eval, predict, verify and bench anatomy, and snug plan plans for "
@@ -266,7 +266,6 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
-        /* may be untested: needs MPI or GPUs */
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "%s is not supported on several ranks yet: leave it out, or %s",
                          alone, args->num_processes > 0 ? "--num_processes" : "start a single process");
     if (!args->zero_stage) return SNUG_OK;
@@ -286,7 +285,6 @@ static enum snug_task task_of(const struct snug_args *args) { return (enum snug_
 
 static bool is_given(const struct snug_args *args, const char *name) {
     char value[64];
-    /* untested: the value is in the table */
     return snug_args_is_set(args, name) && snug_args_value(args, name, value, sizeof value) == SNUG_OK &&
            strcmp(value, "False") != 0;
 }

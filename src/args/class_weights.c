@@ -41,7 +41,7 @@ struct reading {
 static void list_classes(const struct snug_labels *labels, char *text, size_t size) {
     size_t used = 0;
     *text = '\0';
-    for (int64_t i = 0; i < labels->count && used < size; i++) /* may be untested: very many classes */
+    for (int64_t i = 0; i < labels->count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", labels->names[i]);
 }
 

@@ -324,8 +324,8 @@ static void compare_schedule(const struct snug_args *args, const json_t *file) {
 static void tell(struct reading *r) {
     struct snug_args *args = r->args;
     const char *space, *path = place(args, &space);
-    if (args->deepspeed_told) return;              /* arguments are checked more than once */
-    if (snug_group_rank(args->group) != 0) return; /* may be untested: needs MPI */
+    if (args->deepspeed_told) return; /* arguments are checked more than once */
+    if (snug_group_rank(args->group) != 0) return;
     args->deepspeed_told = true;
     if (args->zero_stage && snug_args_ranks(args) == 1) note(r, "zero_optimization.stage (this run has one rank)");
     if (*r->without_effect)

@@ -69,7 +69,6 @@ const char *snug_args_alone(const struct snug_args *args) {
     const unsigned divided = 1u << SNUG_MEMORY_OPTIMIZER | 1u << SNUG_MEMORY_ACTIVATIONS;
     unsigned classes;
     if (args->update_in_backward) return "--update_in_backward";
-    /* may be untested: the classes were checked before */
     if (snug_args_offload(args, &classes) != SNUG_OK) return NULL;
     if (classes & ~divided) return "--offload of other tensors than optimizer and activations";
     return NULL;

@@ -300,7 +300,7 @@ static snug_status store(struct snug_args *args, const struct snug_argument *arg
 
 /* Writes the fewest digits that read back as the same number. */
 static void print_real(char *out, size_t size, double value) {
-    for (int digits = 6; digits <= 17; digits++) { /* untested: 17 digits always read back as the same number */
+    for (int digits = 6; digits <= 17; digits++) {
         snprintf(out, size, "%.*g", digits, value);
         if (strtod(out, NULL) == value) return;
     }
@@ -695,7 +695,6 @@ enum snug_regression snug_args_regression(const struct snug_args *args) {
 
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
     *bytes = -1;
-    /* untested: the size was checked when it was set */
     if (args->memory_budget && !snug_parse_bytes(args->memory_budget, bytes))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
     return SNUG_OK;

@@ -26,7 +26,6 @@ static void name_process(const struct snug_nvml *n, struct snug_gpu_process *pro
     snprintf(path, sizeof path, "/proc/%lld/comm", (long long)process->pid);
     FILE *file = fopen(path, "re");
     if (!file) return;
-    /* may be untested: a process that ends between two calls */
     if (fgets(process->name, sizeof process->name, file)) process->name[strcspn(process->name, "\n")] = '\0';
     fclose(file);
 }
@@ -164,8 +163,8 @@ static struct snug_gpu_link find_link(const struct snug_gpus *gpus, const struct
     struct snug_gpu_link link = {.level = -1};
     snug_nvml_device a, b;
     int status;
-    if (n->by_index((unsigned)gpus->items[from].index, &a) != SNUG_NVML_OK) return link; /* untested: one lost now */
-    if (n->by_index((unsigned)gpus->items[to].index, &b) != SNUG_NVML_OK) return link;   /* untested: one lost now */
+    if (n->by_index((unsigned)gpus->items[from].index, &a) != SNUG_NVML_OK) return link;
+    if (n->by_index((unsigned)gpus->items[to].index, &b) != SNUG_NVML_OK) return link;
     if (n->common_ancestor(a, b, &link.level) != SNUG_NVML_OK) link.level = -1;
     if (n->p2p_status(a, b, SNUG_NVML_P2P_NVLINK, &status) != SNUG_NVML_OK || status != SNUG_NVML_P2P_OK) return link;
     for (unsigned i = 0; i < SNUG_NVML_NVLINKS; i++) {
@@ -288,7 +287,6 @@ snug_status snug_gpu_usage_open(snug_context *ctx, int local_rank, struct snug_g
         snprintf(usage->problem, sizeof usage->problem, "%s", driver.problem);
         return SNUG_OK;
     }
-    /* untested: the backend refuses such a rank */
     const struct snug_cuda_device *first = &driver.devices[local_rank < driver.count ? local_rank : 0];
     usage->fresh = !first->active;
     snprintf(usage->gpu.name, sizeof usage->gpu.name, "%s", first->name);
@@ -358,7 +356,7 @@ int64_t snug_gpu_usage_read(struct snug_gpu_usage *usage) {
     struct snug_gpu now;
     int64_t bytes = -1;
     if (usage->method == SNUG_GPU_BY_NOTHING) return -1;
-    if (look_again(usage, &now) == SNUG_OK) { /* may be untested: a call that fails: tools/failure-test */
+    if (look_again(usage, &now) == SNUG_OK) {
         const struct snug_gpu_process *own = usage->shared_ids ? find_process(&now, getpid()) : NULL;
         if (own && own->bytes > 0) {
             usage->method = SNUG_GPU_BY_PROCESS;
@@ -382,7 +380,7 @@ snug_status snug_gpu_usage_others(struct snug_gpu_usage *usage, char **text) {
     if (usage->method == SNUG_GPU_BY_NOTHING) return snug_strdup(usage->ctx, "", text);
     RETURN_IF_ERROR(look_again(usage, &now));
     FILE *out = open_memstream(text, &size);
-    if (!out) { /* may be untested: a call that fails: tools/failure-test */
+    if (!out) {
         free(now.processes);
         return snug_fail(usage->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
     }
@@ -402,7 +400,7 @@ snug_status snug_gpu_usage_others(struct snug_gpu_usage *usage, char **text) {
     if (rest > 64 << 20)
         fprintf(out, "%s%.1f MiB of processes that NVML does not list here", separator, (double)rest / 0x1p20);
     free(now.processes);
-    if (fclose(out) == 0) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
+    if (fclose(out) == 0) return SNUG_OK;
     free(*text);
     return snug_fail(usage->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
 }

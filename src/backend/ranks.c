@@ -69,7 +69,7 @@ snug_status snug_host_sum_ranks(struct snug_run *run, const struct snug_op *op) 
     const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
     float *values = (float *)g.data, *sums = op->sum_ranks.sum ? snug_run_data(run, op->sum_ranks.sum) : values;
     const bool accumulate = op->sum_ranks.sum && run->micro_batch > 0;
-    if (op->sum_ranks.chunks) /* untested: only programs for an asynchronous backend have them */
+    if (op->sum_ranks.chunks)
         return snug_fail(run->ctx, SNUG_E_INTERNAL, "this backend squares gradients after their sums");
     if (op->sum_ranks.shards.chunk) return sum_for_owners(run, op, values, accumulate);
     return sum_for_all(run, values, sums, g.rows * g.cols, accumulate);
@@ -80,15 +80,13 @@ static void fill_own(const struct snug_run *run, const struct snug_op *op, void 
     const enum snug_dtype dtype = snug_run_dtype(run, op->gather_ranks.x);
     const float *from = snug_run_data(run, op->gather_ranks.shard);
     uint16_t *rounded = to;
-    /* may be untested: depends on the processor */
     if (snug_run_dtype(run, op->gather_ranks.shard) == dtype) {
         memcpy(to, from, (size_t)bytes);
         return;
     }
     const int64_t count = bytes / (int64_t)sizeof *rounded;
 #pragma omp parallel for num_threads(run->threads) schedule(static) if (count > 1 << 14)
-    for (int64_t i = 0; i < count; i++) /* may be untested: depends on the processor */
-        rounded[i] = snug_f32_to_bf16(from[i]);
+    for (int64_t i = 0; i < count; i++) rounded[i] = snug_f32_to_bf16(from[i]);
 }
 
 snug_status snug_host_gather_ranks(struct snug_run *run, const struct snug_op *op) {

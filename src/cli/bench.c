@@ -7,7 +7,6 @@
 static snug_status make_rates(struct cli *cli, char **text) {
     snug_rates *rates;
     snug_status status = snug_rates_create(cli->args, &rates);
-    /* untested: `snug bench rates` measures for half a minute */
     if (status == SNUG_OK) status = cli->json ? snug_rates_json(rates, text) : snug_rates_text(rates, text);
     snug_rates_destroy(rates);
     return status;
@@ -17,7 +16,7 @@ static snug_status make_anatomy(struct cli *cli, char **text) {
     snug_anatomy *anatomy;
     cli_catch_signals(cli);
     snug_status status = snug_anatomy_create(cli->args, &cli->callbacks, &anatomy);
-    if (status == SNUG_OK && snug_args_rank(cli->args) == 0) /* may be untested: needs MPI or GPUs */
+    if (status == SNUG_OK && snug_args_rank(cli->args) == 0)
         status = cli->json ? snug_anatomy_json(anatomy, text) : snug_anatomy_text(anatomy, text);
     snug_anatomy_destroy(anatomy);
     return status;
@@ -36,7 +35,6 @@ static int anatomy(int argc, char **argv) {
     argv[1] = name;
     const bool opened = cli_open(&cli, argc - 1, argv + 1, &code);
     argv[1] = word; /* a rank is started by both words */
-    /* may be untested: needs MPI or GPUs */
     if (opened && !cli_launch(&cli, argc, argv, &code)) {
         code = cli_make(&cli, make_anatomy);
         if (code != EXIT_DONE) snug_end_ranks(cli.args, code);

@@ -114,7 +114,6 @@ int cli_finish(struct cli *cli, snug_status status) {
         return EXIT_FAILED;
     }
     /* All ranks agree to stop, and rank 0 says so. */
-    /* may be untested: a rank that is ended records nothing */
     if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli->args) > 0) return EXIT_INTERRUPTED;
     if (status != SNUG_OK) {
         const char *message =
@@ -152,7 +151,7 @@ static snug_status check_written(struct cli *cli, bool written) {
 }
 
 snug_status cli_put_part(struct cli *cli, const char *text, size_t length) {
-    if (cli->reader_gone || cli->write_error) return SNUG_E_IO; /* may be untested: a write after one that failed */
+    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
     errno = 0;
     return check_written(cli, cli->terminal ? cli_show_part(stdout, text, length)
                                             : fwrite(text, 1, length, stdout) == length);
@@ -212,7 +211,6 @@ static snug_status put_json(struct cli *cli, json_t *value, int digits, const ch
     /* Not json_dumps(), which may omit a key when out of memory. */
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(digits), size = json_dumpb(value, NULL, 0, flags);
     char *text = size ? calloc(size + 1, 1) : NULL;
-    /* may be untested: an allocation that fails */
     const bool whole = text && json_dumpb(value, text, size, flags) == size;
     json_decref(value);
     if (!whole) {
@@ -247,9 +245,7 @@ json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : jso
 json_t *cli_string(const char *text) {
     json_error_t error;
     json_t *string = json_pack_ex(&error, 0, "s", text);
-    /* untested: only a GPU's name is not UTF-8 */
     const bool refused = !string && json_error_code(&error) == json_error_invalid_utf8;
-    /* untested: only a GPU's name is not UTF-8 */
     return refused ? json_string("\xEF\xBF\xBD") : string;
 }
 

@@ -353,8 +353,8 @@ int command_completion(int argc, char **argv) {
         char *script = NULL;
         size_t size;
         FILE *out = open_memstream(&script, &size);
-        if (out) scripts[i].print(out); /* untested: an allocation that fails */
-        if (!out || fclose(out) != 0) { /* untested: an allocation that fails */
+        if (out) scripts[i].print(out);
+        if (!out || fclose(out) != 0) {
             fputs("snug: out of memory\n", stderr);
             return EXIT_FAILED;
         }

@@ -10,7 +10,6 @@ static snug_status make_doctor(struct cli *cli, char **text) {
         snug_doctor_destroy(doctor);
         return SNUG_OK;
     }
-    /* may be untested: an allocation that fails */
     if (doctor) printed = cli->json ? snug_doctor_json(doctor, text) : snug_doctor_text(doctor, text);
     snug_doctor_destroy(doctor);
     return status == SNUG_OK ? printed : status;

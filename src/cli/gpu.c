@@ -104,7 +104,7 @@ int command_gpu(int argc, char **argv) {
         cli_help(stdout, argv[0], true);
         return cli_finish(&cli, SNUG_OK);
     }
-    if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */
+    if (snug_context_create(&cli.ctx) != SNUG_OK) {
         fputs("snug: out of memory\n", stderr);
         return EXIT_FAILED;
     }

@@ -168,8 +168,7 @@ bool cli_help_concerns(const struct cli_help *help, const snug_arg_info *info) {
 /* A dump of all arguments gives defaults, which ask for nothing. */
 static bool has_default(const snug_args *args, const snug_args *fresh, const char *name) {
     char value[256], other[256];
-    if (!fresh) return false; /* may be untested: an allocation that fails */
-    /* may be untested: the values of these arguments are short */
+    if (!fresh) return false;
     return snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
            snug_args_get(fresh, name, other, sizeof other) == SNUG_OK && strcmp(value, other) == 0;
 }
@@ -184,7 +183,7 @@ void cli_find_unused(struct cli *cli, const char *command) {
         if (cli_help_concerns(help, info) || !snug_args_given(cli->args, info->name)) continue;
         if (has_default(cli->args, fresh, info->name)) continue;
         char *longer = realloc(cli->unused, used + strlen(info->name) + 2);
-        if (!longer) break; /* may be untested: an allocation that fails */
+        if (!longer) break;
         cli->unused = longer;
         used += (size_t)sprintf(longer + used, "%s ", info->name);
     }

@@ -56,7 +56,6 @@ static bool count_gpus(struct cli *cli, int *count) {
     snug_gpus *gpus;
     char *text;
     *count = 0;
-    /* may be untested: no memory */
     if (snug_gpus_create(cli->ctx, &gpus) != SNUG_OK) return fail(snug_error_message(cli->ctx));
     const snug_status status = snug_gpus_json(gpus, &text);
     snug_gpus_destroy(gpus);
@@ -94,8 +93,7 @@ static bool check_any(struct cli *cli) {
     int count;
     snug_args_get(cli->args, "device", device, sizeof device);
     if (strcmp(device, "auto") != 0) return true;
-    if (!count_gpus(cli, &count)) return false; /* untested: no memory */
-    /* may be untested: needs a GPU */
+    if (!count_gpus(cli, &count)) return false;
     return count > 0 || fail("CUDA finds no GPU here; snug doctor says why");
 }
 
@@ -103,13 +101,11 @@ static bool choose_count(struct cli *cli, int *count) {
     char text[32] = "", why[160], *end;
     snug_args_get(cli->args, "gpus", text, sizeof text);
     if (strcmp(text, "all") == 0) {
-        if (!count_gpus(cli, count)) return false; /* untested: no memory */
-        /* untested: needs a GPU */
+        if (!count_gpus(cli, count)) return false;
         return *count > 0 || fail("CUDA finds no GPU here; snug doctor says why");
     }
     const long number = strtol(text, &end, 10);
     *count = (int)number;
-    /* untested: no text after --gpus= */
     if (*text && !*end && number >= 1 && number <= MOST) return check_any(cli);
     snprintf(why, sizeof why, "%s is neither all nor a whole number from 1 to %d", text, (int)MOST);
     return fail(why);
@@ -121,17 +117,16 @@ static int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* untested: a machine without a loopback interface */
     const bool got = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
                      getsockname(fd, (struct sockaddr *)&address, &length) == 0;
-    if (fd >= 0) close(fd); /* untested: as above */
-    if (!got) return -1;    /* untested: a machine without a loopback interface */
-    return ntohs(address.sin_port) < HIGHEST ? ntohs(address.sin_port) : HIGHEST; /* may be untested: chance */
+    if (fd >= 0) close(fd);
+    if (!got) return -1;
+    return ntohs(address.sin_port) < HIGHEST ? ntohs(address.sin_port) : HIGHEST;
 }
 
 static bool make_secret(char *text) {
     uint8_t bytes[SECRET];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return false; /* untested: a kernel without entropy */
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return false;
     for (int i = 0; i < SECRET; i++) sprintf(text + (ptrdiff_t)2 * i, "%02x", bytes[i]);
     return true;
 }
@@ -149,12 +144,12 @@ static void set_number(const char *name, int number) {
 static void become_rank(const struct launch *l, int rank, pid_t parent, int argc, char **argv) {
     char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
     sigset_t none;
-    if (!arguments) _exit(EXIT_FAILED);     /* untested: no memory */
+    if (!arguments) _exit(EXIT_FAILED);
     arguments[0] = program_invocation_name; /* which messages name */
     memcpy(arguments + 1, argv, (size_t)argc * sizeof *argv);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(EXIT_INTERRUPTED); /* untested: the launcher ended meanwhile */
+    if (getppid() != parent) _exit(EXIT_INTERRUPTED);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     set_number("RANK", rank);
@@ -171,18 +166,16 @@ static void become_rank(const struct launch *l, int rank, pid_t parent, int argc
 }
 
 static void signal_all(const struct launch *l, int number) {
-    /* may be untested: needs ranks that run when a signal comes, or that do not end */
     for (int r = 0; r < l->count; r++)
-        if (l->children[r] > 0) kill(l->children[r], number); /* may be untested: as above */
+        if (l->children[r] > 0) kill(l->children[r], number);
 }
 
 static bool start_all(struct launch *l, int argc, char **argv) {
     const pid_t parent = getpid();
     for (int r = 0; r < l->count; r++) {
         const pid_t child = fork();
-        /* untested: it becomes another program, and records nothing */
         if (child == 0) become_rank(l, r, parent, argc, argv);
-        if (child < 0) return fail(strerror(errno)); /* untested: no more processes */
+        if (child < 0) return fail(strerror(errno));
         l->children[r] = child;
         l->left++;
     }
@@ -195,18 +188,15 @@ static bool start_all(struct launch *l, int argc, char **argv) {
 static void note_end(struct launch *l, int rank, int status) {
     l->children[rank] = 0;
     l->left--;
-    /* may be untested: needs GPUs on which ranks train */
     if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE) return;
-    /* may be untested: as above */
     if (WIFEXITED(status) && !l->code) l->code = WEXITSTATUS(status);
-    l->lost += WIFSIGNALED(status) && !l->ended; /* may be untested: as above */
-    /* may be untested: as above */
+    l->lost += WIFSIGNALED(status) && !l->ended;
     if (WIFSIGNALED(status) && !l->signal) {
         l->signal = WTERMSIG(status);
         l->killed = rank;
     }
-    const double until = cli_now() + (WIFSIGNALED(status) ? PATIENCE : SOON); /* may be untested: as above */
-    if (l->until == 0 || until < l->until) l->until = until;                  /* may be untested: as above */
+    const double until = cli_now() + (WIFSIGNALED(status) ? PATIENCE : SOON);
+    if (l->until == 0 || until < l->until) l->until = until;
 }
 
 static void collect(struct launch *l) {
@@ -218,17 +208,16 @@ static void collect(struct launch *l) {
 /* Each signal is passed on once; a repeated one ends the ranks, as it ends a single process. */
 static void take_signal(struct launch *l, int fd) {
     struct signalfd_siginfo info;
-    if (read(fd, &info, sizeof info) != (ssize_t)sizeof info) return; /* untested: a signal that is gone */
-    if (info.ssi_signo == SIGCHLD) return; /* may be untested: needs GPUs on which ranks train */
+    if (read(fd, &info, sizeof info) != (ssize_t)sizeof info) return;
+    if (info.ssi_signo == SIGCHLD) return;
     signal_all(l, (int)info.ssi_signo);
 }
 
 static void wait_for_all(struct launch *l, int fd) {
     while (l->left > 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        if (poll(&ready, 1, 200) > 0) take_signal(l, fd); /* may be untested: depends on timing */
+        if (poll(&ready, 1, 200) > 0) take_signal(l, fd);
         collect(l);
-        /* may be untested: a rank that does not end by itself */
         if (l->until > 0 && cli_now() > l->until && !l->ended) {
             l->ended = true;
             signal_all(l, SIGKILL);
@@ -239,7 +228,7 @@ static void wait_for_all(struct launch *l, int fd) {
 /* A rank reports the death of another one. This process does if several were killed, since one of these may be the rank
    that would have reported it, or if none is left. */
 static int code_of(const struct launch *l) {
-    if ((l->code && l->lost < 2) || !l->signal) return l->code; /* may be untested: all ranks are killed */
+    if ((l->code && l->lost < 2) || !l->signal) return l->code;
     fprintf(stderr, "snug: --gpus: rank %d was killed by signal %d (%s)\n", l->killed, l->signal, strsignal(l->signal));
     return EXIT_FAILED;
 }
@@ -250,7 +239,7 @@ static int launch(struct cli *cli, int argc, char **argv) {
     sigset_t signals;
     if (!is_alone() || !choose_count(cli, &l.count)) return EXIT_USAGE;
     l.port = free_port();
-    if (l.port < 0 || !make_secret(l.secret)) { /* untested: as there */
+    if (l.port < 0 || !make_secret(l.secret)) {
         fail(strerror(errno));
         return EXIT_FAILED;
     }
@@ -258,13 +247,13 @@ static int launch(struct cli *cli, int argc, char **argv) {
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&signals, passed[i]);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     const int fd = signalfd(-1, &signals, SFD_CLOEXEC);
-    fflush(NULL);                               /* a child would print it again */
-    if (fd < 0 || !start_all(&l, argc, argv)) { /* untested: as above */
+    fflush(NULL); /* a child would print it again */
+    if (fd < 0 || !start_all(&l, argc, argv)) {
         l.code = EXIT_FAILED;
         signal_all(&l, SIGKILL);
     }
     wait_for_all(&l, fd);
-    if (fd >= 0) close(fd); /* untested: as above */
+    if (fd >= 0) close(fd);
     return code_of(&l);
 }
 
@@ -277,7 +266,6 @@ static bool is_on_cpus(struct cli *cli) {
 }
 
 bool cli_launch(struct cli *cli, int argc, char **argv, int *code) {
-    /* may be untested: a rank that is ended records nothing */
     if (!snug_args_given(cli->args, "gpus") || cli_is_set(secret_name) || is_on_cpus(cli)) return false;
     *code = launch(cli, argc, argv);
     return true;

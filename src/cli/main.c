@@ -123,7 +123,6 @@ static bool open_standard_streams(void) {
     static const int modes[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDONLY};
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
         if (fcntl(stream, F_GETFD) >= 0) continue;
-        /* untested: needs a machine without /dev/null */
         if (open("/dev/null", modes[stream]) != stream)
             return false; /* open() returns the lowest free number: this one */
     }
@@ -132,7 +131,6 @@ static bool open_standard_streams(void) {
 
 /* For help and version, which have no struct cli. */
 static int finish_stdout(void) {
-    /* untested: no text for stdout is larger than its buffer */
     if (fflush(stdout) == 0 && !ferror(stdout)) return EXIT_DONE;
     fprintf(stderr, "snug: writing to stdout: %s\n", strerror(errno));
     return EXIT_FAILED;
@@ -143,16 +141,14 @@ static int finish_stdout(void) {
    speed where a core is shared. Its library reads the environment before main(), so the program starts itself again. */
 static void wait_briefly(char **argv) {
     const char *self = (const char *)getauxval(AT_EXECFN);
-    /* may be untested: a program that starts another one in its place records nothing */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    /* may be untested: started through ld.so, whose name is then the program's, or without memory for a variable */
     if (!self || getauxval(AT_BASE) == 0 || setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
     execv(self, argv); /* if the file is gone, waiting is slower on a shared machine */
 }
 
 int main(int argc, char **argv) {
     wait_briefly(argv);
-    if (!open_standard_streams()) { /* untested: needs a machine without /dev/null */
+    if (!open_standard_streams()) {
         fprintf(stderr, "snug: a standard stream is closed and /dev/null cannot be opened: %s\n", strerror(errno));
         return EXIT_FAILED;
     }

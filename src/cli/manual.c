@@ -192,7 +192,7 @@ static bool write_page(const char *folder, const struct cli_command *command,
     if (page) {
         write(page, command);
         const bool failed = ferror(page);
-        if (fclose(page) == 0 && !failed) return true; /* untested: needs a full disk */
+        if (fclose(page) == 0 && !failed) return true;
     }
     fprintf(stderr, "snug manual: %s: %s\n", path, strerror(errno));
     return false;

@@ -11,7 +11,6 @@
 static char *value_of(const struct cli *cli, const char *name) {
     enum { LONGEST = 1 << 16 };
     char *text = malloc(LONGEST);
-    /* may be untested: a longer value than any path, or no memory */
     if (text && snug_args_get(cli->args, name, text, LONGEST) == SNUG_OK && *text) return text;
     free(text);
     return NULL;
@@ -52,7 +51,7 @@ void cli_tell_next(const struct cli *cli, const char *folder) {
 static void put_folder(const struct cli *cli, const char *argument) {
     char *folder = value_of(cli, "output_dir");
     fprintf(stderr, " --%s ", argument);
-    cli_put_path(stderr, folder ? folder : "DIR"); /* may be untested: no memory */
+    cli_put_path(stderr, folder ? folder : "DIR");
     free(folder);
 }
 
@@ -64,7 +63,6 @@ static void put_words(int argc, char **argv) {
 }
 
 static void put_launcher(const struct cli *cli) {
-    /* may be untested: needs MPI */
     if (snug_args_rank_count(cli->args) > 1 && !snug_args_given(cli->args, "gpus"))
         fputs("           (started by the launcher as before)\n", stderr);
 }
@@ -95,7 +93,7 @@ void cli_tell_fitting(const struct cli *cli, const char *message) {
     bool known = false;
     for (const char *at = message; (at = strstr(at, before)); at += sizeof before - 1) add = at + sizeof before - 3;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) known |= strcmp(cli->argv[0], commands[i]) == 0;
-    if (!add || !known || snug_args_rank(cli->args) > 0) return; /* may be untested: needs MPI */
+    if (!add || !known || snug_args_rank(cli->args) > 0) return;
     fputs("Try        ", stderr);
     cli_put_program(stderr);
     put_words(cli->argc, cli->argv);

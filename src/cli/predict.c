@@ -32,7 +32,7 @@ static snug_status put_field(struct cli *cli, const char *text) {
 /* A column's name: a prefix, and a name that may need quotes. */
 static void put_named(struct cli *cli, const char *prefix, const char *name) {
     char *whole = malloc(strlen(prefix) + strlen(name) + 1);
-    if (whole) { /* may be untested: an allocation that fails */
+    if (whole) {
         sprintf(whole, "%s%s", prefix, name);
         put_field(cli, whole);
     } else {
@@ -159,7 +159,7 @@ static snug_status put_tags(struct cli *cli, const snug_prediction *row) {
 static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
     json_t *object = json_object(), *words = json_array(), *tags = json_array(), *scores = json_array();
     for (size_t i = 0; i < row->word_count; i++) {
-        if (row->words) cli_append(&words, cli_string(row->words[i])); /* untested: a prediction always has its words */
+        if (row->words) cli_append(&words, cli_string(row->words[i]));
         cli_append(&tags, row->tags[i] ? cli_string(row->tags[i]) : json_null());
         cli_append(&scores, row->tags[i] ? cli_real(row->scores[i]) : json_null());
     }
@@ -174,7 +174,7 @@ static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
 /* row: NULL if there is none. Written with the first row, or at the end if there are no rows, so that a job that fails
  * early writes nothing. */
 static snug_status put_heading(struct cli *cli, const snug_prediction *row) {
-    if (cli->headed || cli->json) return SNUG_OK; /* untested: --json, and a file without rows is refused */
+    if (cli->headed || cli->json) return SNUG_OK;
     cli->headed = true;
     cli_put(cli, "index,label,score");
     if (row) put_more(cli, row, true);

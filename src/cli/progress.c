@@ -25,7 +25,6 @@ static void add(struct line *line, const char *format, ...) {
     int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, args);
     va_end(args);
     line->length += (size_t)length;
-    /* untested: no line fills the buffer */
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
@@ -77,16 +76,13 @@ void progress_on_log(void *user, snug_log_level level, const char *message) {
 
 /* ---- Trainer's log lines ------------------------------------------------------------------------------------- */
 
-bool progress_is_whole(double value) {
-    return value == floor(value) && fabs(value) < 0x1p53; /* may be untested: a loss above 2^53 */
-}
+bool progress_is_whole(double value) { return value == floor(value) && fabs(value) < 0x1p53; }
 
 /* As Python's dict; a class's name that ends the key would look like another value. */
 static void add_pair(struct line *line, const char *key, double value) {
     add(line, "%s'", line->length > 1 ? ", " : "");
     for (; *key; key++) add(line, "%s%c", *key == '\'' || *key == '\\' ? "\\" : "", *key);
     add(line, "': ");
-    /* may be untested: a value above 10^15 */
     const bool long_one = fabs(value) >= 1e4 && fabs(value) < 1e15; /* without an exponent */
     add(line, isnan(value) ? "nan" : progress_is_whole(value) || long_one ? "%.0f" : "%.4g", value);
 }

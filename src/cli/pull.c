@@ -40,7 +40,7 @@ int command_pull(int argc, char **argv) {
     static char name[] = "--model_name_or_path";
     if (argc < 2 || argv[1][0] == '-') return pull(argc, argv);
     char **longer = calloc((size_t)argc + 2, sizeof *longer);
-    if (!longer) { /* may be untested: an allocation that fails */
+    if (!longer) {
         fputs("snug: out of memory\n", stderr);
         return EXIT_FAILED;
     }

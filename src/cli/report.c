@@ -45,7 +45,7 @@ int command_report(int argc, char **argv) {
         cli_help(stderr, argv[0], true);
         return EXIT_USAGE;
     }
-    if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */
+    if (snug_context_create(&cli.ctx) != SNUG_OK) {
         fputs("snug: out of memory\n", stderr);
         return EXIT_FAILED;
     }

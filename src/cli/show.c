@@ -8,7 +8,6 @@
 /* In pieces, because escaping can take twelve times the bytes. */
 bool cli_show_part(FILE *out, const char *text, size_t length) {
     bool good = true;
-    /* may be untested: a write that fails within a long text */
     for (const char *end = text + length; text < end && good;) {
         char piece[512];
         text += snug_escape(piece, sizeof piece, text, (size_t)(end - text));

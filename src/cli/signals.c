@@ -24,7 +24,7 @@ static void drop_repetitions(int number) {
     sigemptyset(&same);
     sigaddset(&same, number);
     nanosleep(&moment, NULL);
-    while (sigtimedwait(&same, NULL, &now) > 0) continue; /* may be untested: depends on when signals arrive */
+    while (sigtimedwait(&same, NULL, &now) > 0) continue;
 }
 
 static void *await_signals(void *signals) {
@@ -32,7 +32,6 @@ static void *await_signals(void *signals) {
     sigemptyset(&seen);
     for (int number; sigwait(signals, &number) == 0; sigaddset(&seen, number)) {
         atomic_store(&stop_asked, true);
-        /* untested: _exit() writes no profile */
         if (repetition_ends(number) && sigismember(&seen, number)) _exit(EXIT_INTERRUPTED);
         drop_repetitions(number);
     }
@@ -48,7 +47,6 @@ static bool should_stop(void *user) {
    process ignores (nohup, a shell's background job) is therefore neither blocked nor waited for. */
 static bool is_ignored(int number) {
     struct sigaction action;
-    /* untested: fails for invalid numbers alone */
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 

@@ -19,7 +19,7 @@ static json_t *ranks_json(const snug_train_result *result) {
         const snug_rank_use *use = &result->ranks[i];
         json_t *rank = json_object();
         cli_add(&rank, "host", cli_string(use->host));
-        cli_add(&rank, "device", use->device ? cli_string(use->device) : json_null()); /* may be untested: needs GPUs */
+        cli_add(&rank, "device", use->device ? cli_string(use->device) : json_null());
         cli_add(&rank, "memory", memory_json(&use->total));
         cli_append(&ranks, rank);
     }
@@ -56,7 +56,7 @@ static json_t *result_json(const snug_train_result *result) {
     cli_add(&object, "truncated_texts", json_integer(result->truncated_texts));
     cli_add(&object, "nan_inf_losses", json_integer(result->infinite_losses));
     cli_add(&object, "nan_inf_gradients", json_integer(result->infinite_gradients));
-    if (result->loss_scale > 0) { /* untested: only fp16 on a GPU has a loss scale */
+    if (result->loss_scale > 0) {
         cli_add(&object, "skipped_steps", json_integer(result->skipped_steps));
         cli_add(&object, "loss_scale", cli_real(result->loss_scale));
     }
@@ -68,8 +68,8 @@ static json_t *result_json(const snug_train_result *result) {
     cli_add(&object, "best", best_json(result));
     cli_add(&memory, "total", memory_json(&result->total));
     cli_add(&object, "memory", memory);
-    if (result->rank_count) cli_add(&object, "ranks", ranks_json(result)); /* may be untested: needs MPI */
-    if (!result->device) return object;                                    /* untested: only a GPU has a name */
+    if (result->rank_count) cli_add(&object, "ranks", ranks_json(result));
+    if (!result->device) return object;
     cli_add(&object, "device",
             json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device), "method", result->device_method, "others",
                       cli_string(result->device_others)));
@@ -79,7 +79,6 @@ static json_t *result_json(const snug_train_result *result) {
 /* The plan should be what the run takes; if it is not, or if the user wants to know, by class. */
 static bool shows_memory(const struct cli *cli, const snug_train_result *result) {
     const double planned = (double)result->total.planned, measured = (double)result->total.measured;
-    /* may be untested: a GPU whose memory cannot be measured */
     return cli->detailed || (measured >= 0 && fabs(measured - planned) > 0.01 * planned);
 }
 
@@ -115,7 +114,6 @@ int command_train(int argc, char **argv) {
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
         if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, result);
         code = cli_finish(&cli, status);
-        /* may be untested: depends on which rank is interrupted */
         if (status == SNUG_E_INTERRUPTED && snug_args_rank(cli.args) == 0) cli_tell_continuation(&cli, argc, argv);
         snug_train_result_destroy(result);
         if (code != EXIT_DONE) snug_end_ranks(cli.args, code);

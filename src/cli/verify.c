@@ -29,7 +29,6 @@ static snug_status on_check(void *user, const snug_check *check) {
 int command_verify(int argc, char **argv) {
     struct cli cli;
     int code;
-    /* may be untested: needs MPI or GPUs */
     if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         code = cli_finish(&cli, snug_verify(cli.args, &cli.callbacks, on_check, &cli));

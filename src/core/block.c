@@ -13,9 +13,7 @@ static bool has_populated(uint8_t *base, size_t size) {
 #ifdef MADV_POPULATE_WRITE
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char resident = 0;
-    /* may be untested: needs Linux before 5.14 */
     if (madvise(base, size, MADV_POPULATE_WRITE) != 0) return false;
-    /* may be untested: fails in sandboxes and in qemu-user only */
     return mincore(base + (size - 1) / page * page, 1, &resident) == 0 && (resident & 1);
 #else
     (void)base, (void)size;
@@ -31,9 +29,9 @@ snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block 
         return snug_fail(ctx, SNUG_E_MEMORY, "the allocation of %zu bytes failed: the system has no memory left for it",
                          size);
     *out = (struct snug_block){.base = mapped, .bytes = (int64_t)size, .release = unmap};
-    madvise(mapped, size, MADV_HUGEPAGE);                     /* only a hint: fewer page-table walks */
-    if (has_populated(out->base, size)) return SNUG_OK;       /* may be untested: needs Linux before 5.14 */
-    for (size_t i = 0; i < size; i += 4096) out->base[i] = 0; /* may be untested: needs Linux before 5.14 */
+    madvise(mapped, size, MADV_HUGEPAGE); /* only a hint: fewer page-table walks */
+    if (has_populated(out->base, size)) return SNUG_OK;
+    for (size_t i = 0; i < size; i += 4096) out->base[i] = 0;
     return SNUG_OK;
 }
 

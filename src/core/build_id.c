@@ -14,12 +14,11 @@ struct build_id {
 
 static bool has_this_code(const struct dl_phdr_info *object) {
     const uintptr_t address = (uintptr_t)snug_build_id - (uintptr_t)object->dlpi_addr;
-    /* may be untested: a library that is linked statically */
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         if (segment->p_type == PT_LOAD && address - segment->p_vaddr < segment->p_memsz) return true;
     }
-    return false; /* may be untested: a library that is linked statically */
+    return false;
 }
 
 /* Notes follow each other; each has a name and a descriptor, which are padded to the segment's alignment. */
@@ -29,7 +28,6 @@ static void find_in(const uint8_t *notes, size_t size, size_t alignment, struct 
         memcpy(&note, notes + at, sizeof note);
         const size_t name = at + sizeof note;
         const size_t bytes = name + (note.n_namesz + alignment - 1) / alignment * alignment;
-        /* may be untested: a note of the same number by another linker */
         if (note.n_type == NT_GNU_BUILD_ID && memcmp(notes + name, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0)
             *out = (struct build_id){notes + bytes, note.n_descsz};
         at = bytes + (note.n_descsz + alignment - 1) / alignment * alignment;
@@ -38,7 +36,7 @@ static void find_in(const uint8_t *notes, size_t size, size_t alignment, struct 
 
 static int visit(struct dl_phdr_info *object, size_t size, void *user) {
     (void)size;
-    if (!has_this_code(object)) return 0; /* may be untested: a library that is linked statically */
+    if (!has_this_code(object)) return 0;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         if (segment->p_type == PT_NOTE)

@@ -29,8 +29,7 @@ const char *snug_refusal(void) { return *refusal ? refusal : NULL; }
 static bool is_here(const struct snug_call *call) { return call->process == getpid(); }
 
 static bool is_of_this_thread(const struct snug_call *call) {
-    return call->function && is_here(call) /* may be untested: depends on the time */ &&
-           pthread_equal(call->thread, pthread_self());
+    return call->function && is_here(call) && pthread_equal(call->thread, pthread_self());
 }
 
 static snug_status refuse_busy(const struct snug_call *call, const char *function) {

@@ -39,7 +39,6 @@ static void take_short_slices(void) {
         uint32_t priority;
         uint64_t runtime, deadline, period;
     } attributes = {0}; /* struct sched_attr, which older headers lack */
-    /* may be untested: a call that fails; a process that was started with another policy */
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 && attributes.policy == SCHED_OTHER) {
         attributes.runtime = NANOSECONDS;
         syscall(SYS_sched_setattr, 0, &attributes, 0);
@@ -87,10 +86,10 @@ static int start(struct snug_compute *c) {
 }
 
 int snug_compute_begin(struct snug_compute **compute) {
-    if (*compute && (*compute)->process == getpid()) return 0; /* may be untested: the child of a program that forked */
+    if (*compute && (*compute)->process == getpid()) return 0;
     struct snug_compute *made = calloc(1, sizeof *made);
-    const int error = made ? start(made) : ENOMEM; /* may be untested: an allocation that fails */
-    if (error) {                                   /* may be untested: a call that fails: tools/failure-test */
+    const int error = made ? start(made) : ENOMEM;
+    if (error) {
         free(made);
         return error;
     }
@@ -109,7 +108,6 @@ snug_status snug_compute_run(struct snug_compute *c, snug_status (*function)(voi
         if (c->left) {
             pthread_mutex_unlock(&c->lock);
             c->left(c->left_user);
-            /* may be untested: it has forked, the thread does not exist here, and a child may count nothing */
             if (c->process != getpid()) return SNUG_E_USAGE;
             pthread_mutex_lock(&c->lock);
             c->left = NULL;
@@ -140,7 +138,7 @@ void snug_compute_leave(struct snug_compute *c, void (*function)(void *user), vo
 
 void snug_compute_end(struct snug_compute *c) {
     if (!c) return;
-    if (c->process == getpid()) { /* untested: the child of a program that forked */
+    if (c->process == getpid()) {
         pthread_mutex_lock(&c->lock);
         c->end = true;
         pthread_cond_signal(&c->to_thread);

@@ -68,7 +68,6 @@ snug_status snug_enter(snug_context *ctx, const char *function, enum snug_turn t
 
 snug_status snug_leave(snug_context *ctx, snug_status status) {
     /* Not the reason of the call around it. */
-    /* may be untested: a call in a callback after the failure of another thread */
     if (ctx->call.depth > 1 && status != SNUG_OK && !ctx->failed_before) {
         snug_keep_message(ctx->message);
         snug_clear_error(ctx);
@@ -81,7 +80,6 @@ bool snug_is_within_call(const snug_context *ctx) { return snug_call_is_own(&ctx
 
 void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level) {
     SNUG_REQUIRE_OR(, ctx);
-    /* may be untested: in a child of fork() */
     if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_WITHIN | SNUG_TURN_QUIET) != SNUG_OK) return;
     ctx->log = fn;
     ctx->log_user = user;
@@ -189,7 +187,6 @@ void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) 
 /* ---- computing ------------------------------------------------------------------------------------------------- */
 
 static snug_status check_process(snug_context *ctx) {
-    /* may be untested: an operation that takes longer than fork() waits */
     if (snug_operations_torn())
         return snug_fail(
             ctx, SNUG_E_USAGE,
@@ -213,7 +210,6 @@ snug_status snug_compute(snug_context *ctx, snug_status (*function)(void *user),
         RETURN_IF_ERROR(check_process(ctx)); /* a callback may have forked */
         return status;
     }
-    /* may be untested: a call that fails: tools/failure-test */
     return snug_fail(ctx, SNUG_E_MEMORY,
                      "a thread cannot be made: %s: is there a limit on processes (ulimit -u) or on memory (ulimit -v)?",
                      strerror(error));
@@ -254,13 +250,13 @@ snug_status snug_keep_text(snug_context *ctx, const char *text, const char **out
     pthread_mutex_lock(&ctx->lock);
     struct kept *kept = ctx->kept;
     while (kept && strcmp(kept->text, text) != 0) kept = kept->next;
-    if (!kept && (kept = malloc(sizeof *kept + size))) { /* may be untested: an allocation that fails */
+    if (!kept && (kept = malloc(sizeof *kept + size))) {
         memcpy(kept->text, text, size);
         kept->next = ctx->kept;
         ctx->kept = kept;
     }
     pthread_mutex_unlock(&ctx->lock);
-    *out = kept ? kept->text : NULL; /* may be untested: an allocation that fails */
+    *out = kept ? kept->text : NULL;
     return kept ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu bytes", size);
 }
 

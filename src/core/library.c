@@ -14,14 +14,13 @@
 static bool find_file(bool program, char path[PATH_MAX]) {
     if (program) {
         const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-        if (length > 0) path[length] = '\0'; /* may be untested: needs a kernel without /proc */
+        if (length > 0) path[length] = '\0';
         return length > 0;
     }
     Dl_info own;
     void *address;
     bool (*const function)(bool, char *) = find_file;
     memcpy(&address, &function, sizeof address); /* ISO C has no cast from function pointers to data */
-    /* may be untested: a file that is removed meanwhile */
     return dladdr(address, &own) && realpath(own.dli_fname, path);
 }
 
@@ -33,7 +32,7 @@ void *snug_library_open(const char *file, int mode, char *why, size_t size) {
     char path[PATH_MAX + 64], from[PATH_MAX];
     why[0] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (!find_file(places[i].program, from)) continue; /* may be untested: needs a kernel without /proc */
+        if (!find_file(places[i].program, from)) continue;
         snprintf(path, sizeof path, "%s%s/%s", dirname(from), places[i].folder, file);
         if (access(path, R_OK) != 0) continue;
         void *library = dlopen(path, mode);
@@ -41,7 +40,6 @@ void *snug_library_open(const char *file, int mode, char *why, size_t size) {
         return library;
     }
     void *library = dlopen(file, mode);
-    /* may be untested: the tests' plug-in is always found */
     if (!library) snprintf(why, size, "%s", dlerror());
     return library;
 }

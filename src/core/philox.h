@@ -65,7 +65,7 @@ static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 
  */
 static inline uint32_t snug_dropout_threshold(float p) {
     const uint32_t half = (uint32_t)((double)p * 65536 + 0.5);
-    return (half < 65536 ? half : 65535) << 16; /* may be untested: some builds do not count test_core's call */
+    return (half < 65536 ? half : 65535) << 16;
 }
 static inline uint32_t snug_dropout_half(uint32_t word, uint32_t place) { return place % 2 ? word : word << 16; }
 static inline double snug_dropout_scale(uint32_t threshold) { return 1 / (1 - threshold * 0x1p-32); }

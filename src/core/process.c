@@ -22,7 +22,7 @@ static bool stop_operations(int milliseconds) {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += milliseconds / 1000;
     until.tv_nsec += milliseconds % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) { /* may be untested: depends on the time */
+    if (until.tv_nsec >= 1000000000L) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000L;
     }
@@ -46,7 +46,7 @@ static void in_child(void) {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t nobody_waits = PTHREAD_COND_INITIALIZER;
     static const pthread_rwlock_t free_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-    torn = torn || !quiet; /* may be untested: as snug_operations_torn() */
+    torn = torn || !quiet;
     gate = unlocked;
     gate_opened = nobody_waits;
     operations = free_lock;

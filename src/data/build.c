@@ -134,7 +134,7 @@ static snug_status count_words(const struct builder *builder, const struct chunk
     const char *text = chunk->text + row->start[0];
     row->words = 0;
     for (size_t i = 0; i < row->length[0]; i++) row->words += !text[i];
-    if (row->words > INT32_MAX) /* untested: over 2^31 words */
+    if (row->words > INT32_MAX)
         return snug_fail(builder->ctx, SNUG_E_UNSUPPORTED, "%s:%" PRId64 ": %zu words in a row are too many",
                          builder->options->path, row->line, row->words);
     if (!builder->source.columns.has_label || row->words == row->labels) return SNUG_OK;
@@ -289,7 +289,7 @@ static snug_status check_disk(const struct builder *builder, double times) {
 
 static void tell(struct builder *builder, int64_t done, int64_t size) {
     const double now = snug_seconds();
-    if (now - builder->last_log_time < TELL_SECONDS) return; /* may be untested: reported after ten seconds */
+    if (now - builder->last_log_time < TELL_SECONDS) return;
     builder->last_log_time = now;
     snug_log(builder->ctx, SNUG_LOG_INFO, "%s: %.1f of %.1f GB read, %.0f s left", builder->options->path,
              (double)done * 1e-9, (double)size * 1e-9, (now - builder->begun) * (double)(size - done) / (double)done);
@@ -303,7 +303,7 @@ static snug_status look_ahead(struct builder *builder, const struct snug_reader 
         return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
                          builder->options->path);
     if (done < builder->look || size <= done) return SNUG_OK;
-    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST); /* untested: a file of over 256 MiB */
+    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST);
     tell(builder, done, size);
     return builder->writer.in ? check_disk(builder, times_to_come(builder, done, size)) : SNUG_OK;
 }
@@ -403,9 +403,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     return SNUG_OK;
 }
 
-static uint32_t capped(int64_t count) {
-    return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX; /* untested: over 2^32 lines */
-}
+static uint32_t capped(int64_t count) { return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX; }
 
 /* Logged also if the tokens come from the cache. */
 static void note_oddities(struct builder *builder, const struct snug_reader *reader) {

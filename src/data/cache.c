@@ -258,7 +258,7 @@ static const char *read_labels(snug_context *ctx, struct snug_cache *cache, cons
     if (!read_at(cache->fd, items, (size_t)table, start) || !read_at(cache->fd, text, text_size, start + table))
         return "it cannot be read";
     XXH3_state_t *state;
-    if ((*status = create_sum(ctx, &state)) != SNUG_OK) return NULL; /* may be untested: an allocation that fails */
+    if ((*status = create_sum(ctx, &state)) != SNUG_OK) return NULL;
     XXH3_64bits_update(state, items, (size_t)table);
     XXH3_64bits_update(state, text, text_size);
     bool same = XXH3_64bits_digest(state) == header->labels_sum;
@@ -328,7 +328,6 @@ snug_status snug_cache_find(snug_context *ctx, const struct snug_cache *cache, i
 /* The file may have changed since the check: its values are compared with the plan's. */
 static bool is_plausible(const struct snug_cache *cache, const struct snug_cache_entry *entry) {
     const uint64_t size = row_size(entry->length, entry->labels);
-    /* may be untested: forged checksums: the fuzz target takes it */
     return entry->length <= (uint64_t)cache->longest && entry->offset <= cache->index &&
            size <= cache->index - entry->offset;
 }
@@ -364,9 +363,9 @@ static FILE *anonymous_file(void) {
     FILE *file = tmpfile();
     if (file) return file;
     int fd = memfd_create("snug-tokens", MFD_CLOEXEC);
-    if (fd < 0) return NULL; /* may be untested: neither the temporary folder nor memory gives a file */
+    if (fd < 0) return NULL;
     file = fdopen(fd, "w+b");
-    if (!file) close(fd); /* may be untested: neither the temporary folder nor memory gives a file */
+    if (!file) close(fd);
     return file;
 }
 
@@ -388,7 +387,6 @@ static snug_status open_files(snug_context *ctx, const struct snug_folder *in, c
     if (in) RETURN_IF_ERROR(snug_writer_open(ctx, in, name, &writer->out));
     if (!in) writer->out.file = anonymous_file();
     writer->index = index_file(ctx, in);
-    /* may be untested: neither the temporary folder nor memory gives a file */
     if (!writer->out.file || !writer->index)
         return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made in %s: %s",
                          in ? in->path : "/tmp or in memory", strerror(errno));
@@ -537,11 +535,8 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
     snug_writer_put(&writer->out, &header, sizeof header);
     if (writer->out.failed) return fail_writer(ctx, writer);
     if (writer->in) return commit(ctx, writer, fd);
-    /* may be untested: a call that fails: tools/failure-test */
     if (fflush(writer->out.file) != 0) note_failure(writer);
-    /* may be untested: a call that fails: tools/failure-test */
     if (!writer->out.failed && (*fd = fcntl(fileno(writer->out.file), F_DUPFD_CLOEXEC, 0)) < 0) note_failure(writer);
-    /* may be untested: a call that fails: tools/failure-test */
     return writer->out.failed ? fail_writer(ctx, writer) : SNUG_OK;
 }
 

@@ -444,7 +444,7 @@ static snug_status add_new(snug_context *ctx, const struct class_index *index, c
             status = add_name(ctx, &added, &capacity, class_name(eval, i, whole));
         }
     }
-    if (status == SNUG_OK && labels->count + added.count > SNUG_CLASSES_MOST) /* untested: more than a test has */
+    if (status == SNUG_OK && labels->count + added.count > SNUG_CLASSES_MOST)
         status = fail_many(ctx, eval, labels->count + added.count);
     if (status == SNUG_OK)
         status =
@@ -521,7 +521,7 @@ snug_status snug_classes_count(snug_context *ctx, const struct snug_dataset *dat
     *items = 0;
     for (int64_t row = 0; row < snug_dataset_rows(dataset) && status == SNUG_OK; row++) {
         struct snug_dataset_row text;
-        if (snug_stop_asked(ctx)) /* untested: a signal at this moment */
+        if (snug_stop_asked(ctx))
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the classes of %s were counted",
                                snug_dataset_path(dataset));
         if (status == SNUG_OK) status = snug_dataset_read(ctx, dataset, row, &buffer, &text);

@@ -75,7 +75,6 @@ static snug_status add_row(snug_context *ctx, struct snug_collator *collator, in
     struct snug_dataset_row text;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
     int64_t first = batch->tokens;
-    /* may be untested: a plan that is wrong */
     if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - first)
         return snug_fail(ctx, SNUG_E_INTERNAL,
                          "a batch of %s is larger than planned: the plan did not include this epoch",

@@ -156,7 +156,7 @@ static snug_status begin(struct snug_data_file *file) {
     file->inflate.avail_in = (uInt)filled;
     if (filled < 2 || file->buffer[0] != 0x1f || file->buffer[1] != 0x8b) return SNUG_OK;
     /* 16: with gzip's header. */
-    if (inflateInit2(&file->inflate, MAX_WBITS + 16) != Z_OK) /* may be untested: an allocation that fails */
+    if (inflateInit2(&file->inflate, MAX_WBITS + 16) != Z_OK)
         return snug_fail(file->ctx, SNUG_E_MEMORY, "out of memory while decompressing %s", file->path);
     file->compressed = file->member = true;
     return SNUG_OK;
@@ -189,10 +189,9 @@ static snug_status read_compressed(struct snug_data_file *file, void *data, size
         const int result = inflate(&file->inflate, Z_NO_FLUSH);
         if (result == Z_STREAM_END)
             file->member = false;
-        else if (result == Z_MEM_ERROR) /* may be untested: an allocation that fails */
+        else if (result == Z_MEM_ERROR)
             return snug_fail(file->ctx, SNUG_E_MEMORY, "out of memory while decompressing %s", file->path);
         else if (result != Z_OK)
-            /* untested: zlib describes each error in data */
             return snug_fail(file->ctx, SNUG_E_INPUT, "%s: its compressed data is damaged (%s)", file->path,
                              file->inflate.msg ? file->inflate.msg : "gzip");
     }

@@ -148,7 +148,6 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
         return snug_format(ctx, out, "%" PRId64 " %016" PRIx64, size, digest);
     }
     char *real = realpath(path, NULL);
-    /* may be untested: a file that is removed meanwhile */
     const snug_status status =
         snug_format(ctx, out, "%s\n%" PRIu64 " %" PRId64 " %" PRId64 ".%09ld %" PRId64 ".%09ld", real ? real : path,
                     (uint64_t)info.st_ino, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
@@ -286,7 +285,6 @@ static snug_status open_cached(struct opening *o, bool *done) {
     }
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     const bool words = snug_cache_has_words(o->cache);
-    /* untested: the task is a part of the cache's name */
     if (!problem && words != snug_task_info(o->options->task)->words) {
         problem = "its rows are of another task";
         snug_cache_close(o->cache);
@@ -320,12 +318,11 @@ static snug_status build_and_open(struct opening *o) {
     const snug_status unchanged = check_unchanged(o);
     if (unchanged != SNUG_OK) {
         close(fd);
-        if (folder) unlinkat(folder->fd, o->name, 0); /* untested: a temporary file that reads back wrong */
+        if (folder) unlinkat(folder->fd, o->name, 0);
         return unchanged;
     }
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     if (!problem) return SNUG_OK;
-    /* untested: a temporary file that reads back wrong */
     return snug_fail(o->ctx, SNUG_E_IO,
                      "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?", o->options->path,
                      folder ? o->name : "in a temporary file", problem);
@@ -501,7 +498,6 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
 
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
                             struct snug_words *out) {
-    /* untested: what is written was checked */
     if (!snug_words_of(row->labels, row->label_count, row->count, dataset->cache.raw.count, out))
         *out = (struct snug_words){0};
 }

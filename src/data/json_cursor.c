@@ -244,7 +244,7 @@ static snug_status print_real(struct snug_json_cursor *cursor, size_t start) {
         return SNUG_OK;
     }
     json_t *value = snug_json_parse(text, strlen(text), JSON_DECODE_ANY, &error);
-    if (!value && snug_json_status(&error) == SNUG_E_MEMORY) /* may be untested: an allocation that fails */
+    if (!value && snug_json_status(&error) == SNUG_E_MEMORY)
         return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s: out of memory while reading a number", reader->path);
     if (!value) return SNUG_OK;
     const snug_status status = snug_json_text(reader->ctx, value, JSON_ENCODE_ANY, &printed);

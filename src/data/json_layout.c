@@ -76,7 +76,7 @@ snug_status snug_json_look(struct snug_json_cursor *cursor, struct snug_json_loo
             }
         } while (snug_json_take(cursor, ','));
     if (!snug_json_take(cursor, '}')) return snug_json_fail(cursor, "an object needs a comma or } here");
-    look->only = snug_json_peek(cursor) < 0 && !look->cut; /* untested: the look ends where the object does */
+    look->only = snug_json_peek(cursor) < 0 && !look->cut;
     return SNUG_OK;
 }
 
@@ -93,7 +93,7 @@ static snug_status layout_of_columns(const struct snug_reader *reader, const str
                                      enum snug_json_layout *out) {
     const bool rows_of_words = reader->words && !look->objects && !look->lists_of_lists; /* {"tokens": ["a", "b"]} */
     if (rows_of_words) return SNUG_OK;
-    if (look->cut) /* untested: over 256 MiB */
+    if (look->cut)
         return snug_fail(reader->ctx, SNUG_E_INPUT,
                          "%s: an object of columns, of over 256 MiB, which would be held in memory: " AS_LINES,
                          reader->path);

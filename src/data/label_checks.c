@@ -45,7 +45,7 @@ static snug_status tell_pair(snug_context *ctx, const struct snug_dataset *datas
     char name[2][SNUG_NAME_SHOWN];
     const char *how;
     RETURN_IF_ERROR(snug_names_differ(ctx, labels->names[a], labels->names[b], &how));
-    if (!how) return SNUG_OK; /* untested: two classes of a model have one name */
+    if (!how) return SNUG_OK;
     const bool words = snug_cache_has_words(&dataset->cache), ascii = strstr(how, "form") != NULL;
     snug_log(ctx, SNUG_LOG_WARNING,
              "%s: the classes %s (%s: %" PRId64 ") and %s (%" PRId64 ") differ only %s: correct the labels if they are "

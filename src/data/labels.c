@@ -53,7 +53,7 @@ static snug_status intern(snug_context *ctx, struct snug_raw_labels *raw, const 
     if (2 * (raw->count + 1) > raw->slot_count) RETURN_IF_ERROR(grow_slots(ctx, raw));
     size_t slot = find_slot(raw, text, length);
     if (!raw->slots[slot]) {
-        if (raw->count >= UINT32_MAX - 1) /* untested: over 4 billion labels */
+        if (raw->count >= UINT32_MAX - 1)
             return snug_fail(ctx, SNUG_E_UNSUPPORTED, "line %" PRId64 ": more than 4 billion different labels", line);
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->text, &raw->text_capacity, raw->text_size + length + 1, 1));
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->items, &raw->capacity, raw->count + 1, sizeof *raw->items));
@@ -362,7 +362,7 @@ static bool is_class_number(const char *tag) {
 
 static bool is_tag(const struct snug_label_column *column, const char *tag) {
     if (column->integer && (column->string || !is_class_number(tag))) return false;
-    return *tag && column->raw.count <= SNUG_CLASSES_MOST; /* untested: more classes than a test has */
+    return *tag && column->raw.count <= SNUG_CLASSES_MOST;
 }
 
 static snug_status check_tag(snug_context *ctx, const struct snug_label_column *column, const char *path, int64_t line,
@@ -376,7 +376,7 @@ static snug_status check_tag(snug_context *ctx, const struct snug_label_column *
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the tag %s: an integer is the number of a class, from 0 to %d", path, line,
                          tag, (int)SNUG_CLASSES_MOST - 1);
-    if (column->raw.count > SNUG_CLASSES_MOST) /* untested: more classes than a test has */
+    if (column->raw.count > SNUG_CLASSES_MOST)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s:%" PRId64 ": over %d different tags: give the column of tags with --label_column_name",
                          path, line, (int)SNUG_CLASSES_MOST);

@@ -54,7 +54,7 @@ static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, i
     const int64_t start = block << lengths->bits;
     int64_t stop = start + (INT64_C(1) << lengths->bits);
     if (stop > cache->rows) stop = cache->rows;
-    if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) { /* untested: from half a billion rows on */
+    if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) {
         RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, start, stop - start, lengths->block));
         for (; first < end; first++) {
             int32_t *length = &out[lengths->order[first]];

@@ -130,7 +130,6 @@ static snug_status scan_epoch(void *user) {
     struct scan *scan = epoch->scan;
     struct snug_loader_limits *out = epoch->out;
     snug_status result = SNUG_OK;
-    /* untested: callers give the threads */
     const int threads = is_worthwhile(scan) && scan->options->threads > 0 ? scan->options->threads : 1;
     scan->part = choose_part(scan, epoch->window, threads);
     const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
@@ -189,7 +188,6 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
 
 /* counts[n]: rows of n tokens. */
 static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *dataset, int64_t *counts) {
-    /* untested: over 16,384 rows of any order */
     const int64_t all = snug_dataset_rows(dataset), part = all < PART_LEAST ? all : PART_LEAST;
     struct snug_lengths lengths = {0};
     void *rows = NULL, *tokens = NULL;
@@ -197,11 +195,11 @@ static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *d
     if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int64_t), &rows);
     if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int32_t), &tokens);
     for (int64_t first = 0; status == SNUG_OK && first < all; first += part) {
-        const int64_t count = all - first < part ? all - first : part; /* untested: over 16,384 rows of any order */
+        const int64_t count = all - first < part ? all - first : part;
         for (int64_t i = 0; i < count; i++) ((int64_t *)rows)[i] = first + i;
         status = snug_lengths_read(ctx, &lengths, rows, count, tokens);
         for (int64_t i = 0; status == SNUG_OK && i < count; i++) counts[((const int32_t *)tokens)[i]]++;
-        if (status == SNUG_OK && snug_stop_asked(ctx)) /* may be untested: depends on when signals arrive */
+        if (status == SNUG_OK && snug_stop_asked(ctx))
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the lengths of the rows were counted");
     }
     free(rows);
@@ -213,7 +211,7 @@ static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *d
 /* Tokens of the given number of shortest rows, or of longest rows. */
 static int64_t sum_of(const int64_t *counts, int64_t longest, int64_t wanted, bool of_longest) {
     int64_t sum = 0;
-    for (int64_t i = 0; wanted > 0 && i <= longest; i++) { /* untested: a batch has fewer rows than the data */
+    for (int64_t i = 0; wanted > 0 && i <= longest; i++) {
         const int64_t length = of_longest ? longest - i : i;
         const int64_t taken = counts[length] < wanted ? counts[length] : wanted;
         sum += taken * length;
@@ -225,7 +223,6 @@ static int64_t sum_of(const int64_t *counts, int64_t longest, int64_t wanted, bo
 /* Marks all sizes that batches of this number of rows can have; returns the tokens of the largest. */
 static int64_t mark_sizes(const int64_t *counts, int64_t longest, int64_t sequences, struct snug_sizes *sizes) {
     const int64_t most = sum_of(counts, longest, sequences, true);
-    /* untested: over 2^31 tokens in a batch */
     if (most > INT32_MAX) return most; /* is refused */
     const int last = snug_size_of(most);
     for (int size = snug_size_of(sum_of(counts, longest, sequences, false)); size <= last; size++)
@@ -257,7 +254,6 @@ static snug_status bound_batches(snug_context *ctx, const struct snug_dataset *d
 static snug_status bound_epochs(snug_context *ctx, const struct snug_dataset *dataset,
                                 const struct snug_loader_options *options, struct snug_loader_limits *out) {
     struct snug_loader_limits first = {0};
-    /* untested: over 4 million rows */
     if (snug_dataset_rows(dataset) <= SCANNED / 4) RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, 1, 0, &first));
     RETURN_IF_ERROR(bound_batches(ctx, dataset, options, out));
     out->first_epoch_tokens = first.tokens;
@@ -269,7 +265,6 @@ static snug_status bound_epochs(snug_context *ctx, const struct snug_dataset *da
 static bool is_cheap(const struct snug_loader_options *options, int64_t rows, int64_t epochs, int64_t max_steps) {
     const double step = (double)options->batch_size * (double)options->accumulation;
     const double in_epochs = (double)epochs * (double)rows, in_steps = (double)max_steps * step;
-    /* untested: over 16 million rows in a run */
     return epochs <= SCANNED_EPOCHS || in_epochs <= SCANNED || (max_steps > 0 && in_steps <= SCANNED);
 }
 

@@ -256,7 +256,6 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
                          first_step, epoch, steps);
     pthread_mutex_lock(&loader->lock);
     loader->batches = 0; /* no new batch is started, and none is being collated */
-    /* may be untested: depends on timing */
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     loader->epoch = epoch;
     loader->batches = own_batches(rows, &loader->options);

@@ -50,7 +50,6 @@ int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *opti
 int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps per epoch */
 /* Micro-batches of a rank per step. */
 static inline int64_t snug_loader_share(const struct snug_loader_options *options) {
-    /* may be untested: ranks that are processes of their own, which record nothing */
     return options->ranks > 1 && !options->independent ? options->accumulation / options->ranks : options->accumulation;
 }
 /* The ranks that have a micro-batch number `own` of theirs in optimizer step `step` of an epoch: those before this

@@ -109,7 +109,7 @@ const struct snug_conll *snug_reader_conll(const struct snug_reader *reader) {
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static snug_status append(struct snug_reader *reader, struct column *column, struct snug_conll_field value) {
-    if (value.length >= RECORD_MAX - column->size) /* untested: a record of over 256 MiB */
+    if (value.length >= RECORD_MAX - column->size)
         return snug_reader_fail_at(reader, reader->record_line,
                                    "a sentence of over 256 MiB ends here: are there no blank lines?");
     RETURN_IF_ERROR(

@@ -77,7 +77,7 @@ static snug_status add_column(struct snug_reader *reader, const char *name, size
     struct snug_json_rows *rows = reader->json;
     const size_t count = reader->columns + 1;
     int32_t before;
-    if (count > KEYS_MOST) /* untested: so many keys */
+    if (count > KEYS_MOST)
         return snug_reader_fail_at(reader, reader->record_line, "the first object has over 16 million keys");
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->values, &rows->value_capacity, count, sizeof *rows->values));
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->given, &rows->given_capacity, count, sizeof *rows->given));

@@ -16,8 +16,7 @@ static snug_status take(struct snug_reader *reader, void *data, size_t size, boo
                 snug_read_at(reader->fd, reader->buffer, sizeof reader->buffer, (uint64_t)reader->rows_taken);
             *ended = got == 0;
             if (*ended) return SNUG_OK;
-            if (got < 0) /* untested: a file in memory that cannot be read */
-                return snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
+            if (got < 0) return snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
             reader->rows_taken += got;
             reader->at = 0;
             reader->filled = (size_t)got;

@@ -144,7 +144,7 @@ static snug_status read_quoted_tsv(struct snug_reader *reader, size_t count) {
         note_quotes(reader);
         return SNUG_OK;
     }
-    if (status != SNUG_OK && status != SNUG_E_INPUT) return status; /* may be untested: an allocation that fails */
+    if (status != SNUG_OK && status != SNUG_E_INPUT) return status;
     if (status != SNUG_OK) snug_clear_error(reader->ctx);
     reader->span_count = count; /* the caller reports it */
     return SNUG_OK;

@@ -43,9 +43,8 @@ snug_status snug_rows_make(snug_context *ctx, struct snug_rows **out) {
     void *memory;
     *out = NULL;
     const int fd = memfd_create("snug", MFD_CLOEXEC);
-    if (fd < 0) /* may be untested: a call that fails: tools/failure-test */
-        return snug_fail(ctx, SNUG_E_IO, "a file in memory cannot be made: %s", strerror(errno));
-    if (snug_alloc(ctx, 1, sizeof **out, &memory) != SNUG_OK) { /* may be untested: an allocation that fails */
+    if (fd < 0) return snug_fail(ctx, SNUG_E_IO, "a file in memory cannot be made: %s", strerror(errno));
+    if (snug_alloc(ctx, 1, sizeof **out, &memory) != SNUG_OK) {
         close(fd);
         return SNUG_E_MEMORY;
     }
@@ -125,7 +124,7 @@ static snug_status fail_long(snug_rows *rows) {
 }
 
 static snug_status put(snug_rows *rows, const void *data, size_t size) {
-    if (size > ROW_MOST - (rows->size - rows->row)) return fail_long(rows); /* untested: too large for a test */
+    if (size > ROW_MOST - (rows->size - rows->row)) return fail_long(rows);
     RETURN_IF_ERROR(snug_grow(rows->ctx, (void **)&rows->data, &rows->capacity, rows->size + size, 1));
     memcpy(rows->data + rows->size, data, size);
     rows->size += size;
@@ -149,8 +148,7 @@ static snug_status put_real(snug_rows *rows, uint32_t column, double real) {
         return put_text(rows, column, SNUG_FIELD_MISSING, missing, strlen(missing));
     }
     json_t *number = json_real(real);
-    if (!number) /* may be untested: an allocation that fails */
-        return snug_fail(rows->ctx, SNUG_E_MEMORY, "out of memory while adding a row");
+    if (!number) return snug_fail(rows->ctx, SNUG_E_MEMORY, "out of memory while adding a row");
     snug_status status = snug_json_text(rows->ctx, number, JSON_ENCODE_ANY, &text);
     json_decref(number);
     RETURN_IF_ERROR(status);
@@ -214,9 +212,8 @@ snug_status snug_rows_put(struct snug_rows *rows, const char *column, const snug
 static snug_status write_rows(snug_rows *rows, size_t size) {
     for (size_t done = 0; done < size;) {
         const ssize_t count = pwrite(rows->fd, rows->data + done, size - done, (off_t)(rows->bytes + (int64_t)done));
-        if (count < 0 && errno == EINTR) continue; /* may be untested: depends on when signals arrive */
-        if (count < 0)                             /* may be untested: a call that fails: tools/failure-test */
-            return snug_fail(rows->ctx, SNUG_E_MEMORY, "rows cannot be kept in memory: %s", strerror(errno));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return snug_fail(rows->ctx, SNUG_E_MEMORY, "rows cannot be kept in memory: %s", strerror(errno));
         done += (size_t)count;
     }
     if (!size) return SNUG_OK;
@@ -251,7 +248,6 @@ snug_status snug_rows_create(snug_context *ctx, snug_rows **out) {
 void snug_rows_destroy(snug_rows *rows) {
     if (!rows) return;
     snug_context *ctx = rows->ctx;
-    /* may be untested: in a child of fork() */
     if (snug_enter(ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET) != SNUG_OK) return;
     snug_rows_free(rows);
     snug_leave(ctx, SNUG_OK);
@@ -328,9 +324,8 @@ snug_status snug_rows_open(snug_context *ctx, snug_rows *rows, const char *path,
         return snug_fail(ctx, SNUG_E_USAGE, "%s: row %" PRId64 " is not complete: call snug_rows_end", path,
                          rows->count + 1);
     const snug_status status = write_rows(rows, rows->size);
-    if (status != SNUG_OK) /* may be untested: a call that fails: tools/failure-test */
-        return snug_fail(ctx, status, "%s: %s", path, snug_error_message(rows->ctx));
+    if (status != SNUG_OK) return snug_fail(ctx, status, "%s: %s", path, snug_error_message(rows->ctx));
     *fd = fcntl(rows->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (*fd >= 0) return SNUG_OK; /* untested: a call that fails */
+    if (*fd >= 0) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_IO, "%s: %s", path, strerror(errno));
 }

@@ -60,7 +60,7 @@ static snug_status count(snug_context *ctx, struct snug_collator *collator, int6
 static int64_t classes(const struct snug_dataset *dataset, const struct snug_loader_options *options,
                        const struct snug_dataset_row *text, int64_t counts[]) {
     (void)options;
-    if (!snug_dataset_is_labelled(dataset, text->label_count)) return 0; /* untested: training rows have labels */
+    if (!snug_dataset_is_labelled(dataset, text->label_count)) return 0;
     for (int64_t i = 0; i < text->label_count; i++) counts[dataset->classes[text->labels[i]]]++;
     return 1;
 }

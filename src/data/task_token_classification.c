@@ -14,7 +14,6 @@ static bool is_position(const struct snug_loader_options *options, const struct 
 /* The class of the token's tag: the further tokens of a word with B-X have I-X. */
 static int32_t class_of(const struct snug_dataset *dataset, const struct snug_words *words, int64_t token) {
     const uint32_t tag = words->tags[words->word_of[token]];
-    /* may be untested: depends on the order of tests */
     if (tag == SNUG_NO_TAG || !dataset->bound) return SNUG_IGNORE_LABEL;
     return snug_words_begins(words, token) ? dataset->classes[tag] : dataset->continued[tag];
 }
@@ -45,7 +44,7 @@ static snug_status count(snug_context *ctx, struct snug_collator *collator, int6
     for (int64_t i = 0; i < text.count; i++) {
         if (!is_position(collator->options, &words, i)) continue;
         const int32_t class = class_of(collator->dataset, &words, i);
-        if (class == SNUG_IGNORE_LABEL) continue; /* may be untested: every counted position has a class */
+        if (class == SNUG_IGNORE_LABEL) continue;
         items->count++;
         items->weight += snug_item_weight(collator->options, class);
     }
@@ -60,7 +59,7 @@ static int64_t classes(const struct snug_dataset *dataset, const struct snug_loa
     for (int64_t i = 0; i < text->count; i++) {
         if (!is_position(options, &words, i)) continue;
         const int32_t class = class_of(dataset, &words, i);
-        if (class == SNUG_IGNORE_LABEL) continue; /* may be untested: every counted position has a class */
+        if (class == SNUG_IGNORE_LABEL) continue;
         counts[class]++;
         items++;
     }
@@ -70,7 +69,7 @@ static int64_t classes(const struct snug_dataset *dataset, const struct snug_loa
 static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
                         double tokens) {
     (void)sequences;
-    if (!dataset || options->label_all_tokens) return tokens; /* untested: asked with a data set */
+    if (!dataset || options->label_all_tokens) return tokens;
     const double words = (double)(snug_dataset_words(dataset) - snug_dataset_words_without_tokens(dataset));
     return tokens * words / (double)snug_dataset_tokens(dataset);
 }

@@ -76,8 +76,7 @@ static snug_status select_labelled(snug_context *ctx, const struct snug_dataset 
         struct snug_dataset_row text;
         status = snug_dataset_read(ctx, dataset, row, &buffer, &text);
         if (status == SNUG_OK && has_label(dataset, &text)) snug_selection_add(out, row);
-        if (status == SNUG_OK && snug_stop_asked(ctx)) /* untested: a signal at this moment */
-            status = fail_interrupted(ctx, dataset);
+        if (status == SNUG_OK && snug_stop_asked(ctx)) status = fail_interrupted(ctx, dataset);
     }
     free(buffer.data);
     snug_selection_finish(out);
@@ -207,7 +206,7 @@ static snug_status select_rows(struct splitting *s, int64_t rows, uint64_t seed,
         const bool chosen = draw(seed, place, share->rows--) < share->wanted;
         share->wanted -= chosen;
         snug_selection_add(chosen ? eval : train, place);
-        if (snug_stop_asked(s->ctx)) return fail_interrupted(s->ctx, s->train); /* untested: a signal at this moment */
+        if (snug_stop_asked(s->ctx)) return fail_interrupted(s->ctx, s->train);
     }
     return SNUG_OK;
 }

@@ -11,8 +11,8 @@ enum { SNUG_BOOT_ID = 37 }; /* bytes */
 /* "" where it cannot be read. */
 static inline void snug_boot_id(char text[SNUG_BOOT_ID]) {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (!file || !fgets(text, SNUG_BOOT_ID, file)) *text = '\0'; /* untested: a host without /proc */
-    if (file) fclose(file);                                      /* untested: as above */
+    if (!file || !fgets(text, SNUG_BOOT_ID, file)) *text = '\0';
+    if (file) fclose(file);
 }
 
 #endif

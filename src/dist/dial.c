@@ -11,7 +11,6 @@ static const double first_pause = 0.05, longest_pause = 0.5; /* seconds */
 static const double connecting = 3; /* seconds: the kernel would wait longer and longer before it asks again */
 
 static socklen_t size_of(const struct sockaddr *address) {
-    /* may be untested: depends on the machine's addresses */
     return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
@@ -25,7 +24,7 @@ struct pollfd snug_dial_events(const struct snug_dial *dial) {
 }
 
 void snug_dial_again(struct snug_dial *dial, double now) {
-    if (dial->fd >= 0) close(dial->fd); /* may be untested: no more descriptors */
+    if (dial->fd >= 0) close(dial->fd);
     dial->fd = -1;
     dial->due = now + dial->pause;
     dial->pause = fmin(2 * dial->pause, longest_pause);
@@ -49,7 +48,6 @@ static void call(struct snug_dial *dial, double now) {
     dial->began = now;
     dial->sent = dial->received = 0;
     dial->fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* may be untested: a machine without the family, or no route */
     if (dial->fd < 0 || (connect(dial->fd, to, size_of(to)) && errno != EINPROGRESS && errno != EINTR))
         snug_dial_again(dial, now);
 }
@@ -65,9 +63,7 @@ static bool move(struct snug_dial *dial, double now) {
         *(sends ? &dial->sent : &dial->received) += (size_t)n;
         return true;
     }
-    /* may be untested: depends on timing, and ENOTCONN on the kernel: still connecting */
     const bool waits = n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN);
-    /* untested: a host that drops what is sent to it */
     if (!waits || (dial->sent == 0 && now > dial->began + connecting)) snug_dial_again(dial, now);
     return false;
 }

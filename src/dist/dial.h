@@ -33,7 +33,7 @@ struct pollfd snug_dial_events(const struct snug_dial *dial);
 bool snug_dial_work(struct snug_dial *dial, double now);
 /* Whether the hello was sent: the other side, or its kernel, has accepted the connection. */
 static inline bool snug_dial_is_connected(const struct snug_dial *dial) {
-    return dial->fd >= 0 && dial->sent == dial->hello_size; /* may be untested: depends on the network */
+    return dial->fd >= 0 && dial->sent == dial->hello_size;
 }
 /* Ends the call; the next one begins after a pause, which grows. */
 void snug_dial_again(struct snug_dial *dial, double now);

@@ -101,7 +101,7 @@ enum received { WAITS, WHOLE, ENDED };
 static enum received receive(struct caller *from) {
     struct snug_handshake_message *in = &from->in;
     const ssize_t n = recv(from->fd, (char *)in + from->received, sizeof *in - from->received, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return WAITS; /* may be untested: depends on timing */
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return WAITS;
     if (n <= 0) return ENDED;
     from->received += (size_t)n;
     const size_t begin = from->received < sizeof in->magic ? from->received : sizeof in->magic;
@@ -130,12 +130,10 @@ static snug_status resolve(snug_context *ctx, const struct snug_rendezvous *at, 
 }
 
 static bool is_loopback(const char *host) {
-    /* may be untested: the tests give 127.0.0.1 and a name */
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
 }
 
 static void set_port(struct sockaddr *address, int port) {
-    /* may be untested: depends on the machine's addresses */
     if (address->sa_family == AF_INET6)
         ((struct sockaddr_in6 *)(void *)address)->sin6_port = htons((uint16_t)port);
     else
@@ -185,9 +183,8 @@ static int listen_at(struct addrinfo *list, const struct snug_rendezvous *at) {
         for (struct addrinfo *a = list; a; a = a->ai_next) {
             const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
             set_port(a->ai_addr, port);
-            if (fd < 0) continue; /* untested: a machine without the family */
+            if (fd < 0) continue;
             setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-            /* may be untested: a port that is free and cannot be listened at */
             if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, WAITING) == 0) return fd;
             close(fd);
         }
@@ -202,7 +199,7 @@ static snug_status begin_to_listen(struct handshake *h) {
     struct addrinfo *list = NULL;
     if (is_loopback(at->host))
         RETURN_IF_ERROR(resolve(h->ctx, at, &list));
-    else if (getaddrinfo(NULL, "0", &any, &list)) /* untested: a machine without a network */
+    else if (getaddrinfo(NULL, "0", &any, &list))
         return snug_fail(h->ctx, SNUG_E_IO, "rank 0 cannot listen: this host has no network");
     h->listener = listen_at(list, at);
     const int error = errno;
@@ -302,7 +299,7 @@ static enum snug_handshake_kind answer_to(struct handshake *h, const struct snug
 static void take_seat(struct handshake *h, struct caller *caller) {
     const struct snug_handshake_message *in = &caller->in;
     struct seat *seat = &h->seats[in->rank];
-    if (seat->fd >= 0 && seat->attempt > in->attempt) { /* may be untested: read after the one that it came again by */
+    if (seat->fd >= 0 && seat->attempt > in->attempt) {
         hang_up(caller);
         return;
     }
@@ -328,21 +325,17 @@ static void take_message(struct handshake *h, struct caller *caller) {
     struct snug_handshake_message out = message_of(h, kind, text);
     if (kind == SNUG_HANDSHAKE_OTHER_RUN) out.key = 0;
     h->told += kind == SNUG_HANDSHAKE_REFUSED;
-    /* may be untested: it is gone at once */
     caller->welcomed = send_message(caller->fd, &out) && kind == SNUG_HANDSHAKE_WELCOME;
     if (!caller->welcomed) hang_up(caller);
 }
 
 /* Of a rank that waits for the start; -1: it is missing, or has started, and what it sends is not for here. */
-static int waiting_fd(const struct seat *seat) {
-    return seat->started ? -1 : seat->fd; /* may be untested: depends on timing */
-}
+static int waiting_fd(const struct seat *seat) { return seat->started ? -1 : seat->fd; }
 
 /* A rank that waits says nothing: its connection has ended. */
 static void check_seat(struct handshake *h, int rank) {
     char byte;
     const ssize_t n = recv(h->seats[rank].fd, &byte, 1, MSG_DONTWAIT);
-    /* may be untested: depends on timing */
     if (n >= 0 || (errno != EAGAIN && errno != EINTR)) leave_seat(h, rank);
 }
 
@@ -355,7 +348,7 @@ static bool start_all(struct handshake *h) {
     for (int r = 1; r < size; r++) {
         struct seat *seat = &h->seats[r];
         struct snug_handshake_message out = message_of(h, SNUG_HANDSHAKE_START, "");
-        if (seat->started) continue; /* may be untested: depends on timing */
+        if (seat->started) continue;
         for (int i = 0; i < size; i++) {
             const bool here = strcmp(h->seats[i].host, seat->host) == 0;
             out.local_size += here;
@@ -363,7 +356,7 @@ static bool start_all(struct handshake *h) {
         }
         seat->started = send_message(seat->fd, &out);
         all &= seat->started;
-        if (!seat->started) leave_seat(h, r); /* may be untested: depends on timing */
+        if (!seat->started) leave_seat(h, r);
     }
     return all;
 }
@@ -379,7 +372,6 @@ static void await_events(struct handshake *h) {
     nfds_t count = 0;
     for (size_t i = 0; i < h->dial_count; i++) listen_for(h, &count, snug_dial_events(&h->dials[i]));
     if (h->seats) {
-        /* untested: many ranks that are stopped at this moment */
         if (find_place(h)) listen_for(h, &count, (struct pollfd){.fd = h->listener, .events = POLLIN});
         for (int i = 0; i < h->caller_count; i++)
             listen_for(h, &count, (struct pollfd){.fd = h->callers[i].fd, .events = POLLIN});
@@ -401,7 +393,6 @@ static void read_caller(struct handshake *h, struct caller *caller, double now) 
 static void accept_callers(struct handshake *h, double now) {
     for (int i = 0; i < STRANGERS; i++) { /* of a flood no more */
         struct caller *place = find_place(h);
-        /* untested: as above */
         const int fd = place ? accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
         if (fd < 0) return;
         hang_up(place);
@@ -467,7 +458,7 @@ static snug_status gather_ranks(struct handshake *h) {
             end = fmin(end, now + (h->told >= h->to_tell ? told_seconds : refuse_seconds));
             if (now > end) return snug_fail(h->ctx, SNUG_E_IO, "%s", h->refusal);
         } else if (missing == 0) {
-            if (start_all(h)) return SNUG_OK; /* may be untested: depends on timing */
+            if (start_all(h)) return SNUG_OK;
         } else if (now > h->until) {
             return fail_missing(h, missing, first);
         }
@@ -508,7 +499,7 @@ static snug_status lead(struct handshake *h) {
 /* Rank 0 has said welcome. The other ports are left until this connection breaks. */
 static void confirm(struct handshake *h, struct snug_dial *dial, double now) {
     const struct snug_handshake_message out = message_of(h, SNUG_HANDSHAKE_CONFIRM, "");
-    if (!send_message(dial->fd, &out)) { /* may be untested: it is gone at once */
+    if (!send_message(dial->fd, &out)) {
         snug_dial_again(dial, now);
         return;
     }
@@ -638,7 +629,6 @@ snug_status snug_handshake_run(snug_context *ctx, const struct snug_ranks *ranks
 }
 
 void snug_handshake_free(struct snug_handshake *out, int size) {
-    /* may be untested: an allocation that fails */
     for (int i = 0; out->sockets && i < size; i++)
         if (out->sockets[i] >= 0) close(out->sockets[i]);
     free(out->sockets);

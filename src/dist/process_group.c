@@ -13,12 +13,10 @@
 /* That of the launcher: PMI's variables are of MPICH and its relatives, and of srun --mpi=pmi2, which MPICH
    understands. Without it the other one, which then says how many ranks it has. */
 static void *open_library(const char **file, char *why, size_t size) {
-    /* may be untested: needs MPICH, and Open MPI's launcher in its run */
     const bool pmi = getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK");
-    /* may be untested: as above */
     const char *const files[] = {pmi ? SNUG_MPI_MPICH : SNUG_MPI_OPENMPI, pmi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH};
     void *library = NULL;
-    for (int i = 0; i < 2 && !library; i++) /* may be untested: where both are, the first is always found */
+    for (int i = 0; i < 2 && !library; i++)
         /* Global: Open MPI opens its own components at run time, and they use its symbols. */
         library = snug_library_open(*file = files[i], RTLD_NOW | RTLD_GLOBAL, why, size);
     return library;
@@ -28,7 +26,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     char why[512];
     const char *file;
     void *library = open_library(&file, why, sizeof why);
-    if (!library) /* untested: the tests' plug-in is always found */
+    if (!library)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s is %d: several ranks on CPUs need MPI, and neither %s nor %s can be opened: %s; install "
                          "Open MPI or MPICH and build with make, or start a single process; GPUs need no MPI where "
@@ -37,8 +35,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     void *symbol = dlsym(library, SNUG_MPI_PLUGIN_SYMBOL);
     snug_mpi_plugin_fn *entry;
     memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from data to function pointers */
-    const struct snug_mpi_plugin *plugin = symbol ? entry() : NULL; /* untested: a plug-in of another build */
-    /* untested: a plug-in of another build */
+    const struct snug_mpi_plugin *plugin = symbol ? entry() : NULL;
     if (!plugin || plugin->version != SNUG_MPI_PLUGIN_VERSION ||
         plugin->collectives_size != sizeof(struct snug_collectives))
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build", file);
@@ -55,7 +52,6 @@ static snug_status open_watch(snug_context *ctx, struct snug_process_group *grou
 static snug_status open_mpi(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
     RETURN_IF_ERROR(open_plugin(ctx, ranks, out));
     const struct snug_collectives *collectives = *out;
-    /* may be untested: a launcher that numbers the ranks differently than its MPI */
     if (collectives->size != ranks->size || collectives->rank != ranks->rank)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "this is rank %d of %d by the variables of %s, but rank %d of %d in %s: start CPU ranks with "
@@ -72,9 +68,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     struct snug_rendezvous at = {.host = ""};
     void *memory;
     *out = NULL;
-    /* may be untested: needs a GPU */
     if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
-    /* may be untested: a rank that is ended records nothing */
     RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, timeout, &collectives)
                              : open_mpi(ctx, ranks, &collectives));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
@@ -88,11 +82,9 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
     /* Waits for the other devices, which after a failure may be gone. */
-    /* may be untested: needs a GPU */
     if (group->devices && !group->failed) group->disconnect(group->devices);
     group->collectives->set_watch(NULL);
     snug_watch_close(group->watch);
-    /* may be untested: a rank that is ended records nothing */
     if (!group->failed) group->collectives->close();
     free(group);
 }
@@ -110,14 +102,14 @@ snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_gr
 snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *group, int64_t *values, int64_t count) {
     enum { PIECE = 1 << 12 };
     const int ranks = snug_group_size(group);
-    const int64_t piece = count < PIECE ? count : PIECE; /* untested: more than 1,365 classes */
+    const int64_t piece = count < PIECE ? count : PIECE;
     void *memory;
     if (count == 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * piece), sizeof *values, &memory));
     int64_t *all = memory;
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < count && status == SNUG_OK; at += piece) {
-        const int64_t n = count - at < piece ? count - at : piece; /* untested: more than 1,365 classes */
+        const int64_t n = count - at < piece ? count - at : piece;
         memcpy(all + group->ranks.rank * n, values + at, (size_t)n * sizeof *values);
         status = snug_group_all_gather(ctx, group, all, n * (int64_t)sizeof *values);
         for (int64_t i = 0; i < n && status == SNUG_OK; i++) {
@@ -138,7 +130,7 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
     if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < bytes && status == SNUG_OK; at += piece) {
-        const int64_t n = bytes - at < piece ? bytes - at : piece;    /* untested: outputs of more than 1 MiB */
+        const int64_t n = bytes - at < piece ? bytes - at : piece;
         const struct snug_shards one = snug_equal_parts(n, n, ranks); /* which is rank 0's */
         status = group->collectives->exchange(ctx, (const char *)values + at, received, &one, 0, n);
         for (int r = 0; r < ranks && receives && status == SNUG_OK; r++)
@@ -159,14 +151,11 @@ snug_status snug_group_agree(snug_context *ctx, const struct snug_process_group 
     struct outcome *all = memory, *own = &all[group->ranks.rank];
     own->status = status;
     memcpy(own->host, group->ranks.host, sizeof own->host);
-    /* may be untested: a rank that is ended records nothing */
     snprintf(own->why, sizeof own->why, "%s", status == SNUG_OK ? "" : snug_context_message(ctx));
     snug_status agreed = snug_group_all_gather(ctx, group, all, sizeof *all);
-    /* may be untested: a rank that is ended records nothing */
     for (int rank = 0; rank < group->ranks.size && agreed == SNUG_OK; rank++) {
-        /* may be untested: as above */
         if (all[rank].status == SNUG_OK) continue;
-        snug_clear_error(ctx); /* may be untested: a rank that is ended records nothing */
+        snug_clear_error(ctx);
         agreed =
             snug_fail(ctx, (snug_status)all[rank].status, "rank %d on %s: %s", rank, all[rank].host, all[rank].why);
     }

@@ -129,7 +129,6 @@ snug_status snug_ranks_find(snug_context *ctx, struct snug_ranks *out) {
 static const char *value_in(const char *environment, size_t size, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = environment; at < environment + size; at += strlen(at) + 1)
-        /* may be untested: a variable whose name begins with this one */
         if (strncmp(at, name, length) == 0 && at[length] == '=') return at + length + 1;
     return NULL;
 }

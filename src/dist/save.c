@@ -93,7 +93,7 @@ static snug_status check_finite(const struct saving *s, size_t i, int64_t count)
     const enum snug_dtype dtype = s->entries[i].dtype;
     for (int64_t k = 0; k < count; k++) {
         const float value = dtype == SNUG_F32 ? singles[k] : snug_half_to_f32(dtype, halves[k]);
-        if (!isfinite(value)) /* untested: a training stops before its weights are infinite */
+        if (!isfinite(value))
             return snug_fail(s->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved", tensor_of(s, &s->parts[i])->name,
                              isnan(value) ? "NaN" : "an infinity");
     }
@@ -191,7 +191,7 @@ static int64_t join_file(struct saving *s, const struct origin *origin, const ch
     snprintf(s->joined, sizeof s->joined, "%s/%s", origin->folder, name);
     s->path = s->joined;
     if (s->fd >= 0) return 0;
-    if (error == ENOENT) return SENDS; /* may be untested: a rank that is ended records nothing */
+    if (error == ENOENT) return SENDS;
     s->status = snug_fail(s->ctx, SNUG_E_IO, "cannot write %s: %s", s->path, strerror(error));
     return FAILS;
 }
@@ -226,7 +226,7 @@ static snug_status write_together(struct saving *s, const struct snug_folder *in
     if (leads) RETURN_IF_ERROR(create_file(s, in, name, &origin));
     RETURN_IF_ERROR(snug_group_broadcast(s->ctx, s->group, &origin, sizeof origin));
     snug_status status = share_places(s, leads ? 0 : join_file(s, &origin, name), &fails);
-    if (status == SNUG_OK && !fails) status = write_parts(s); /* may be untested: a rank that is ended */
+    if (status == SNUG_OK && !fails) status = write_parts(s);
     if (!leads && s->fd >= 0) close(s->fd);
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(snug_group_agree(s->ctx, s->group, s->status));

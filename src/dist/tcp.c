@@ -24,7 +24,6 @@ static double patience; /* seconds that an operation waits for another rank whil
 /* Another rank's end may be the reason, which the watch knows a moment later. */
 static snug_status fail(snug_context *ctx, const char *what, int other, const char *why) {
     enum { TRIES = 200, CENTISECOND = 10000000 };
-    /* may be untested: depends on what breaks first */
     for (int i = 0; i < TRIES && watch.user; i++) {
         RETURN_IF_ERROR(watch.poll(watch.user, ctx));
         nanosleep(&(struct timespec){.tv_nsec = CENTISECOND}, NULL);
@@ -45,13 +44,12 @@ static snug_status move(snug_context *ctx, const char *what, int other, void *da
             done += n;
             continue;
         }
-        if (n == 0) return fail(ctx, what, other, "it was closed"); /* may be untested: as there */
-        /* may be untested: depends on timing */
+        if (n == 0) return fail(ctx, what, other, "it was closed");
         if (errno != EAGAIN && errno != EINTR) return fail(ctx, what, other, strerror(errno));
-        struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN}; /* may be untested: depends on timing */
+        struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
         /* The rank at the other end may have sent the rest, and ended. */
-        if (poll(&ready, 1, TICK) > 0) continue; /* may be untested: depends on timing */
-        if (watch.user)                          /* may be untested: depends on timing */
+        if (poll(&ready, 1, TICK) > 0) continue;
+        if (watch.user)
             RETURN_IF_ERROR(watch.poll(watch.user, ctx));
         else if (snug_seconds() > until)
             return fail(ctx, what, other, "it has not answered for --ddp_timeout");
@@ -194,7 +192,6 @@ static void set_watch(const struct snug_collective_watch *given) {
 }
 
 /* The watch tells the others, or their launcher ends them. */
-/* may be untested: a rank that is ended records nothing */
 static void abort_all(int code) { _exit(code); }
 
 /* Without a context: a rank that has ended already is no failure any more, nor one that does not end. */
@@ -204,7 +201,6 @@ static void close_all(void) {
     const int peers = table.rank == 0 ? table.size : 1;
     const double until = snug_seconds() + patience;
     for (int i = table.rank == 0; i < peers; i++) shutdown(sockets[i], SHUT_WR);
-    /* may be untested: depends on timing */
     for (int i = table.rank == 0; i < peers; i++)
         while (recv(sockets[i], &end, 1, MSG_DONTWAIT) < 0 && (errno == EINTR || errno == EAGAIN) &&
                snug_seconds() < until)

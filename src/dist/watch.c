@@ -75,7 +75,6 @@ struct snug_watch {
 static void set_verdict(struct snug_watch *w, enum snug_watch_verdict verdict, const char *text) {
     pthread_mutex_lock(&w->lock);
     /* The first counts: later ones follow from it, or from this rank's own failure. */
-    /* may be untested: depends on timing */
     if (atomic_load(&w->verdict) == SNUG_WATCH_NONE && w->farewell == SNUG_WATCH_STATE) {
         snprintf(w->text, sizeof w->text, "%s", text);
         w->verdict_at = snug_seconds();
@@ -115,13 +114,12 @@ static void lose(struct snug_watch *w, struct peer *peer, int error) {
     close(peer->fd);
     peer->fd = -1;
     name_rank(w, &peer->state, who, sizeof who);
-    if (peer->failed && w->ranks.rank == 0) { /* may be untested: MPI's launcher ends this rank first */
+    if (peer->failed && w->ranks.rank == 0) {
         snprintf(text, sizeof text, "%s has failed", who);
         set_verdict(w, SNUG_WATCH_SILENT, text);
         send_all(w, SNUG_WATCH_ENDED, -1);
     }
     if (peer->left) return;
-    /* may be untested: needs a network that is cut */
     if (error == 0 || error == ECONNRESET || error == EPIPE)
         snprintf(text, sizeof text,
                  "%s: its process has ended without a message: it was killed (by the kernel, if memory was short: see "
@@ -156,7 +154,7 @@ static void send_all(struct snug_watch *w, enum snug_watch_kind kind, int except
         struct peer *peer = &w->peers[i];
         if (peer->fd < 0 || i == except) continue;
         const int error = snug_watch_send(peer->fd, &m);
-        if (error) lose(w, peer, error); /* may be untested: reading finds it first */
+        if (error) lose(w, peer, error);
     }
 }
 
@@ -178,7 +176,7 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
         peer->left = true;
         set_verdict(w, SNUG_WATCH_SILENT, m->text);
         break;
-    case SNUG_WATCH_HELLO: break; /* untested: it is read before a rank is a peer */
+    case SNUG_WATCH_HELLO: break;
     }
 }
 
@@ -187,11 +185,11 @@ static bool receive(struct snug_watch *w, struct peer *peer, int *error) {
     *error = 0;
     const ssize_t n =
         recv(peer->fd, (char *)&peer->in + peer->received, sizeof peer->in - peer->received, MSG_DONTWAIT);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno; /* may be untested: depends on timing */
+    if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
     if (n == 0) *error = -1;
     if (n <= 0) return false;
     peer->received += (size_t)n;
-    if (peer->received < sizeof peer->in) return false; /* may be untested: a message that arrives in parts */
+    if (peer->received < sizeof peer->in) return false;
     peer->received = 0;
     if (snug_watch_is_valid(&peer->in, &w->address)) return true;
     *error = -1;
@@ -240,7 +238,7 @@ static void read_connection(struct snug_watch *w, struct peer *connection, doubl
         const struct snug_watch_message hello = own_message(w, SNUG_WATCH_HELLO);
         connection->greeted = true;
         snug_watch_tune(connection->fd);
-        if (snug_watch_send(connection->fd, &hello)) drop(connection); /* may be untested: it is gone at once */
+        if (snug_watch_send(connection->fd, &hello)) drop(connection);
     } else if (whole || error || (!connection->greeted && now - connection->heard > QUIET)) {
         drop(connection);
     }
@@ -262,7 +260,6 @@ static struct peer *find_place(struct snug_watch *w) {
 static void accept_connections(struct snug_watch *w, double now) {
     for (int i = 0; i < STRANGERS; i++) { /* of a flood no more */
         struct peer *place = find_place(w);
-        /* untested: many ranks that are stopped at this moment */
         const int fd = place ? accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
         if (fd < 0) return;
         drop(place);
@@ -298,9 +295,8 @@ static const struct snug_watch_message *find_waiting(const struct snug_watch *w,
     const struct snug_watch_message *waits = NULL;
     for (int r = 0; r < w->peer_count; r++) {
         const struct peer *peer = &w->peers[r];
-        if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
+        if (peer->left || (r > 0 && peer->fd < 0)) continue;
         const double waited = peer->state.waited + (r > 0 ? now - peer->heard : 0);
-        /* may be untested: depends on timing */
         if (peer->state.waited >= 0 && waited > seconds && (!waits || peer->state.entered > waits->entered))
             waits = &peer->state;
     }
@@ -312,7 +308,7 @@ static const struct peer *find_cause(const struct snug_watch *w, const struct sn
     const struct peer *late = NULL;
     for (int r = 0; r < w->peer_count; r++) {
         const struct peer *peer = &w->peers[r];
-        if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
+        if (peer->left || (r > 0 && peer->fd < 0)) continue;
         if (blame(peer, waits, now) > (late ? blame(late, waits, now) : 0)) late = peer;
     }
     return late;
@@ -337,7 +333,6 @@ static void warn_of_late(struct snug_watch *w, double now) {
 static bool report_silent(struct snug_watch *w, const struct peer *peer, double now) {
     char text[SNUG_RANK_MESSAGE], who[256];
     const double silent = now - peer->heard;
-    /* may be untested: a firewall between the hosts */
     if (peer->left || peer->fd < 0 || silent <= w->timeout + QUIET) return false;
     name_rank(w, &peer->state, who, sizeof who);
     snprintf(text, sizeof text,
@@ -392,14 +387,11 @@ static void end_process(struct snug_watch *w, double now) {
     /* A rank that reports nothing ends after the one that does: a launcher may end all ranks when the first one ends.
      */
     const double patience = GRACE + (verdict == SNUG_WATCH_REPORT ? snug_watch_turn(w) : 1);
-    /* untested: a process that is ended records nothing */
     const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + patience;
-    /* untested: a process that is ended records nothing */
     const bool stuck = w->end_at > 0 && now > w->end_at;
-    const int code = stuck ? w->end_code : 1; /* untested: as above */
+    const int code = stuck ? w->end_code : 1;
     pthread_mutex_unlock(&w->lock);
-    if (!ignored && !stuck) return; /* untested: as above */
-    /* untested: as above */
+    if (!ignored && !stuck) return;
     if (ignored && verdict == SNUG_WATCH_REPORT) snug_log(w->ctx, SNUG_LOG_ERROR, "%s", w->text);
     _exit(code);
 }
@@ -483,7 +475,7 @@ static snug_status allocate(snug_context *ctx, const struct snug_ranks *ranks, d
     w->connection_count = connections;
     for (int i = 0; i < connections; i++) w->connections[i].fd = -1;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(count + connections) + 2, sizeof *w->polled, (void **)&w->polled));
-    if (pipe2(w->wake, O_CLOEXEC | O_NONBLOCK)) /* untested: no more descriptors */
+    if (pipe2(w->wake, O_CLOEXEC | O_NONBLOCK))
         return snug_fail(ctx, SNUG_E_IO, "the connections between ranks: %s", strerror(errno));
     return SNUG_OK;
 }
@@ -496,7 +488,7 @@ static snug_status start_thread(struct snug_watch *w) {
     const int error = pthread_create(&w->thread, NULL, watch_ranks, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     w->running = !error;
-    if (!error) return SNUG_OK; /* untested: no more threads */
+    if (!error) return SNUG_OK;
     return snug_fail(w->ctx, SNUG_E_MEMORY, "the thread that watches the ranks cannot be started: %s", strerror(error));
 }
 
@@ -514,7 +506,6 @@ static void await_counted(struct snug_watch *w, const char *connected) {
     const double until = snug_seconds() + QUIET;
     int expected = 0;
     for (int r = 1; r < w->ranks.size; r++) expected += connected[r];
-    /* may be untested: depends on timing */
     while (atomic_load(&w->counted) < expected && snug_seconds() < until)
         nanosleep(&(struct timespec){.tv_nsec = MILLISECOND}, NULL);
 }
@@ -562,7 +553,6 @@ static void say(struct snug_watch *w, enum snug_watch_kind kind) {
     pthread_mutex_lock(&w->lock);
     w->farewell = kind;
     pthread_mutex_unlock(&w->lock);
-    /* may be untested: depends on when signals arrive */
     while (w->wake[1] >= 0 && write(w->wake[1], "", 1) < 0 && errno == EINTR) continue;
 }
 
@@ -574,7 +564,7 @@ void snug_watch_close(struct snug_watch *w) {
         if (w->peers[i].fd >= 0) close(w->peers[i].fd);
     for (int i = 0; i < w->connection_count; i++) drop(&w->connections[i]);
     for (int i = 0; i < 2; i++)
-        if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
+        if (w->wake[i] >= 0) close(w->wake[i]);
     if (w->listener >= 0) close(w->listener);
     pthread_cond_destroy(&w->sent_it);
     pthread_mutex_destroy(&w->lock);
@@ -624,11 +614,9 @@ enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_
     return verdict;
 }
 
-/* may be untested: a rank that is ended records nothing */
 double snug_watch_turn(const struct snug_watch *w) {
     enum { TURNS = 2 };
     const int before = w->ranks.rank - 1; /* ranks that have their turn first */
-    /* may be untested: four ranks, of which the last one reports */
     return before <= 0 ? 0 : TURN * (before < TURNS ? before : TURNS);
 }
 
@@ -646,19 +634,18 @@ snug_status snug_watch_poll(void *watch, snug_context *ctx) {
 void snug_watch_fail(struct snug_watch *w) {
     enum { MOST = 2 }; /* seconds */
     struct timespec end;
-    if (!w) return; /* may be untested: a rank that is ended records nothing */
+    if (!w) return;
     say(w, SNUG_WATCH_FAILS);
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += MOST;
     pthread_mutex_lock(&w->lock);
-    /* may be untested: as above */
     while (w->running && w->said == SNUG_WATCH_STATE)
         if (pthread_cond_timedwait(&w->sent_it, &w->lock, &end)) break;
     pthread_mutex_unlock(&w->lock);
 }
 
 void snug_watch_end(struct snug_watch *w, int code) {
-    if (!w) return; /* may be untested: a rank that is ended records nothing */
+    if (!w) return;
     pthread_mutex_lock(&w->lock);
     w->end_at = snug_seconds() + ENDING;
     w->end_code = code;

@@ -39,12 +39,12 @@ int snug_watch_send(int fd, const struct snug_watch_message *message) {
     size_t sent = 0;
     while (sent < sizeof *message) {
         const ssize_t n = send(fd, (const char *)message + sent, sizeof *message - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n > 0) sent += (size_t)n;           /* may be untested: depends on timing */
-        if (n >= 0 || errno == EINTR) continue; /* may be untested: depends on timing */
-        if (errno != EAGAIN) return errno;      /* may be untested: the same */
-        if (sent == 0) return 0;                /* untested: a host that takes nothing for minutes is lost before */
+        if (n > 0) sent += (size_t)n;
+        if (n >= 0 || errno == EINTR) continue;
+        if (errno != EAGAIN) return errno;
+        if (sent == 0) return 0;
         struct pollfd until = {.fd = fd, .events = POLLOUT};
-        if (poll(&until, 1, PATIENCE) == 0) return ETIMEDOUT; /* untested: the same */
+        if (poll(&until, 1, PATIENCE) == 0) return ETIMEDOUT;
     }
     return 0;
 }
@@ -60,23 +60,19 @@ bool snug_watch_is_valid(const struct snug_watch_message *m, const struct snug_w
 
 /* Link-local addresses need the other host's name of the interface. */
 static bool is_usable(const struct ifaddrs *i) {
-    /* may be untested: depends on the machine's interfaces */
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) return false;
     if (i->ifa_addr->sa_family == AF_INET) return true;
-    /* may be untested: the same */
     return i->ifa_addr->sa_family == AF_INET6 &&
            !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
 }
 
 static void list_addresses(struct snug_watch_address *out, in_port_t port, bool both) {
     struct ifaddrs *list;
-    if (getifaddrs(&list)) return; /* untested: no memory */
-    /* may be untested: the same */
+    if (getifaddrs(&list)) return;
     for (const struct ifaddrs *i = list; i && out->count < SNUG_WATCH_ADDRESSES; i = i->ifa_next) {
         struct sockaddr_storage *to = &out->addresses[out->count];
-        /* may be untested: the same */
         if (!is_usable(i) || (i->ifa_addr->sa_family == AF_INET6 && !both)) continue;
-        if (i->ifa_addr->sa_family == AF_INET) { /* may be untested: the same */
+        if (i->ifa_addr->sa_family == AF_INET) {
             memcpy(to, i->ifa_addr, sizeof(struct sockaddr_in));
             ((struct sockaddr_in *)to)->sin_port = port;
         } else {
@@ -96,11 +92,9 @@ int snug_watch_listen(struct snug_watch_address *out, const char *host) {
     memset(out, 0, sizeof *out);
     snprintf(out->host, sizeof out->host, "%s", host);
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* may be untested: a machine without IPv6 */
     if (fd >= 0) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    /* may be untested: the same */
     bool both = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof any) == 0;
-    if (!both) { /* may be untested: a machine without IPv6 */
+    if (!both) {
         if (fd >= 0) close(fd);
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd >= 0 && bind(fd, (struct sockaddr *)&any4, sizeof any4)) {
@@ -108,8 +102,7 @@ int snug_watch_listen(struct snug_watch_address *out, const char *host) {
             fd = -1;
         }
     }
-    if (fd < 0) return -1; /* untested: a machine without a network */
-    /* untested: no entropy, no memory */
+    if (fd < 0) return -1;
     if (listen(fd, WAITING) || getrandom(out->token, sizeof out->token, 0) != sizeof out->token ||
         getsockname(fd, (struct sockaddr *)&any, &length)) {
         close(fd);
@@ -123,7 +116,7 @@ int snug_watch_listen(struct snug_watch_address *out, const char *host) {
 /* ---- other ranks ------------------------------------------------------------------------------------------------- */
 
 static bool is_loopback(const struct sockaddr_storage *address) {
-    if (address->ss_family == AF_INET6) /* may be untested: depends on the machine's interfaces */
+    if (address->ss_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
     return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
@@ -170,7 +163,6 @@ int snug_watch_connect(const struct snug_watch_address *address, const char *hos
     const double began = snug_seconds();
     int fd = -1;
     bool connected = true;
-    /* may be untested: an allocation that fails */
     const int count = answers ? prepare_calls(address, strcmp(host, address->host) == 0, hello, dials, answers) : 0;
     while (count && fd < 0 && snug_seconds() < began + (connected ? answer_seconds : reach_seconds)) {
         fd = work_dials(dials, count, address, answer);

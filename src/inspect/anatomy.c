@@ -74,7 +74,6 @@ static struct snug_load load_of(const struct snug_batch *batch) {
 static void count_work(snug_anatomy *a, const struct snug_session *s, const struct snug_op_times *times,
                        int64_t known[]) {
     const struct snug_program *program = &s->training->program;
-    /* may be untested: a rank that never has rows */
     const struct snug_load load = s->batch ? load_of(s->batch) : (struct snug_load){0};
     bool after_loss = false;
     for (size_t i = 0; i < program->op_count; i++) {
@@ -164,7 +163,7 @@ static snug_status train_steps(struct snug_session *s, snug_anatomy *a, const sn
                     callbacks->user,
                     &(snug_event){.kind = SNUG_EVENT_PROGRESS, .step = s->step, .max_steps = s->max_steps});
         }
-        if (status != SNUG_OK && status != SNUG_END) return status; /* may be untested: a step that fails */
+        if (status != SNUG_OK && status != SNUG_END) return status;
     }
     /* The last step's update may still be running. */
     float loss;
@@ -273,7 +272,6 @@ static void find_exposed(snug_anatomy *a) {
     for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         for (int group = 0; group < SNUG_GROUP_COUNT; group++)
             *(group == SNUG_GROUP_COMMUNICATION ? &communicates : &others) += a->parts[side][group].seconds;
-    /* may be untested: needs a GPU */
     a->exposed = a->device ? fmin(fmax(a->steady_seconds - others, 0), communicates) : communicates;
 }
 

@@ -32,25 +32,21 @@ static void read_features(snug_doctor *d) {
     char *line = NULL;
     size_t size = 0;
     FILE *file = fopen("/proc/cpuinfo", "re");
-    /* may be untested: ARM calls the line Features */
-    while (file && getline(&line, &size, file) > 0) /* may be untested: needs a kernel without /proc */
+    while (file && getline(&line, &size, file) > 0)
         if (strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0) break;
-    /* may be untested: needs a kernel without /proc */
     for (size_t i = 0; line && i < sizeof known / sizeof *known; i++) {
         const size_t length = strlen(known[i]), used = strlen(d->features);
         const char *at = line;
-        /* may be untested: depends on the processor's flags */
         while ((at = strstr(at, known[i])) && (at[-1] != ' ' || !strchr(" \n", at[length]))) at += length;
         if (at) snprintf(d->features + used, sizeof d->features - used, "%s%s", used ? " " : "", known[i]);
     }
     free(line);
-    if (file) fclose(file); /* may be untested: needs a kernel without /proc */
+    if (file) fclose(file);
 }
 
 /* How a thread of OpenMP waits for others; GCC's library reads the variables when it is loaded. */
 static void describe_waiting(char *text, size_t size) {
     const char *policy = getenv("OMP_WAIT_POLICY"), *spins = getenv("GOMP_SPINCOUNT"); /* spins come first */
-    /* may be untested: a program that uses the library may have none of them */
     snprintf(text, size, "%s%.32s",
              spins    ? "threads spin, then sleep: GOMP_SPINCOUNT="
              : policy ? "OMP_WAIT_POLICY="
@@ -74,9 +70,9 @@ static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     snug_cgroup_read("", &d->cgroup);
     d->memory = snug_machine_bytes();
     d->available = snug_available_bytes();
-    if (snug_backend_cpu() == snug_backend_reference()) /* untested: needs a build of x86-64 without oneDNN */
+    if (snug_backend_cpu() == snug_backend_reference())
         miss(d, "oneDNN: this build trains on the CPU in plain C, which is slow");
-    else if (!snug_backend_cpu_fast_bf16()) /* may be untested: depends on the processor */
+    else if (!snug_backend_cpu_fast_bf16())
         miss(d, "bf16 on the CPU: no AMX-BF16, AVX512-BF16 or BFDOT (ARM); --bf16 there is fp32");
 }
 
@@ -101,10 +97,10 @@ static void look_at_cublaslt(snug_doctor *d) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         void *library = dlopen(files[i], RTLD_LAZY | RTLD_NOLOAD), *symbol;
         size_t (*version)(void);
-        if (!library) continue; /* may be untested: needs NVIDIA's cuBLASLt */
+        if (!library) continue;
         symbol = dlsym(library, "cublasLtGetVersion");
         memcpy(&version, &symbol, sizeof version);
-        const size_t number = symbol ? version() : 0; /* may be untested: needs NVIDIA's cuBLASLt */
+        const size_t number = symbol ? version() : 0;
         snprintf(d->cublaslt, sizeof d->cublaslt, "%zu.%zu.%zu (%s)", number / 10000, number / 100 % 100, number % 100,
                  files[i]);
         dlclose(library);
@@ -127,7 +123,7 @@ static void look_at_plugin(snug_doctor *d, const struct snug_args *args) {
         miss(d, "a GPU: %s", d->gpus.cuda_problem);
     else if (!d->cuda)
         miss(d, "training on the GPU: %s", d->plugin_text);
-    if (d->cuda && d->cuda->lacks_bf16) /* untested: needs a GPU before compute capability 8.0 */
+    if (d->cuda && d->cuda->lacks_bf16)
         miss(d, "bf16 and TF32 on the GPU: before compute capability 8.0; use --fp16 there");
     if (d->cuda && *d->gpus.nvml_problem)
         miss(d, "NVML: %s; the memory report of a GPU then counts the memory of all its processes",
@@ -141,14 +137,14 @@ static void look_at_nccl(snug_doctor *d) {
     char why[512];
     if (d->gpus.count < 2) return;
     void *library = snug_library_open("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL, why, sizeof why);
-    if (!library) { /* may be untested: needs NCCL */
+    if (!library) {
         snprintf(d->nccl, sizeof d->nccl, "none: %s", why);
         miss(d, "NCCL, for several GPUs: %.300s", why);
         return;
     }
     void *symbol = dlsym(library, "ncclGetVersion");
     memcpy(&version, &symbol, sizeof version);
-    if (symbol) version(&number); /* may be untested: needs NCCL */
+    if (symbol) version(&number);
     snprintf(d->nccl, sizeof d->nccl, "%d.%d.%d (libnccl.so.2)", number / 10000, number / 100 % 100, number % 100);
 }
 
@@ -158,11 +154,9 @@ static void look_at_mpi(snug_doctor *d) {
     char why[512];
     for (int i = 0; i < 2; i++) {
         const size_t used = strlen(d->mpi);
-        /* may be untested: the tests' plug-ins are always found */
         if (snug_library_open(files[i], RTLD_LAZY | RTLD_LOCAL, why, sizeof why))
             snprintf(d->mpi + used, sizeof d->mpi - used, "%s%s (%s)", used ? ", " : "", names[i], files[i]);
     }
-    /* may be untested: as above */
     if (!*d->mpi) snprintf(d->mpi, sizeof d->mpi, "none: %s", why);
 }
 
@@ -180,7 +174,7 @@ static snug_status share_ranks(snug_doctor *d, const struct snug_args *args, snu
     snprintf(r->refused, sizeof r->refused, "%.*s", (int)sizeof r->refused - 1, d->refused);
     RETURN_IF_ERROR(snug_group_all_gather(d->ctx, group, d->ranks, sizeof *d->ranks));
     for (int i = 0; i < d->rank_count && own == SNUG_OK; i++)
-        if (*d->ranks[i].refused) /* may be untested: needs ranks of which some have a GPU */
+        if (*d->ranks[i].refused)
             own = snug_fail(d->ctx, SNUG_E_UNSUPPORTED, "rank %d on %s: %s", i, d->ranks[i].host, d->ranks[i].refused);
     return own;
 }
@@ -203,8 +197,8 @@ static snug_status decide(snug_doctor *d, struct snug_args *args) {
                  args->use_cpu ? "--use_cpu" : "--device cpu");
     else if (gpus)
         snprintf(d->used, sizeof d->used, "the GPU %s%s%s: %s%s", gpu ? gpu->name : "that CUDA lists first",
-                 gpu && args->group ? " at " : "", gpu && args->group ? gpu->bus : "", /* may be untested: as below */
-                 args->group  ? "that of its local rank" /* may be untested: needs several GPUs */
+                 gpu && args->group ? " at " : "", gpu && args->group ? gpu->bus : "",
+                 args->group  ? "that of its local rank"
                  : asked_cuda ? "requested by --device cuda"
                               : "--device auto takes the first one that works",
                  d->gpus.restricted ? " (of those that CUDA_VISIBLE_DEVICES leaves)" : "");

@@ -78,11 +78,10 @@ static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, s
 static snug_status find_frozen(const struct snug_job *job, snug_plan *plan) {
     snug_context *ctx;
     struct snug_run_plan thawed = {0};
-    if (snug_context_create(&ctx) != SNUG_OK) /* may be untested: an allocation that fails */
+    if (snug_context_create(&ctx) != SNUG_OK)
         return snug_fail(plan->ctx, SNUG_E_MEMORY, "a plan without --freeze: out of memory");
     snug_status status = build_thawed(job, ctx, &thawed);
     if (status == SNUG_OK) status = compare_thawed(job, &thawed, plan);
-    /* may be untested: an allocation that fails */
     if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "without --freeze: %s", snug_context_message(ctx));
     snug_run_plan_free(&thawed);
     snug_context_destroy(ctx);

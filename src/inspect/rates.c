@@ -17,18 +17,17 @@ static snug_status create_rates(snug_args *args, snug_rates **out) {
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_rates *rates = memory;
     snug_status status = snug_device_choose(args, threads, &device);
-    if (status == SNUG_OK) /* untested: measures for seconds */
+    if (status == SNUG_OK)
         status = snug_rates_measure(args->ctx, device.backend, snug_device_gpu(&device), threads, rates);
     snug_device_close(&device);
-    if (status != SNUG_OK) { /* untested: measures for seconds */
+    if (status != SNUG_OK) {
         snug_rates_destroy(rates);
         return status;
     }
-    if (snug_rates_keep(rates, &path) != SNUG_OK) { /* untested: measures for seconds */
+    if (snug_rates_keep(rates, &path) != SNUG_OK) {
         snug_log(args->ctx, SNUG_LOG_WARNING, "the rates are not stored: %s", snug_context_message(args->ctx));
         snug_clear_error(args->ctx);
     }
-    /* untested: measures for seconds */
     if (path) snug_log(args->ctx, SNUG_LOG_INFO, "stored in %s", path);
     free(path);
     *out = rates;

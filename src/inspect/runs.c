@@ -208,7 +208,7 @@ static snug_status add_entry(const struct reading *r, struct snug_entries *entri
     snug_status status =
         snug_grow(r->ctx, (void **)&entries->items, &entries->capacity, entries->count + 1, sizeof *entries->items);
     if (status == SNUG_OK) status = snug_strdup(r->ctx, name, &entry.name);
-    if (status == SNUG_OK) /* may be untested: an allocation that fails */
+    if (status == SNUG_OK)
         entries->items[entries->count++] = entry;
     else
         free(value);
@@ -331,7 +331,7 @@ static snug_status find_checkpoint(snug_context *ctx, const struct snug_folder *
     static const char prefix[] = "checkpoint-";
     int64_t newest = -1;
     DIR *entries = snug_folder_entries(folder);
-    if (!entries) /* may be untested: a call that fails: tools/failure-test */
+    if (!entries)
         return snug_fail(ctx, SNUG_E_IO, "the checkpoints in %s cannot be listed: %s", folder->path, strerror(errno));
     *name = '\0';
     for (struct dirent *entry; (entry = readdir(entries));) {

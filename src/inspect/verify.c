@@ -102,7 +102,6 @@ static const char *const always[] = {"use_cpu",
 static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
     const int64_t steps = v->args->max_steps > 0 ? v->args->max_steps : STEPS;
     const int64_t batch = v->args->per_device_train_batch_size * v->args->gradient_accumulation_steps * ranks_of(v);
-    /* untested: more steps than a test can run */
     const int64_t rows = steps < SNUG_ROWS_MOST / 2 / batch ? 2 * steps * batch : SNUG_ROWS_MOST;
     char *folder;
     *out = NULL;
@@ -186,7 +185,6 @@ static snug_status train_here(const struct verifying *v, bool alone, const char 
 }
 
 /* Whether the ranks cannot continue together. */
-/* may be untested: needs MPI */
 static bool have_failed(const struct verifying *v) { return v->args->group && v->args->group->failed; }
 
 /* Trains into the folder output; alone: on rank 0, while the others wait; keep: its files are removed at the end only.
@@ -195,18 +193,17 @@ static snug_status train_as(const struct verifying *v, bool alone, const char *o
                             struct outcome *out) {
     snug_status status = SNUG_OK;
     if (!alone || leads(v)) status = train_here(v, alone, output, keep, list, out);
-    if (!v->args->group || have_failed(v)) return status; /* may be untested: needs MPI */
+    if (!v->args->group || have_failed(v)) return status;
     struct {
         struct outcome outcome;
         int64_t status;
     } all = {*out, status};
     RETURN_IF_ERROR(snug_group_broadcast(v->quiet, v->args->group, &all, sizeof all));
-    if (leads(v)) return status; /* may be untested: needs MPI */
+    if (leads(v)) return status;
     out->steps = all.outcome.steps;
     out->loss = all.outcome.loss;
     out->weights = all.outcome.weights;
     out->losses = all.outcome.losses;
-    /* untested: a call that fails on rank 0 while it trains alone */
     return all.status == SNUG_OK ? SNUG_OK : snug_fail(v->quiet, (snug_status)all.status, "rank 0 has failed");
 }
 
@@ -239,11 +236,9 @@ static snug_status give_up(struct verifying *v, const char *what, snug_status st
 static snug_status tell_failure(struct verifying *v, const char *name, const char *variant, snug_status status) {
     char detail[DETAIL];
     snprintf(detail, sizeof detail, "%s: ", variant);
-    /* may be untested: a call that fails in one of its trainings */
     if (status == SNUG_E_INTERRUPTED || status == SNUG_E_IO || status == SNUG_E_MEMORY || have_failed(v))
         return give_up(v, detail, status);
     snprintf(detail, sizeof detail, "%s: %s", variant, snug_context_message(v->quiet));
-    /* untested: a method for which the machine lacks the memory */
     return report_check(v, name, status == SNUG_E_DOES_NOT_FIT ? SNUG_CHECK_SKIPPED : SNUG_CHECK_FAILED, detail);
 }
 
@@ -252,7 +247,6 @@ static snug_status tell_failure(struct verifying *v, const char *name, const cha
 static double share_allowed(bool low) { return low ? 2e-2 : 1e-5; }
 
 static bool is_low(const struct snug_args *args) {
-    /* may be untested: needs MPI */
     return args->bf16 || args->fp16 || strcmp(args->dtype, "bfloat16") == 0;
 }
 
@@ -271,15 +265,13 @@ static snug_status check_runs(struct verifying *v, const char *name, const struc
         const snug_status status = train(v, "variant", false, variants[i].words, &out);
         if (status != SNUG_OK) return tell_failure(v, name, variants[i].name, status);
         const double off = fabs(out.loss / expected->loss - 1);
-        /* untested: other losses make other weights */
         const bool same = out.weights == expected->weights && out.losses == expected->losses;
-        if (!same && off <= allowed) { /* may be untested: needs several ranks, or a GPU */
+        if (!same && off <= allowed) {
             snprintf(detail, sizeof detail, "%s: mean loss differs by %.1e (allowed %.0e)", variants[i].name, off,
                      allowed);
             continue;
         }
         if (!same) {
-            /* untested: other losses make other weights */
             snprintf(detail, sizeof detail, "%s: other %s after %" PRId64 " steps", variants[i].name,
                      out.losses == expected->losses ? "weights" : "losses", out.steps);
             return report_check(v, name, SNUG_CHECK_FAILED, detail);
@@ -354,10 +346,8 @@ static bool is_exact(const struct snug_job *job) {
     const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
     const struct snug_program *program = &training->program;
     const struct snug_loader_limits *limits = &training->pipeline.limits;
-    /* may be untested: needs MPI, or a GPU */
     const bool in_chunks = program->compute == SNUG_BF16 && !snug_backend_is_device(job->setup.backend);
-    if (in_chunks && limits->tokens > CHUNK_ROWS) return false; /* may be untested: needs a fast bf16 processor */
-    /* may be untested: needs MPI, and many loss positions */
+    if (in_chunks && limits->tokens > CHUNK_ROWS) return false;
     return limits->rows <= program->capacity[SNUG_EXTENT_ROWS] && !adds_twice(program);
 }
 
@@ -386,7 +376,7 @@ static snug_status find_exact(const struct verifying *v, bool *exact) {
     all.status = status;
     RETURN_IF_ERROR(snug_group_broadcast(v->quiet, v->args->group, &all, sizeof all));
     *exact = all.exact;
-    if (leads(v) || all.status == SNUG_OK) return status; /* untested: a call that fails on rank 0 alone */
+    if (leads(v) || all.status == SNUG_OK) return status;
     return snug_fail(v->quiet, (snug_status)all.status, "rank 0 has failed");
 }
 
@@ -449,7 +439,7 @@ static snug_status check_resume_alone(struct verifying *v, const char *checkpoin
                       (words){"resume_from_checkpoint", checkpoint, "gradient_accumulation_steps", accumulation, NULL},
                       &resumed);
     if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
-    if (resumed.weights != v->plain.weights) /* untested: ranks whose bits are not those of one */
+    if (resumed.weights != v->plain.weights)
         return report_check(v, name, SNUG_CHECK_FAILED, "the resumed run has other weights");
     return report_check(v, name, SNUG_CHECK_PASSED, "same bits: resumed halfway");
 }
@@ -469,7 +459,6 @@ static snug_status check_resume(struct verifying *v) {
     if (status != SNUG_OK) return tell_failure(v, name, "the training that saves", status);
     status = train(v, "variant", false, (words){"resume_from_checkpoint", checkpoint, NULL}, &resumed);
     if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
-    /* untested: other losses make other weights */
     if (whole.weights != v->plain.weights || whole.losses != v->plain.losses)
         return report_check(v, name, SNUG_CHECK_FAILED, "saving a checkpoint changed the training");
     if (resumed.weights != v->plain.weights)
@@ -516,7 +505,6 @@ static snug_status take_gradients(const struct verifying *v, struct snug_session
 static bool has_low_activations(const struct snug_program *program) {
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        /* may be untested: depends on the processor */
         if (t->memory_class == SNUG_MEMORY_ACTIVATIONS && (t->dtype == SNUG_BF16 || t->dtype == SNUG_F16)) return true;
     }
     return false;
@@ -550,7 +538,7 @@ static double distance(const struct gradients *a, const struct gradients *b) {
         difference += d * d;
         norm += x * x;
     }
-    return norm > 0 ? sqrt(difference / norm) : sqrt(difference); /* untested: a model whose gradients are 0 */
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
 static snug_status compare_split(struct verifying *v, const char *name, const struct gradients *whole, int64_t batch,
@@ -571,7 +559,6 @@ static snug_status compare_split(struct verifying *v, const char *name, const st
              ": loss differs by %.1e, gradient by %.1e (allowed %.0e)",
              batch, accumulation, v->args->per_device_train_batch_size, v->args->gradient_accumulation_steps, loss,
              gradient, limit);
-    /* untested: a gradient that differs where the loss does not */
     return report_check(v, name, loss <= limit && gradient <= limit ? SNUG_CHECK_PASSED : SNUG_CHECK_FAILED, detail);
 }
 
@@ -583,13 +570,12 @@ static snug_status check_sums(struct verifying *v) {
         RETURN_IF_ERROR(report_check(v, names[i], SNUG_CHECK_SKIPPED, "needs --per_device_train_batch_size 2 or more"));
     if (batch == 1) return SNUG_OK;
     snug_status status = find_gradients(v, batch, times, &whole);
-    if (status == SNUG_OK) /* may be untested: a step that fails */
+    if (status == SNUG_OK)
         status = batch % 2
                      ? report_check(v, names[0], SNUG_CHECK_SKIPPED, "needs an even --per_device_train_batch_size")
                      : compare_split(v, names[0], &whole, batch / 2, 2 * times);
     else
         status = tell_failure(v, names[0], "the first step", status);
-    /* may be untested: an allocation that fails */
     if (status == SNUG_OK && whole.values) status = compare_split(v, names[1], &whole, 1, batch * times);
     free(whole.values);
     return status;
@@ -622,7 +608,7 @@ static snug_status find_worst(const struct verifying *v, snug_memory_line *worst
     const snug_status status = snug_group_all_gather(v->quiet, v->args->group, all, sizeof *all);
     for (int r = 0; r < ranks_of(v); r++) {
         const double off = all[r].measured < 0 ? INFINITY : fabs((double)all[r].measured / (double)all[r].planned - 1);
-        if (off <= most) continue; /* may be untested: needs MPI */
+        if (off <= most) continue;
         most = off;
         *worst = all[*rank = r];
     }
@@ -659,7 +645,6 @@ static snug_status check_memory(struct verifying *v) {
     if (differ) return SNUG_OK;
     RETURN_IF_ERROR(find_worst(v, &total, &rank));
     const int64_t planned = total.planned;
-    /* may be untested: memory is not measured under a sanitizer */
     const int64_t measured = total.measured, off = measured < planned ? planned - measured : measured - planned;
     const double share = strcmp(v->device, "cpu") == 0 ? 0.02 : 0.01;
     int used = snprintf(detail, sizeof detail, "%.1f MiB planned, %.1f measured (%+.2f %%)", (double)planned / 0x1p20,
@@ -667,9 +652,7 @@ static snug_status check_memory(struct verifying *v) {
     if (ranks_of(v) > 1) snprintf(detail + used, sizeof detail - (size_t)used, " on rank %d, which differs most", rank);
     if (measured < 0)
         return report_check(v, name, SNUG_CHECK_SKIPPED, "every class as planned; the total cannot be measured");
-    /* untested: memory is not measured under a sanitizer */
     const bool kept = (double)off <= share * (double)planned || off <= slack_bytes;
-    /* untested: memory is not measured under a sanitizer */
     return report_check(v, name, kept ? SNUG_CHECK_PASSED : SNUG_CHECK_FAILED, detail);
 }
 
@@ -680,7 +663,7 @@ static snug_status verify_device(struct verifying *v, const char *device) {
     v->begun = snug_seconds();
     const snug_status status = train(v, "variant", false, no_words, &v->plain);
     if (status != SNUG_OK) return give_up(v, "", status);
-    if (strcmp(device, "auto") == 0) v->device = v->plain.on_gpu ? "cuda" : "cpu"; /* may be untested: needs a GPU */
+    if (strcmp(device, "auto") == 0) v->device = v->plain.on_gpu ? "cuda" : "cpu";
     RETURN_IF_ERROR(check_memory(v));
     RETURN_IF_ERROR(check_same_bits(v));
     RETURN_IF_ERROR(check_resume(v));
@@ -692,7 +675,6 @@ static snug_status verify_devices(struct verifying *v) {
     const struct snug_backend *cuda;
     if (ranks_of(v) > 1 || strcmp(device, "auto") != 0) return verify_device(v, device);
     RETURN_IF_ERROR(verify_device(v, "cpu"));
-    /* untested: needs a GPU */
     if (snug_backend_cuda(v->quiet, &cuda) == SNUG_OK) return verify_device(v, "cuda");
     snug_log(v->ctx, SNUG_LOG_INFO, "on the CPU alone: %s", snug_context_message(v->quiet));
     return SNUG_OK;
@@ -706,7 +688,6 @@ static snug_status make_own_folder(struct verifying *v) {
     if (own) RETURN_IF_ERROR(snug_folder_create(v->ctx, own));
     RETURN_IF_ERROR(snug_path_join(v->ctx, &v->folder, parent, "snug-verify-XXXXXX"));
     if (mkdtemp(v->folder)) return SNUG_OK;
-    /* untested: needs a /tmp that cannot be written to */
     const snug_status status =
         snug_fail(v->ctx, SNUG_E_IO,
                   "%s%s: cannot make a folder there: %s; snug verify writes into --output_dir, else TMPDIR, else /tmp",
@@ -731,7 +712,6 @@ static snug_status make_folder(struct verifying *v) {
     if (v->folder) snprintf(all.path, sizeof all.path, "%s", v->folder);
     RETURN_IF_ERROR(snug_group_broadcast(v->ctx, v->args->group, &all, sizeof all));
     if (leads(v)) return status;
-    /* untested: a folder that rank 0 cannot make */
     if (all.status != SNUG_OK) return snug_fail(v->ctx, (snug_status)all.status, "rank 0 has no folder");
     return snug_strdup(v->ctx, all.path, &v->folder);
 }
@@ -759,7 +739,7 @@ static snug_status verify_in_group(struct verifying *v, snug_args *args) {
     snug_status status = snug_args_check(args, "verify");
     if (status == SNUG_OK) status = verify(v);
     /* A training that failed has named its rank. */
-    if (status == SNUG_OK || have_failed(v)) return status; /* may be untested: needs MPI */
+    if (status == SNUG_OK || have_failed(v)) return status;
     return snug_group_fail(args, v->callbacks, status, -1);
 }
 

@@ -74,7 +74,7 @@ static snug_status read_whole(snug_context *ctx, int fd, const struct snug_folde
             return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " is larger than 256 MiB, which no file of its kind needs",
                              SNUG_PATH_IN(in, name));
         RETURN_IF_ERROR(snug_grow(ctx, bytes, &capacity, need, 1));
-        while (*size < capacity - 1) { /* may be untested: a file that grows while it is read */
+        while (*size < capacity - 1) {
             const ssize_t got = snug_read(fd, (char *)*bytes + *size, capacity - 1 - *size);
             if (got < 0) return fail_os_in(ctx, "read", in, name);
             if (got == 0) return SNUG_OK;
@@ -184,13 +184,12 @@ bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length) {
 
 uint64_t snug_random_number(void) {
     uint64_t number = 0;
-    /* untested: needs Linux before 3.17 */
     if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) { /* before Linux 3.17 */
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         number = ((uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 8 ^ (uint64_t)getpid()) | 1;
     }
-    return number ? number : 1; /* untested: a random number of 64 bits is not 0 */
+    return number ? number : 1;
 }
 
 /* ---- writing -------------------------------------------------------------------------------------------------- */
@@ -198,13 +197,11 @@ uint64_t snug_random_number(void) {
 void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *name) {
     char *folder = NULL;
     const size_t parent = parent_length(name);
-    /* may be untested: a call that fails: tools/failure-test */
     if (!in && snug_format(ctx, &folder, "%.*s", (int)(parent ? parent : 1), parent ? name : ".") != SNUG_OK) return;
     const int fd = in ? in->fd : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* may be untested: a call that fails: tools/failure-test */
     if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* EINVAL: the file system syncs no folders */
         snug_log(ctx, SNUG_LOG_WARNING, "cannot sync folder %s: %s", in ? in->path : folder, strerror(errno));
-    if (!in && fd >= 0) close(fd); /* may be untested: a call that fails: tools/failure-test */
+    if (!in && fd >= 0) close(fd);
     free(folder);
 }
 
@@ -241,9 +238,7 @@ static snug_status open_temporary(snug_context *ctx, struct snug_writer *writer)
         RETURN_IF_ERROR(snug_temporary_name(ctx, writer->name, run, suffix, &writer->temporary));
         fd = openat(snug_folder_fd(in), writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                     in ? in->mode : 0666);
-        /* may be untested: a call that fails, or a folder that another run removes */
         if (fd < 0 && errno != EEXIST) break;
-        /* may be untested: a call that fails, or a folder that another run removes */
         if (fd >= 0 && is_swept(fd, in, writer->temporary)) {
             close(fd);
             fd = -1;
@@ -274,7 +269,7 @@ snug_status snug_writer_open(snug_context *ctx, const struct snug_folder *in, co
 }
 
 static void note_error(struct snug_writer *writer, int error) {
-    if (!writer->failed) writer->error = error; /* untested: callers ask before */
+    if (!writer->failed) writer->error = error;
     writer->failed = true;
 }
 
@@ -305,7 +300,6 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
     }
     const int folder = snug_folder_fd(writer->in);
     if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) note_error(writer, errno);
-    /* may be untested: another program replaces the file */
     if (!writer->failed && cannot_be_replaced(writer)) note_error(writer, EEXIST);
     if (!writer->failed && renameat(folder, writer->temporary, folder, writer->name)) note_error(writer, errno);
     fclose(writer->file); /* the lock is not needed any more; all data is written */

@@ -101,7 +101,6 @@ static snug_status make_all(snug_context *ctx, const char *path, mode_t mode) {
     free(copy);
     if (mkdirat(AT_FDCWD, path, snug_folder_mode(mode)) == 0) return SNUG_OK;
     const int error = errno;
-    /* untested: no caller gives an empty path */
     if (stat(*path ? path : ".", &info) == 0 && S_ISDIR(info.st_mode)) return SNUG_OK;
     errno = error;
     return fail_os(ctx, "make folder", NULL, path);
@@ -128,7 +127,6 @@ DIR *snug_folder_entries(const struct snug_folder *folder) {
 
 const char *snug_entry_kind(const struct snug_folder *in, const char *name) {
     struct stat info;
-    /* may be untested: a call that fails: tools/failure-test */
     if (fstatat(snug_folder_fd(in), name, &info, AT_SYMLINK_NOFOLLOW)) return errno == ENOENT ? NULL : "unreadable";
     switch (info.st_mode & S_IFMT) {
     case S_IFREG: return "a file";
@@ -187,8 +185,7 @@ int64_t snug_folder_bytes(const struct snug_folder *in, const char *name) {
     DIR *entries = fd < 0 ? NULL : fdopendir(fd);
     int64_t bytes = 0;
     struct stat info;
-    if (!entries && fd >= 0) close(fd); /* may be untested: a call that fails: tools/failure-test */
-    /* may be untested: a call that fails: tools/failure-test */
+    if (!entries && fd >= 0) close(fd);
     for (struct dirent *entry; entries && (entry = readdir(entries));)
         if (fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode)) bytes += info.st_size;
     if (entries) closedir(entries);
@@ -215,7 +212,6 @@ int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd) {
     *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (*fd >= 0) return 0;
     if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
-    /* may be untested: an allocation that fails */
     if (snug_path_join(ctx, &path, folder, ".snug-unnamed-XXXXXX") != SNUG_OK) return ENOMEM;
     *fd = mkostemp(path, O_CLOEXEC); /* the file system has no unnamed files: unlink the file immediately */
     const int error = *fd < 0 ? errno : 0;
@@ -229,10 +225,9 @@ mode_t snug_readable_by(const char *path) {
     struct stat info;
     char *real = realpath(path, NULL);
     for (bool leaf = true; real; leaf = false) {
-        if (stat(real, &info) == 0) { /* may be untested: a folder that is removed meanwhile */
+        if (stat(real, &info) == 0) {
             mode_t open = leaf && !S_ISDIR(info.st_mode) ? info.st_mode & 0044 : (info.st_mode & 0011) << 2;
             if (leaf && S_ISDIR(info.st_mode)) open &= info.st_mode;
-            /* may be untested: depends on the owner of the folders */
             if (!(open & 0004) && info.st_gid != getegid()) open = 0;
             readable &= open;
         }
@@ -276,10 +271,8 @@ snug_status snug_cache_folder_open(snug_context *ctx, struct snug_folder *out, c
     }
     struct stat info;
     const snug_status status = make_private(ctx, path, out);
-    /* may be untested: a call that fails: tools/failure-test */
     if (status == SNUG_OK && fstat(out->fd, &info) == 0 && info.st_uid != geteuid())
         snprintf(problem, 256, "the folder %s belongs to another user: name another one in SNUG_CACHE", path);
-    /* may be untested: root may write to every folder */
     else if (status == SNUG_OK && faccessat(out->fd, ".", W_OK | X_OK, AT_EACCESS))
         snprintf(problem, 256, "the folder %s cannot be written to: name another one in SNUG_CACHE", path);
     free(path);
@@ -295,7 +288,6 @@ int snug_cache_folder_find(snug_context *ctx, const struct snug_folder *cache, c
     const char *problem = NULL;
     const int fd = openat(cache->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT) return -1;
-    /* may be untested: a call that fails: tools/failure-test */
     if (fd < 0 || fstat(fd, &info) || !S_ISREG(info.st_mode))
         problem = "it cannot be opened as a regular file";
     else if (info.st_uid != geteuid())
@@ -312,9 +304,7 @@ int snug_cache_folder_find(snug_context *ctx, const struct snug_folder *cache, c
 static bool is_cached_name(const char *name, size_t length) {
     static const char tokens[] = ".tokens", json[] = ".json";
     const size_t hex = strspn(name, "0123456789abcdef");
-    /* may be untested: what a killed run leaves in the cache */
     if (length == 32 + sizeof tokens - 1 && hex == 32) return strncmp(name + 32, tokens, sizeof tokens - 1) == 0;
-    /* may be untested: what a killed run leaves in the cache */
     return (strncmp(name, "rates-", 6) == 0 || strncmp(name, "gpu-", 4) == 0) && length >= sizeof json &&
            strncmp(name + length - (sizeof json - 1), json, sizeof json - 1) == 0;
 }
@@ -323,8 +313,7 @@ static void sweep_cached(snug_context *ctx, const struct snug_folder *cache, con
     struct stat info;
     /* Opened for writing, because NFS grants no exclusive lock on a read-only descriptor. */
     const int fd = openat(cache->fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return; /* may be untested: a race with another run, or a call that fails */
-    /* may be untested: a race with another run, or a call that fails */
+    if (fd < 0) return;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid() &&
         flock(fd, LOCK_EX | LOCK_NB) == 0 && snug_file_is_named(fd, cache, name) && unlinkat(cache->fd, name, 0) == 0)
         snug_log(ctx, SNUG_LOG_INFO, "removed %s/%s, which a killed run left unfinished", cache->path, name);

@@ -13,7 +13,6 @@ enum { PATH_SIZE = 4096 };
 static bool has(const char *folder, const char *name) {
     char path[PATH_SIZE];
     const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    /* untested: a path that is longer than the system's */
     return length < (int)sizeof path && access(path, F_OK) == 0;
 }
 
@@ -41,18 +40,16 @@ static void find_below(snug_context *ctx, const char *parent, char out[PATH_SIZE
     struct snug_folder folder;
     char best[256] = "", path[PATH_SIZE];
     *out = '\0';
-    if (snug_folder_open(ctx, NULL, parent, &folder) != SNUG_OK) return; /* untested: a folder that disappears */
+    if (snug_folder_open(ctx, NULL, parent, &folder) != SNUG_OK) return;
     DIR *entries = snug_folder_entries(&folder);
-    /* may be untested: a call that fails: tools/failure-test */
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         const int length = snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
-        /* untested: a path that is longer than the system's */
         if (*entry->d_name == '.' || length >= PATH_SIZE || !has_model(path)) continue;
         if (!is_better(entry->d_name, best)) continue;
         snprintf(best, sizeof best, "%s", entry->d_name);
         memcpy(out, path, (size_t)length + 1);
     }
-    if (entries) closedir(entries); /* may be untested: a call that fails: tools/failure-test */
+    if (entries) closedir(entries);
     snug_folder_close(&folder);
 }
 
@@ -95,7 +92,6 @@ snug_status snug_fail_model_folder(snug_context *ctx, const char *folder, const 
     if (has(folder, "adapter_config.json")) return fail_adapter(ctx, folder, lacks);
     find_below(ctx, folder, below);
     const int length = snprintf(snapshots, sizeof snapshots, "%s/snapshots", folder); /* of a hub's cache */
-    /* untested: a path that is longer than the system's */
     if (!*below && length < PATH_SIZE && snug_folder_exists(snapshots)) find_below(ctx, snapshots, below);
     snug_clear_error(ctx);
     if (*below)

@@ -20,36 +20,32 @@ static int remove_below(int parent, const char *name);
 /* Removes every entry of the folder opened as fd. 0, or -1 with errno. */
 static int remove_entries(int fd) {
     const int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *entries = copy < 0 ? NULL : fdopendir(copy); /* may be untested: a call that fails: tools/failure-test */
-    int result = entries ? 0 : -1;                    /* may be untested: a call that fails: tools/failure-test */
-    if (!entries && copy >= 0) close(copy);           /* may be untested: a call that fails: tools/failure-test */
-    /* may be untested: a call that fails: tools/failure-test */
+    DIR *entries = copy < 0 ? NULL : fdopendir(copy);
+    int result = entries ? 0 : -1;
+    if (!entries && copy >= 0) close(copy);
     for (struct dirent *entry; entries && result == 0 && (errno = 0, entry = readdir(entries));) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         result = remove_below(fd, entry->d_name);
     }
     const int error = errno;
-    if (entries) closedir(entries); /* may be untested: a call that fails: tools/failure-test */
+    if (entries) closedir(entries);
     errno = error;
-    return result || error ? -1 : 0; /* may be untested: a call that fails: tools/failure-test */
+    return result || error ? -1 : 0;
 }
 
 /* Removes the entry; a folder with everything in it. 0, or -1 with errno. */
 static int remove_below(int parent, const char *name) {
     if (unlinkat(parent, name, 0) == 0) return 0;
-    /* may be untested: depends on the file system */
     if (errno != EISDIR && errno != EPERM) return -1; /* POSIX: EPERM if it is a folder */
     const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return -1; /* may be untested: a call that fails: tools/failure-test */
+    if (fd < 0) return -1;
     const int result = remove_entries(fd), error = errno;
     close(fd);
     errno = error;
-    /* may be untested: a call that fails: tools/failure-test */
     return result ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 snug_status snug_folder_remove(snug_context *ctx, const struct snug_folder *in, const char *name) {
-    /* may be untested: a call that fails: tools/failure-test */
     if (remove_below(snug_folder_fd(in), name) == 0 || errno == ENOENT) return SNUG_OK;
     return fail_os(ctx, "remove folder", in, name);
 }
@@ -62,7 +58,6 @@ static void remove_listed(snug_context *ctx, const struct snug_folder *in, const
     json_t *entry;
     json_object_foreach(manifest->files, file, entry) unlinkat(folder->fd, file, 0);
     /* The manifest is removed last: a cleanup after a kill still needs its list. */
-    /* may be untested: a call that fails: tools/failure-test */
     if (unlinkat(folder->fd, SNUG_MANIFEST, 0) || unlinkat(in->fd, name, AT_REMOVEDIR))
         snug_log(ctx, SNUG_LOG_WARNING, "cannot remove " SNUG_PATH ": %s", SNUG_PATH_IN(in, name), strerror(errno));
 }
@@ -81,12 +76,10 @@ static snug_status remove_temporary(snug_context *ctx, const struct snug_folder 
     }
     snug_clear_error(ctx);
     /* An unfinished folder: it has only files. */
-    /* may be untested: a call that fails: tools/failure-test */
     if (status != SNUG_END && snug_folder_open(ctx, in, name, &folder) == SNUG_OK) {
         DIR *entries = snug_folder_entries(&folder);
-        /* may be untested: a call that fails: tools/failure-test */
         for (struct dirent *entry; entries && (entry = readdir(entries));) unlinkat(folder.fd, entry->d_name, 0);
-        if (entries) closedir(entries); /* may be untested: a call that fails: tools/failure-test */
+        if (entries) closedir(entries);
         snug_folder_close(&folder);
         if (unlinkat(in->fd, name, AT_REMOVEDIR)) return fail_os(ctx, "remove folder", in, name);
     }
@@ -120,9 +113,8 @@ static const char *temporary_name(const struct snug_folder *temporary) { return 
 
 static void forget_written(struct snug_folder *temporary) {
     struct snug_written *written = temporary->written;
-    /* untested: every caller lists what it writes */
     for (size_t i = 0; written && i < written->count; i++) free(written->names[i]);
-    if (written) free(written->names); /* untested: every caller lists what it writes */
+    if (written) free(written->names);
     free(written);
     snug_folder_close(temporary);
 }
@@ -195,10 +187,8 @@ static snug_status swap_in(snug_context *ctx, const struct snug_folder *in, cons
     if (own != SNUG_END) RETURN_IF_ERROR(own);
     if (own == SNUG_END) {
         if (renameat2(in->fd, hidden, in->fd, name, RENAME_NOREPLACE) == 0) return SNUG_OK;
-        /* may be untested: depends on the file system */
         if (errno != EINVAL && errno != ENOSYS) return fail_os(ctx, "write folder", in, name);
         /* The file system has no RENAME_NOREPLACE. A folder is only ever renamed over an empty folder. */
-        /* may be untested: a call that fails: tools/failure-test */
         return renameat(in->fd, hidden, in->fd, name) ? fail_os(ctx, "write folder", in, name) : SNUG_OK;
     }
     if (renameat2(in->fd, hidden, in->fd, name, RENAME_EXCHANGE) == 0) return remove_temporary(ctx, in, hidden);
@@ -219,7 +209,7 @@ snug_status snug_folder_commit(snug_context *ctx, const struct snug_folder *in, 
 }
 
 void snug_folder_abandon(const struct snug_folder *in, struct snug_folder *temporary) {
-    if (!temporary->path) return; /* may be untested: a call that fails: tools/failure-test */
+    if (!temporary->path) return;
     for (size_t i = 0; i < temporary->written->count; i++) unlinkat(temporary->fd, temporary->written->names[i], 0);
     unlinkat(in->fd, temporary_name(temporary), AT_REMOVEDIR);
     forget_written(temporary);
@@ -234,14 +224,13 @@ static bool is_put_back(snug_context *ctx, const struct snug_folder *in, const c
     if (strcmp(temporary + strlen(temporary) - 4, ".old") != 0 || snug_entry_kind(in, name)) return false;
     const bool own = snug_manifest_claim(ctx, in, temporary, NULL, NULL) == SNUG_OK;
     snug_clear_error(ctx);
-    /* may be untested: a call that fails, or another program's change */
     return own && renameat(in->fd, temporary, in->fd, name) == 0;
 }
 
 static snug_status sweep_entry(snug_context *ctx, const struct snug_folder *in, const char *name, size_t length) {
     const char *kind = snug_entry_kind(in, name);
     struct stat info;
-    if (!kind) return SNUG_OK; /* may be untested: a call that fails, or another program's change */
+    if (!kind) return SNUG_OK;
     if (strcmp(kind, "a folder") == 0) {
         if (is_put_back(ctx, in, name, length)) {
             snug_log(ctx, SNUG_LOG_INFO, "put back %s/%.*s, which a killed run was replacing", in->path, (int)length,
@@ -250,7 +239,6 @@ static snug_status sweep_entry(snug_context *ctx, const struct snug_folder *in, 
         }
         RETURN_IF_ERROR(remove_temporary(ctx, in, name));
     } else {
-        /* may be untested: a call that fails, or another program's change */
         if (strcmp(kind, "a file") != 0 || fstatat(in->fd, name, &info, AT_SYMLINK_NOFOLLOW) || info.st_nlink != 1 ||
             unlinkat(in->fd, name, 0))
             return SNUG_OK;

@@ -198,14 +198,12 @@ json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_erro
     if (value || json_error_code(error) != json_error_numeric_overflow) return value;
     size_t wide_length;
     char *wide = rewrite_numbers(text, length, widen, &wide_length);
-    /* may be untested: an allocation that fails */
     if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
     value = parse(wide, wide_length, flags, error);
     free(wide);
-    if (value || snug_json_status(error) == SNUG_E_MEMORY) return value; /* may be untested: an allocation that fails */
+    if (value || snug_json_status(error) == SNUG_E_MEMORY) return value;
     /* the error again, with its position in the text without the digits that widen() adds */
     value = parse(text, length, flags | JSON_DECODE_INT_AS_REAL, error);
-    /* may be untested: an allocation that fails */
     return value ? refuse(value, error, json_error_out_of_memory, "out of memory") : NULL;
 }
 

@@ -26,12 +26,9 @@ static size_t read_line(const char *line, uint64_t *run) {
     int host = 0, number = 0;
     const size_t length = strcspn(line, "\n");
     sscanf(line, "process %*d on %n%*[^,\n], run %n", &host, &number);
-    /* may be untested: depends on the text that another process writes */
     const bool ends = line[length] == '\n', numbered = number > 0 && number < (int)length;
-    /* may be untested: depends on the text that another process writes */
     const bool whole =
         numbered && ends && length == (size_t)number + 16 && strspn(line + number, "0123456789abcdef") == 16;
-    /* may be untested: depends on the text that another process writes */
     if (!host || (numbered && ends && !whole)) return 0;
     *run = whole ? strtoull(line + number, NULL, 16) : 0;
     return length + ends;
@@ -56,10 +53,9 @@ static snug_status read_killed(snug_context *ctx, const struct snug_folder *fold
 static snug_status read_text(snug_context *ctx, int fd, const struct snug_folder *folder, char **text) {
     RETURN_IF_ERROR(snug_alloc(ctx, TEXT_MAX + 1, 1, (void **)text));
     const ssize_t got = snug_read_at(fd, *text, TEXT_MAX, 0);
-    if (got < TEXT_MAX && got >= 0) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
+    if (got < TEXT_MAX && got >= 0) return SNUG_OK;
     free(*text);
     *text = NULL;
-    /* may be untested: a call that fails: tools/failure-test */
     return fail_in_the_way(ctx, folder, got < 0 ? "cannot be read" : "holds text that is not snug's");
 }
 
@@ -71,7 +67,6 @@ static void write_line(int fd, uint64_t run) {
     const int length =
         snprintf(text, sizeof text, "process %ld on %s, run %016llx\n", (long)getpid(), host, (unsigned long long)run);
     const off_t end = lseek(fd, 0, SEEK_END);
-    /* may be untested: a call that fails: tools/failure-test */
     if (pwrite(fd, text, (size_t)length, end < 0 ? 0 : end) != length) return;
 }
 
@@ -79,10 +74,9 @@ static snug_status fail_held(snug_context *ctx, int fd, const struct snug_folder
     char *text, *line;
     RETURN_IF_ERROR(read_text(ctx, fd, folder, &text));
     const size_t length = strlen(text);
-    /* may be untested: depends on the text that another process writes */
     if (length && text[length - 1] == '\n') text[length - 1] = '\0';
     line = strrchr(text, '\n');
-    line = line ? line + 1 : text; /* may be untested: depends on the text that another process writes */
+    line = line ? line + 1 : text;
     line[strcspn(line, ",")] = '\0';
     const snug_status status = snug_fail(ctx, SNUG_E_IO,
                                          "%s: another run is writing into this folder (%s): wait until it ends, or "
@@ -105,8 +99,7 @@ static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder
         openat(folder->fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, folder->mode);
     if (*fd >= 0) return SNUG_OK;
     if (errno == ELOOP) return fail_in_the_way(ctx, folder, "is a symbolic link");
-    if (errno == ENXIO || errno == EISDIR) /* may be untested: a socket in its place, which make test alone tries */
-        return fail_in_the_way(ctx, folder, "is not a regular file");
+    if (errno == ENXIO || errno == EISDIR) return fail_in_the_way(ctx, folder, "is not a regular file");
     return snug_fail(ctx, SNUG_E_IO, "cannot write " SNUG_PATH ", which keeps other runs out of the folder: %s",
                      SNUG_PATH_IN(folder, lock_name), strerror(errno));
 }
@@ -114,7 +107,6 @@ static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder
 /* Removes a lock file that was created here and is therefore empty. */
 static void remove_made(int fd, const struct snug_folder *folder) {
     struct stat info;
-    /* may be untested: a call that fails: tools/failure-test */
     if (fstat(fd, &info) == 0 && info.st_size == 0) unlinkat(folder->fd, lock_name, 0);
 }
 
@@ -168,7 +160,6 @@ void snug_lock_forget_killed(struct snug_lock *lock) {
     free(lock->killed);
     lock->killed = NULL;
     lock->killed_count = 0;
-    /* may be untested: a call that fails: tools/failure-test */
     if (ftruncate(lock->fd, 0) == 0) write_line(lock->fd, lock->folder->run);
 }
 

@@ -20,14 +20,12 @@ static const char sum_key[] = "xxh3_64";
 
 /* Whether it is a name in the same folder: no path, and not the manifest itself. */
 static bool is_file_name(const char *name) {
-    /* untested: a manifest that was edited */
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
            strcmp(name, SNUG_MANIFEST) != 0;
 }
 
 static bool read_run(const json_t *json, uint64_t *run) {
     const char *text = json_string_value(json_object_get(json, "run"));
-    /* untested: a manifest that was edited */
     if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
     *run = strtoull(text, NULL, 16);
     return true;
@@ -163,7 +161,6 @@ snug_status snug_manifest_covers(snug_context *ctx, const struct snug_folder *fo
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, SNUG_MANIFEST)) continue;
         const char *kind = snug_entry_kind(folder, name);
-        /* may be untested: a file that another program removes meanwhile */
         *covers = json_object_get(manifest->files, name) && (!kind || strcmp(kind, "a file") == 0);
         if (!*covers) snprintf(unlisted, 256, "%s", name);
     }
@@ -219,7 +216,7 @@ snug_status snug_manifest_verify_file(snug_context *ctx, const struct snug_folde
     char hex[17];
     const char *expected = json_string_value(json_object_get(entry, "xxh3_64"));
     const int64_t expected_size = json_integer_value(json_object_get(entry, "size"));
-    if (!expected) /* untested: a manifest that was edited */
+    if (!expected)
         return snug_fail(ctx, SNUG_E_INPUT,
                          SNUG_PATH " was not written completely: " SNUG_MANIFEST " has no checksum of it",
                          SNUG_PATH_IN(folder, name));

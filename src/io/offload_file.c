@@ -171,7 +171,7 @@ snug_status snug_offload_file_open(snug_context *ctx, const char *folder, int64_
         if (!error) error = snug_unnamed_open(ctx, folder, &s->fd);
         if (!error) {
             do error = posix_fallocate(s->fd, 0, bytes);
-            while (error == EINTR); /* may be untested: a signal handler of the program, on tmpfs */
+            while (error == EINTR);
         }
         if (error) status = fail_open(ctx, folder, bytes, error);
     }

@@ -453,7 +453,6 @@ static snug_status open_shard(snug_context *ctx, const struct snug_folder *in, c
     RETURN_IF_ERROR(snug_format(ctx, &shard_path, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name));
     snug_status status = open_file(ctx, in, shard_path, out);
     free(shard_path);
-    /* may be untested: an allocation that fails */
     if (status == SNUG_OK && json_object_set_new(opened, name, json_integer((json_int_t)out->file_count - 1)))
         status = snug_fail(ctx, SNUG_E_MEMORY, "out of memory while opening %s", path);
     return status;

@@ -28,7 +28,7 @@ struct trial {
 };
 
 static void close_trial(struct trial *t) {
-    if (t->timestamps) t->backend->free_timestamps(t->timestamps); /* untested: only a GPU has timestamps */
+    if (t->timestamps) t->backend->free_timestamps(t->timestamps);
     snug_runner_close(&t->runner);
     free(t->batch.loss_positions);
     snug_program_free(&t->program);
@@ -56,7 +56,7 @@ static snug_status fill(struct trial *t, int32_t tensor) {
     RETURN_IF_ERROR(snug_alloc(t->ctx, PART, 1, &memory));
     for (int64_t i = 0; i < PART / snug_dtype_size(to->dtype); i++) {
         const float value = (float)((uint32_t)i * 2654435761u >> 20) / 2048 - 1;
-        if (to->dtype == SNUG_F32) /* may be untested: depends on the processor */
+        if (to->dtype == SNUG_F32)
             ((float *)memory)[i] = value;
         else
             ((uint16_t *)memory)[i] = snug_f32_to_bf16(value);
@@ -82,7 +82,7 @@ static snug_status open_trial(struct trial *t, int threads) {
 static snug_status run_once(struct trial *t) {
     const struct snug_op *op = &t->program.ops[0];
     /* The driver's copy is the fastest between two addresses on a device. */
-    if (op->kind == SNUG_OP_GATHER && t->runner.arena.copy) /* untested: only a GPU's arena has a copy */
+    if (op->kind == SNUG_OP_GATHER && t->runner.arena.copy)
         return snug_block_copy(t->ctx, &t->runner.arena, snug_run_data(&t->run, t->y), snug_run_data(&t->run, t->x),
                                t->program.tensors[t->x].bytes);
     return snug_run_one(&t->run, t->backend, op);
@@ -93,13 +93,10 @@ static snug_status time_trial(struct trial *t, double *seconds) {
     RETURN_IF_ERROR(run_once(t));
     for (int i = 0; i < REPETITIONS; i++) {
         double took[2], begin = snug_seconds();
-        /* untested: only a GPU has timestamps */
         if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 0));
         RETURN_IF_ERROR(run_once(t));
-        /* untested: only a GPU has timestamps */
         if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->record_timestamp(&t->run, &t->timestamps, 1));
         took[1] = snug_seconds() - begin;
-        /* untested: only a GPU has timestamps */
         if (t->backend->asynchronous) RETURN_IF_ERROR(t->backend->read_timestamps(&t->run, t->timestamps, took, 2));
         if (i == 0 || took[1] < *seconds) *seconds = took[1];
     }
@@ -148,7 +145,6 @@ snug_status snug_peak_rates_measure(snug_context *ctx, const struct snug_backend
     double seconds = 0;
     const int64_t rows = snug_backend_is_device(backend) ? DEVICE_ROWS : HOST_ROWS;
     *out = (struct snug_peak_rates){.count = rows * COPY_COLS * 4};
-    /* may be untested: needs a machine of 36 TFLOP/s */
     for (int64_t side = LEAST_SIDE; side <= MOST_SIDE && seconds < long_enough; side *= 2) {
         RETURN_IF_ERROR(try_one(ctx, backend, compute, threads, side, 0, &seconds));
         const double flops = 2.0 * (double)side * (double)side * (double)side / seconds;

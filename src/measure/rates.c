@@ -246,13 +246,13 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes, which a probe does not have, updates whole tables. */
-    const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* may be untested: needs a GPU */
+    const int64_t lazy = bench->backend->lazy_rows ? 256 : 0;
     const struct snug_methods methods = {
         .optimizer = &t->optimizer,
         .weights = types->weights,
         .micro_batches = 1,
         .update_in_backward = t->measured == ALONE,
-        .lazy_steps = (dropout || bench->most) && t->measured != ALONE ? lazy : 0, /* may be untested: needs a GPU */
+        .lazy_steps = (dropout || bench->most) && t->measured != ALONE ? lazy : 0,
     };
     RETURN_IF_ERROR(snug_stages(program, &methods));
     return snug_program_tensor(program,
@@ -314,7 +314,7 @@ static snug_status fill_weights(struct trial *t) {
     }
     free(values);
     const float scale[SNUG_SCALE_VALUES] = {1}; /* with 0 every step would be skipped, and with it the updates */
-    if (status == SNUG_OK && t->program.scaler) /* untested: needs a GPU before compute capability 8.0 */
+    if (status == SNUG_OK && t->program.scaler)
         status = snug_tensor_write(&t->program, &t->runner.memory, t->program.scaler, 0, SNUG_SCALE_VALUES, scale);
     return status;
 }
@@ -322,7 +322,7 @@ static snug_status fill_weights(struct trial *t) {
 /* Flushes the caches between phases: in a deep model too, the results of an earlier phase are not in a core's cache. */
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
     const struct snug_op fill = {.kind = SNUG_OP_FILL, .fill = {.x = t->sweep}};
-    const int sweeps = on_device(bench) ? DEVICE_SWEEPS : 1; /* untested: needs a GPU */
+    const int sweeps = on_device(bench) ? DEVICE_SWEEPS : 1;
     for (int i = 0; i < sweeps; i++) RETURN_IF_ERROR(snug_run_one(&t->run, bench->backend, &fill));
     return SNUG_OK;
 }
@@ -340,7 +340,6 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
 }
 
 /* The seconds of phases that run as a whole. */
-/* untested: needs a GPU */
 static snug_status time_phases(struct bench *bench, struct trial *t, int first, int last,
                                double seconds[SNUG_PHASE_COUNT]) {
     struct snug_timestamps *stamps = NULL;
@@ -358,7 +357,6 @@ static snug_status time_phases(struct bench *bench, struct trial *t, int first, 
 }
 
 /* As time_phases(), when the GPU has the clock rate of one that works. */
-/* untested: needs a GPU */
 static snug_status time_loaded(struct bench *bench, struct trial *t, int first, int last,
                                double seconds[SNUG_PHASE_COUNT]) {
     double loaded = 0;
@@ -373,7 +371,6 @@ static snug_status time_loaded(struct bench *bench, struct trial *t, int first, 
    step of the smallest shape. In whole phases of a larger one the GPU's clock rate is that of a GPU that works, which
    is lower, and so the seconds of its operations are scaled. Forward, which needs the most power, also runs alone, as
    in inference. */
-/* untested: needs a GPU */
 static snug_status find_gap(struct bench *bench, struct trial *t) {
     double whole[SNUG_PHASE_COUNT], forward[SNUG_PHASE_COUNT], sum[SNUG_PHASE_COUNT] = {0},
                                                                calls[SNUG_PHASE_COUNT] = {0};
@@ -411,7 +408,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     run->max_grad_norm = 1;
     run->optimizer = &t->optimizer;
     run->one_by_one = true;
-    if (bench->backend->autotunes) { /* untested: only a GPU has a choice of algorithms */
+    if (bench->backend->autotunes) {
         struct snug_sizes sizes = {0};
         snug_sizes_add(&sizes, t->batch.tokens);
         RETURN_IF_ERROR(bench->backend->autotune(run, &sizes, bench->cache));
@@ -421,7 +418,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     RETURN_IF_ERROR(bench->backend->load(run));
     RETURN_IF_ERROR(snug_op_times_init(run, bench->backend, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
-    if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t)); /* untested: needs a GPU */
+    if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t));
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {
         RETURN_IF_ERROR(run_phases(bench, t));
         for (size_t i = 0; i < t->program.op_count; i++) {
@@ -435,10 +432,9 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
    first one's: they are one measurement. */
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
-    /* untested: needs a GPU */
     const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together && !(like->types & SNUG_ALONE);
     const bool updates = snug_op_info(like->kind)->flags & SNUG_OP_UPDATES;
-    for (size_t i = first; launched && i < bench->count; i++) { /* untested: needs a GPU */
+    for (size_t i = first; launched && i < bench->count; i++) {
         struct sample *sample = &bench->samples[i];
         if (sample->kind == like->kind && (updates || sample->types == like->types)) return sample;
     }
@@ -451,7 +447,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
         if (t->measured == UPDATES && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
-        if (t->measured == ALONE && !op->alone) continue; /* untested: needs a GPU */
+        if (t->measured == ALONE && !op->alone) continue;
         struct sample sample = {
             .kind = op->kind,
             .types = snug_operand_types(&t->program, op),
@@ -463,7 +459,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
         };
         sample.most = sample.one.cost.bytes;
         struct sample *same = same_launch(bench, first, &sample);
-        if (same) { /* untested: needs a GPU */
+        if (same) {
             if (sample.most > same->most) same->types = sample.types;
             same->most = fmax(same->most, sample.most);
             same->one.calls++;
@@ -482,8 +478,8 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
 /* As many layers as a GPU needs for the rate of an update. */
 static int32_t layers_to_update(const struct bench *bench, const struct shape *shape) {
     const int64_t layers = UPDATED_WEIGHTS / (12 * shape->hidden * shape->hidden);
-    if (!on_device(bench)) return 1;                             /* untested: needs a GPU */
-    return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS; /* untested: needs a GPU */
+    if (!on_device(bench)) return 1;
+    return layers < MOST_LAYERS ? (int32_t)layers : MOST_LAYERS;
 }
 
 /* SNUG_END: it takes more memory than there is for it. */
@@ -518,14 +514,14 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
     struct shape short_batch = *shape; /* of a GPU's updates, to which the batch makes no difference */
     short_batch.sequences = 1;
     short_batch.length = 32;
-    if (on_device(bench) && measured != ALL) shape = &short_batch; /* untested: needs a GPU */
+    if (on_device(bench) && measured != ALL) shape = &short_batch;
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
     snug_status status = run_trial(bench, shape, &trial, types, dropout);
     if (status == SNUG_OK) status = collect(bench, shape, &trial);
     close_trial(bench, &trial);
     /* A GPU with less memory does without the largest shapes. */
-    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: needs a GPU */
+    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) {
         snug_clear_error(bench->ctx);
         return SNUG_OK;
     }
@@ -536,21 +532,20 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
 static snug_status measure_updates(struct bench *bench, const struct shape *shape, const struct types *types) {
     for (int i = 0; snug_optimizers[i]; i++) {
         if (i > 0) RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[i], types, true, UPDATES));
-        if (on_device(bench)) /* untested: needs a GPU */
-            RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[i], types, true, ALONE));
+        if (on_device(bench)) RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[i], types, true, ALONE));
     }
     return SNUG_OK;
 }
 
 /* How many of the types below a machine has. */
 static int count_types(const struct bench *bench) {
-    if (bench->backend->lacks_bf16) return 3;                           /* untested: needs a GPU */
-    return on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: the processor */
+    if (bench->backend->lacks_bf16) return 3;
+    return on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2;
 }
 
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
 static snug_status measure_all(struct bench *bench) {
-    const enum snug_dtype half = bench->backend->lacks_bf16 ? SNUG_F16 : SNUG_BF16; /* may be untested: needs a GPU */
+    const enum snug_dtype half = bench->backend->lacks_bf16 ? SNUG_F16 : SNUG_BF16;
     const struct types types[] = {
         {SNUG_F32, SNUG_F32, false},   {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, half, false},
         {SNUG_BF16, SNUG_BF16, false}, {SNUG_F32, SNUG_F32, true}, /* a GPU's alone */
@@ -561,11 +556,10 @@ static snug_status measure_all(struct bench *bench) {
             const struct shape *shape = &bench->shapes[i];
             const bool low = types[type].weights == SNUG_BF16, fp32 = types[type].compute == SNUG_F32;
             /* With bf16 weights only the operations that read or write them are different, with TF32 only matmuls. */
-            const bool most = low || types[type].tf32; /* untested: TF32 needs a GPU */
+            const bool most = low || types[type].tf32;
             if (most && !(shape->kinds & (PLAIN | STATES))) continue;
             for (int dropout = shape->kinds & PLAIN && !low ? 0 : 1; dropout < 2; dropout++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, ALL));
-            /* untested: TF32 needs a GPU */
             if (shape->kinds & STATES && fp32 && !types[type].tf32)
                 RETURN_IF_ERROR(measure_updates(bench, shape, &types[type]));
         }
@@ -575,7 +569,7 @@ static snug_status measure_all(struct bench *bench) {
 /* A GPU needs them for --offload_dir only, so they may be missing: snug_estimate_parts() then refuses such a plan. */
 static snug_status measure_disk(snug_context *ctx, struct bench *bench, struct snug_rates *rates) {
     const snug_status status = snug_rates_measure_disk(bench->ctx, NULL, rates);
-    if (status == SNUG_OK || !on_device(bench)) return status; /* untested: needs a GPU */
+    if (status == SNUG_OK || !on_device(bench)) return status;
     snug_log(ctx, SNUG_LOG_WARNING, "the rates of copies from and to a disk are unknown: %s",
              snug_context_message(bench->ctx));
     snug_clear_error(bench->ctx);
@@ -598,7 +592,6 @@ static snug_status add_block(struct snug_program *program, bool offloaded, int32
 }
 
 /* A phase of copies in both directions at once, as they are beside a step. */
-/* untested: needs a GPU */
 static snug_status build_copies(struct snug_program *program) {
     for (int i = 0; i < 2 * COPIES; i++) {
         const bool store = i % 2;
@@ -621,7 +614,6 @@ static snug_status build_copies(struct snug_program *program) {
     return SNUG_OK;
 }
 
-/* untested: needs a GPU */
 static snug_status time_copies(struct bench *bench, struct snug_program *program, struct snug_runner *runner,
                                double *best) {
     float value;
@@ -638,7 +630,6 @@ static snug_status time_copies(struct bench *bench, struct snug_program *program
     return SNUG_OK;
 }
 
-/* untested: needs a GPU */
 static snug_status measure_copies(struct bench *bench, struct snug_rates *rates) {
     static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
     struct snug_program program;
@@ -676,7 +667,6 @@ static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
 }
 
 /* Beside another program, timestamps are so far apart that the operations between them seem to take no time. */
-/* untested: needs a GPU */
 static snug_status check_samples(struct bench *bench) {
     size_t none = 0, count = 0;
     for (size_t i = 0; i < bench->count; i++) {
@@ -710,16 +700,15 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     bench.shapes = device ? device_shapes : host_shapes;
     bench.shape_count = device ? DEVICE_SHAPES : HOST_SHAPES;
     bench.vocabulary = VOCABULARY;
-    bench.sweep = device ? DEVICE_SWEEP : HOST_SWEEP; /* may be untested: needs a GPU */
-    /* may be untested: an allocation that fails */
+    bench.sweep = device ? DEVICE_SWEEP : HOST_SWEEP;
     if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
     snug_status status = open_cache(&bench, &cache);
     if (status == SNUG_OK) status = measure_all(&bench);
-    if (status == SNUG_OK && device) status = check_samples(&bench); /* untested: needs a GPU */
+    if (status == SNUG_OK && device) status = check_samples(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK && device) status = measure_copies(&bench, out);                 /* untested: needs a GPU */
-    if (status == SNUG_OK && device) status = snug_rates_measure_host(out, 4096, threads); /* untested: needs a GPU */
+    if (status == SNUG_OK && device) status = measure_copies(&bench, out);
+    if (status == SNUG_OK && device) status = snug_rates_measure_host(out, 4096, threads);
     if (status == SNUG_OK) status = measure_disk(ctx, &bench, out);
     if (status != SNUG_OK) {
         snug_rates_free(out);
@@ -743,7 +732,6 @@ static snug_status probe_shapes_of(struct bench *bench, const struct snug_progra
                                    const struct snug_rates_probe *probe) {
     const struct types types = {probe->weights, program->compute, program->tf32};
     const double begin = snug_seconds();
-    /* may be untested: the machine's speed */
     for (size_t i = 0; i < bench->shape_count && snug_seconds() - begin < PROBE_SECONDS; i++) {
         struct shape shape = bench->shapes[i];
         shape.kinds = probe->masked_lm ? MLM : 0;

@@ -27,8 +27,7 @@ snug_status snug_rates_measure_disk(snug_context *ctx, const char *offload_dir, 
     struct snug_offload_file *file = NULL;
     const char *temporary = getenv("TMPDIR");
     RETURN_IF_ERROR(snug_cache_folder_open(ctx, &folder, problem));
-    if (!temporary || !*temporary) temporary = "/tmp"; /* may be untested: measures for seconds */
-    /* may be untested: measures for seconds */
+    if (!temporary || !*temporary) temporary = "/tmp";
     const char *path = offload_dir ? offload_dir : folder.path ? folder.path : temporary;
     snug_status status = snug_alloc(ctx, PIECE, 1, &data);
     if (status == SNUG_OK) status = snug_offload_file_open(ctx, path, (int64_t)PIECE * PIECES, &file);

@@ -49,7 +49,7 @@ void snug_cpu_name(FILE *cpuinfo, char *name, size_t size) {
 static void read_cpu_name(char *name, size_t size) {
     FILE *file = fopen("/proc/cpuinfo", "re");
     snprintf(name, size, "unknown");
-    if (!file) return; /* may be untested: needs a kernel without /proc */
+    if (!file) return;
     snug_cpu_name(file, name, size);
     fclose(file);
 }
@@ -82,7 +82,7 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:b, s:o}", "version", SNUG_VERSION, "device", rates->device, "isa",
                             rates->isa, "threads", rates->threads, "overlaps", rates->overlaps, "seconds", items);
-    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL; /* may be untested: an allocation that fails */
+    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while writing the rates as JSON");
 }
@@ -184,10 +184,10 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
     char *name = NULL, problem[256];
     json_t *json = NULL;
     RETURN_IF_ERROR(snug_cache_folder_open(ctx, &cache, problem));
-    if (!cache.path) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
+    if (!cache.path) return SNUG_OK;
     snug_status status = cached_name(ctx, wanted, &name);
     const int fd = status == SNUG_OK ? snug_cache_folder_find(ctx, &cache, name) : -1;
-    if (fd >= 0) { /* may be untested: a call that fails: tools/failure-test */
+    if (fd >= 0) {
         close(fd);
         *out = (struct snug_rates){.ctx = ctx};
         snug_status found = snug_json_read(ctx, &cache, name, &json);
@@ -232,7 +232,7 @@ snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backen
     snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this %s is (once; snug bench rates does it again)",
              gpu ? "GPU" : "machine");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));
-    if (snug_rates_keep(out, &path) != SNUG_OK) { /* untested: without a given file it measures for seconds */
+    if (snug_rates_keep(out, &path) != SNUG_OK) {
         snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_context_message(ctx));
         snug_clear_error(ctx);
     }

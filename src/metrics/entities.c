@@ -234,7 +234,7 @@ static snug_status more(struct snug_metric_accumulator *accumulator, struct snug
         const struct tally *t = &table.tallies[table.order[i]];
         const char *type = type_name(accumulator, table.order[i]);
         double scores[3];
-        if (!t->truth && !t->predicted) continue; /* untested: a type that is only predicted */
+        if (!t->truth && !t->predicted) continue;
         if (out->count + 4 > SNUG_METRICS_OF_TASK) {
             left_out++;
             continue;

@@ -17,7 +17,6 @@ static snug_status merge_rounds(const struct snug_metric_accumulator *accumulato
     const int ranks = snug_group_size(group);
     uint64_t *own = part + snug_group_rank(group) * rounds * batch;
     const int64_t begin = first * batch, left = accumulator->rows - begin;
-    /* may be untested: the last rounds, of which a rank has none */
     if (left > 0) memcpy(own, words + begin, (size_t)smaller(left, rounds * batch) * sizeof *own);
     RETURN_IF_ERROR(snug_group_all_gather(accumulator->ctx, group, part, rounds * batch * (int64_t)sizeof *part));
     for (int64_t round = 0; round < rounds; round++)
@@ -39,8 +38,7 @@ snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumu
     void *part;
     RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, &all, 1));
     const int64_t rounds = (all + ranks * batch - 1) / (ranks * batch);
-    const int64_t fit = TOGETHER / (ranks * batch),
-                  together = fit < 1 ? 1 : smaller(fit, rounds); /* may be untested: large batches */
+    const int64_t fit = TOGETHER / (ranks * batch), together = fit < 1 ? 1 : smaller(fit, rounds);
     RETURN_IF_ERROR(snug_alloc(accumulator->ctx, (size_t)(ranks * together * batch), sizeof(uint64_t), &part));
     snug_status status = SNUG_OK;
     for (int64_t end = rounds; end > 0 && status == SNUG_OK; end -= together) {

@@ -43,7 +43,6 @@ void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator) 
     accumulator->rows = accumulator->correct = 0;
     accumulator->loss_sum = accumulator->loss_weight = 0;
     accumulator->misuse = NULL;
-    /* untested: every task has a state, and stops at misuse */
     if (accumulator->state) memset(accumulator->state, 0, accumulator->kind->state_size);
     if (accumulator->kind->reset) accumulator->kind->reset(accumulator);
 }
@@ -60,7 +59,6 @@ bool snug_metrics_need_logits(const struct snug_metric_accumulator_options *opti
 
 void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                                  const struct snug_batch *batch) {
-    /* untested: every task has a state, and stops at misuse */
     if (!accumulator->misuse) accumulator->kind->add(accumulator, chunk, batch);
 }
 
@@ -73,7 +71,6 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
                                           const struct snug_process_group *group, int64_t batch_size) {
     const struct snug_metric_kind *kind = accumulator->kind;
     int64_t *counts = NULL;
-    /* may be untested: no data set leads to a misuse, which is an error of the result */
     if (!group || accumulator->misuse) return SNUG_OK;
     if (kind->merge) RETURN_IF_ERROR(kind->merge(accumulator, group, batch_size));
     const int64_t count = kind->counts ? kind->counts(accumulator, &counts) : 0;

@@ -202,7 +202,6 @@ int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, con
     int64_t outputs = 0;
     if (b->status == SNUG_OK) {
         const struct snug_tensor *weight = &b->program->tensors[w.weight];
-        /* may be untested: no family stores a weight transposed yet */
         outputs = w.transposed ? weight->cols : weight->rows;
     }
     const int32_t y = add_value(b, x, outputs, true, name);
@@ -323,7 +322,6 @@ int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, co
 
 static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
     const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
-    /* may be untested: rotations of one model differ in their frequencies */
     return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor &&
            memcmp(a->frequencies, b->frequencies, size) == 0;
 }

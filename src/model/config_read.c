@@ -119,7 +119,6 @@ void snug_read_padding(struct snug_reading *r, int64_t otherwise) {
 const char *snug_read_key(struct snug_reading *r, const char *key, const char *alias) {
     const json_t *own = json_object_get(r->json, key), *other = json_object_get(r->json, alias);
     if (!other || json_is_null(other)) return key;
-    /* may be untested: a file that has the alias has the key, too */
     if (r->status == SNUG_OK && own && !json_equal(own, other))
         snug_log(r->ctx, SNUG_LOG_WARNING, "%s: %s and %s contradict each other: as transformers, using %s", r->path,
                  key, alias, alias);
@@ -211,7 +210,6 @@ static snug_status read_family(struct snug_reading *r) {
     r->config->family = snug_family_find(type);
     if (!r->config->family) {
         char known[512] = "";
-        /* untested: the names of all families fit */
         for (size_t i = 0, used = 0; snug_families[i] && used < sizeof known; i++)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                      snug_families[i]->model_type);

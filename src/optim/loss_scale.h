@@ -30,7 +30,6 @@ static inline void snug_loss_scale_next(float *values) {
         values[SNUG_SCALE_SKIPS] = 0;
     } else if (values[SNUG_SCALE_GOOD] + 1 == SNUG_SCALE_INTERVAL) {
         const float grown = values[SNUG_SCALE] * 2;
-        /* untested: the scale doubles every 2000 steps: infinite after 230,000 */
         if (grown - grown == 0) values[SNUG_SCALE] = grown; /* finite */
         values[SNUG_SCALE_GOOD] = 0;
     } else {

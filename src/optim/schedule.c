@@ -156,7 +156,6 @@ static snug_status set_number(snug_context *ctx, const char *key, const json_t *
     char *end = NULL;
     double number = text ? strtod(text, &end) : json_number_value(value);
     bool good = text ? end != text && *end == '\0' : json_is_number(value);
-    /* untested: every key of a schedule has its field */
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(key, numbers[i].key) != 0) continue;
         if (!good || !isfinite(number) || number < numbers[i].least)

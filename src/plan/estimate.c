@@ -71,7 +71,7 @@ static double collective_seconds(const struct snug_rates *rates, const struct sn
     const struct snug_op *op = &program->ops[i];
     const struct snug_link *link = &rates->link;
     const double others = program->ranks - 1;
-    const bool begins = i == 0 || op[-1].kind != op->kind; /* may be untested: a program that begins with one */
+    const bool begins = i == 0 || op[-1].kind != op->kind;
     const int calls = op->kind == SNUG_OP_SUM_RANKS && snug_sums_for_all(op) ? 2 : 1;
     if (link->byte <= 0) return 0;
     return (begins ? calls * (link->call + link->rank * others) : 0) +
@@ -88,7 +88,6 @@ static struct snug_estimate estimate_one(const struct snug_rates *rates, const s
 
 /* An asynchronous backend sums whole gradients beside the rest of BACKWARD, at whose end it waits for them. */
 static bool is_beside(const struct snug_op *op) {
-    /* may be untested: needs a GPU */
     return op->beside || (op->kind == SNUG_OP_SUM_RANKS && op->phase == SNUG_PHASE_BACKWARD);
 }
 

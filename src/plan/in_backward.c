@@ -111,12 +111,9 @@ static snug_status rename_output(struct passes *p, const char *prefix, int32_t *
 static snug_status spare_output(struct passes *p, size_t i, struct snug_op *op, int k) {
     const enum snug_access access = snug_op_info(op->kind)->operands[k].access;
     const int32_t before = op->operands[k];
-    /* untested: no optimizer has such an operation */
     const bool adds = access == SNUG_MODIFY || (access == SNUG_GRADIENT && op->accumulate);
-    /* may be untested: which reader comes first depends on the graph */
     const bool copied = adds && !p->renamed[before];
     RETURN_IF_ERROR(rename_output(p, "first", &op->operands[k]));
-    /* may be untested: as above */
     if (!copied) return SNUG_OK;
     struct snug_op copy = {.kind = SNUG_OP_FILL, .phase = op->phase, .part = op->part, .layer = op->layer};
     copy.fill.x = op->operands[k];
@@ -131,7 +128,6 @@ static snug_status norm_pass(struct passes *p) {
     for (size_t i = p->begin; i < p->end; i++) {
         struct snug_op op = p->old[i];
         read_renamed(p, &op);
-        /* untested: no optimizer has such an operation */
         for (int k = 0; k < snug_op_operands(&op); k++)
             if (is_output(&op, k) && !persists(p, op.operands[k]) && p->before[op.operands[k]] &&
                 p->program->tensors[op.operands[k]].memory_class != SNUG_MEMORY_GRADIENTS)
@@ -166,7 +162,6 @@ static snug_status update_pass(struct passes *p) {
         if (p->left_out[i]) continue;
         op.phase = SNUG_PHASE_UPDATE;
         read_renamed(p, &op);
-        /* untested: no optimizer has such an operation */
         for (int k = 0; k < snug_op_operands(&op); k++)
             if (is_output(&op, k) && !persists(p, op.operands[k]) && !p->before[op.operands[k]])
                 RETURN_IF_ERROR(rename_output(p, "second", &op.operands[k]));
@@ -190,7 +185,6 @@ static snug_status drop_unread(struct snug_program *program) {
     bool *read;
     RETURN_IF_ERROR(snug_edits_open(program, &edits));
     snug_status status = snug_edits_alloc(&edits, program->tensor_count, sizeof *read, (void **)&read);
-    /* may be untested: a program has more phases than UPDATE */
     for (size_t i = program->op_count; i-- > 0 && status == SNUG_OK && program->ops[i].phase == SNUG_PHASE_UPDATE;) {
         const struct snug_op *op = &program->ops[i];
         const int operands = snug_op_operands(op);

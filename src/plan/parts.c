@@ -44,7 +44,6 @@ static bool is_resident(const struct parts *p, size_t index, int32_t tensor) {
     const size_t most = (size_t)snug_moves_near(p->how);
     for (size_t i = index; i-- > 0 && index - i <= most && ops[i].phase == ops[index].phase;)
         if (uses_whole(p, &ops[i], tensor)) return true;
-    /* untested: the operation that an update was moved to follows it */
     for (size_t i = index + 1; ops[index].crosses && i - index <= most && i < p->program->op_count; i++)
         if (uses_whole(p, &ops[i], tensor)) return true;
     return false;

@@ -78,7 +78,6 @@ void snug_find_lifetimes(struct snug_program *program) {
             if (tensor->first < 0) tensor->first = (int32_t)i;
             tensor->last = (int32_t)i;
             const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* accumulated over the chunks */
-            /* may be untested: the head's gradients are written after its beginning */
             if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
             if (op->phase == SNUG_PHASE_HEAD &&
                 (tensor->first < head_begin || gradient || number == program->logits || number == program->best))
@@ -343,7 +342,6 @@ static snug_status transient_gradients(const struct snug_program *program, int64
 static const struct snug_tensor *shared_tensor(struct snug_program *const programs[], int index,
                                                const struct snug_tensor *tensor) {
     if (!tensor->identity) return NULL;
-    /* untested: what persists in an evaluation is in its training */
     for (int p = 0; p < index; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
             if (programs[p]->tensors[i].identity == tensor->identity) return &programs[p]->tensors[i];
@@ -361,7 +359,6 @@ static snug_status check_shared(snug_context *ctx, struct snug_program *const pr
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {
             const struct snug_tensor *tensor = &programs[p]->tensors[i];
             const struct snug_tensor *shared = shared_tensor(programs, p, tensor);
-            /* untested: all programs are built by the same rules */
             if (shared && (shared->offloaded != tensor->offloaded || shared->dtype != tensor->dtype))
                 return snug_fail(ctx, SNUG_E_INTERNAL, "the programs of the run store %s in different ways",
                                  tensor->name);

@@ -83,7 +83,6 @@ static int32_t target_of(const struct places *p, const struct snug_op *op) {
     const int32_t others[] = {op->update.copy ? p->reader[op->update.copy] : -1, p->reader[op->update.g]};
     if (target < 0) target = others[0];
     for (int i = 0; i < 2; i++) {
-        /* untested: no model reads a copy, or clears a gradient, before it reads the weight */
         if (others[i] >= 0 && others[i] < target) target = others[i];
     }
     return target;

@@ -18,7 +18,6 @@ struct precision {
 static bool persists(const struct precision *p, const struct snug_tensor *weight) {
     const enum snug_recompute *levels = p->methods->recompute;
     const bool offloaded = p->methods->offload.classes & (1u << SNUG_MEMORY_WEIGHTS | SNUG_OFFLOAD_MASTERS);
-    /* may be untested: every caller gives levels */
     return weight->part != SNUG_PART_LAYER || !levels || levels[weight->layer] != SNUG_RECOMPUTE_LAYER || offloaded;
 }
 

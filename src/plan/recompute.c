@@ -160,9 +160,8 @@ static bool is_recomputed_for_free(struct recompute *r, int32_t place) {
 
 /* Whether an operation writes an operand of op, which is deferred, before one that reads place. */
 static bool is_overwritten(const struct recompute *r, const struct snug_op *op, int32_t place) {
-    /* may be untested: random models draw it seldom */
     for (size_t i = r->at + 1; i < r->old_count && !snug_op_uses(&r->old[i], place); i++)
-        for (int k = snug_op_operands(op); k-- > 0;) /* may be untested: random models draw it seldom */
+        for (int k = snug_op_operands(op); k-- > 0;)
             if (snug_op_reads(op, k) && snug_op_writes(&r->old[i], op->operands[k])) return true;
     return false;
 }
@@ -174,7 +173,6 @@ static bool hold(struct recompute *r, const struct snug_op *op) {
         const int32_t x = op->operands[k];
         if (!x || !snug_op_reads(op, k) || r->maker[x] < 0 || !r->dropped[x]) continue;
         const int32_t *place = marked(&r->old[r->maker[x]], SNUG_REMADE);
-        /* may be untested: random models draw it seldom */
         if (!place || !is_recomputed_for_free(r, *place) || is_overwritten(r, op, *place)) continue;
         r->held = *op;
         r->held_place = *place;
@@ -223,7 +221,7 @@ static snug_status recompute(struct recompute *r) {
         snug_edits_drop(&r->edits, r->at);
         RETURN_IF_ERROR(backward(r, r->old[r->at]));
     }
-    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, /* untested: no family builds such a program */
+    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL,
                                 "no backward operation recomputes an activation that is not stored")
                     : SNUG_OK;
 }

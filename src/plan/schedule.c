@@ -307,7 +307,6 @@ static void store_later(struct room *r, struct snug_move *m) {
         occupy(r, m, stored, 2 * m->end + 1);
         return;
     }
-    /* untested: UPDATE reads nothing again that it has written */
     if (fetched_again(r, m, m->end) < INT32_MAX) return;
     if (!has_room(r, stored, end, bytes_of(r, m))) return;
     const int32_t first = begin[SNUG_PHASE_FORWARD], at = latest(r, m, first);

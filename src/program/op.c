@@ -31,9 +31,7 @@ static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
     return false;
 }
 
-/* untested: callers give a tensor */
 bool snug_op_uses(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, true); }
-/* untested: callers give a tensor */
 bool snug_op_writes(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, false); }
 
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {

@@ -34,9 +34,8 @@ static snug_status check_operands(const struct snug_program *program, const stru
     const struct snug_op_info *info = snug_op_info(op->kind);
     for (int k = 0; k < snug_op_operands(op); k++) {
         const int32_t tensor = op->operands[k];
-        /* untested: only a mistake in a builder or stage */
         if (tensor == 0 && (info->operands[k].flags & SNUG_OPTIONAL)) continue;
-        if (tensor <= 0 || (size_t)tensor >= program->tensor_count) /* untested: only a mistake in a builder or stage */
+        if (tensor <= 0 || (size_t)tensor >= program->tensor_count)
             return snug_fail(program->ctx, SNUG_E_INTERNAL, "operation %s has no operand %s", info->name,
                              info->operands[k].name);
     }

@@ -35,7 +35,6 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
         fputs("Driver     none\n", out);
     fprintf(out, "NVML       %s\n", *gpus->nvml_problem ? gpus->nvml_problem : gpus->nvml);
     fprintf(out, "Plug-in    %s\n", d->plugin_text);
-    /* may be untested: needs NVIDIA's cuBLASLt */
     if (*d->cublaslt) fprintf(out, "cuBLASLt   %s\n", d->cublaslt);
     if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", snug_shown(shown, gpus->visible));
     for (size_t i = 0; i < gpus->count; i++) {
@@ -67,14 +66,11 @@ static void print_ranks(FILE *out, const snug_doctor *d) {
 /* What a container, a batch job or a systemd unit may use of the machine. */
 static void print_limits(FILE *out, const snug_doctor *d) {
     const struct snug_cgroup *group = &d->cgroup;
-    /* may be untested: depends on the machine */
     const bool cpus = group->cpus >= 0 && group->cpus < d->cores,
                memory = group->memory >= 0 && group->memory == d->memory;
-    /* may be untested: depends on the machine */
     if (cpus)
         fprintf(out, "Limits     %.3g CPU%s%s", group->cpus, group->cpus == 1 ? "" : "s",
                 memory ? ", " : " by a control group (a container)\n");
-    /* may be untested: depends on the machine */
     if (memory)
         fprintf(out, "%s%.1f GiB of memory by a control group (a container)\n", cpus ? "" : "Limits     ",
                 gib(group->memory));
@@ -96,7 +92,6 @@ static void print_doctor(FILE *out, const void *report) {
     fprintf(out, "\nUsed       %s\n", d->used);
     if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);
     for (int i = 0; i < d->missing_count; i++) fprintf(out, "%-10s %s\n", i ? "" : "Missing", d->missing[i]);
-    /* may be untested: a machine that lacks nothing */
     if (!d->missing_count) fputs("Missing    nothing\n", out);
 }
 
@@ -108,7 +103,6 @@ snug_status snug_doctor_text(const snug_doctor *doctor, char **text) {
 
 /* null: none */
 static json_t *limits_json(const struct snug_cgroup *group) {
-    /* may be untested: depends on the machine */
     return json_pack("{s:o, s:o}", "cpus", group->cpus < 0 ? json_null() : json_real(group->cpus), "memory",
                      group->memory < 0 ? json_null() : json_integer(group->memory));
 }
@@ -117,13 +111,11 @@ static snug_status doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array(), *ranks = json_array();
     for (int i = 0; i < d->rank_count; i++) {
         const struct snug_doctor_rank *r = &d->ranks[i];
-        /* may be untested: depends on the machine */
         snug_json_append(&ranks, json_pack("{s:o, s:o, s:o}", "host", snug_json_from_text(r->host), "used",
                                            snug_json_from_text(r->used), "refused",
                                            *r->refused ? snug_json_from_text(r->refused) : json_null()));
     }
     for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_json_from_text(d->missing[i]));
-    /* may be untested: needs NVIDIA's cuBLASLt */
     return snug_report_json(
         d->ctx,
         json_pack(

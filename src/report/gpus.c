@@ -150,7 +150,7 @@ static json_t *processes_json(const struct snug_gpu *gpu) {
 
 /* From the GPU number i of the list to all others; null if NVML does not list it. */
 static json_t *links_json(const snug_gpus *gpus, size_t from) {
-    if (from >= gpus->listed) return json_null(); /* untested: CUDA shows no GPU that NVML does not list */
+    if (from >= gpus->listed) return json_null();
     json_t *all = json_array();
     for (size_t to = 0; to < gpus->listed; to++) {
         if (to == from) continue;

@@ -37,7 +37,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
     fprintf(out, "Ranks      %d, ZeRO stage %d; in a step each sends and receives %.1f MiB\n", plan->ranks,
             plan->zero_stage, mib(plan->sent));
     fprintf(out, "           bytes are those of each rank\n");
-    if (!plan->fits_known) return; /* may be untested: needs a kernel without /proc */
+    if (!plan->fits_known) return;
     fputs("           fits from", out);
     if (plan->fits_from[0] == 1) {
         fputs(" 1 rank on\n", out);
@@ -47,7 +47,7 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
         const int least = plan->fits_from[stage];
         fprintf(out, "%s ", stage ? "," : "");
         if (least)
-            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : ""); /* may be untested: where one rank is enough */
+            fprintf(out, "%d rank%s on", least, least > 1 ? "s" : "");
         else
             fputs("no number of ranks on", out);
         fprintf(out, " with stage %d", stage);
@@ -58,10 +58,10 @@ static void print_ranks(FILE *out, const snug_plan *plan) {
 static void print_memory(FILE *out, const snug_plan *plan) {
     char left[64] = "nothing else on it";
     if (!plan->elsewhere) snprintf(left, sizeof left, "%.1f available", mib(plan->available));
-    if (plan->memory > 0) /* may be untested: needs a kernel without /proc */
+    if (plan->memory > 0)
         fprintf(out, "%-14s %12.1f   (%s): %s\n", plan->gpu ? plan->device : "this machine", mib(plan->memory), left,
                 plan->total <= plan->available ? "it fits" : "it does not fit");
-    else if (plan->elsewhere) /* may be untested: needs a kernel without /proc */
+    else if (plan->elsewhere)
         fprintf(out, "snug does not know how much memory %s has\n", plan->device);
 }
 
@@ -230,8 +230,7 @@ static void print_methods(FILE *out, const snug_plan *plan) {
 
 static void print_fit(FILE *out, const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
-    if (!plan->searched) return; /* may be untested: needs memory that is measured */
-    /* may be untested: needs memory that is measured */
+    if (!plan->searched) return;
     fprintf(out, "\n%s %s\n",
             fit->fits && *fit->chosen.flags && !fit->applied ? "--fit would choose" : "--fit:", plan->fit_text);
 }
@@ -345,8 +344,7 @@ static json_t *methods_json(const snug_plan *plan) {
 
 static json_t *fit_json(const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
-    if (!plan->searched) return json_null(); /* may be untested: needs memory that is measured */
-    /* may be untested: needs memory that is measured */
+    if (!plan->searched) return json_null();
     return json_pack("{s:I, s:b, s:b, s:o, s:o, s:o}", "limit", (json_int_t)fit->limit, "fits", fit->fits, "applied",
                      fit->applied, "requested", priced_json(&fit->asked), "chosen", priced_json(&fit->chosen),
                      "rounding", fit->rounding.work.seconds > 0 ? priced_json(&fit->rounding) : json_null());

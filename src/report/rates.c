@@ -29,7 +29,6 @@ static void print_rates(FILE *out, const void *report) {
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
         char name[32];
-        /* untested: needs a GPU */
         snprintf(name, sizeof name, "%s%s", snug_op_name(rate->kind),
                  rate->file                   ? ", file"
                  : rate->types & SNUG_ON_HOST ? ", host"

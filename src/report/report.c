@@ -33,7 +33,6 @@ static void escape_lines(FILE *out, const void *report) {
         char piece[256];
         text += snug_escape(piece, sizeof piece, text, strcspn(text, "\n"));
         fputs(piece, out);
-        /* may be untested: depends on the plan's lines */
         if (*text != '\n') continue;
         fputc('\n', out);
         text++;
@@ -44,7 +43,7 @@ static bool print_into(char **text, void (*print)(FILE *out, const void *report)
     size_t size;
     *text = NULL;
     FILE *out = open_memstream(text, &size);
-    if (out) { /* may be untested: an allocation that fails */
+    if (out) {
         print(out, report);
         if (fclose(out) == 0) return true;
     }
@@ -60,7 +59,6 @@ snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const v
     const bool printed = print_into(&raw, print, report) && print_into(text, escape_lines, raw);
     free(raw);
     if (printed) return SNUG_OK;
-    /* may be untested: an allocation that fails */
     return ctx ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing a report") : SNUG_E_MEMORY;
 }
 

@@ -37,7 +37,6 @@ static void say_path(FILE *out, const char *name, const char *path, const char *
 
 /* Four digits, or all of a larger number. */
 static const char *rate_of(char text[32], double rate) {
-    /* may be untested: depends on the speed of the machine */
     snprintf(text, 32, rate >= 1e4 ? "%.0f" : "%.4g", rate);
     return text;
 }

@@ -115,7 +115,6 @@ struct call {
 
 /* Operations of the host run in the compute thread; a device's belong to the caller's. */
 static snug_status compute(struct call *call, snug_status (*function)(void *call)) {
-    /* may be untested: needs a GPU */
     return snug_backend_is_device(call->backend) ? function(call) : snug_compute(call->run->ctx, function, call);
 }
 
@@ -139,7 +138,6 @@ const char *snug_phase_name(enum snug_phase phase) {
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
     int32_t tensor = 0;
     for (int k = snug_op_operands(op); k-- > 0;)
-        /* may be untested: an operation that fails without an optional operand */
         if (op->operands[k] && !snug_op_reads(op, k)) tensor = op->operands[k];
     return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", snug_phase_name(op->phase), snug_op_name(op->kind),
                              run->program->tensors[tensor].name);
@@ -160,7 +158,6 @@ static snug_status run_op(struct snug_run *run, const struct snug_backend *backe
         late.learning_rate = run->crossing->learning_rate;
         run = &late;
     }
-    /* untested: needs a GPU */
     const snug_status status = op->on_host ? backend->update_on_host(run, op) : backend->ops[op->kind](run, op);
     if (status != SNUG_OK) return blame(run, op, status);
     if (!profile) return SNUG_OK;
@@ -174,10 +171,9 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
                            struct snug_profile *profile) {
     bool done;
     snug_status status = backend->begin(run, phase, &done);
-    /* untested: only a GPU replays a phase as a whole */
     if (status == SNUG_OK && !done && profile && profile->times)
         status = note(run, backend, profile->times, SNUG_TIMES_BEGIN, 0);
-    if (status == SNUG_OK && !done) { /* untested: only a GPU replays a phase as a whole */
+    if (status == SNUG_OK && !done) {
         const struct snug_moment moment = moment_of(run);
         for (size_t i = 0; i < run->program->op_count; i++) {
             const struct snug_op *op = &run->program->ops[i];
@@ -234,7 +230,6 @@ static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     struct snug_crossing *crossing = run->crossing;
     if (!run->program->crosses) return;
     if (phase == SNUG_PHASE_FORWARD) *crossing = (struct snug_crossing){0};
-    /* untested: needs several GPUs */
     if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = !run->idle && run->batch->last_in_step;
     if (phase != SNUG_PHASE_UPDATE) return;
     crossing->pending = true;

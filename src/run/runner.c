@@ -6,7 +6,7 @@
 static snug_status open_host_updates(snug_context *ctx, struct snug_runner_program *p, int threads) {
     bool any = false;
     for (size_t i = 0; i < p->program->op_count; i++) any |= p->program->ops[i].on_host;
-    if (!any) return SNUG_OK; /* may be untested: needs a GPU */
+    if (!any) return SNUG_OK;
     p->host_updates.backend = snug_backend_updates(NULL);
     return p->host_updates.backend->open(ctx, p->program, threads, &p->host_updates.state);
 }
@@ -29,7 +29,6 @@ static snug_status open_here(void *user) {
 static snug_status open_backend(snug_context *ctx, const struct snug_backend *backend,
                                 const struct snug_program *program, int threads, void **state) {
     struct opening opening = {ctx, backend, program, threads, state};
-    /* may be untested: needs a GPU */
     return snug_backend_is_device(backend) ? open_here(&opening) : snug_compute(ctx, open_here, &opening);
 }
 

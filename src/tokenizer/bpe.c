@@ -69,12 +69,11 @@ snug_status snug_bpe_add(snug_context *ctx, struct snug_bpe *model, const char *
                          path, model->next_rank + 1, whole || first < 0 ? (int)left_length : 0, left,
                          whole || first >= 0 ? (int)right_length : 0, right);
     }
-    /* untested: a file of over 4 GiB */
     if (model->next_rank == NONE - 1) return snug_fail(ctx, SNUG_E_INPUT, "%s: more than %u merges", path, NONE - 1);
     RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, model->merge_count + 1));
     const uint64_t pair = pair_of(first, second);
     struct snug_merge *slot = slot_of(model, pair);
-    if (slot->id < 0) model->merge_count++; /* untested: a merge list that repeats a merge */
+    if (slot->id < 0) model->merge_count++;
     *slot = (struct snug_merge){.pair = pair, .rank = model->next_rank++, .id = id}; /* the last of equal ones counts */
     return SNUG_OK;
 }
@@ -146,7 +145,6 @@ static snug_status begin(snug_context *ctx, const struct snug_bpe *model, const 
             continue;
         }
         bool done = false;
-        /* may be untested: a byte-level model has no byte fallback */
         if (model->byte_fallback && !model->byte_level)
             RETURN_IF_ERROR(push_bytes(ctx, model, word + at, next - at, scratch, &done));
         if (done || model->unk < 0) continue;
@@ -213,7 +211,6 @@ static snug_status merge_all(snug_context *ctx, const struct snug_bpe *model, st
 /* Encodes a word by merges only. */
 static snug_status encode_by_merges(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
                                     struct snug_bpe_scratch *scratch, struct snug_ids *out) {
-    /* untested: a file of over 4 GiB */
     if (length >= NONE) return snug_fail(ctx, SNUG_E_INPUT, "a word of %zu bytes is too long to be tokenized", length);
     RETURN_IF_ERROR(begin(ctx, model, word, length, scratch));
     RETURN_IF_ERROR(merge_all(ctx, model, scratch));
@@ -246,7 +243,7 @@ static size_t decode(const uint16_t byte_of[512], const char *token, char *out) 
     size_t length = 0;
     for (size_t at = 0; token[at];) {
         const uint32_t code = snug_utf8_next(token, &at);
-        if (code >= 512 || byte_of[code] > 255) return 0; /* untested: only a token that is not of byte-level BPE */
+        if (code >= 512 || byte_of[code] > 255) return 0;
         out[length++] = (char)byte_of[code];
     }
     return length;
@@ -270,7 +267,6 @@ static snug_status add_word(snug_context *ctx, struct snug_bpe *model, const cha
                             struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
     ids->count = 0;
     if (!model->ignore_merges) RETURN_IF_ERROR(encode_by_merges(ctx, model, word, length, scratch, ids));
-    /* may be untested: only a merge list that does not make its own tokens */
     if (!model->ignore_merges && (ids->count != 1 || ids->ids[0] != id)) return SNUG_OK;
     return snug_hash_map_add(ctx, &model->words, word, length, id, &(int32_t){0});
 }
@@ -289,7 +285,6 @@ static snug_status add_words(snug_context *ctx, struct snug_bpe *model, const ui
             word = to;
             to += length;
         }
-        /* untested: only an empty token */
         if (length) RETURN_IF_ERROR(add_word(ctx, model, word, length, (int32_t)id, scratch, ids));
     }
     return SNUG_OK;

@@ -81,7 +81,6 @@ static snug_status decode_bytes(snug_context *ctx, const struct pieces *from, st
     for (size_t i = 0, start = 0; i < from->count && status == SNUG_OK; start = from->ends[i++]) {
         const size_t before = bytes.length;
         bool all = true;
-        /* may be untested: no golden text has a token that is invalid in its middle */
         for (size_t at = start; at < from->ends[i] && all && status == SNUG_OK;) {
             const uint32_t code = snug_utf8_next(from->text.text, &at);
             const char byte = (char)(code < 512 ? byte_of[code] : 0);
@@ -90,8 +89,7 @@ static snug_status decode_bytes(snug_context *ctx, const struct pieces *from, st
         }
         if (all) continue;
         bytes.length = before;
-        if (status == SNUG_OK) /* may be untested: an allocation that fails */
-            status = put(ctx, &bytes, from->text.text + start, from->ends[i] - start);
+        if (status == SNUG_OK) status = put(ctx, &bytes, from->text.text + start, from->ends[i] - start);
     }
     if (status == SNUG_OK) status = snug_utf8_repair(ctx, bytes.text, bytes.length, &repaired, &length);
     free(bytes.text);
@@ -201,11 +199,10 @@ static snug_status decode_regex(snug_context *ctx, const struct snug_decoder_ste
     while ((status = snug_regex_find(ctx, step->regex, token, length, at, &scratch, &start, &end)) == SNUG_OK) {
         status = put(ctx, out, token + at, start - at);
         if (status == SNUG_OK) status = put(ctx, out, step->content, step->content_length);
-        if (status != SNUG_OK) break; /* may be untested: an allocation that fails */
+        if (status != SNUG_OK) break;
         at = end;
     }
     snug_regex_scratch_free(&scratch);
-    /* may be untested: an allocation that fails */
     return status == SNUG_END ? put(ctx, out, token + at, length - at) : status;
 }
 

@@ -30,7 +30,6 @@ static void hash_normalizer(XXH3_state_t *hash, const struct snug_normalizer *no
                                  step->right};
         XXH3_64bits_update(hash, facts, sizeof facts);
         /* The one expression that CODE_VERSION 1 knew, " {2,}", had no pattern. */
-        /* may be untested: no golden tokenizer has another expression */
         const bool spaces = step->regex && !strcmp(step->pattern, " {2,}");
         hash_text(hash, step->pattern, spaces ? 0 : step->pattern_length);
         hash_text(hash, step->content, step->content_length);
@@ -83,7 +82,6 @@ static bool is_bert(const struct snug_tokenizer *tokenizer) {
                                      sep = {tokenizer->special.sep, 0}, b = {SNUG_PIECE_B, 1},
                                      end = {tokenizer->special.sep, 1};
     const struct snug_template single = {{cls, a, sep}, 3}, pair = {{cls, a, sep, b, end}, 5};
-    /* may be untested: no supported tokenizer has it */
     return tokenizer->kind == SNUG_MODEL_WORDPIECE && normalizer->count <= 1 &&
            (!normalizer->count || normalizer->steps[0].kind == SNUG_NORMALIZER_BERT) && splitting->count == 1 &&
            splitting->steps[0].kind == SNUG_SPLITTING_BERT &&

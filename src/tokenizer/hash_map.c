@@ -48,7 +48,6 @@ static void occupy(struct snug_hash_map *map, uint32_t hash, uint32_t entry) {
 }
 
 snug_status snug_hash_map_reserve(snug_context *ctx, struct snug_hash_map *map, size_t count) {
-    /* untested: over 4 billion entries */
     if (count >= UINT32_MAX) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "more than %u tokens", UINT32_MAX - 1);
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&map->entries, &map->capacity, count, sizeof *map->entries));
     size_t size = map->size ? map->size : 16;

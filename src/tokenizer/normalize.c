@@ -142,7 +142,7 @@ static snug_status strip(snug_context *ctx, const struct snug_normalizer_step *s
     size_t begin = 0, end = length;
     for (size_t next = 0; step->left && begin < end; begin = next)
         if (!(snug_codepoint_flags(snug_utf8_next(text, &next)) & SNUG_CODEPOINT_SPACE)) break;
-    while (step->right && end > begin) { /* untested: no supported class strips the left side alone */
+    while (step->right && end > begin) {
         size_t last = snug_utf8_previous(text, end), position = last;
         if (!(snug_codepoint_flags(snug_utf8_next(text, &position)) & SNUG_CODEPOINT_SPACE)) break;
         end = last;

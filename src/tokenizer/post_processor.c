@@ -3,7 +3,7 @@
 
 snug_status snug_template_add(snug_context *ctx, struct snug_template *template, const char *path, int32_t id,
                               int32_t type) {
-    if (template->count == SNUG_TEMPLATE_MOST) /* untested: no model has so long a template */
+    if (template->count == SNUG_TEMPLATE_MOST)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the post_processor has a template of more than %d pieces", path,
                          SNUG_TEMPLATE_MOST);
     template->pieces[template->count++] = (struct snug_template_piece){id, type};
@@ -36,7 +36,7 @@ static snug_status check(snug_context *ctx, const struct snug_template *template
             return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                              "%s: the post_processor %s is not supported: a sequence occurs twice, or B before A", path,
                              name);
-        if (piece->type < type || piece->type > 1) /* untested: no model has such types */
+        if (piece->type < type || piece->type > 1)
             return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                              "%s: the post_processor %s is not supported: token types must be first 0, then 1", path,
                              name);

@@ -89,9 +89,7 @@ static inline enum char_class class_of(const char *text, size_t *at) {
 /* Bytes of the contraction at text, which begins with an apostrophe; 0 if there is none. */
 static size_t contraction(const char *text, size_t length) {
     if (length < 2) return 0;
-    /* untested: a NUL after an apostrophe */
     if (strchr("stmd", text[1]) && text[1]) return 2;
-    /* untested: words such as 'r, 'v and 'l with other letters */
     const bool two = length > 2 && ((text[1] == 'r' && text[2] == 'e') || (text[1] == 'v' && text[2] == 'e') ||
                                     (text[1] == 'l' && text[2] == 'l'));
     return two ? 3 : 0;
@@ -289,7 +287,7 @@ static snug_status run_step(struct snug_words *words, size_t step, const char *t
 }
 
 snug_status snug_words_split(struct snug_words *words, const char *text, size_t length, bool first) {
-    if (!length) return SNUG_OK; /* untested: callers give text */
+    if (!length) return SNUG_OK;
     if (!words->pretokenizer->count) return words->sink(words->user, text, length);
     return run_step(words, 0, text, length, first);
 }

@@ -83,7 +83,6 @@ static snug_status finish_set(struct parser *p, const struct items *items, bool 
         snug_grow(p->ctx, (void **)&regex->sets, &regex->set_capacity, regex->set_count + 1, sizeof *regex->sets));
     struct snug_regex_set set = {
         .first = (int32_t)regex->item_count, .count = (int32_t)items->count, .also = also, .negated = negated};
-    /* may be untested: a class has items */
     if (items->count) memcpy(regex->items + regex->item_count, items->list, items->count * sizeof *items->list);
     regex->item_count += items->count;
     for (uint32_t code = 0; code < 128; code++)

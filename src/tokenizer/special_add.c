@@ -23,7 +23,6 @@ static bool is_normalized(const struct snug_token_spec *token) {
 }
 
 static snug_status put_in(struct adding *a, json_t *set, const char *text) {
-    /* may be untested: an allocation that fails */
     if (text && json_object_set_new(set, text, json_true()))
         return snug_fail(a->ctx, SNUG_E_MEMORY, "out of memory while adding special tokens");
     return SNUG_OK;
@@ -66,7 +65,7 @@ static snug_status append(struct adding *a, const json_t *value) {
     const bool before = json_object_get(a->equal, key);
     const snug_status status = before ? SNUG_OK : put_in(a, a->equal, key);
     free(key);
-    if (before || status != SNUG_OK) return status; /* may be untested: an allocation that fails */
+    if (before || status != SNUG_OK) return status;
     RETURN_IF_ERROR(snug_grow(a->ctx, (void **)&a->more, &a->capacity, a->count + 1, sizeof *a->more));
     a->more[a->count++] = token;
     return SNUG_OK;

@@ -64,14 +64,12 @@ const char *snug_token_content(const json_t *token) {
 
 /* Take over the reference to the value. */
 static snug_status put(snug_context *ctx, json_t *object, const char *key, json_t *value) {
-    /* may be untested: an allocation that fails */
     if (json_object_set_new(object, key, value))
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
     return SNUG_OK;
 }
 
 static snug_status push(snug_context *ctx, json_t *list, json_t *value) {
-    /* may be untested: an allocation that fails */
     if (json_array_append_new(list, value))
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
     return SNUG_OK;
@@ -208,7 +206,6 @@ static snug_status list_added(struct collecting *c, json_t *special) {
             return snug_fail(c->ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number", path, key);
         const int is_special = json_object_get(special, key) != NULL;
         json_t *token = json_pack("{s:s,s:b,s:b}", "content", key, "special", is_special, "normalized", !is_special);
-        /* may be untested: an allocation that fails */
         if (!token) return snug_fail(c->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
         RETURN_IF_ERROR(list_token(c, json_integer_value(value), token));
     }
@@ -284,7 +281,6 @@ static json_t *choose_extra(const struct collecting *c) {
 /* A name may be that of a named token, in an object of extra_special_tokens. */
 static snug_status merge_names(struct collecting *c) {
     struct snug_special_sources *sources = c->sources;
-    /* may be untested: an allocation that fails */
     if (json_object_update(c->first, sources->further))
         return snug_fail(c->ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
     json_object_clear(sources->further);
@@ -297,7 +293,6 @@ static snug_status merge_names(struct collecting *c) {
 
 static snug_status collect(struct collecting *c) {
     struct snug_special_sources *sources = c->sources;
-    /* may be untested: an allocation that fails */
     if (!c->named || !c->first || !c->by_content || !sources->named || !sources->further || !sources->listed)
         return snug_fail(c->ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
     RETURN_IF_ERROR(collect_config(c));

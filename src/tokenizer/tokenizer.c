@@ -302,7 +302,6 @@ static snug_status yield(snug_context *ctx, struct snug_decode_stream *stream, c
     size_t same = 0;
     const struct snug_text *text = &stream->text, *before = &stream->before;
     while (same < before->length && text->text[same] == before->text[same]) same++;
-    /* may be untested: the texts of a stream differ at whole characters */
     while (((unsigned char)text->text[same] & 0xc0) == 0x80) same--;
     stream->shown.length = 0;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&stream->shown.text, &stream->shown.capacity, text->length - same + 1, 1));

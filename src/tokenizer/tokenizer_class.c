@@ -151,7 +151,6 @@ static snug_status choose(const struct snug_class_settings *s, json_t *part, con
         json_t *holds = NULL;
         RETURN_IF_ERROR(setting(s, condition + 1, &holds));
         json_t *chosen = json_object_get(*value, json_is_true(holds) ? "then" : "else");
-        /* may be untested: an allocation that fails */
         if (json_object_set(part, key, chosen))
             return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while reading %s", s->path);
         *value = chosen;
@@ -171,7 +170,6 @@ static snug_status fill(const struct snug_class_settings *s, json_t *part) {
         if (!text || !strchr("$&@", *text)) continue;
         json_t *found = NULL;
         RETURN_IF_ERROR(*text == '$' ? setting(s, text + 1, &found) : token(s, *text == '&', text + 1, &found));
-        /* may be untested: an allocation that fails */
         if (json_object_set_new(part, key, found ? found : json_null()))
             return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while reading %s", s->path);
     }
@@ -181,7 +179,6 @@ static snug_status fill(const struct snug_class_settings *s, json_t *part) {
 
 snug_status snug_tokenizer_class_fill(const struct snug_class_settings *settings, const json_t *part, json_t **out) {
     *out = json_deep_copy(part);
-    /* may be untested: an allocation that fails */
     if (!*out) return snug_fail(settings->ctx, SNUG_E_MEMORY, "out of memory while reading %s", settings->path);
     const snug_status status = fill(settings, *out);
     if (status != SNUG_OK) {

@@ -288,9 +288,8 @@ static snug_status read_template(struct reader *reader, const json_t *part, cons
                      *sequence = json_object_get(piece, "Sequence"), *which = special ? special : sequence;
         const char *id = json_string_value(json_object_get(which, "id"));
         const json_int_t type = json_integer_value(json_object_get(which, "type_id"));
-        /* untested: tokenizer.json of no supported class has it */
         const bool known = id && (special || !strcmp(id, "A") || !strcmp(id, "B"));
-        if (!known || type < 0 || type > 1) /* untested: tokenizer.json of no supported class has it */
+        if (!known || type < 0 || type > 1)
             return snug_fail(
                 reader->ctx, SNUG_E_UNSUPPORTED,
                 "%s: the post_processor TemplateProcessing is not supported: piece %zu of \"%s\" is neither a "
@@ -310,9 +309,7 @@ static snug_status read_templates(struct reader *reader, const json_t *part) {
     RETURN_IF_ERROR(read_template(reader, part, "single", &out->single));
     RETURN_IF_ERROR(read_template(reader, part, "pair", &out->pair));
     const struct snug_template *single = &out->single;
-    /* untested: tokenizer.json of no supported class has it */
     if (single->count && single->pieces[0].id >= 0) reader->specials->cls = single->pieces[0].id;
-    /* untested: tokenizer.json of no supported class has it */
     if (single->count && single->pieces[single->count - 1].id >= 0)
         reader->specials->sep = single->pieces[single->count - 1].id;
     return SNUG_OK;
@@ -408,7 +405,6 @@ static const struct part parts[] = {
 static snug_status refuse_part(const struct reader *reader, const char *name) {
     char known[512] = "";
     size_t used = 0;
-    /* untested: tokenizer.json of no supported class has it */
     for (size_t i = 0; i < COUNT(parts); i++)
         if (!strcmp(parts[i].section, reader->section) && used < sizeof known)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", parts[i].name);
@@ -441,12 +437,9 @@ snug_status snug_json_precompiled(snug_context *ctx, const char *path, const jso
     struct reader reader = {
         .ctx = ctx, .path = path, .section = "normalizer", .name = "Precompiled", .normalizer = out};
     const json_t *list = json_object_get(part, "normalizers");
-    /* untested: tokenizer.json of no supported class has it */
     for (size_t i = 0; i < (list ? json_array_size(list) : 1); i++) {
-        /* untested: tokenizer.json of no supported class has it */
         const json_t *step = list ? json_array_get(list, i) : part;
         const char *type = json_string_value(json_object_get(step, "type"));
-        /* may be untested: a step without a type is refused before */
         if (type && !strcmp(type, "Precompiled")) return read_precompiled(&reader, step);
     }
     return SNUG_OK;

@@ -246,7 +246,7 @@ static void compare_normalizers(const struct snug_tokenizer_loader *loader, cons
                                           {"tokenize_chinese_chars", "handle_chinese_chars"}};
     const char *type = json_string_value(json_object_get(json, "type"));
     if (type && strcmp(type, "BertNormalizer") != 0) {
-        if (!loader->own) /* may be untested: no supported tokenizer has it */
+        if (!loader->own)
             snug_log(loader->ctx, SNUG_LOG_WARNING,
                      "%s: the normalizer is not BertNormalizer; using tokenizer_config.json, as transformers 5 does",
                      snug_loader_path(loader, SNUG_TOKENIZER_JSON));
@@ -376,7 +376,7 @@ static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
     snug_status status = snug_json_post_processor(ctx, path, part, out, &special);
     if (!of_class) tokenizer->special = special;
     name = json_string_value(json_object_get(part, "type"));
-    const bool rows = out->single.count || out->pair.count; /* may be untested: no supported tokenizer has it */
+    const bool rows = out->single.count || out->pair.count;
     if (status == SNUG_OK && rows)
         status = snug_post_processor_check(ctx, out, path, name,
                                            snug_added_tokens_end(&tokenizer->added, &tokenizer->vocabulary));

@@ -138,7 +138,7 @@ static snug_status add_piece(struct snug_tokenizer_loader *loader, const char *p
                              size_t length, double score) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const int64_t id = tokenizer->vocabulary.count;
-    if (memchr(text, 0, length)) /* untested: protobuf text of SentencePiece holds no NUL */
+    if (memchr(text, 0, length))
         return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: piece %" PRId64 " holds a NUL", path, id);
     memcpy(*to, text, length);
     (*to)[length] = '\0';
@@ -158,7 +158,6 @@ static double library_number(double value) {
     int precision = 15;
     if (value == 0) return value;
     do snprintf(text, sizeof text, "%.*e", precision - 1, value);
-    /* untested: 17 digits always read back as the same number */
     while (strtod(text, NULL) != value && precision++ < 17);
     char *exponent = strchr(text, 'e');
     int power = (int)strtol(exponent + 1, NULL, 10);
@@ -166,15 +165,14 @@ static double library_number(double value) {
     while (exponent[-1] == '0') exponent--;
     const char *point = strpbrk(text, ".,");
     for (const char *at = text; at < exponent; at++) {
-        /* untested: scores are negative and have a point */
         if (*at < '0' || *at > '9') continue;
         digits = digits * 10 + (uint64_t)(*at - '0');
-        power -= point && at > point; /* untested: scores are negative and have a point */
+        power -= point && at > point;
     }
     char scale[16];
     snprintf(scale, sizeof scale, "1e%d", power < 0 ? -power : power);
     const double ten = strtod(scale, NULL), read = power < 0 ? (double)digits / ten : (double)digits * ten;
-    return value < 0 ? -read : read; /* untested: scores are negative and have a point */
+    return value < 0 ? -read : read;
 }
 
 /* "vocab": [["piece", score], …], by id. transformers' classes read the file in Python, which reads the nearest double.
@@ -236,7 +234,6 @@ static snug_status try_vocabulary_file(struct snug_tokenizer_loader *loader) {
     const char *json_path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
     if (class_type(loader) && strcmp(class_type(loader), "WordPiece") != 0) return SNUG_OK;
     const snug_status status = read_vocabulary_file(loader);
-    /* may be untested: an allocation that fails */
     if (!json_path || status == SNUG_E_MEMORY || status == SNUG_OK) return status;
     /* transformers ignores it if there is a tokenizer.json */
     snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_context_message(ctx), json_path);
@@ -255,7 +252,6 @@ static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(snug_loader_wrap_bytes(loader));
     const json_t *part = snug_loader_member(loader->json, "model"), *vocab = json_object_get(part, "vocab");
     RETURN_IF_ERROR(find_kind(loader, part, &tokenizer->kind));
-    /* untested: no supported tokenizer has it */
     if (loader->read && tokenizer->kind == SNUG_MODEL_WORDPIECE) return SNUG_OK;
     struct snug_vocabulary other = *vocabulary;
     *vocabulary = (struct snug_vocabulary){0};
@@ -304,7 +300,6 @@ static snug_status list_control_pieces(struct snug_tokenizer_loader *loader, con
                                           (int)control, "normalized", 0));
     }
     loader->sources.model_extra = list;
-    /* may be untested: an allocation that fails */
     return list ? SNUG_OK : snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
 }
 
@@ -325,7 +320,7 @@ static snug_status take_pieces(struct snug_tokenizer_loader *loader, const json_
     json_array_foreach(vocab, i, entry) {
         const size_t first = (size_t)json_integer_value(entry);
         if (json_is_array(entry)) bytes += strlen(entry_text(loader, entry)) + 1;
-        if (model->count < first) /* untested: no supported tokenizer has it */
+        if (model->count < first)
             return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: %zu pieces; a %s needs at least %zu", path, model->count,
                              loader->class->name, first);
         count += json_is_array(entry) ? 1 : model->count - first;
@@ -355,7 +350,7 @@ static snug_status load_sentencepiece(struct snug_tokenizer_loader *loader) {
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
     RETURN_IF_ERROR(snug_sentencepiece_read(loader->ctx, model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
                                             tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]));
-    if (model->charsmap_size) /* untested: no supported tokenizer has it */
+    if (model->charsmap_size)
         RETURN_IF_ERROR(snug_normalizer_add_charsmap(loader->ctx, &tokenizer->normalizer, path, model->charsmap,
                                                      model->charsmap_size, false));
     return list_control_pieces(loader, model);
@@ -425,7 +420,6 @@ static snug_status take_json_merges(struct snug_tokenizer_loader *loader, const 
         const json_t *merge = json_array_get(merges, i), *left = json_array_get(merge, 0),
                      *right = json_array_get(merge, 1);
         const char *text = json_string_value(merge), *space = text ? strchr(text, ' ') : NULL;
-        /* untested: no supported tokenizer has it */
         if (space && !strchr(space + 1, ' ')) {
             RETURN_IF_ERROR(
                 snug_bpe_add(loader->ctx, model, path, text, (size_t)(space - text), space + 1, strlen(space + 1)));
@@ -463,7 +457,7 @@ static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *
     RETURN_IF_ERROR(snug_bpe_finish(ctx, model));
     bool complete = model->byte_level; /* then no character is unknown */
     for (int byte = 0; byte < 256; byte++) complete &= model->byte_ids[byte] >= 0;
-    if (!unk || model->unk >= 0 || complete) return SNUG_OK; /* untested: no supported tokenizer has it */
+    if (!unk || model->unk >= 0 || complete) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_INPUT,
                      "%s: the unknown token \"%s\" is not in the vocabulary; add it, or set another \"unk_token\" of "
                      "the model",

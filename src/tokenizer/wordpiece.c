@@ -17,7 +17,6 @@ static snug_status add_pieces(snug_context *ctx, struct snug_wordpiece *model) {
         const char *token = model->vocabulary->tokens[id];
         if (!token || strncmp(token, model->prefix, prefix) != 0) continue;
         const size_t length = strlen(token + prefix);
-        /* untested: a token longer than the longest word */
         if (!length || characters(token + prefix, length) > model->max_word) continue;
         RETURN_IF_ERROR(snug_matcher_add(ctx, &model->pieces, token + prefix, length, (int32_t)id));
     }

@@ -36,7 +36,7 @@ void snug_best_judge(struct snug_trainer *t, const struct snug_metric_list *metr
 
 void snug_best_save(struct snug_trainer *t) {
     if (t->judged_step != t->session->step || !isfinite(t->judged_metric)) return;
-    if (t->streak) return; /* untested: an evaluation after an infinite loss, whose step is not saved */
+    if (t->streak) return;
     if (t->best_saved_step >= 0 && !is_better(t->args, t->judged_metric, t->best_saved_metric)) return;
     t->best_saved_step = t->judged_step;
     t->best_saved_metric = t->judged_metric;
@@ -67,13 +67,11 @@ static snug_status load(struct snug_trainer *t) {
     const snug_status status = snug_checkpoint_load_best(t);
     bool all;
     RETURN_IF_ERROR(have_loaded(t, status, &all));
-    /* may be untested: a rank that is ended records nothing */
     if (status == SNUG_OK || status == SNUG_E_MEMORY || !all) return status;
     char why[1024];
     int64_t last = -1;
     snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     snug_clear_error(t->ctx);
-    /* may be untested: a checkpoint that another program damages while several ranks train */
     if (snug_trainer_leads(t)) RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &last, sizeof last));
     if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));

@@ -21,7 +21,7 @@ void snug_system_read(const char *root, const char *name, char text[SNUG_SYSTEM_
         length = read(fd, text, SNUG_SYSTEM_TEXT - 1);
         close(fd);
     }
-    text[length > 0 ? length : 0] = '\0'; /* may be untested: a call that fails */
+    text[length > 0 ? length : 0] = '\0';
 }
 
 double snug_system_figure(const char *text, const char *key) {
@@ -133,7 +133,6 @@ void snug_cgroup_read(const char *root, struct snug_cgroup *out) {
 
 int snug_affinity_cores(void) {
     cpu_set_t set;
-    /* may be untested: needs more than 1024 processors */
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 

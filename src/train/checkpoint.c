@@ -135,7 +135,6 @@ static snug_status take_state(struct snug_trainer *t, const char *path, const js
         t->best_saved_metric = real_of(state, "best_metric");
     }
     json_array_clear(t->log_history);
-    /* may be untested: an allocation that fails */
     if (json_array_extend(t->log_history, json_object_get(state, "log_history")))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     return SNUG_OK;
@@ -186,8 +185,7 @@ static int64_t step_of(const char *folder) {
 static bool is_source(const struct snug_trainer *t, const struct snug_folder *folder) {
     const struct snug_setup *setup = t->session ? &t->session->job.setup : NULL;
     struct stat info;
-    if (!setup || fstat(folder->fd, &info)) return false; /* may be untested: a call that fails: tools/failure-test */
-    /* untested: an input folder inside of --output_dir */
+    if (!setup || fstat(folder->fd, &info)) return false;
     for (int i = 0; i < setup->source_count; i++)
         if (setup->sources[i].device == info.st_dev && setup->sources[i].inode == info.st_ino) return true;
     return false;
@@ -253,7 +251,6 @@ static void log_left(struct snug_trainer *t, int64_t step) {
     name_of(step, name);
     if (step <= t->left_step) return;
     t->left_step = step;
-    /* may be untested: another program's change */
     if (snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL) != SNUG_E_IO) return;
     snug_log(t->ctx, SNUG_LOG_WARNING, "--save_total_limit leaves %s: %s", name, snug_context_message(t->ctx));
     snug_clear_error(t->ctx);
@@ -296,7 +293,6 @@ snug_status snug_checkpoint_check_way(struct snug_trainer *t) {
         if (!all && (step <= t->session->step || step > t->session->max_steps)) continue;
         if (!items[i].own) /* its type */
             status = snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL);
-        /* untested: a run that reads from a later checkpoint of its own folder */
         else if (items[i].source)
             status = snug_fail(t->ctx, SNUG_E_USAGE,
                                "%s/%s, which this run reads its model, tokenizer or data from, would be %s: give "
@@ -378,11 +374,10 @@ static snug_status open_best(struct snug_trainer *t, struct snug_folder *folder)
 
 snug_status snug_checkpoint_check_best(struct snug_trainer *t) {
     struct snug_folder folder;
-    /* untested: only a resumed run without the flag that saved the best */
     if (t->best_saved_step < 0 || !t->args->load_best_model_at_end) return SNUG_OK;
     const snug_status status = open_best(t, &folder);
     if (status == SNUG_OK) snug_folder_close(&folder);
-    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
+    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
     return snug_add_to_error(t->ctx, status, ": move it there, or leave out --load_best_model_at_end");
 }
 
@@ -398,9 +393,7 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found));
     if (found != SNUG_OK) {
         snug_folder_close(&folder);
-        /* may be untested: a rank that is ended records nothing */
         if (status != SNUG_OK) return status;
-        /* may be untested: a rank that is ended records nothing */
         return snug_fail(t->ctx, (snug_status)found, "rank 0 cannot load the best checkpoint");
     }
     status = snug_checkpoint_copy_begin(t, loadable, "optimizer.safetensors", &folder, &copy);
@@ -412,7 +405,6 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
 
 /* A checkpoint of transformers' Trainer: pickled states, and no manifest. */
 static snug_status refuse_pickled(const struct snug_trainer *t, const struct snug_folder *folder) {
-    /* untested: a pickled checkpoint in a checkpoint of snug */
     if (!snug_file_exists(folder, "optimizer.pt") || snug_file_exists(folder, "optimizer.safetensors")) return SNUG_OK;
     return snug_fail(
         t->ctx, SNUG_E_INPUT,
@@ -439,14 +431,12 @@ static snug_status resume_from(struct snug_trainer *t, const struct snug_folder 
 /* The last run that wrote into the folder, from the folder's manifest, else from its checkpoints. */
 static uint64_t last_run(const struct snug_trainer *t, const struct snug_checkpoint *items, size_t count) {
     struct snug_provenance last = t->output.from;
-    /* untested: an output folder without a manifest */
     for (size_t i = 0; i < count && !t->output.from.run; i++)
         if (items[i].own && (!last.run || items[i].from.started >= last.started)) last = items[i].from;
     return last.run;
 }
 
 static snug_status fail_nothing_whole(const struct snug_trainer *t, bool others) {
-    /* untested: whole checkpoints of an earlier run alone */
     return snug_fail(t->ctx, SNUG_E_INPUT, "%s has no complete checkpoint to resume from%s", t->args->output_dir,
                      others ? " of its last run: give one of an earlier run with --resume_from_checkpoint"
                             : ": --resume_from_checkpoint auto starts where there is none");
@@ -552,7 +542,6 @@ static snug_status choose(struct snug_trainer *t, struct snug_folder *folder) {
     free(items);
     if (status != SNUG_OK || whole) return status;
     if (!may_start(from)) return fail_nothing_whole(t, others);
-    /* untested: whole checkpoints of an earlier run alone */
     snug_log(t->ctx, SNUG_LOG_INFO, "%s has no complete checkpoint%s: the training starts", t->args->output_dir,
              others ? " of its last run" : "");
     return SNUG_OK;
@@ -565,13 +554,11 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     if (snug_trainer_leads(t)) RETURN_IF_ERROR(choose(t, &folder));
     bool found = folder.path != NULL;
     const snug_status status = snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found);
-    /* may be untested: a rank that is lost */
     if (status != SNUG_OK || !found) {
         snug_folder_close(&folder);
         return status;
     }
     snug_status resumed = snug_checkpoint_copy_begin(t, resumable, NULL, &folder, &copy);
-    /* may be untested: a call that fails */
     if (resumed == SNUG_OK) resumed = resume_from(t, &folder);
     return snug_checkpoint_copy_end(t, &folder, &copy, resumed);
 }

@@ -54,14 +54,13 @@ static snug_status find(struct snug_trainer *t, const struct origin *origin, con
     if (!snug_folder_exists(origin->path)) return SNUG_OK;
     snug_status status = snug_folder_open(t->ctx, NULL, origin->path, folder);
     if (status == SNUG_OK) status = digest_of(t->ctx, folder, &digest);
-    /* may be untested: hosts with other checkpoints of this name */
     if (status == SNUG_OK && digest == origin->digest) {
         status = snug_manifest_verify(t->ctx, folder, required);
         *has = status == SNUG_OK;
     }
-    if (status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
+    if (status == SNUG_E_MEMORY) return status;
     snug_clear_error(t->ctx);
-    if (!*has) snug_folder_close(folder); /* may be untested: a folder that is damaged on one host */
+    if (!*has) snug_folder_close(folder);
     return SNUG_OK;
 }
 
@@ -70,8 +69,7 @@ static snug_status find_place(struct snug_trainer *t, struct snug_checkpoint_cop
     struct stat info;
     snug_boot_id(boot);
     RETURN_IF_ERROR(snug_folder_make(t->ctx, NULL, t->args->output_dir, t->session->job.setup.mode, &copy->in));
-    if (fstat(copy->in.fd, &info)) /* untested: an open folder */
-        return snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", copy->in.path);
+    if (fstat(copy->in.fd, &info)) return snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", copy->in.path);
     *place = (struct place){
         .host = XXH3_64bits(boot, strlen(boot)), .device = (uint64_t)info.st_dev, .inode = (uint64_t)info.st_ino};
     return SNUG_OK;
@@ -94,14 +92,11 @@ static snug_status send_file(struct snug_trainer *t, const struct snug_folder *f
     snprintf(header.name, sizeof header.name, "%s", name);
     snprintf(header.digest, sizeof header.digest, "%s", json_string_value(json_object_get(entry, "xxh3_64")));
     RETURN_IF_ERROR(snug_file_open(t->ctx, folder, name, &fd));
-    /* untested: an open file */
     snug_status status = fstat(fd, &info) == 0 ? SNUG_OK : snug_fail(t->ctx, SNUG_E_IO, "%s cannot be read", name);
     header.size = info.st_size;
     if (status == SNUG_OK) status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
     for (int64_t at = 0; at < header.size && status == SNUG_OK; at += PIECE) {
-        /* may be untested: files of more than 4 MiB */
         const int64_t n = header.size - at < PIECE ? header.size - at : PIECE;
-        /* may be untested: a disk that fails */
         if (pread(fd, piece, (size_t)n, at) != n)
             status = snug_fail(t->ctx, SNUG_E_IO, "%s/%s cannot be read", folder->path, name);
         if (status == SNUG_OK) status = snug_group_broadcast(t->ctx, t->args->group, piece, n);
@@ -140,19 +135,18 @@ static snug_status check_file(struct snug_trainer *t, const struct snug_folder *
 static snug_status take_file(struct snug_trainer *t, const struct header *header, const struct snug_folder *to,
                              void *piece, snug_status *written) {
     struct snug_writer writer;
-    const bool writes = to && *written == SNUG_OK; /* may be untested: a call that fails */
+    const bool writes = to && *written == SNUG_OK;
     if (writes) *written = snug_writer_open(t->ctx, to, header->name, &writer);
-    const bool opened = writes && *written == SNUG_OK; /* may be untested: as above */
+    const bool opened = writes && *written == SNUG_OK;
     for (int64_t at = 0; at < header->size; at += PIECE) {
-        /* may be untested: as above */
         const int64_t n = header->size - at < PIECE ? header->size - at : PIECE;
         const snug_status status = snug_group_broadcast(t->ctx, t->args->group, piece, n);
-        if (status != SNUG_OK && opened) snug_writer_abandon(&writer); /* may be untested: a rank that is lost */
+        if (status != SNUG_OK && opened) snug_writer_abandon(&writer);
         RETURN_IF_ERROR(status);
         if (opened) snug_writer_put(&writer, piece, (size_t)n);
     }
     if (opened) *written = snug_writer_commit(t->ctx, &writer);
-    if (opened && *written == SNUG_OK) *written = check_file(t, to, header); /* may be untested: as above */
+    if (opened && *written == SNUG_OK) *written = check_file(t, to, header);
     return SNUG_OK;
 }
 
@@ -161,19 +155,17 @@ static snug_status take_all(struct snug_trainer *t, const struct origin *origin,
     struct snug_folder to = {0};
     struct header header;
     if (copy->writes) *written = snug_folder_begin(t->ctx, &copy->in, copy->name, &to);
-    const bool begun = copy->writes && *written == SNUG_OK; /* may be untested: a call that fails */
+    const bool begun = copy->writes && *written == SNUG_OK;
     snug_status status;
     for (;;) {
         status = snug_group_broadcast(t->ctx, t->args->group, &header, sizeof header);
-        /* may be untested: a rank that is lost */
         if (status != SNUG_OK || !*header.name) break;
         status = take_file(t, &header, begun ? &to : NULL, piece, written);
-        if (status != SNUG_OK) break; /* may be untested: a rank that is lost */
+        if (status != SNUG_OK) break;
     }
-    /* may be untested: a call that fails */
     if (begun && status == SNUG_OK && *written == SNUG_OK)
         *written = snug_folder_commit(t->ctx, &copy->in, copy->name, &to, &origin->from);
-    else if (begun) /* may be untested: a call that fails */
+    else if (begun)
         snug_folder_abandon(&copy->in, &to);
     return status;
 }
@@ -242,7 +234,6 @@ snug_status snug_checkpoint_copy_begin(struct snug_trainer *t, const char *const
 static snug_status remove_copy(struct snug_trainer *t, const struct snug_checkpoint_copy *copy, snug_status status) {
     char why[MESSAGE];
     if (status == SNUG_OK) return snug_folder_discard(t->ctx, &copy->in, copy->name);
-    /* may be untested: a rank that is ended records nothing */
     snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     snug_folder_discard(t->ctx, &copy->in, copy->name);
     snug_clear_error(t->ctx);

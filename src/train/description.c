@@ -51,7 +51,7 @@ static const char *problem_text(const struct snug_setup *setup) {
 
 static const char *device_name(const struct snug_session *s) {
     const char *gpu = s->job.limits.device.usage.gpu.name;
-    return *gpu ? gpu : "CPU"; /* may be untested: needs a GPU, or a simulated one */
+    return *gpu ? gpu : "CPU";
 }
 
 /* ---- as JSON ---------------------------------------------------------------------------------------------------- */
@@ -162,7 +162,6 @@ static void add(struct line *line, const char *format, ...) {
     const int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, values);
     va_end(values);
     line->length += (size_t)length;
-    /* untested: no line fills the buffer */
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
@@ -273,7 +272,7 @@ static void say_steps(const struct snug_session *s) {
     struct line batch = {"", 0}, steps = {"", 0}, optimizer = {"", 0};
     add(&batch, "%" PRId64 " row%s", options->batch_size, plural(options->batch_size));
     if (options->accumulation > ranks) add(&batch, " x %" PRId64 " accumulated", options->accumulation / ranks);
-    if (ranks > 1) add(&batch, " x %d ranks", ranks); /* may be untested: needs MPI */
+    if (ranks > 1) add(&batch, " x %d ranks", ranks);
     if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", options->batch_size * options->accumulation);
     say(s, "Batch", &batch);
     add(&steps, "%" PRId64 " in %.4g epoch%s", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch,
@@ -300,7 +299,7 @@ static void say_memory(const struct snug_session *s) {
         separator = ", ";
     }
     if (plan->layout.offload_bytes) add(&line, "; %.1f MiB offloaded", (double)plan->layout.offload_bytes / 0x1p20);
-    if (plan->offload.on_host > 0) /* untested: needs a GPU */
+    if (plan->offload.on_host > 0)
         add(&line, ", %g %% of their weights updated on the host", 100 * plan->offload.on_host);
     say(s, "Memory", &line);
 }
@@ -360,7 +359,7 @@ static void say_all(const struct snug_session *s) {
 
 snug_status snug_description_tell(const struct snug_session *s, const snug_callbacks *callbacks) {
     char *text;
-    if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
+    if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK;
     say_all(s);
     if (!callbacks || !callbacks->on_event) return SNUG_OK;
     json_t *description = describe(s);

@@ -33,7 +33,6 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
         .ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads, .link_bandwidth = args->link_bandwidth};
     RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    /* may be untested: needs a GPU */
     const int local_rank = args->group ? args->group->ranks.local_rank : 0;
     RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, local_rank, &device->usage));
     const snug_status status = snug_backend_cuda_of(device->ctx, local_rank, &cuda);
@@ -62,8 +61,7 @@ static snug_status check_types(const struct snug_args *args, const struct snug_b
     };
     if (!backend->lacks_bf16) return SNUG_OK;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].given) /* may be untested: without --gpu it needs such a GPU */
-            /* may be untested: as above */
+        if (flags[i].given)
             return snug_fail(args->ctx, SNUG_E_USAGE,
                              "--%s needs a GPU of compute capability 8.0 or later, and %s is an earlier one: %s",
                              flags[i].flag, args->gpu ? args->gpu : "this machine's", flags[i].instead);
@@ -78,7 +76,6 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
                          args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
-    /* may be untested: a rank that is ended records nothing */
     if (!gpu && args->gpus && args->num_processes > 0)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus %s: this plan would be for CPUs: name the GPUs' model, for example --gpu H100; "
@@ -87,7 +84,6 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    /* may be untested: a rank that is ended records nothing */
     if (!gpu && args->group && !args->group->hosts)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "this run would use CPUs, and %s does not start MPI, which several ranks on CPUs need: start "
@@ -104,11 +100,11 @@ static snug_status check_kinds(const struct snug_args *args, bool gpu) {
     kinds[group->ranks.rank] = gpu;
     snug_status status = snug_group_all_gather(args->ctx, group, kinds, 1);
     for (int r = 1; r < group->ranks.size && status == SNUG_OK; r++)
-        if (kinds[r] != kinds[0]) /* may be untested: needs a GPU */
+        if (kinds[r] != kinds[0])
             status = snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                                "rank 0 uses a %s, and rank %d a %s: with --device cuda the rank without one says why, "
                                "with --device cpu all use CPUs",
-                               kinds[0] ? "GPU" : "CPU", r, kinds[r] ? "GPU" : "CPU"); /* may be untested: as above */
+                               kinds[0] ? "GPU" : "CPU", r, kinds[r] ? "GPU" : "CPU");
     free(kinds);
     return status;
 }
@@ -118,7 +114,7 @@ snug_status snug_device_connect(const struct snug_args *args, const struct snug_
     const struct snug_backend *backend = device->backend;
     if (!group) return SNUG_OK;
     RETURN_IF_ERROR(check_kinds(args, snug_backend_is_device(backend)));
-    if (!backend->connects || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
+    if (!backend->connects || group->devices) return SNUG_OK;
     snug_group_at(group, -1, "connecting the GPUs");
     group->disconnect = backend->disconnect;
     return backend->connect(args->ctx, group->collectives, &group->devices);
@@ -168,7 +164,7 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
     if (device->backend->plans_only) return snug_device_planned_rates(device, out);
     const char *gpu = snug_device_gpu(device);
     const snug_status status = snug_rates_open(device->ctx, device->backend, gpu, device->threads, out);
-    if (status != SNUG_E_MEMORY || !gpu) return status; /* may be untested: an allocation that fails */
+    if (status != SNUG_E_MEMORY || !gpu) return status;
     snug_log(device->ctx, SNUG_LOG_WARNING, "the seconds of a step are unknown: %s", snug_context_message(device->ctx));
     snug_clear_error(device->ctx);
     *out = (struct snug_rates){.ctx = device->ctx};
@@ -183,7 +179,6 @@ static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
     const struct snug_program *program = &plan->programs[0].program;
     const int used = snprintf(key, size, "%s %s", snug_dtype_name(program->compute),
                               snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
-    /* may be untested: needs several GPUs */
     if (program->ranks > 1) snprintf(key + used, size - (size_t)used, " %d ranks", program->ranks);
 }
 
@@ -260,7 +255,6 @@ static snug_status keep_growth(const struct snug_device *device, const struct sn
         snug_json_add(&known, key,
                       json_pack("{s:I, s:I}", "growth", (json_int_t)growth, "captured",
                                 (json_int_t)captured_bytes(device, plan)));
-        /* may be untested: an allocation that fails */
         status = known ? snug_json_write(device->ctx, &cache, name, known) : SNUG_E_MEMORY;
         json_decref(known);
     }
@@ -275,8 +269,8 @@ void snug_device_learn(const struct snug_device *device, const struct snug_run_p
                   known = snug_device_context(device, plan) - device->opened_bytes;
     if (!device->usage.fresh || device->usage.method == SNUG_GPU_BY_NOTHING) return; /* no growth was measured */
     if (grown < 0 || (grown < known + SAME && grown > known - SAME)) return;
-    if (keep_growth(device, plan, snug_round_up_mib(grown)) != SNUG_OK) /* may be untested: an allocation that fails */
-        snug_clear_error(device->ctx);                                  /* a failure only loses a better estimate */
+    if (keep_growth(device, plan, snug_round_up_mib(grown)) != SNUG_OK)
+        snug_clear_error(device->ctx); /* a failure only loses a better estimate */
 }
 
 /* ---- the context ---------------------------------------------------------------------------------------------- */
@@ -326,7 +320,6 @@ snug_status snug_device_refuse(struct snug_device *device, int64_t arena) {
 snug_status snug_device_describe(struct snug_device *device, struct snug_device_use *out) {
     char *others;
     *out = (struct snug_device_use){.name = ""};
-    /* untested: needs a GPU without a name */
     snprintf(out->name, sizeof out->name, "%s",
              *device->usage.gpu.name ? device->usage.gpu.name : device->backend->name);
     snprintf(out->method, sizeof out->method, "%s", snug_gpu_method_text(device->usage.method));

@@ -30,7 +30,7 @@ static inline bool snug_device_is_gpu(const struct snug_device *device) {
 /* The GPU's name; NULL for the CPU. */
 static inline const char *snug_device_gpu(const struct snug_device *device) {
     if (!snug_device_is_gpu(device)) return NULL;
-    return *device->usage.gpu.name ? device->usage.gpu.name : "GPU"; /* untested: needs a GPU without a name */
+    return *device->usage.gpu.name ? device->usage.gpu.name : "GPU";
 }
 
 /* Selects the GPU that --device names, and starts to measure it before its context is created. "auto" selects the CPU

@@ -100,7 +100,7 @@ snug_status snug_duration_estimate(const struct snug_job *job, bool probes, stru
     *out = (struct snug_duration){0};
     if (!subject.training) return SNUG_OK;
     if (subject.evaluation) out->evaluations = count_evaluations(job->setup.args, &subject.training->pipeline);
-    if (snug_group_rank(job->setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
+    if (snug_group_rank(job->setup.args->group) != 0) return SNUG_OK;
     const snug_status status = warn(job->ctx, estimate(&subject, &rates, probes));
     snug_rates_free(&rates);
     return status;

@@ -103,14 +103,11 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
         RETURN_IF_ERROR(snug_group_check(s->ctx, group));
         report_progress(s, callbacks, done, batches);
         const snug_status status = snug_loader_next(s->eval_loader, &s->eval_run.batch);
-        /* may be untested: data that cannot be read within an evaluation */
         if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
         bool stop = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
-        /* may be untested: a rank that is ended records nothing */
         if (stop && !group) return interrupted(s, done, batches);
         RETURN_IF_ERROR(status == SNUG_OK ? run_batch(s, inference) : attend(s));
         RETURN_IF_ERROR(inference->on_round(inference->user, last, &stop));
-        /* may be untested: a rank that is ended records nothing */
         if (stop && group && !last) return interrupted(s, done + snug_group_size(group), batches);
     }
     report_progress(s, callbacks, batches, batches);

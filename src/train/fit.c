@@ -243,7 +243,6 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
         s->planned++;
     }
     snug_args_free(args);
-    /* may be untested: no method is unsupported */
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
 }
 
@@ -268,7 +267,6 @@ static snug_status plan_split(struct search *s, int setting) {
     if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
     snug_args_free(args);
     if (status != SNUG_OK) return status;
-    /* may be untested: every divisor of a batch makes as many steps */
     return pipeline->steps_per_epoch == s->pipelines[0].steps_per_epoch ? SNUG_OK : SNUG_END;
 }
 
@@ -276,7 +274,6 @@ static void drop_setting(struct search *s, int method, int setting) {
     s->counts[method]--;
     for (int i = setting; i < s->counts[method]; i++) {
         s->settings[method][i] = s->settings[method][i + 1];
-        /* may be untested: every divisor of a batch makes as many steps */
         if (method == SPLIT) s->pipelines[i] = s->pipelines[i + 1];
     }
 }
@@ -292,7 +289,6 @@ static snug_status price_settings(struct search *s, snug_status (*on_row)(void *
             add_flags(&row, s->settings[m][i].flags);
             snug_status status = m == SPLIT ? plan_split(s, i) : SNUG_OK;
             if (status == SNUG_OK) status = plan_flags(s, &s->pipelines[m == SPLIT ? i : 0], &row);
-            /* may be untested: a call that fails: tools/failure-test */
             if (status != SNUG_OK && status != SNUG_END) return status;
             if (status == SNUG_END) {
                 drop_setting(s, m, i--);
@@ -312,7 +308,6 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
     const struct snug_program *program = &snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->program;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        /* may be untested: --fit with Adafactor on a GPU */
         const bool update = snug_op_is(op, SNUG_OP_UPDATES) && snug_op_is(op, SNUG_OP_ELEMENTS);
         if (update && !snug_rates_have_host(rates, op->kind)) return false;
     }
@@ -322,7 +317,6 @@ static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_
 static void find_host_updates(struct search *s, const struct snug_run_plan *asked) {
     if (!s->setup->backend->updates_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
     s->host_updates[0] = host_has_rates(asked, s->rates);
-    /* may be untested: rates of one kind of update alone */
     s->host_updates[1] = s->host_updates[0] && snug_rates_have_host(s->rates, SNUG_OP_ADAM_8BIT);
 }
 
@@ -338,7 +332,7 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
     find_host_updates(s, asked);
     list_settings(s);
     const snug_status status = measure(s, asked, &s->asked);
-    if (status != SNUG_OK) snug_context_destroy(s->ctx); /* may be untested: an allocation that fails */
+    if (status != SNUG_OK) snug_context_destroy(s->ctx);
     return status;
 }
 
@@ -367,9 +361,7 @@ static enum snug_recompute level_at(const struct layers *layers, int layer) {
 static bool keeps_more(const struct search *s, const struct layers *a, const struct layers *b) {
     for (int i = 0; i < s->layer_count; i++) {
         const enum snug_recompute x = level_at(a, i), y = level_at(b, i);
-        /* may be untested: needs a large model: bench/fit_search.py */
         if (x != y && y != SNUG_RECOMPUTE_LAYER && x != SNUG_RECOMPUTE_ELEMENTWISE) return false;
-        /* may be untested: needs a large model: bench/fit_search.py */
         if (x == SNUG_RECOMPUTE_LAYER && y != x) return false;
     }
     return true;
@@ -413,7 +405,7 @@ static snug_status list_layers(struct search *s, struct mix **list, size_t *coun
                 mix.seconds = seconds_of(s, &mix.layers);
                 RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
             }
-    if (*count) qsort(*list, *count, sizeof **list, by_seconds); /* untested: the requested plan is always among them */
+    if (*count) qsort(*list, *count, sizeof **list, by_seconds);
     return SNUG_OK;
 }
 
@@ -447,11 +439,11 @@ static bool is_dead(const struct search *s, const struct mix *mix) {
     for (size_t i = 0; i < s->dead_count; i++) {
         int m = 0;
         if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
-        for (; m < METHODS; m++) { /* may be untested: needs a large model: bench/fit_search.py */
+        for (; m < METHODS; m++) {
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
             if (here != there && (methods[m].independent || here > there)) break;
         }
-        if (m == METHODS) return true; /* may be untested: needs a large model: bench/fit_search.py */
+        if (m == METHODS) return true;
     }
     return false;
 }
@@ -507,7 +499,7 @@ static snug_status can_fit(struct search *s, const struct mix *combination, stru
         }
         mix.seconds += seconds_of(s, &mix.layers);
         const snug_status status = plan_mix(s, &mix, &priced);
-        if (status == SNUG_END) break; /* may be untested: every divisor of a batch makes as many steps */
+        if (status == SNUG_END) break;
         RETURN_IF_ERROR(status);
         *can = fits(s, &priced);
         if (*can) keep(s, best, &mix, &priced);
@@ -521,14 +513,13 @@ static snug_status search_layers(struct search *s, const struct mix *combination
     struct mix *too_large = NULL;
     size_t too_large_count = 0, capacity = 0;
     snug_status status = SNUG_OK;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) { /* untested: the requested plan is always among them */
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         struct mix mix = *combination;
         struct snug_priced priced;
         bool hopeless = false;
         mix.layers = layers[i].layers;
         mix.seconds += layers[i].seconds;
         if (is_slow(s, best, mix.seconds)) break;
-        /* may be untested: needs a large model: bench/fit_search.py */
         for (size_t k = 0; k < too_large_count && !hopeless; k++)
             hopeless = keeps_more(s, &mix.layers, &too_large[k].layers);
         if (hopeless) continue;
@@ -541,14 +532,13 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         status = push(s, &too_large, &too_large_count, &capacity, &mix);
     }
     free(too_large);
-    return status == SNUG_END ? SNUG_OK : status; /* may be untested: every divisor of a batch makes as many steps */
+    return status == SNUG_END ? SNUG_OK : status;
 }
 
 /* Refines steps of several layers: one layer less, or one layer at a cheaper level. */
 static snug_status refine(struct search *s, struct found *best) {
     for (bool better = true; better;) {
         better = false;
-        /* may be untested: needs a large model: bench/fit_search.py */
         for (int from = SNUG_RECOMPUTE_FFN; from <= SNUG_RECOMPUTE_LAYER && !better; from++)
             for (int to = SNUG_RECOMPUTE_ELEMENTWISE; to <= SNUG_RECOMPUTE_LAYER && !better; to++) {
                 struct mix mix = best->mix;
@@ -559,7 +549,6 @@ static snug_status refine(struct search *s, struct found *best) {
                 mix.seconds += seconds_of(s, &mix.layers) - seconds_of(s, &best->mix.layers);
                 if (mix.seconds >= best->mix.seconds) continue;
                 RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
-                /* may be untested: needs a large model: bench/fit_search.py */
                 better = fits(s, &priced) && keep(s, best, &mix, &priced);
             }
     }
@@ -572,7 +561,6 @@ static snug_status fill_arena(struct search *s, struct mix mix, struct found *be
         struct snug_priced priced;
         mix.resident = (uint8_t)(mix.resident + parts);
         const snug_status status = plan_mix(s, &mix, &priced);
-        /* untested: no two methods refuse each other */
         if (status != SNUG_OK) return status == SNUG_END ? SNUG_OK : status;
         if (fits(s, &priced))
             keep(s, best, &mix, &priced);
@@ -609,7 +597,6 @@ static snug_status refine_host_updates(struct search *s, struct found *best) {
         const snug_status status = plan_mix(s, &mix, &priced);
         if (status == SNUG_END) continue; /* there is no weight that it could update */
         RETURN_IF_ERROR(status);
-        /* may be untested: depends on the prices of mixes */
         if (fits(s, &priced)) keep(s, &found, &mix, &priced);
     }
     found.below = best->below;
@@ -643,7 +630,6 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
         bool can;
         if (is_slow(s, best, combinations[i].seconds)) break;
         status = try_smallest_split(s, &combinations[i], best);
-        /* may be untested: needs a large model: bench/fit_search.py */
         if (status != SNUG_OK || is_dead(s, &combinations[i])) continue;
         status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
@@ -670,7 +656,6 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
                 struct snug_priced priced;
                 mix.choice[m] = (uint8_t)i;
                 const snug_status status = plan_mix(s, &mix, &priced);
-                /* may be untested: a call that fails: tools/failure-test */
                 if (status != SNUG_OK && status != SNUG_END) return status;
             }
         const struct mix best = s->smallest_mix;
@@ -679,7 +664,6 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
             struct snug_priced priced;
             mix.layers = layers[i].layers;
             const snug_status status = plan_mix(s, &mix, &priced);
-            /* may be untested: a call that fails: tools/failure-test */
             if (status != SNUG_OK && status != SNUG_END) return status;
         }
         smaller = s->smallest.total < before;
@@ -776,19 +760,17 @@ snug_status snug_fit_table(const struct snug_setup *setup, const struct snug_lim
 snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, char **text) {
     const struct snug_priced *asked = &fit->asked, *chosen = &fit->chosen;
     const double mib = 0x1p20, limit = (double)fit->limit / mib;
-    if (asked->total <= fit->limit) /* may be untested: memory is not measured under a sanitizer */
+    if (asked->total <= fit->limit)
         return snug_format(ctx, text, "the requested plan fits: %.1f of %.1f MiB; nothing was added",
                            (double)asked->total / mib, limit);
-    /* may be untested: memory is not measured under a sanitizer */
     if (!fit->fits)
         return snug_format(ctx, text, "no mix of methods fits %.1f MiB; the smallest takes %.1f MiB: %s", limit,
                            (double)(chosen->total + SNUG_FIT_MARGIN) / mib,
                            *chosen->flags ? chosen->flags : "the requested plan");
     char faster[512] = "";
-    if (fit->rounding.work.seconds > 0) /* may be untested: memory is not measured under a sanitizer */
+    if (fit->rounding.work.seconds > 0)
         snprintf(faster, sizeof faster, "; %s would take %.3g s, with results that are not exactly the same",
                  fit->rounding.flags, fit->rounding.work.seconds);
-    /* may be untested: memory is not measured under a sanitizer */
     return snug_format(
         ctx, text,
         "%s: %.1f MiB instead of %.1f, about %.3g s per step instead of %.3g (%+.0f %%); the fastest of "

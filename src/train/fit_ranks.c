@@ -14,7 +14,7 @@ struct trial {
 static snug_status plan_pipelines(const struct trial *t, const struct snug_args *args,
                                   struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT]) {
     RETURN_IF_ERROR(snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_TRAINING, &pipelines[SNUG_ROLE_TRAINING]));
-    if (!t->setup->evaluates) return SNUG_OK; /* may be untested: ranks with --validation_file */
+    if (!t->setup->evaluates) return SNUG_OK;
     return snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_EVALUATION, &pipelines[SNUG_ROLE_EVALUATION]);
 }
 
@@ -46,7 +46,6 @@ static snug_status find_bytes(const struct trial *t, int stage, int ranks, int64
     args->zero_stage = stage;
     const snug_status status = plan_ranks(t, args, bytes);
     snug_args_free(args);
-    /* may be untested: a stage is unsupported, or usage of an argument that depends on ranks */
     if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return status;
     *bytes = INT64_MAX;
     return SNUG_OK;
@@ -67,7 +66,6 @@ static snug_status find_least(const struct trial *t, int stage, int64_t limit, i
     while (fits - below > 1) {
         const int middle = below + (fits - below) / 2;
         RETURN_IF_ERROR(find_bytes(t, stage, middle, &bytes));
-        /* may be untested: depends on the memory of the machine */
         if (bytes <= limit)
             fits = middle;
         else
@@ -81,7 +79,6 @@ snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_lim
                            int least[SNUG_ZERO_STAGES]) {
     struct trial t = {.setup = setup, .limits = limits};
     int64_t alone;
-    /* may be untested: an allocation that fails */
     if (snug_context_create(&t.ctx) != SNUG_OK)
         return snug_fail(setup->ctx, SNUG_E_MEMORY, "out of memory for plans of other numbers of ranks");
     snug_status status = find_bytes(&t, 0, 1, &alone);
@@ -89,7 +86,7 @@ snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_lim
         least[stage] = 1;
         if (alone > limit) status = find_least(&t, stage, limit, &least[stage]);
     }
-    if (status != SNUG_OK) /* may be untested: an allocation that fails */
+    if (status != SNUG_OK)
         snug_fail(setup->ctx, status, "planning for other numbers of ranks: %s", snug_context_message(t.ctx));
     snug_context_destroy(t.ctx);
     malloc_trim(0); /* trials must not leave resident memory */

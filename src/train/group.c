@@ -33,7 +33,6 @@ snug_status snug_group_join(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus and %s contradict each other; start ranks on CPUs with mpirun -n %s",
                          args->use_cpu ? "--use_cpu" : "--device cpu", args->gpus);
-    /* may be untested: a rank that is ended records nothing */
     if (args->gpus && !ranks.launcher)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus is for the program snug, which starts its ranks; start those of a program of your own "
@@ -43,10 +42,9 @@ snug_status snug_group_join(struct snug_args *args) {
         return SNUG_OK;
     }
     RETURN_IF_ERROR(check_methods(args, &ranks));
-    if (args->group && args->group->failed) /* untested: a program of your own that goes on after a failure */
+    if (args->group && args->group->failed)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "the last run of these ranks failed, so they cannot train again: call snug_end_ranks()");
-    /* untested: a second training of a process */
     if (!args->group)
         RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, on_cpus, (double)args->ddp_timeout, &args->group));
     snug_context_set_rank(args->ctx, args->group->ranks.rank);
@@ -74,57 +72,49 @@ enum { REPORTED = 5, ASKED = 10 };
    longer if they know that another one reports. A launcher may end a rank by SIGTERM and, seconds later, by SIGKILL: a
    rank that was asked to stop leaves the report to the rank that has ended, and waits for asked_seconds. Without a
    launcher each rank reports in turn. Whether it was asked to stop. */
-/* may be untested: a rank that is ended records nothing */
 static bool wait_for_others(const struct snug_process_group *group, const snug_callbacks *callbacks, double seconds,
                             double asked_seconds) {
     const double begin = snug_seconds();
     double most = seconds;
     bool asked = false;
-    while (seconds > 0 && snug_seconds() - begin < most) { /* may be untested: as above */
+    while (seconds > 0 && snug_seconds() - begin < most) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-        if (most < REPORTED && snug_watch_is_reported(group->watch)) most = REPORTED; /* may be untested: as above */
-        /* may be untested: as above */
+        if (most < REPORTED && snug_watch_is_reported(group->watch)) most = REPORTED;
         asked = asked || (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user));
-        if (asked) most = asked_seconds; /* may be untested: as above */
+        if (asked) most = asked_seconds;
     }
     return asked;
 }
 
 /* A rank that is lost or late was found by the watch. Normally rank 0 reports it; where rank 0 is lost, the first rank
    that is left. */
-/* may be untested: a rank that is ended records nothing */
 static snug_status fail_by_watch(const struct snug_args *args, const snug_callbacks *callbacks,
                                  enum snug_watch_verdict verdict, const char *why) {
     const struct snug_ranks *ranks = &args->group->ranks;
     snug_clear_error(args->ctx);
-    /* may be untested: as above */
     if (verdict == SNUG_WATCH_SILENT) {
         /* A launcher ends this rank, and another one says why: not sooner, since mpirun would end that one, too.
            torchrun waits for 30 s before it sends SIGKILL. */
-        if (wait_for_others(args->group, callbacks, REPORTED, REPORTED)) _exit(1); /* may be untested: as above */
+        if (wait_for_others(args->group, callbacks, REPORTED, REPORTED)) _exit(1);
     } else {
         wait_for_others(args->group, callbacks, snug_watch_turn(args->group->watch), ASKED);
     }
-    /* may be untested: as above */
     if (verdict == SNUG_WATCH_REPORT) return snug_fail(args->ctx, SNUG_E_IO, "%s", why);
     return snug_fail(args->ctx, SNUG_E_IO, "rank %d of %d on %s ends with the others: %s", ranks->rank, ranks->size,
                      ranks->host, why);
 }
 
-/* may be untested: a rank that is ended records nothing */
 snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callbacks, snug_status status, int64_t step) {
     enum { TURNS = 4 };
     const struct snug_process_group *group = args->group;
     char why[1536], at[48] = "", lost[SNUG_RANK_MESSAGE];
-    if (!group) return status; /* may be untested: a rank that is ended records nothing */
+    if (!group) return status;
     args->group->failed = true;
     /* All ranks have agreed to stop, so one that ends first is no failure. */
     const enum snug_watch_verdict verdict =
         status == SNUG_E_INTERRUPTED ? SNUG_WATCH_NONE : snug_watch_verdict(group->watch, lost);
-    /* may be untested: as above */
     if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, callbacks, verdict, lost);
     snug_watch_fail(group->watch);
-    /* may be untested: as above */
     const double turn = 0.5 * (group->ranks.rank < TURNS ? group->ranks.rank : TURNS);
     if (status == SNUG_E_INTERRUPTED) { /* agreed by all ranks: rank 0 reports it, and ends first */
         nanosleep(&(struct timespec){(time_t)turn, (long)(1e9 * (turn - (double)(time_t)turn))}, NULL);

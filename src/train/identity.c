@@ -122,9 +122,7 @@ static void show(const json_t *value, char *text, size_t size) {
     char *dumped = NULL;
     snug_context *quiet = NULL;
     *text = '\0';
-    /* untested: a manifest that was edited */
     if (string && strlen(string) == 16 && strspn(string, "0123456789abcdef") == 16) return;
-    /* untested: a manifest that was edited */
     if (snug_context_create(&quiet) == SNUG_OK &&
         snug_json_text(quiet, value ? value : json_null(), JSON_ENCODE_ANY | JSON_COMPACT, &dumped) == SNUG_OK)
         snprintf(text, size, "%s", dumped);
@@ -146,7 +144,7 @@ static void describe(const char *key, const json_t *saved, const json_t *here, c
 static bool is_same(const json_t *a, const json_t *b) {
     /* 1.0 may be read back as an integer: the same number. */
     if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return a && b && json_equal(a, b); /* untested: a manifest that was edited */
+    return a && b && json_equal(a, b);
 }
 
 static bool decides_best(const char *key) {
@@ -162,7 +160,6 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     const json_t *saved_fixed = json_object_get(saved, "fixed"), *saved_settings = json_object_get(saved, "settings");
     json_object_foreach(json_object_get(here, "fixed"), key, value) {
         const json_t *was = json_object_get(saved_fixed, key);
-        /* untested: a checkpoint of an earlier version, without the key */
         if (is_same(value, was) || (json_is_null(value) && !was)) continue;
         describe(key, json_object_get(saved_fixed, key), value, text, sizeof text);
         return snug_fail(job->ctx, SNUG_E_INPUT,
@@ -172,7 +169,6 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     }
     json_object_foreach(json_object_get(here, "settings"), key, value) {
         const json_t *was = json_object_get(saved_settings, key);
-        /* untested: a checkpoint of an earlier version, without the key */
         if (is_same(value, was) || (json_is_null(value) && !was)) continue;
         describe(key, was, value, text, sizeof text);
         *other_best |= decides_best(key);
@@ -185,9 +181,8 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
 snug_status snug_identity_check_loop(const struct snug_job *job, const char *path, json_t *saved, bool *refrozen) {
     json_t *fixed = json_object_get(saved, "fixed"), *freeze = text_or_null(job->setup.args->freeze);
     bool other_best;
-    /* may be untested: an allocation that fails */
     *refrozen = freeze && !json_equal(freeze, json_object_get(fixed, "freeze"));
-    if (!freeze || json_object_set_new(fixed, "freeze", freeze)) /* may be untested: an allocation that fails */
+    if (!freeze || json_object_set_new(fixed, "freeze", freeze))
         return snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     return snug_identity_check(job, path, saved, &other_best);
 }

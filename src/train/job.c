@@ -25,7 +25,7 @@ static void log_any_order(const struct snug_setup *setup, const struct snug_data
     const struct snug_loader_limits *limits = &pipeline->limits;
     char first[80] = "";
     if (!limits->any_order) return;
-    if (limits->first_epoch_tokens) /* untested: the first epoch is always scanned */
+    if (limits->first_epoch_tokens)
         snprintf(first, sizeof first, "; the largest batch of the first epoch has %lld tokens",
                  (long long)limits->first_epoch_tokens);
     snug_log(
@@ -61,7 +61,6 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     const struct snug_setup *setup = &job->setup;
     struct snug_rates rates = {0};
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
-    /* may be untested: memory is not measured under a sanitizer */
     if (job->plan.total > limit) {
         RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
         snug_device_set_link(&job->limits.device, snug_args_ranks(setup->args), &rates);
@@ -83,7 +82,6 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
 
 /* Several ranks may have different limits and may store different shards. Rank 0 searches for a mix that fits all:
    the least that any of them has left decides, and *over if any of them has too little. */
-/* may be untested: needs MPI */
 static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *over) {
     const struct snug_process_group *group = job->setup.args->group;
     const int ranks = group->ranks.size;
@@ -122,11 +120,8 @@ static snug_status advise_more(const struct snug_job *job, const struct snug_lim
 
 static snug_status advise(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
     const bool trains = job->setup.trains;
-    /* may be untested: memory is not measured under a sanitizer */
     if (job->fit && !job->fit->fits) return advise_more(job, limit, advice);
-    /* may be untested: memory is not measured under a sanitizer */
     if (trains && !job->setup.args->fit) snprintf(advice->add, sizeof advice->add, "--fit");
-    /* may be untested: memory is not measured under a sanitizer */
     if (job->fit)
         return snug_format(job->ctx, &advice->text,
                            "--fit would add %s, which takes %.1f MiB (--memory_budget sets another limit)",
@@ -144,7 +139,7 @@ static snug_status apply_fit(struct snug_job *job) {
     RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &sentence));
     snug_log(job->ctx, SNUG_LOG_INFO, "--fit: %s", sentence);
     free(sentence);
-    if (!*job->fit->chosen.flags) return SNUG_OK; /* may be untested: memory is not measured under a sanitizer */
+    if (!*job->fit->chosen.flags) return SNUG_OK;
     RETURN_IF_ERROR(snug_fit_give(job->setup.args, &job->fit->chosen));
     job->fit->applied = true;
     return plan_again(job);
@@ -157,11 +152,9 @@ static snug_status check_limits(struct snug_job *job) {
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     const bool together = job->setup.args->group != NULL;
-    /* may be untested: memory is not measured under a sanitizer */
     if (job->setup.trains && !together && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
-    if (job->setup.trains && together && fit) /* may be untested: needs MPI */
-        RETURN_IF_ERROR(search_for_all(job, limit.bytes, &over));
-    if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
+    if (job->setup.trains && together && fit) RETURN_IF_ERROR(search_for_all(job, limit.bytes, &over));
+    if (job->fit && job->fit->fits && fit) {
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;
     }
@@ -169,8 +162,7 @@ static snug_status check_limits(struct snug_job *job) {
     if (!over) return snug_limits_check_backing(&job->limits, &job->setup, &job->plan);
     RETURN_IF_ERROR(advise(job, &limit, &advice));
     snug_status status = SNUG_E_DOES_NOT_FIT;
-    if (job->plan.total <= limit.bytes) /* may be untested: needs MPI */
-        /* may be untested: needs MPI */
+    if (job->plan.total <= limit.bytes)
         snug_fail(job->ctx, status, "another rank lacks memory: %s%s%s", advice.text, *advice.add ? "; add " : "",
                   advice.add);
     else
@@ -205,7 +197,7 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
     limits->host_bytes = snug_round_up_mib(after - before);
     limits->own_bytes = before + snug_resident_bytes() - after;
     const int64_t available = limits->device.backend->plans_only ? -1 : snug_available_bytes();
-    limits->backing_limit = available < 0 ? INT64_MAX : available; /* may be untested: needs a kernel without /proc */
+    limits->backing_limit = available < 0 ? INT64_MAX : available;
     if (snug_device_is_gpu(&limits->device)) RETURN_IF_ERROR(snug_device_measure(&limits->device, &job->plan));
     snug_limits_account(limits, &job->plan);
     return SNUG_OK;

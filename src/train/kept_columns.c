@@ -91,7 +91,7 @@ snug_status snug_kept_columns_seek(struct snug_kept_columns *kept, int64_t line)
     if (kept->line == line) return SNUG_OK;
     do {
         const snug_status status = snug_reader_next(kept->reader, &row);
-        if (status == SNUG_END) /* untested: a file that is truncated meanwhile */
+        if (status == SNUG_END)
             return snug_fail(kept->ctx, SNUG_E_INPUT, "the data file changed while it was read: start again");
         if (status != SNUG_OK) return status;
     } while (row.line < line);

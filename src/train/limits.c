@@ -47,9 +47,7 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
     RETURN_IF_ERROR(snug_args_budget(setup->args, &budget));
     int64_t available = snug_available_bytes();
     /* The other ranks of this host need as much. */
-    if (available > 0)
-        available /= snug_group_local_size(setup->args->group); /* may be untested: needs a kernel without /proc */
-    /* may be untested: memory is not measured under a sanitizer */
+    if (available > 0) available /= snug_group_local_size(setup->args->group);
     if (available >= 0 && plan->layout.offload_bytes && plan->offload_dir &&
         snug_offload_file_is_memory(plan->offload_dir))
         available = available > plan->layout.offload_bytes ? available - plan->layout.offload_bytes : 0;
@@ -59,10 +57,9 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
         available = snug_limits_available(limits);
         machine = available < 0 ? INT64_MAX : available;
     }
-    /* may be untested: memory is not measured under a sanitizer */
     out->budgeted = budget >= 0 && (plan->total > budget || budget < machine);
     out->bytes = out->budgeted ? budget : machine;
-    *over = plan->total > out->bytes; /* may be untested: memory is not measured under a sanitizer */
+    *over = plan->total > out->bytes;
     return SNUG_OK;
 }
 
@@ -75,10 +72,9 @@ static const snug_memory_class planned[] = {SNUG_MEMORY_WEIGHTS,     SNUG_MEMORY
 static snug_memory_class class_that_is_short(const struct snug_limits *limits, const struct snug_run_plan *plan,
                                              int64_t limit) {
     int64_t sum = plan->bytes[SNUG_MEMORY_CONTEXT] + (snug_device_is_gpu(&limits->device) ? 0 : limits->host_bytes);
-    /* may be untested: memory is not measured under a sanitizer */
     for (size_t i = 0; i < sizeof planned / sizeof *planned && sum <= limit; i++) {
         sum += plan->bytes[planned[i]];
-        if (sum > limit) return planned[i]; /* may be untested: memory is not measured under a sanitizer */
+        if (sum > limit) return planned[i];
     }
     return SNUG_MEMORY_CONTEXT;
 }
@@ -95,11 +91,8 @@ snug_status snug_limits_check_backing(const struct snug_limits *limits, const st
                                       const struct snug_run_plan *plan) {
     const int64_t bytes = snug_limits_backing(limits, plan);
     int64_t available = snug_available_bytes();
-    /* may be untested: needs a kernel without /proc */
     if (available > 0) available /= snug_group_local_size(setup->args->group); /* other ranks offload as much */
-    /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
-    /* may be untested: trainings alone offload more than the host has */
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,
         "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some; --fit "

@@ -84,7 +84,7 @@ const snug_model_info *snug_model_describe(const snug_model *model) {
 /* In a child of fork() a GPU's memory and its libraries' threads are missing. */
 static bool is_out_of_reach(const struct snug_model *model) {
     return model->session && !snug_session_is_here(model->session) &&
-           snug_device_is_gpu(&model->session->job.limits.device); /* untested: needs a GPU */
+           snug_device_is_gpu(&model->session->job.limits.device);
 }
 
 /* A callback of a prediction: that closes the model when it ends. */
@@ -100,7 +100,7 @@ snug_status snug_model_close(snug_model *model) {
     }
     RETURN_IF_ERROR(snug_enter(model->ctx, __func__, SNUG_TURN_WAITS | SNUG_TURN_QUIET));
     model->closed = true;
-    if (!is_out_of_reach(model)) close_session(model); /* untested: needs a GPU */
+    if (!is_out_of_reach(model)) close_session(model);
     return snug_leave(model->ctx, SNUG_OK);
 }
 
@@ -120,7 +120,7 @@ static void count_user(struct snug_model *model, int change) {
 
 static void free_unused(struct snug_model *model) {
     snug_gate_lock();
-    while (*users_of(model)) snug_gate_wait(); /* may be untested: depends on the time */
+    while (*users_of(model)) snug_gate_wait();
     snug_gate_unlock();
     free_model(model);
 }
@@ -131,7 +131,7 @@ void snug_model_destroy(snug_model *model) {
         model->closed = model->destroyed = true;
         return;
     }
-    if (snug_model_close(model) == SNUG_OK) free_unused(model); /* may be untested: depends on the time */
+    if (snug_model_close(model) == SNUG_OK) free_unused(model);
 }
 
 /* Texts that one batch holds. */
@@ -209,7 +209,7 @@ struct request {
 /* In a call of the model's context. */
 static snug_status predict_here(struct snug_model *model, const char *call, const struct request *r, bool *destroyed) {
     if (model->closed) return snug_fail(model->ctx, SNUG_E_USAGE, "%s: the model is closed", call);
-    if (is_out_of_reach(model)) /* untested: needs a GPU */
+    if (is_out_of_reach(model))
         return snug_fail(
             model->ctx, SNUG_E_USAGE,
             "%s: the model is in the memory of a GPU, which a child of fork() cannot use: " SNUG_WITHOUT_FORK, call);

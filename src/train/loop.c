@@ -106,7 +106,7 @@ static snug_status next_batch(struct snug_session *s, const snug_batch_info **in
                          "snug_next_batch: no epoch has begun; call snug_session_begin_epoch first");
     const snug_status status = snug_session_next_batch(s, info);
     s->loop.stage = status == SNUG_OK ? SNUG_LOOP_BATCH : SNUG_LOOP_NO_BATCH;
-    s->loop.begun = status == SNUG_OK || status == SNUG_END; /* may be untested: a batch that cannot be loaded */
+    s->loop.begun = status == SNUG_OK || status == SNUG_END;
     return status;
 }
 

@@ -37,7 +37,7 @@ static double read_frequency(const char *root, int cores) {
     enum { FEW = 16 };
     double sum = 0;
     int count = 0;
-    for (int i = 0; i < cores && i < FEW; i++) { /* may be untested: needs more than 16 cores */
+    for (int i = 0; i < cores && i < FEW; i++) {
         char name[96];
         snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", i);
         const double now = read_number(root, name);

@@ -23,9 +23,7 @@ int64_t snug_resident_bytes(void) { return read_kib("/proc/self/status", "VmRSS:
 int64_t snug_peak_resident_bytes(void) { return read_kib("/proc/self/status", "VmHWM:"); }
 
 /* The figure of the machine, or of the control group if that is less. */
-static int64_t limited(int64_t machine, int64_t group) {
-    return group >= 0 && group < machine ? group : machine; /* may be untested: depends on the machine */
-}
+static int64_t limited(int64_t machine, int64_t group) { return group >= 0 && group < machine ? group : machine; }
 
 int64_t snug_machine_bytes(void) {
     struct snug_cgroup group;

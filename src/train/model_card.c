@@ -135,13 +135,11 @@ static void put_item(FILE *out, const char *name) {
 
 static const char *name_of(const char *folder) {
     const char *slash = strrchr(folder, '/');
-    return slash && slash[1] ? slash + 1 : folder; /* untested: a folder whose name ends with a slash */
+    return slash && slash[1] ? slash + 1 : folder;
 }
 
 /* A name on the hub, and not a folder here. */
-static bool is_hub_name(const char *name) {
-    return name && !snug_folder_exists(name) && snug_hub_is_name(name); /* untested: the folder was removed meanwhile */
-}
+static bool is_hub_name(const char *name) { return name && !snug_folder_exists(name) && snug_hub_is_name(name); }
 
 static void put_head(const struct card *card) {
     const char *base = card->job->setup.args->model_name_or_path;
@@ -219,8 +217,7 @@ static void put_training(const struct card *card) {
     fprintf(out, "- learning_rate: %g\n- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
             args->learning_rate, (long long)options->batch_size, (long long)args->per_device_eval_batch_size,
             (long long)args->seed);
-    if (ranks > 1) /* may be untested: needs MPI */
-        fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
+    if (ranks > 1) fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
     if (options->accumulation > ranks)
         fprintf(out, "- gradient_accumulation_steps: %lld\n", (long long)options->accumulation / ranks);
     if (options->accumulation > 1)
@@ -234,8 +231,7 @@ static void put_training(const struct card *card) {
         fprintf(out, "- training_steps: %lld\n", (long long)args->max_steps);
     else
         fprintf(out, "- num_epochs: %g\n", args->num_train_epochs);
-    if (args->bf16 || args->fp16) /* may be untested: needs a GPU, or a CPU with bf16 */
-        fputs("- mixed_precision_training: Native AMP\n", out);
+    if (args->bf16 || args->fp16) fputs("- mixed_precision_training: Native AMP\n", out);
     if (args->label_smoothing_factor > 0) fprintf(out, "- label_smoothing_factor: %g\n", args->label_smoothing_factor);
     const struct snug_setup *setup = &card->job->setup;
     for (int64_t i = 0; setup->class_weights && i < setup->config.labels.count; i++)
@@ -301,7 +297,7 @@ static void put_versions(const struct card *card) {
     uname(&system);
     fprintf(card->out, "### Framework versions\n\n- snug %s\n- %s %s, %s, ", SNUG_VERSION, system.sysname,
             system.release, system.machine);
-    put_plain(card->out, *gpu ? gpu : "CPU"); /* may be untested: needs a GPU */
+    put_plain(card->out, *gpu ? gpu : "CPU");
     fputc('\n', card->out);
 }
 
@@ -311,7 +307,7 @@ static void put_versions(const struct card *card) {
 static snug_status make_text(struct card *card, char **text, size_t *size) {
     *text = NULL;
     card->out = open_memstream(text, size);
-    if (card->out) { /* may be untested: an allocation that fails */
+    if (card->out) {
         find_columns(card);
         put_head(card);
         put_results(card);
@@ -319,7 +315,7 @@ static snug_status make_text(struct card *card, char **text, size_t *size) {
         put_training(card);
         put_table(card);
         put_versions(card);
-        if (fclose(card->out) == 0) return SNUG_OK; /* may be untested: an allocation that fails */
+        if (fclose(card->out) == 0) return SNUG_OK;
     }
     free(*text);
     return snug_fail(card->job->ctx, SNUG_E_MEMORY, "out of memory while writing README.md");

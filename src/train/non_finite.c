@@ -36,10 +36,8 @@ struct norm {
 };
 
 static struct norm norm_of(const struct snug_op *op) {
-    /* may be untested: a rank that is ended records nothing */
     if (op->kind == SNUG_OP_SUM_CHUNKS)
         return (struct norm){op->sum_chunks.sums, op->sum_chunks.slot, op->sum_chunks.parameter, .rows = false};
-    /* may be untested: a rank that is ended records nothing */
     if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.chunks) return (struct norm){.parameter = -1};
     return (struct norm){op->squared_norm.sums, op->squared_norm.slot, op->squared_norm.parameter,
                          .rows = op->squared_norm.index != 0};
@@ -97,9 +95,7 @@ static snug_status find_parameter(struct snug_session *s, int32_t weight, bool w
 static bool is_summed_here(const struct snug_program *program, int32_t gradient) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_sum_ranks *sum = &program->ops[i].sum_ranks;
-        /* may be untested: a rank that is ended records nothing */
         if (program->ops[i].kind != SNUG_OP_SUM_RANKS || sum->g != gradient) continue;
-        /* may be untested: a rank that is ended records nothing */
         return snug_sums_for_all(&program->ops[i]) && !sum->sum;
     }
     return true;
@@ -124,7 +120,6 @@ static snug_status find_gradient(struct snug_session *s, struct finding *found) 
     }
     if (source.parameter < 0) return SNUG_OK;
     const int32_t weight = program->parameters[source.parameter].tensor;
-    /* may be untested: a rank that is ended records nothing */
     return find_parameter(s, weight, !source.rows && is_summed_here(program, program->tensors[weight].gradient), found);
 }
 
@@ -139,7 +134,6 @@ static snug_status find_weight(struct snug_session *s, int64_t *number) {
         int64_t begin;
         const int64_t stored = snug_tensor_stored(program, t, &begin);
         const int64_t end = smaller(begin + stored - before, snug_parameter_count(p));
-        /* may be untested: a rank that is ended records nothing */
         for (int64_t first = begin > before ? begin - before : 0; first < end; first += PIECE) {
             const int64_t n = smaller(PIECE, end - first);
             RETURN_IF_ERROR(snug_parameter_read(program, &s->memory, p, first, n, values));

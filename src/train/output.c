@@ -119,7 +119,7 @@ snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bo
 }
 
 void snug_output_close(struct snug_output *output) {
-    if (!output) return; /* untested: callers have one */
+    if (!output) return;
     /* Removes temporary files that could not be removed when out of memory. No other file has this run's number now. */
     if (output->lock.folder && !snug_folder_sweep(output->ctx, &output->folder, &output->folder.run, 1))
         output->lock.keep = true; /* the next run removes them */
@@ -147,7 +147,7 @@ static bool has_name(const char *const *names, const char *name) {
 }
 
 static snug_status remove_file(const struct snug_output *o, const char *name) {
-    if (unlinkat(o->folder.fd, name, 0) == 0 || errno == ENOENT) return SNUG_OK; /* may be untested: as below */
+    if (unlinkat(o->folder.fd, name, 0) == 0 || errno == ENOENT) return SNUG_OK;
     return snug_fail(o->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s", o->folder.path, name,
                      strerror(errno));
 }
@@ -217,7 +217,7 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
     const bool model = has_name(names, "config.json");
     struct names removed = {""};
     for (const char *const *name = names; *name; name++)
-        if (json_object_set_new(output->files, *name, json_null())) /* may be untested: an allocation that fails */
+        if (json_object_set_new(output->files, *name, json_null()))
             return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while writing into %s", output->folder.path);
     RETURN_IF_ERROR(write_manifest(output));
     if (!model) return SNUG_OK;
@@ -247,7 +247,7 @@ snug_status snug_output_end(struct snug_output *output) {
     void *next;
     json_object_foreach_safe(output->files, next, name, entry) {
         if (!json_is_null(entry)) continue;
-        if (snug_entry_kind(&output->folder, name)) /* may be untested: a file that was announced and not written */
+        if (snug_entry_kind(&output->folder, name))
             RETURN_IF_ERROR(snug_manifest_add(output->ctx, output->files, &output->folder, name));
         else
             json_object_del(output->files, name);

@@ -55,7 +55,7 @@ static void tell(struct snug_pace *p, snug_context *ctx, double seconds, double 
     const double step = seconds / (double)p->steps, planned = p->expected / (double)p->steps;
     char cause[512], rest[32], hoped[32];
     snug_machine_read("", &slow.after);
-    if (!p->has_before) slow.before = slow.after; /* may be untested: a pause in the window's last step */
+    if (!p->has_before) slow.before = slow.after;
     snug_slow_cause(&slow, cause, sizeof cause);
     print_duration(rest, step * (double)left);
     print_duration(hoped, p->plan.step * (double)left);

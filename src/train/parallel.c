@@ -70,7 +70,6 @@ static snug_status hash_identity(const struct snug_job *job, uint64_t *hash) {
     const struct snug_setup *setup = &job->setup;
     json_t *identity = setup->trains ? snug_identity(job) : json_incref(setup->config.json);
     char *text = NULL;
-    /* untested: an allocation that fails */
     const snug_status status = identity ? snug_json_text(job->ctx, identity, JSON_COMPACT | JSON_SORT_KEYS, &text)
                                         : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     if (status == SNUG_OK)
@@ -87,7 +86,7 @@ static uint64_t hash_processor(const struct snug_job *job) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
     char text[160];
     const char *own = "";
-    if (snug_device_is_gpu(&job->limits.device)) return 0; /* may be untested: needs a GPU */
+    if (snug_device_is_gpu(&job->limits.device)) return 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (snug_backend_cpu_isa(names[i]) == snug_backend_cpu()) own = names[i];
     snug_backend_cpu_describe(text, sizeof text);
@@ -112,11 +111,10 @@ static snug_status find_fingerprint(const struct snug_job *job, const struct snu
     return hash_tensors(program, memory, &out->values[MODEL]);
 }
 
-/* may be untested: a rank that is ended records nothing */
 static snug_status compare(snug_context *ctx, const struct fingerprint *all, int ranks) {
     for (int what = 0; what < COMPARED; what++)
         for (int rank = 1; rank < ranks; rank++)
-            if (all[rank].values[what] != all[0].values[what]) /* may be untested: as above */
+            if (all[rank].values[what] != all[0].values[what])
                 return snug_fail(ctx, SNUG_E_USAGE,
                                  "rank %d on %s has %s than rank 0 on %s: start all ranks with the same command, "
                                  "program and files",

@@ -235,7 +235,7 @@ static snug_status finish(struct snug_predicting *p, double begin) {
     if (p->task->finish) RETURN_IF_ERROR(p->task->finish(p));
     RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
     RETURN_IF_ERROR(snug_predict_files_end(&p->files, &metrics));
-    if (p->rows == 0 && p->task->nothing) /* untested: every task reports that it has no rows */
+    if (p->rows == 0 && p->task->nothing)
         snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: %s", snug_dataset_path(setup->eval.dataset), p->task->nothing);
     return SNUG_OK;
 }

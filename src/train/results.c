@@ -22,7 +22,7 @@ snug_status snug_results_write(struct snug_output *output, const char *split, co
                                json_t *more) {
     json_t *values = json_object();
     /* json_copy() omits members that it cannot add. */
-    int failed = !values || (more && json_object_update(values, more)); /* may be untested: no memory */
+    int failed = !values || (more && json_object_update(values, more));
     for (size_t i = 0; metrics && i < metrics->count && !failed; i++)
         failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) {

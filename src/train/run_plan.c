@@ -80,7 +80,6 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     /* A plan without data, and a loaded model: every batch is full, every sequence has the maximum length. */
     if (!source->rows) {
         const int64_t sequences = out->options.batch_size, tokens = sequences * setup->max_length;
-        /* may be untested: a loaded model of more than 32,768 positions */
         if (tokens > INT32_MAX)
             return snug_fail(args->ctx, SNUG_E_USAGE,
                              "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
@@ -124,7 +123,7 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     plan->offload = backend->copying;
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
-    if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0; /* untested: needs several GPUs */
+    if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0;
     plan->offload.resident = 1 - args->offload_ratio;
     plan->offload.on_host = args->offload_update;
     if (args->offload_update > 0 && !backend->updates_on_host)
@@ -144,9 +143,7 @@ static enum snug_dtype compute_type(const struct snug_setup *setup, const struct
     if (snug_setup_is_inference(setup) && args->fp16_full_eval) return SNUG_F16;
     if (!args->bf16 && !(snug_setup_is_inference(setup) && args->bf16_full_eval))
         return args->fp16 ? SNUG_F16 : SNUG_F32;
-    /* may be untested: depends on the processor */
     if (setup->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
-    /* may be untested: depends on the processor */
     snug_log(
         args->ctx, SNUG_LOG_WARNING,
         "--%s: this CPU has no AMX-BF16, AVX512-BF16 or BFDOT (ARM), so bf16 matmuls would be slower than fp32: using "
@@ -171,7 +168,6 @@ static snug_status check_host_updates(const struct snug_run_plan *plan, const st
 static snug_status check_operations(const struct snug_setup *setup, const struct snug_program *program) {
     const struct snug_backend *backend = setup->backend;
     for (size_t i = 0; i < program->op_count; i++) {
-        /* untested: needs a GPU backend that lacks an operation */
         if (!backend->ops[program->ops[i].kind])
             return snug_fail(
                 program->ctx, SNUG_E_UNSUPPORTED,
@@ -235,7 +231,6 @@ static int64_t plan_outputs(const struct snug_setup *setup, const struct snug_pr
     plan->logits_offset = plan->output_rows = 0;
     if (!snug_backend_is_device(setup->backend)) return 0;
     plan->logits_offset = (rows * (int64_t)sizeof(int32_t) + 255) / 256 * 256;
-    /* may be untested: tests have few loss positions */
     if (snug_setup_reads_logits(setup)) plan->output_rows = rows < most ? rows : most;
     return plan->logits_offset + plan->output_rows * row;
 }

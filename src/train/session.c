@@ -21,7 +21,6 @@ static snug_status allocate(struct snug_session *s) {
     const snug_status status = snug_runner_allocate(&job->runner, job->plan.offload_dir);
     s->memory = job->runner.memory;
     if (status != SNUG_E_MEMORY || job->runner.arena.base || !snug_device_is_gpu(device)) return status;
-    /* untested: a host that cannot page-lock memory; the arena comes after it */
     if (job->plan.layout.offload_bytes && !s->memory.backing.memory.base) return status;
     return snug_device_refuse(device, job->plan.layout.arena);
 }
@@ -119,11 +118,10 @@ static snug_status autotune_here(struct snug_session *s) {
 static snug_status autotune(struct snug_session *s) {
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool waits = group && group->ranks.local_rank > 0;
-    if (!s->job.setup.backend->autotunes) return SNUG_OK; /* may be untested: needs a GPU */
-    /* may be untested: needs several GPUs */
+    if (!s->job.setup.backend->autotunes) return SNUG_OK;
     if (waits) RETURN_IF_ERROR(snug_group_barrier(s->ctx, group));
     RETURN_IF_ERROR(autotune_here(s));
-    return waits ? SNUG_OK : snug_group_barrier(s->ctx, group); /* may be untested: as above */
+    return waits ? SNUG_OK : snug_group_barrier(s->ctx, group);
 }
 
 static snug_status open_loader(struct snug_session *s, const struct snug_data_source *source,
@@ -260,10 +258,10 @@ static snug_status after_operations(struct snug_session *s, const struct snug_ru
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
     const struct snug_process_group *group = s->job.setup.args->group;
-    const bool watched = group && group->devices;                       /* may be untested: needs several GPUs */
-    if (watched) snug_watch_wait(group->watch, "their GPU operations"); /* may be untested: needs a GPU */
+    const bool watched = group && group->devices;
+    if (watched) snug_watch_wait(group->watch, "their GPU operations");
     const snug_status status = snug_block_copy(s->ctx, &s->job.runner.arena, values, snug_run_data(run, tensor), bytes);
-    if (watched) snug_watch_leave(group->watch); /* may be untested: needs a GPU */
+    if (watched) snug_watch_leave(group->watch);
     return after_operations(s, run, status);
 }
 
@@ -289,7 +287,7 @@ snug_status snug_session_resume_epoch(struct snug_session *s) {
 snug_status snug_session_start_epoch(struct snug_session *s, int64_t epoch) {
     s->batch = NULL;
     s->within_step = false;
-    if (!s->resumed || epoch != s->epoch) s->epoch_step = 0; /* untested: another epoch after resuming */
+    if (!s->resumed || epoch != s->epoch) s->epoch_step = 0;
     s->resumed = false;
     s->epoch = epoch;
     return snug_loader_begin_epoch(s->train_loader, epoch, s->epoch_step);

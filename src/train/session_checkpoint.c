@@ -28,7 +28,7 @@ static snug_status write_state(struct snug_session *s, const struct snug_folder 
     snug_json_add(&state, "learning_rate", snug_json_number(s->own_rate));
     snug_json_add(&state, "identity", snug_identity(&s->job));
     const snug_status status =
-        state ? snug_json_write(s->ctx, folder, SNUG_SESSION_STATE, state) /* untested: an allocation that fails */
+        state ? snug_json_write(s->ctx, folder, SNUG_SESSION_STATE, state)
               : snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_SESSION_STATE);
     json_decref(state);
     return status;
@@ -131,7 +131,7 @@ static void seek(struct snug_session *s, const struct position *at) {
 static snug_status apply(struct snug_session *s, const struct snug_folder *folder, const struct position *at) {
     RETURN_IF_ERROR(snug_session_flush(s)); /* later it would change what is loaded */
     const snug_status status = snug_states_load(s->ctx, folder, STATES, &s->training->program, &s->memory);
-    if (status == SNUG_E_INPUT && at->refrozen) /* untested: the file has other states than its session had */
+    if (status == SNUG_E_INPUT && at->refrozen)
         return snug_add_to_error(s->ctx, status,
                                  "; freeze named other parts, and what was frozen has no states: create a session from "
                                  "its weights with model_name_or_path");

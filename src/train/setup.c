@@ -28,13 +28,11 @@ static void note_source(struct snug_setup *setup, const char *path) {
     struct stat info;
     bool known = false;
     char *folder = realpath(path, NULL);
-    /* may be untested: a folder that is removed meanwhile */
     if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) *strrchr(folder, '/') = '\0';
-    /* may be untested: a folder that is removed meanwhile */
     if (folder && stat(*folder ? folder : "/", &info) == 0) {
         for (int i = 0; i < setup->source_count; i++)
             known |= setup->sources[i].device == info.st_dev && setup->sources[i].inode == info.st_ino;
-        if (!known && setup->source_count < SNUG_SOURCES) /* untested: a run has fewer inputs */
+        if (!known && setup->source_count < SNUG_SOURCES)
             setup->sources[setup->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
     }
     free(folder);
@@ -452,7 +450,6 @@ static snug_status choose_class_weights(struct snug_setup *setup) {
         return snug_class_weights_find(setup->args, setup->config.task, labels, setup->train.dataset,
                                        &setup->class_weights);
     if (!trained->class_weights) return SNUG_OK;
-    /* may be untested: a folder that was edited, or another --task than the training's */
     if (!snug_setup_task(setup)->labelled || trained->classes != (size_t)labels->count) return SNUG_OK;
     RETURN_IF_ERROR(
         snug_alloc(setup->ctx, trained->classes, sizeof *setup->class_weights, (void **)&setup->class_weights));
@@ -475,7 +472,7 @@ static snug_status open_split(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const int64_t all = setup->train.rows;
     RETURN_IF_ERROR(open_dataset(setup, args->train_file, -1, snug_setup_task(setup)->labelled, &setup->eval));
-    if (setup->eval.rows != all) /* untested: a file that changes between two reads */
+    if (setup->eval.rows != all)
         return snug_fail(setup->ctx, SNUG_E_INPUT, "%s changed while it was read: start again", args->train_file);
     return SNUG_OK;
 }

@@ -15,7 +15,6 @@ int snug_args_threads(const struct snug_args *args) {
     struct snug_cgroup group;
     snug_cgroup_read("", &group);
     /* A launcher that binds its ranks to cores has divided them already. */
-    /* may be untested: depends on the machine */
     const int own = all < sysconf(_SC_NPROCESSORS_ONLN) ? all : all < sharing ? 1 : all / sharing;
     return snug_cgroup_threads(&group, own, sharing);
 }
@@ -31,7 +30,7 @@ static size_t stack_size(void) {
     end += strspn(end, " \t");
     const char *unit = *end ? strchr(units, *end | 0x20) : units + 1;
     const size_t shift = unit ? 10 * (size_t)(unit - units) : 0, bytes = (size_t)number << shift;
-    return unit && bytes >> shift == number ? bytes : 0; /* untested: LLVM's OpenMP ends the process if it overflows */
+    return unit && bytes >> shift == number ? bytes : 0;
 }
 
 /* Ends when the caller releases the mutex: until then all threads exist. */
@@ -48,10 +47,9 @@ static int make_threads(pthread_t *made, int wanted, int *error) {
     const size_t stack = stack_size();
     int count = 0;
     *error = pthread_attr_init(&attributes);
-    if (*error) return 0; /* may be untested: a call that fails: tools/failure-test */
+    if (*error) return 0;
     if (stack) pthread_attr_setstacksize(&attributes, stack); /* OpenMP ignores an invalid one, too */
     pthread_mutex_lock(&mutex);
-    /* may be untested: a call that fails: tools/failure-test */
     while (count < wanted && !(*error = pthread_create(&made[count], &attributes, wait_for_all, &mutex))) count++;
     pthread_mutex_unlock(&mutex);
     for (int i = 0; i < count; i++) pthread_join(made[i], NULL);
@@ -84,7 +82,7 @@ static snug_status check_here(void *user) {
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)threads - 1, sizeof(pthread_t), &made));
     const int count = 1 + make_threads(made, threads - 1, &error);
     free(made);
-    if (count < threads) /* may be untested: a call that fails: tools/failure-test */
+    if (count < threads)
         return snug_fail(ctx, SNUG_E_MEMORY,
                          "%d threads are needed, but only %d can run at the same time (%s): a limit on processes "
                          "(ulimit -u), of the container (pids.max) or on memory (ulimit -v) prevents it; raise it, or "

@@ -42,7 +42,7 @@ static snug_status read_weights(snug_context *ctx, const char *path, const json_
         snug_alloc(ctx, json_array_size(weights), sizeof *out->class_weights, (void **)&out->class_weights));
     out->classes = json_array_size(weights);
     json_array_foreach(weights, i, weight) {
-        if (!json_is_number(weight) || !(json_number_value(weight) >= 0)) /* may be untested: a file that was edited */
+        if (!json_is_number(weight) || !(json_number_value(weight) >= 0))
             return snug_fail(ctx, SNUG_E_INPUT,
                              "%s: \"class_weights\" must be a list of numbers of at least 0: give --class_weights",
                              path);

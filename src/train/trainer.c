@@ -72,7 +72,7 @@ static snug_status record(struct snug_trainer *t, const struct snug_metric_list 
         failed = strcmp(metrics->items[i].name, "eval_samples") != 0 &&
                  json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) json_decref(entry);
-    if (failed || json_array_append_new(t->log_history, entry)) /* may be untested: an allocation that fails */
+    if (failed || json_array_append_new(t->log_history, entry))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
     if (t->events)
         RETURN_IF_ERROR(snug_events_scalar(t->events, "train/epoch", step, snug_trainer_epoch(t), (double)time(NULL)));
@@ -306,7 +306,6 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     t->finished = s->step;
     if (applies) RETURN_IF_ERROR(snug_session_update(s)); /* a GPU does it while the ranks share their reports */
     RETURN_IF_ERROR(share_reports(t, loss, logged));
-    /* untested: only fp16 on a GPU has a loss scale */
     const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler); /* fp16 skips steps by design */
     t->streak = finite ? 0 : t->streak + 1;
     if (isfinite(*loss) && isfinite(*grad_norm))
@@ -490,7 +489,6 @@ static snug_status gather_use(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, o->records, sizeof *o->records));
     for (size_t i = 0; i < count; i++) {
         const struct snug_rank_record *r = &o->records[i];
-        /* may be untested: needs several GPUs */
         o->ranks[i] = (snug_rank_use){.host = r->host, .device = *r->device ? r->device : NULL, .total = r->total};
     }
     o->shown.ranks = o->ranks;
@@ -530,7 +528,6 @@ static json_t *ranks_json(const snug_train_result *r) {
     json_t *ranks = json_array();
     for (size_t i = 0; i < r->rank_count; i++) {
         const snug_rank_use *use = &r->ranks[i];
-        /* untested: needs several GPUs */
         snug_json_append(&ranks,
                          json_pack("{s:o, s:o, s:{s:I, s:I}}", "host", snug_json_from_text(use->host), "device",
                                    use->device ? snug_json_from_text(use->device) : json_null(), "memory", "planned",
@@ -605,7 +602,6 @@ static snug_status finish(struct snug_trainer *t) {
     json_decref(train);
     if (status == SNUG_OK && t->outcome->list.count) {
         json_t *more = snug_session_confusion(t->session);
-        /* may be untested: an allocation that fails */
         status = more ? snug_results_write(&t->output, "eval", &t->outcome->list, more)
                       : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
         json_decref(more);
@@ -620,13 +616,13 @@ static snug_status finish(struct snug_trainer *t) {
 static snug_status name_last_good(struct snug_trainer *t, snug_status status) {
     char path[SNUG_CHECKPOINT_PATH], why[1024];
     int64_t last;
-    if (!snug_trainer_leads(t)) return status; /* may be untested: a rank that is ended records nothing */
+    if (!snug_trainer_leads(t)) return status;
     if (status != SNUG_E_NUMERIC && !(status == SNUG_E_INTERRUPTED && t->streak)) return status;
     snprintf(why, sizeof why, "%s", snug_context_message(t->ctx));
     const snug_status listed = snug_checkpoint_last(t, &last); /* forgets the error */
     snug_clear_error(t->ctx);
     snug_fail(t->ctx, status, "%s", why);
-    if (listed != SNUG_OK) return status; /* may be untested: a call that fails: tools/failure-test */
+    if (listed != SNUG_OK) return status;
     snug_checkpoint_path(t, last, path);
     return last < 0 ? snug_add_to_error(t->ctx, status, "; this run has saved no checkpoint")
                     : snug_add_to_error(t->ctx, status, "; its last checkpoint is %s", path);

@@ -18,7 +18,6 @@ static json_t *file_json(const struct snug_data_source *source) {
     json_t *o = json_object();
     const char *path = snug_dataset_path(source->dataset);
     char *real = source->bytes < 0 ? NULL : realpath(path, NULL);
-    /* may be untested: synthetic data, and a file that is removed meanwhile */
     snug_json_add(&o, "path", snug_json_from_text(real ? real : path));
     snug_json_add(&o, "bytes", source->bytes < 0 ? json_null() : json_integer(source->bytes));
     snug_json_add(&o, "xxh3_64", source->bytes < 0 ? json_null() : snug_json_hex(source->digest));
@@ -68,7 +67,6 @@ static json_t *describe(const struct snug_job *job) {
     snug_json_add(&o, "version", json_string(SNUG_VERSION));
     snug_json_add(&o, "system", snug_json_from_text(name));
     snug_json_add(&o, "compiler", json_string(__VERSION__));
-    /* may be untested: needs a GPU, or a simulated one */
     snug_json_add(&o, "device", snug_json_from_text(*gpu ? gpu : "CPU"));
     snug_json_add(&o, "seed", json_integer(setup->args->seed));
     snug_json_add(&o, "data", data_json(setup));
@@ -95,7 +93,6 @@ static void compare_file(const struct snug_job *job, const json_t *files, const 
                          const struct snug_data_source *source) {
     const json_t *saved = json_object_get(json_object_get(files, name), "xxh3_64");
     char here[17];
-    /* untested: a run that is repeated without its data, or with a pipe */
     if (!json_is_string(saved) || !source->dataset || source->bytes < 0) return;
     snprintf(here, sizeof here, "%016" PRIx64, source->digest);
     if (strcmp(here, json_string_value(saved)) == 0) return;

@@ -138,7 +138,6 @@ struct block {
 static struct block block_of(const struct head *head, int64_t query) {
     const int64_t left = head->length - query, count = left < SNUG_CPU_QUERIES ? left : SNUG_CPU_QUERIES;
     const int64_t before = head->form->before, after = head->form->after, end = query + count + after;
-    /* may be untested: depends on the instruction set */
     const int64_t tile = VEC_LANES > ROWS ? VEC_LANES : ROWS; /* later blocks clear whole tiles of gradients */
     struct block b = {.query = query, .count = count, .key = 0, .keys = head->length, .columns = head->keys};
     if (!head->windowed) return b;

@@ -19,7 +19,6 @@ const struct snug_backend *snug_backend_cpu_isa(const char *isa) {
 #undef ENTRY
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        /* may be untested: depends on the processor */
         if (snug_cpu_has(all[i].isa) && (!isa || strcmp(isa, all[i].isa) == 0)) return all[i].backend;
     }
     return NULL;
@@ -31,7 +30,6 @@ void snug_backend_cpu_describe(char *text, size_t size) {
     const struct snug_microkernel *kernel = snug_microkernel(0);
     char fp32[64];
     snug_gemm_describe(fp32, sizeof fp32);
-    /* may be untested: depends on the processor */
     snprintf(text, size, "%s, bf16 %s%s", fp32, kernel ? "by " : "not faster than fp32 here",
              kernel ? kernel->name : "");
 }

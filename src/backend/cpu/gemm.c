@@ -33,7 +33,7 @@ AMX static void amx_end(void) { _tile_release(); }
 AMX static void amx_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda, int64_t a_step, const uint16_t *b,
                           int64_t steps, bool add) {
     size_t c_row = (size_t)ldc * sizeof *c, a_row = (size_t)lda * sizeof *a;
-    if (add) { /* may be untested: needs a processor with AMX-BF16 */
+    if (add) {
         _tile_loadd(0, c, c_row);
         _tile_loadd(1, c + 16, c_row);
         _tile_loadd(2, c + 16 * ldc, c_row);
@@ -44,7 +44,6 @@ AMX static void amx_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda,
         _tile_zero(2);
         _tile_zero(3);
     }
-    /* may be untested: needs a processor with AMX-BF16 */
     for (int64_t s = 0; s < steps; s++, a += a_step, b += SNUG_BLOCK_SIZE) {
         _tile_loadd(4, a, a_row);
         _tile_loadd(6, b, 64);
@@ -66,7 +65,6 @@ static bool amx_usable(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, LEAF = 7, TILE = 1 << 24, BF16 = 1 << 22 };
     unsigned a = LEAF, b, c = 0, d;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    /* may be untested: depends on the processor */
     return (d & TILE) && (d & BF16) && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
@@ -78,7 +76,6 @@ static bool amx_usable(void) {
 AVX512_BF16 static void avx512_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda, int64_t a_step,
                                      const uint16_t *b, int64_t steps, bool add) {
     enum { ROWS = 8 };
-    /* may be untested: needs a CPU with AVX512-BF16 and without AMX */
     for (int64_t row = 0; row < SNUG_BLOCK; row += ROWS, a += ROWS * lda, c += ROWS * ldc) {
         __m512 left[ROWS], right[ROWS];
         for (int r = 0; r < ROWS; r++) {
@@ -112,11 +109,9 @@ const struct snug_microkernel *snug_microkernel(size_t index) {
     static const struct snug_microkernel avx512 = {"avx512bf16", avx512_block, nothing, nothing};
     const struct snug_microkernel *usable[2];
     size_t count = 0;
-    /* may be untested: depends on the processor */
     if (__builtin_cpu_supports("avx512bw") && amx_usable()) usable[count++] = &amx;
-    /* may be untested: depends on the processor */
     if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")) usable[count++] = &avx512;
-    return index < count ? usable[index] : NULL; /* may be untested: depends on the processor */
+    return index < count ? usable[index] : NULL;
 }
 
 #elif defined(__aarch64__)

@@ -17,7 +17,6 @@ bool snug_gemm_f32(float *c, int64_t ldc, const float *a, int64_t lda, bool tran
 }
 
 snug_status snug_gemm_result(snug_context *ctx, bool refused) {
-    /* untested: oneDNN refuses negative sizes and lack of memory alone */
     return refused ? snug_fail(ctx, SNUG_E_INTERNAL, "oneDNN rejected a matmul (dnnl_sgemm)") : SNUG_OK;
 }
 
@@ -32,7 +31,6 @@ snug_status snug_gemm_prepare(snug_context *ctx, int threads) {
     {
         float *c = zeros + (size_t)(omp_get_thread_num() + 1) * SIDE * DEPTH;
         snug_gemm_one_thread();
-        /* may be untested: oneDNN refuses negative sizes and lack of memory alone */
         for (int form = 0; form < 6; form++)
             refused = refused ||
                       !snug_gemm_f32(c, SIDE, zeros, form % 3 == 2 ? SIDE : DEPTH, form % 3 == 2, zeros,

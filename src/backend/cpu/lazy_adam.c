@@ -281,7 +281,6 @@ snug_status SNUG_KERNEL(rows_begin)(struct snug_run *run, const struct snug_op *
     for (int64_t i = 1; i < snug_run_cols(run, op->rows_begin.index); i++) index[i] = -1;
 #pragma omp parallel for num_threads(run->threads)
     for (int64_t row = 0; row < m.rows; row++)
-        /* may be untested: m decays to zero before v, after a thousand steps without the row */
         updated[row] = !decays && is_zero(m, row) && is_zero(v, row) ? -1 : (int32_t)run->step;
     return SNUG_OK;
 }

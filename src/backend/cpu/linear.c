@@ -20,9 +20,7 @@ static snug_status run_matmul(struct snug_run *run, int32_t y, int32_t x, int32_
                                   .transpose_b = transpose_w,
                                   .add = add};
     const enum snug_dtype a = snug_run_dtype(run, x);
-    /* untested: no program has a matmul of other types */
     if (a == SNUG_F32 && p.y_dtype == SNUG_F32) return SNUG_KERNEL(matmul_f32)(run, &p);
-    /* untested: no program has a matmul of other types */
     if (a == SNUG_BF16 && p.b_dtype == SNUG_BF16) return SNUG_KERNEL(matmul_bf16)(run, &p);
     return snug_fail(run->ctx, SNUG_E_INTERNAL, "no matmul of tensors \"%s\" (%s) and \"%s\" (%s) to %s",
                      run->program->tensors[x].name, snug_dtype_name(a), run->program->tensors[w].name,
@@ -82,9 +80,7 @@ snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *o
         p.n = snug_run_cols(run, l->x), p.k = snug_run_cols(run, l->dy);
         p.db = NULL;
     }
-    /* untested: no program has a matmul of other types */
     if (dy == SNUG_F32 && x == SNUG_F32) return SNUG_KERNEL(weight_gradient_f32)(run, &p);
-    /* untested: no program has a matmul of other types */
     if (dy == SNUG_BF16 && x == SNUG_BF16) return SNUG_KERNEL(weight_gradient_bf16)(run, &p);
     return snug_fail(run->ctx, SNUG_E_INTERNAL, "no gradient of \"%s\" from \"%s\" (%s) and \"%s\" (%s)",
                      run->program->tensors[op->linear_dw.dw].name, run->program->tensors[op->linear_dw.dy].name,
@@ -116,7 +112,6 @@ int64_t SNUG_KERNEL(linear_dw_workspace)(const struct snug_program *program, con
     if (!op->linear_dw.dw) return 0;
     if (dy->dtype == SNUG_F32)
         return program->accumulates ? SNUG_KERNEL(weight_gradient_f32_workspace)(dy->cols, x->cols, threads) : 0;
-    /* untested: in every program dy follows the batch */
     int64_t tokens = dy->extent == SNUG_EXTENT_FIXED ? dy->rows : program->capacity[dy->extent];
     return SNUG_KERNEL(weight_gradient_bf16_workspace)(tokens, dy->cols, x->cols);
 }

@@ -242,15 +242,14 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int6
         pack_a_transposed(packed, dy + t * p->n, p->n, end - t, p->n - column);
     if (!p->db) return;
     for (int64_t j = 0; j < columns; j += VEC_LANES) {
-        /* may be untested: depends on the processor */
         const vec before = start || p->add ? vec_load(p->db + column, SNUG_F32, j, columns) : vec_all(0.0f);
-        vec total = start ? before : vec_all(0.0f); /* may be untested: depends on the processor */
+        vec total = start ? before : vec_all(0.0f);
         for (int64_t t = start; t < end; t += BLOCK) {
             vec sum = vec_all(0.0f);
             for (int64_t i = t; i < smaller(t + BLOCK, end); i++) sum += vec_load(dy + i * p->n, SNUG_BF16, j, columns);
             total += sum;
         }
-        if (!start) total += before; /* may be untested: depends on the processor */
+        if (!start) total += before;
         vec_store(p->db + column, SNUG_F32, j, columns, total);
     }
 }

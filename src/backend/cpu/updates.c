@@ -12,9 +12,7 @@ SNUG_CPU_ISAS(DECLARE)
    here. */
 bool snug_cpu_has(const char *isa) {
 #ifdef __x86_64__
-    /* may be untested: depends on the processor */
     const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    /* may be untested: depends on the processor */
     const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
@@ -35,7 +33,6 @@ const struct snug_backend *snug_backend_updates(const char *isa) {
 #undef ENTRY
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        /* may be untested: depends on the processor */
         if (snug_cpu_has(all[i].isa) && (!isa || strcmp(isa, all[i].isa) == 0)) return all[i].backend;
     }
     return NULL;

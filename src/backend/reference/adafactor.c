@@ -71,7 +71,7 @@ static void update_parameter(struct parameter *s, struct snug_matrix m) {
 }
 
 snug_status snug_reference_adafactor(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
+    if (is_skipped(run)) return SNUG_OK;
     const struct snug_matrix p = snug_matrix_of(run, op->update.weight),
                              m = snug_matrix_of(run, op->update.states[op->update.vector ? 1 : 2]);
     struct parameter s = {.run = run, .op = op, .rows = p.rows / op->update.segments, .p = p};

@@ -24,7 +24,7 @@ static float largest(const double *values, int64_t count) {
 static uint8_t code_m(const float *map, double m, float absmax) {
     int code = snug_nearest_code(map, m / (double)absmax);
     const bool negative = signbit(m) != 0, coded_negative = signbit(map[code]) != 0;
-    if (coded_negative != negative) code += m > 0 ? 1 : -1; /* untested: no positive value has a negative code */
+    if (coded_negative != negative) code += m > 0 ? 1 : -1;
     return (uint8_t)code;
 }
 
@@ -60,7 +60,7 @@ static void update_block(struct snug_run *run, const struct snug_op *op, const s
 }
 
 snug_status snug_reference_adam_8bit(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
+    if (is_skipped(run)) return SNUG_OK;
     float signed_map[SNUG_CODES], unsigned_map[SNUG_CODES];
     const struct snug_matrix p = snug_matrix_of(run, op->update.weight);
     const int64_t each = p.rows * p.cols / op->update.segments;

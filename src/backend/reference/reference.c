@@ -19,7 +19,6 @@ static int64_t norm_backward_doubles(const struct snug_program *program, int32_t
 static int64_t reference_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
     int64_t doubles = 0;
-    /* may be untested: needs MPI */
     if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:

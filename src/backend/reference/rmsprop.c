@@ -3,7 +3,7 @@
 #include "backend/reference/update.h"
 
 snug_status snug_reference_rmsprop(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
+    if (is_skipped(run)) return SNUG_OK;
     const struct snug_optimizer *o = run->optimizer;
     const bool momentum = o->momentum != 0;
     struct snug_matrix p = snug_matrix_of(run, op->update.weight), squares = snug_matrix_of(run, op->update.states[0]);

@@ -43,7 +43,6 @@ snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_
             for (int64_t c = 0; c < g.cols; c++) add_square(&squares, row * g.cols + c, load(g, row, c));
     }
     const double sum = squares.chunks + squares.chunk;
-    /* untested: the reference backend runs no tied gradients */
     sums[op->squared_norm.slot] = op->accumulate ? sums[op->squared_norm.slot] + sum : sum;
     return SNUG_OK;
 }

@@ -19,14 +19,14 @@ static snug_status check(snug_context *ctx, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     if (code == MPI_SUCCESS) return SNUG_OK;
-    MPI_Error_string(code, text, &length); /* untested: MPI's own failures */
+    MPI_Error_string(code, text, &length);
     return snug_fail(ctx, SNUG_E_IO, "%s failed: %.*s", call, length, text);
 }
 
 /* Another rank's end may be the reason, which the watch knows a moment later. */
 static snug_status fail(snug_context *ctx, const char *call, int code) {
     enum { TRIES = 200, CENTISECOND = 10000000 };
-    for (int i = 0; i < TRIES && watch.user; i++) { /* untested: MPI's own failures */
+    for (int i = 0; i < TRIES && watch.user; i++) {
         RETURN_IF_ERROR(watch.poll(watch.user, ctx));
         nanosleep(&(struct timespec){.tv_nsec = CENTISECOND}, NULL);
     }
@@ -46,10 +46,10 @@ static snug_status complete(snug_context *ctx, const char *call, int code, MPI_R
     }
     /* The rank that ended may have done its part before. */
     for (int tests = 0; status != SNUG_OK && !done && tests < AT_ONCE; tests++)
-        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break; /* untested: MPI's own failures */
+        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
     if (watch.user) watch.leave(watch.user);
     if (done || status != SNUG_OK) return done ? SNUG_OK : status;
-    return fail(ctx, call, code); /* untested: MPI's own failures */
+    return fail(ctx, call, code);
 }
 
 static void enter(const char *call) {
@@ -182,7 +182,7 @@ static snug_status start(snug_context *ctx) {
     int given; /* the caller's thread and the compute thread call it in turn */
     RETURN_IF_ERROR(check(ctx, "MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given)));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    if (given < MPI_THREAD_SERIALIZED) /* untested: every MPI of the distributions has it */
+    if (given < MPI_THREAD_SERIALIZED)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "this MPI does not support processes with threads");
     table = (struct snug_collectives){.piece = INT_MAX,
                                       .exchange = exchange,

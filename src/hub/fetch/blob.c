@@ -38,11 +38,9 @@ snug_status snug_store_lock(struct snug_store *store, const char *name, int *fd)
     RETURN_IF_ERROR(open_in_place(store->ctx, &store->locks, name, 0664, fd));
     const int failed = flock(*fd, LOCK_EX | LOCK_NB) ? errno : 0;
     const bool named = snug_file_is_named(*fd, &store->locks, name);
-    /* may be untested: another process removes the file between the two calls */
     if (!failed && named) return SNUG_OK;
     close(*fd);
     *fd = -1;
-    /* may be untested: the same, and a file system without locks */
     if (!failed || failed == EWOULDBLOCK) return SNUG_END;
     snug_log(store->ctx, SNUG_LOG_WARNING, "%s cannot be locked (%s): make sure that no second pull writes into it",
              store->locks.path, strerror(failed));
@@ -56,7 +54,6 @@ static snug_status lock(struct snug_blob *blob) {
     RETURN_IF_ERROR(snug_format(blob->store->ctx, &name, "%s.lock", blob->id));
     const snug_status status = snug_store_lock(blob->store, name, &blob->lock);
     free(name);
-    /* may be untested: depends on how long the other process has the lock */
     if (status == SNUG_END && !blob->waits)
         snug_log(blob->store->ctx, SNUG_LOG_INFO, "%s: another process fetches it; waiting for it", blob->name);
     blob->waits |= status == SNUG_END;
@@ -86,7 +83,6 @@ static bool is_in_snapshot(const struct snug_blob *blob) {
     struct stat named, own;
     if (size_of(&store->snapshot, blob->name, AT_SYMLINK_NOFOLLOW) == blob->size) return true;
     if (fstatat(store->blobs.fd, blob->id, &own, 0) || !S_ISREG(own.st_mode) || own.st_size != blob->size) return false;
-    /* may be untested: a file with the same number on another disk */
     return fstatat(store->snapshot.fd, blob->name, &named, 0) == 0 && named.st_ino == own.st_ino &&
            named.st_dev == own.st_dev;
 }
@@ -136,7 +132,6 @@ void snug_blob_close(struct snug_blob *blob) {
 /* ---- the partial file ----------------------------------------------------------------------------------------- */
 
 static snug_status restart(struct snug_blob *blob) {
-    /* may be untested: a call that fails */
     if (ftruncate(blob->fd, 0)) return fail_os(blob->store->ctx, "write", &blob->store->blobs, blob->partial);
     blob->have = 0;
     blob->resumed = false;
@@ -158,11 +153,10 @@ static snug_status read_part(struct snug_blob *blob, int64_t size) {
     snug_status status = SNUG_OK;
     while (status == SNUG_OK && blob->have < size) {
         const ssize_t got = snug_read_at(blob->fd, block, BLOCK, (uint64_t)blob->have);
-        if (got <= 0) /* may be untested: a call that fails, or a file that shrinks meanwhile */
+        if (got <= 0)
             status = fail_os(ctx, "read", &blob->store->blobs, blob->partial);
         else
             add(blob, block, (size_t)got);
-        /* may be untested: depends on when the stop comes */
         if (status == SNUG_OK && snug_stop_asked(ctx))
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while reading what an earlier run has fetched");
     }
@@ -186,7 +180,7 @@ static snug_status open_part(struct snug_blob *blob) {
         return fail_os(store->ctx, "remove another user's", &store->blobs, blob->partial);
     RETURN_IF_ERROR(open_in_place(store->ctx, &store->blobs, blob->partial, 0666, &blob->fd));
     fstat(blob->fd, &info);
-    if (!is_trusted(store, &info)) /* untested: another user makes the file between the two calls */
+    if (!is_trusted(store, &info))
         return snug_fail(store->ctx, SNUG_E_IO, SNUG_PATH " belongs to another user: remove it",
                          SNUG_PATH_IN(&store->blobs, blob->partial));
     const int64_t size = (int64_t)info.st_size;
@@ -206,7 +200,6 @@ static snug_status link_blob(struct snug_blob *blob) {
     char *target;
     struct stat info;
     if (fstatat(store->snapshot.fd, blob->name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
-        /* may be untested: another process has made the link meanwhile */
         if (is_in_snapshot(blob)) return SNUG_OK;
         if (!S_ISLNK(info.st_mode))
             return snug_fail(store->ctx, SNUG_E_IO,
@@ -215,22 +208,18 @@ static snug_status link_blob(struct snug_blob *blob) {
         unlinkat(store->snapshot.fd, blob->name, 0); /* a link to nothing, or to another file */
     }
     RETURN_IF_ERROR(snug_format(store->ctx, &target, "../../blobs/%s", blob->id));
-    /* may be untested: another process that makes the same link */
     int failed = symlinkat(target, store->snapshot.fd, blob->name) ? errno : 0;
     free(target);
-    /* untested: needs a file system without symbolic links */
     if (failed == EPERM || failed == EOPNOTSUPP)
         failed = renameat(store->blobs.fd, blob->id, store->snapshot.fd, blob->name) ? errno : 0;
     errno = failed;
-    /* may be untested: another process that makes the same link, or a disk that fails */
     return failed && failed != EEXIST ? fail_os(store->ctx, "make", &store->snapshot, blob->name) : SNUG_OK;
 }
 
 static snug_status publish(struct snug_blob *blob) {
     const struct snug_folder *blobs = &blob->store->blobs;
-    /* untested: needs a disk that fails */
     if (fsync(blob->fd)) return fail_os(blob->store->ctx, "write", blobs, blob->partial);
-    if (renameat(blobs->fd, blob->partial, blobs->fd, blob->id)) /* may be untested: a folder of that name */
+    if (renameat(blobs->fd, blob->partial, blobs->fd, blob->id))
         return fail_os(blob->store->ctx, "make", blobs, blob->id);
     snug_folder_sync(blob->store->ctx, blobs, blob->id);
     RETURN_IF_ERROR(link_blob(blob));
@@ -321,7 +310,7 @@ snug_status snug_blob_receive(struct snug_request *request, const void *data, si
     snug_digest_add(&blob->digest, data, size);
     for (const char *at = data; size > 0;) {
         const ssize_t put = pwrite(blob->fd, at, size, (off_t)blob->have);
-        if (put < 0 && errno == EINTR) continue; /* may be untested: a call that fails */
+        if (put < 0 && errno == EINTR) continue;
         if (put < 0) return fail_os(blob->store->ctx, "write", &blob->store->blobs, blob->partial);
         at += put;
         size -= (size_t)put;

@@ -16,7 +16,7 @@ static void *open_library(void) {
     const char *given = getenv("SNUG_LIBCURL");
     void *library = NULL;
     if (given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++) /* may be untested: depends on the machine */
+    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library;
 }
@@ -54,7 +54,7 @@ static snug_status open_once(snug_context *ctx) {
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "the installed libcurl is too old, it has no %s(): install 7.68 or later", missing);
     }
-    if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) /* may be untested: a call that fails */
+    if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return snug_fail(ctx, SNUG_E_MEMORY, "libcurl cannot be initialised");
     opened = curl;
     is_open = true;

@@ -147,10 +147,7 @@ static snug_status origin_of(struct snug_http *http, const char *url, char **ori
     return status;
 }
 
-static bool is_encrypted(const char *origin) {
-    /* untested: open_parts() and follow() refuse URLs without an origin */
-    return origin && strncmp(origin, "https:", 6) == 0;
-}
+static bool is_encrypted(const char *origin) { return origin && strncmp(origin, "https:", 6) == 0; }
 
 static const char *url_of(const struct snug_request *request) {
     return request->location ? request->location : request->url;
@@ -242,7 +239,6 @@ static void begin_window(struct snug_request *request) {
 static snug_status attempt(struct snug_http *http, struct snug_request *request) {
     char *origin;
     RETURN_IF_ERROR(origin_of(http, url_of(request), &origin));
-    /* untested: open_parts() and follow() refuse URLs without an origin */
     const bool own = origin && strcmp(origin, http->origin) == 0;
     free(origin);
     request->received = 0;
@@ -260,7 +256,7 @@ static snug_status attempt(struct snug_http *http, struct snug_request *request)
     if (own && http->authorization) RETURN_IF_ERROR(add_header(http, request, http->authorization));
     set_options(http, request);
     const CURLMcode added = http->curl->multi_add_handle(http->multi, request->easy);
-    if (added == CURLM_OK) return SNUG_OK; /* may be untested: an allocation that fails */
+    if (added == CURLM_OK) return SNUG_OK;
     return snug_fail(http->ctx, SNUG_E_MEMORY, "cannot request %s: %s", request->url,
                      http->curl->multi_strerror(added));
 }
@@ -427,7 +423,7 @@ static int count_running(const struct snug_request *requests, size_t count) {
 static int pause_of(const struct snug_request *requests, size_t count) {
     double pause = pause_seconds;
     const double now = snug_seconds();
-    if (count_running(requests, count) >= PARALLEL) return (int)(1000 * pause); /* may be untested: depends on timing */
+    if (count_running(requests, count) >= PARALLEL) return (int)(1000 * pause);
     for (size_t i = 0; i < count; i++)
         if (!requests[i].done && !requests[i].easy && requests[i].due - now < pause) pause = requests[i].due - now;
     return pause > 0 ? (int)(1000 * pause) + 1 : 0;
@@ -476,7 +472,6 @@ snug_status snug_http_run(struct snug_http *http, struct snug_request *requests,
 
 snug_status snug_http_escape(struct snug_http *http, const char *text, char **out) {
     char *escaped = http->curl->easy_escape(NULL, text, (int)strlen(text));
-    /* may be untested: an allocation that fails */
     const snug_status status = escaped ? snug_strdup(http->ctx, escaped, out)
                                        : snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while making a URL");
     http->curl->free(escaped);

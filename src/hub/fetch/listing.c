@@ -41,7 +41,7 @@ static snug_status add_files(snug_context *ctx, const char *url, const json_t *s
         const char *name = json_string_value(json_object_get(sibling, "rfilename"));
         if (!name) return snug_fail(ctx, SNUG_E_INPUT, "%s: an entry of \"siblings\" has no \"rfilename\"", url);
         if (!is_of_model(name)) continue;
-        if (json_object_set_new(out->files, name, json_true())) /* may be untested: an allocation that fails */
+        if (json_object_set_new(out->files, name, json_true()))
             return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
     }
     return SNUG_OK;
@@ -54,7 +54,6 @@ snug_status snug_listing_read(snug_context *ctx, const char *url, const char *te
     RETURN_IF_ERROR(snug_json_read_text(ctx, url, text, size, &json));
     snug_listing_free(out);
     out->files = json_object();
-    /* may be untested: an allocation that fails */
     snug_status status = out->files ? snug_json_string(ctx, url, json, "sha", "", &commit)
                                     : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
     if (status == SNUG_OK && !snug_hub_is_commit(commit))
@@ -88,7 +87,7 @@ static snug_status add_shard(snug_context *ctx, const char *path, const char *te
     if (json_object_get(known, name)) return SNUG_OK;
     if (out->count == SHARDS_MOST)
         return snug_fail(ctx, SNUG_E_INPUT, "%s names more than %d shards", path, SHARDS_MOST);
-    if (json_object_set_new(known, name, json_true())) /* may be untested: an allocation that fails */
+    if (json_object_set_new(known, name, json_true()))
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     out->names[out->count++] = name;
     return SNUG_OK;

@@ -220,7 +220,7 @@ struct file {
 
 static snug_status receive_nothing(struct snug_request *request, const void *data, size_t size) {
     (void)request, (void)data, (void)size;
-    return SNUG_OK; /* may be untested: libcurl gives no content of a request for headers */
+    return SNUG_OK;
 }
 
 static snug_status finish_headers(struct snug_request *request) {
@@ -329,7 +329,7 @@ static snug_status claim_name(struct pull *p, const char *name) {
     if (other)
         status = snug_fail(p->ctx, SNUG_E_INPUT, "%s: %s and %s have the same name on some file systems",
                            p->options->name, other, name);
-    else if (json_object_set_new(p->names, lower, json_string(name))) /* may be untested: an allocation that fails */
+    else if (json_object_set_new(p->names, lower, json_string(name)))
         status = snug_fail(p->ctx, SNUG_E_MEMORY, "out of memory while listing %s", p->options->name);
     free(lower);
     return status;
@@ -424,9 +424,8 @@ static snug_status replace_ref(struct pull *p, const struct snug_folder *refs, c
     if (fd < 0)
         return snug_fail(p->ctx, SNUG_E_IO, "cannot write " SNUG_PATH ": %s", SNUG_PATH_IN(locks, temporary),
                          strerror(errno));
-    /* may be untested: a call that fails */
     bool good = write(fd, p->listing.commit, (size_t)length) == length && fsync(fd) == 0;
-    good = good && renameat(locks->fd, temporary, refs->fd, name) == 0; /* may be untested: a call that fails */
+    good = good && renameat(locks->fd, temporary, refs->fd, name) == 0;
     const int failed = errno;
     close(fd);
     if (!good)
@@ -440,14 +439,12 @@ static snug_status replace_ref(struct pull *p, const struct snug_folder *refs, c
 static snug_status lock_and_replace(struct pull *p, const struct snug_folder *refs, const char *name) {
     snug_status status;
     int lock;
-    /* may be untested: another process writes a name at the same moment */
     while ((status = snug_store_lock(&p->store, "refs.lock", &lock)) == SNUG_END) {
-        /* may be untested: another process writes a name at the same moment */
         if (snug_stop_asked(p->ctx)) return snug_fail(p->ctx, SNUG_E_INTERRUPTED, "interrupted");
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     if (status == SNUG_OK) status = replace_ref(p, refs, name);
-    if (lock >= 0) close(lock); /* may be untested: a file system without locks */
+    if (lock >= 0) close(lock);
     return status;
 }
 

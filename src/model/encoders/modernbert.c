@@ -131,7 +131,6 @@ static void read_attention(struct snug_reading *r) {
     if (rotated != size) refuse(r, "head_dim", "must be hidden_size / num_attention_heads");
     if (r->status == SNUG_OK && size % 2)
         refuse(r, "num_attention_heads", "gives heads of an odd size, which rotary embeddings do not support");
-    /* may be untested: no model has such heads */
     if (r->status == SNUG_OK && size > 2 * SNUG_ROTATION_PAIRS_MOST)
         refuse(r, "num_attention_heads", "gives heads of more than 512 channels");
 }

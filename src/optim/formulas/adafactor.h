@@ -27,7 +27,7 @@ enum {
 /* Parts of a matrix of `rows` rows. A part's columns are summed in fp32, and each part has a row of scratch. */
 static inline int32_t snug_adafactor_parts(int64_t rows) {
     const int64_t parts = (rows + 31) / 32;
-    return (int32_t)(parts < 256 ? parts : 256); /* may be untested: a matrix of more than 8,160 rows */
+    return (int32_t)(parts < 256 ? parts : 256);
 }
 /* The first row of a part; of part number `parts`, the end. */
 static inline int64_t snug_adafactor_begin(int64_t rows, int64_t parts, int64_t part) { return rows * part / parts; }

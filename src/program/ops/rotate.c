@@ -7,7 +7,6 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (!dy) return;
     struct snug_op backward = *op;
     backward.rotate.x = dy;
-    /* may be untested: nothing else reads the gradient of attention's operands */
     backward.rotate.y = snug_tape_is_free(t, dy) ? dy : snug_tape_new(t, op->rotate.x);
     backward.rotate.back = !op->rotate.back;
     snug_tape_emit(t, backward);
@@ -19,7 +18,6 @@ static void cost(struct snug_cost_view *view, const struct snug_op *op) {
     const struct snug_rotate *r = &op->rotate;
     const double share = (double)r->heads * r->head_dim / snug_cost_columns(view, r->x);
     view->cost.flops = 3 * share * snug_cost_elements(view, r->x);
-    /* may be untested: encoders rotate in place */
     if (r->x == r->y) view->cost.bytes *= share;
 }
 

@@ -694,7 +694,7 @@ static snug_status prepare(const struct snug_run *run) {
     ranks->compared = true;
     snug_cuda_place_batch(run);
     RETURN_IF_ERROR(snug_cuda_compare_ranks(run->ctx, d->peers.hosts, hash_layout(run), &ranks->same_layout));
-    if (!ranks->same_layout) { /* untested: no program differs in its layout */
+    if (!ranks->same_layout) {
         snug_log(run->ctx, SNUG_LOG_WARNING,
                  "the ranks' memory is not laid out alike, so NCCL exchanges their gradients, which is slower: please "
                  "report this, with the command");

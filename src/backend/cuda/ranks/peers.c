@@ -75,7 +75,7 @@ snug_status snug_cuda_compare_ranks(snug_context *ctx, const struct snug_collect
 static snug_status share(snug_context *ctx, const struct snug_collectives *hosts, void *memory, uint8_t *mapped[]) {
     struct share *shares;
     bool all = false;
-    if (hosts->size > SNUG_CUDA_PEERS) return SNUG_OK; /* untested: more than 16 ranks */
+    if (hosts->size > SNUG_CUDA_PEERS) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *shares, (void **)&shares));
     struct share *own = &shares[hosts->rank];
     snug_boot_id(own->boot);
@@ -124,7 +124,7 @@ snug_status snug_cuda_open_peers(snug_context *ctx, const struct snug_collective
 }
 
 void snug_cuda_close_peers(struct snug_cuda_peers *peers) {
-    if (!peers->own) return; /* may be untested: a failure before */
+    if (!peers->own) return;
     unmap(peers->flags, peers->hosts->rank, peers->hosts->size);
     cudaFree(peers->own);
 }

@@ -16,7 +16,7 @@ int64_t snug_cuda_received_bytes(const struct snug_program *program) {
         bytes += g->rows * g->cols * (int64_t)sizeof(float);
         if (op->sum_ranks.chunks) each = CHUNKS;
     }
-    if (!bytes) return 0; /* may be untested: an evaluation on a GPU */
+    if (!bytes) return 0;
     const int64_t least = (program->ranks - 1) * each;
     bytes = bytes / BUCKETS < MOST ? bytes / BUCKETS : MOST;
     return ((bytes > least ? bytes : least) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
