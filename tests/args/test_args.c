@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line's grammar, Hugging Face's names and defaults, and the messages for invalid arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "args/table.h"
+#include "test.h"
+
+#define FIXTURE struct fixture *fixture, set_up, tear_down
 
 struct fixture {
     snug_context *ctx;
@@ -56,7 +53,7 @@ static void expect_message(struct fixture *fixture, const char *line, const char
     if (!strstr(message, says)) fail_msg("%s: \"%s\" does not contain \"%s\"", line, message, says);
 }
 
-static void test_values(void **state) {
+FIXTURE_TEST(test_values) {
     static const struct {
         const char *line, *name, *value;
     } cases[] = {
@@ -116,7 +113,6 @@ static void test_values(void **state) {
         {"--optim adamw_torch --optim=", "optim", "adamw_torch_fused"},
         {"--resume_from_checkpoint out/checkpoint-2", "resume_from_checkpoint", "out/checkpoint-2"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         renew(fixture);
         if (parse(fixture, cases[i].line) != SNUG_OK)
@@ -125,7 +121,7 @@ static void test_values(void **state) {
     }
 }
 
-static void test_defaults_are_those_of_transformers(void **state) {
+TEST_IN(test_defaults_are_those_of_transformers, void *fixture, set_up, tear_down) {
     static const struct {
         const char *name, *value;
     } cases[] = {
@@ -159,12 +155,11 @@ static void test_defaults_are_those_of_transformers(void **state) {
         {"output_dir", ""},
         {"greater_is_better", ""},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_text(*state, cases[i].name, cases[i].value);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_text(fixture, cases[i].name, cases[i].value);
 }
 
 /* The table documents each default correctly and accepts it. */
-static void test_table_is_consistent(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_table_is_consistent) {
     size_t count = 0;
     for (const snug_arg_info *info; (info = snug_args_info(count)); count++) {
         char value[256], again[256];
@@ -181,7 +176,7 @@ static void test_table_is_consistent(void **state) {
     assert_null(snug_args_info(count + 1));
 }
 
-static void test_refused(void **state) {
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *line, *says;
         snug_status status;
@@ -248,7 +243,6 @@ static void test_refused(void **state) {
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         renew(fixture);
         if (parse(fixture, cases[i].line) != cases[i].status) fail_msg("%s: wrong status", cases[i].line);
@@ -257,7 +251,7 @@ static void test_refused(void **state) {
 }
 
 /* Arguments of Hugging Face that snug does not have, and names that are often tried: each leads on. */
-static void test_refusals_lead_on(void **state) {
+FIXTURE_TEST(test_refusals_lead_on) {
     static const struct {
         const char *line, *says;
         snug_status status;
@@ -290,7 +284,6 @@ static void test_refusals_lead_on(void **state) {
         {"-V", "snug --version prints the version", SNUG_E_USAGE},
         {"--version", "snug --version prints the version", SNUG_E_USAGE},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         renew(fixture);
         if (parse(fixture, cases[i].line) != cases[i].status) fail_msg("%s: wrong status", cases[i].line);
@@ -302,8 +295,7 @@ static void count_notes(void *user, snug_log_level level, const char *message) {
     if (level == SNUG_LOG_INFO && strstr(message, ": a Hugging Face argument without effect in snug")) ++*(int *)user;
 }
 
-static void test_inert_arguments_are_accepted_and_noted(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_inert_arguments_are_accepted_and_noted) {
     int notes = 0;
     snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
     assert_int_equal(parse(fixture,
@@ -332,8 +324,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
 }
 
 /* A refused argument says what to do; a suggested name is one that works; no name has two meanings. */
-static void test_tables_of_other_names(void **state) {
-    const struct fixture *fixture = *state;
+FIXTURE_TEST(test_tables_of_other_names) {
     char value[256];
     for (size_t i = 0; i < snug_foreign_count; i++) {
         const struct snug_foreign *foreign = &snug_foreign_arguments[i];
@@ -357,8 +348,7 @@ static void test_tables_of_other_names(void **state) {
 }
 
 /* Values of other programs are refused, each with its own sentence. */
-static void test_values_of_others(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_values_of_others) {
     for (size_t i = 0; i < snug_foreign_value_count; i++) {
         const struct snug_foreign_value *value = &snug_foreign_values[i];
         char text[64];
@@ -369,8 +359,7 @@ static void test_values_of_others(void **state) {
     }
 }
 
-static void test_get_and_set_by_name(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_get_and_set_by_name) {
     char value[6];
     assert_int_equal(snug_args_set(fixture->args, "nonesuch", "1"), SNUG_E_USAGE);
     assert_int_equal(snug_args_get(fixture->args, "nonesuch", value, sizeof value), SNUG_E_USAGE);
@@ -391,8 +380,7 @@ static void test_get_and_set_by_name(void **state) {
     assert_false(snug_args_is_set(fixture->args, "test_file"));
 }
 
-static void test_copy(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_copy) {
     snug_args *copy;
     json_t *given = snug_args_given_json(fixture->args);
     assert_int_equal(json_array_size(given), 0);
@@ -407,8 +395,7 @@ static void test_copy(void **state) {
     snug_args_free(NULL);
 }
 
-static void test_levels_and_layers(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_levels_and_layers) {
     enum snug_recompute level;
     assert_int_equal(snug_args_set(fixture->args, "recompute", "layer*2"), SNUG_OK);
     assert_int_equal(snug_args_recompute(fixture->args, 1, &level), SNUG_E_USAGE);
@@ -422,7 +409,7 @@ static void test_levels_and_layers(void **state) {
     expect_message(fixture, "layer,ffn", "fewer levels than layers");
 }
 
-static void test_budget(void **state) {
+FIXTURE_TEST(test_budget) {
     static const struct {
         const char *text;
         int64_t bytes;
@@ -436,7 +423,6 @@ static void test_budget(void **state) {
     static const char *const bad[] = {
         "-1",         "GiB", "1.2.3", "1e3", "1 Gig",
         "9000000TiB", "1..", "0.1",   "nan", "11111111111111111111111111111111111111111111"};
-    struct fixture *fixture = *state;
     int64_t bytes;
     assert_int_equal(snug_args_budget(fixture->args, &bytes), SNUG_OK);
     assert_int_equal(bytes, -1);
@@ -524,8 +510,7 @@ static const struct {
     {"plan", MODEL "--validation_split_percentage 5", NULL},
 };
 
-static void test_check(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_check) {
     for (size_t i = 0; i < sizeof checked_commands / sizeof *checked_commands; i++) {
         renew(fixture);
         if (parse(fixture, checked_commands[i].line) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
@@ -537,8 +522,7 @@ static void test_check(void **state) {
     }
 }
 
-static void test_check_derives_what_trainer_derives(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_check_derives_what_trainer_derives) {
     assert_int_equal(parse(fixture, EVALUATED "--eval_strategy steps --logging_steps 50 --load_best_model_at_end"),
                      SNUG_OK);
     assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
@@ -568,22 +552,4 @@ static void test_check_derives_what_trainer_derives(void **state) {
     expect_text(fixture, "greater_is_better", "False");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_values, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_defaults_are_those_of_transformers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_table_is_consistent, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refusals_lead_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_inert_arguments_are_accepted_and_noted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tables_of_other_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_values_of_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_get_and_set_by_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_levels_and_layers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_budget, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_check, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_check_derives_what_trainer_derives, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments from JSON: what TrainingArguments of transformers writes (tools/golden/training_arguments.py), values of
    another type or without effect, and names that set one value. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +8,9 @@
 
 #include "args/table.h"
 #include "temporary.h"
+#include "test.h"
+
+#define FIXTURE struct fixture *f, set_up, tear_down
 
 struct fixture {
     char folder[256], path[300], log[1 << 14];
@@ -116,9 +113,8 @@ static bool is_noted(const struct fixture *f, const char *name) {
     return at && (at[strlen(word)] == ',' || at[strlen(word)] == '\n');
 }
 
-static void test_default_dumps(void **state) {
+FIXTURE_TEST(test_default_dumps) {
     static const char *const dumps[] = {"default", "older"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++) {
         json_t *dump = json_object_get(f->golden, dumps[i]);
         assert_true(json_object_size(dump) > 100);
@@ -143,8 +139,7 @@ static void test_default_dumps(void **state) {
 }
 
 /* A value that differs from transformers' default is used, refused by name, or named as one without effect. */
-static void test_other_values(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_other_values) {
     const char *name;
     json_t *values, *value;
     size_t i;
@@ -164,7 +159,7 @@ static void test_other_values(void **state) {
     }
 }
 
-static void test_values_of_other_types(void **state) {
+FIXTURE_TEST(test_values_of_other_types) {
     static const struct {
         const char *text, *name, *value;
     } cases[] = {
@@ -200,7 +195,6 @@ static void test_values_of_other_types(void **state) {
          SNUG_E_UNSUPPORTED},
         {"{\"past_index\": 0}", "--past_index 0: encoders have no past", SNUG_E_UNSUPPORTED},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         reads(f, cases[i].text, NULL);
         expect(f, cases[i].name, cases[i].value);
@@ -214,7 +208,7 @@ static void test_values_of_other_types(void **state) {
 }
 
 /* Two names of one value: what asks for nothing contradicts nothing, and the command line has precedence. */
-static void test_two_names(void **state) {
+FIXTURE_TEST(test_two_names) {
     static const struct {
         const char *text, *line, *name, *value; /* name NULL: refused, and value is in the message */
     } cases[] = {
@@ -255,7 +249,6 @@ static void test_two_names(void **state) {
         {"{\"per_gpu_train_batch_size\": 4, \"per_device_train_batch_size\": 16}", NULL, NULL,
          "--per_gpu_train_batch_size and --per_device_train_batch_size are both given: leave one out"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const snug_status status = read_text(f, cases[i].text, cases[i].line);
         if (status != (cases[i].name ? SNUG_OK : SNUG_E_USAGE))
@@ -267,12 +260,4 @@ static void test_two_names(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_default_dumps, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_values, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_values_of_other_types, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_two_names, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,6 +4,8 @@
 #include "args/table.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* libomp 14 leaks some of its memory of threads once it has created many. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libomp.so"; }
@@ -64,14 +66,13 @@ static void try_value(struct fixture *f, const struct snug_argument *argument, c
 }
 
 /* With evaluations and checkpoints by steps, so that everything that counts steps runs. */
-static void test_every_number(void **state) {
+FIXTURE_TEST(test_every_number) {
     static const char *const ways[] = {
         "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 save_total_limit=1 "
         "output_dir=@out overwrite_output_dir=True load_best_model_at_end=True early_stopping_patience=2 threads=1",
         "validation_file=@dev.csv eval_strategy=epoch save_strategy=no output_dir=@out logging_strategy=epoch "
         "threads=1",
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < snug_argument_count; i++) {
         const struct snug_argument *argument = &snug_arguments[i];
         char bound[64];
@@ -86,9 +87,8 @@ static void test_every_number(void **state) {
 }
 
 /* A huge interval is never reached: the run equals one that logs, evaluates and saves only at its end. */
-static void test_huge_means_never(void **state) {
+FIXTURE_TEST(test_huge_means_never) {
     static const char *const huge[] = {"1e12", "1e30", "1e300", "1.7976931348623157e308"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
         char words[256];
         snprintf(words, sizeof words,
@@ -107,10 +107,4 @@ static void test_huge_means_never(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_every_number, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_huge_means_never, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

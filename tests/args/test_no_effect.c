@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments that can have no effect in a run, which are named before its first step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "test.h"
 #include "train/no_effect.h"
 
 static void keep_log(void *user, snug_log_level level, const char *message) {
@@ -52,7 +47,7 @@ static void tell(const char *line, int64_t steps, int64_t per_epoch, const struc
 static const struct snug_effects fresh = {.evaluates = true};
 
 /* Runs of 30 steps, 10 an epoch. */
-static void test_said(void **state) {
+TEST(test_said) {
 #define STEPS "--eval_strategy steps "
 #define EPOCHS "--eval_strategy epoch "
     static const struct {
@@ -117,7 +112,6 @@ static void test_said(void **state) {
         {"--warmup_steps 1000 --lr_scheduler_type cosine", "ends at 1.45e-06, below"},
         {"--warmup_ratio 0.99", "--warmup_steps 0.99: the warm-up takes 30 steps"},
     };
-    (void)state;
     char log[4096];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tell(cases[i].line, 30, 10, &fresh, log);
@@ -126,7 +120,7 @@ static void test_said(void **state) {
     }
 }
 
-static void test_not_said(void **state) {
+TEST(test_not_said) {
     static const char *const lines[] = {
         "",
         "--save_steps 29",
@@ -149,7 +143,6 @@ static void test_not_said(void **state) {
         "--report_to tensorboard --logging_dir logs",
         "--max_eval_samples 3",
     };
-    (void)state;
     char log[4096];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         tell(lines[i], 30, 10, &fresh, log);
@@ -158,7 +151,7 @@ static void test_not_said(void **state) {
 }
 
 /* What is left of a resumed run; a run without evaluation data. */
-static void test_other_runs(void **state) {
+TEST(test_other_runs) {
     static const char *const stops =
         EPOCHS "--save_strategy epoch --load_best_model_at_end --early_stopping_patience 2";
     const struct {
@@ -186,7 +179,6 @@ static void test_other_runs(void **state) {
          {.evaluates = true, .step = 1}},
         {"--warmup_steps 50", "", {.evaluates = true, .step = 30}}, /* it is done */
     };
-    (void)state;
     char log[4096];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tell(cases[i].line, 30, 10, &cases[i].more, log);
@@ -195,11 +187,4 @@ static void test_other_runs(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_said),
-        cmocka_unit_test(test_not_said),
-        cmocka_unit_test(test_other_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

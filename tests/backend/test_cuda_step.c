@@ -12,6 +12,8 @@
 #include "bert_step.h"
 #include "scratch.h"
 
+#define FIXTURE struct scratch *scratch, scratch_setup, scratch_teardown
+
 enum { STEPS = 5, TOKENS = 400, SEQUENCES = 6 };
 
 static const struct snug_backend *cuda;
@@ -137,28 +139,24 @@ static void compare_with(enum snug_dtype compute, const struct snug_methods *how
     bert_close(&b);
 }
 
-static void fp32_steps_agree(void **state) {
-    (void)state;
+TEST(fp32_steps_agree) {
     compare_with(SNUG_F32, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
 }
 
-static void bf16_steps_agree(void **state) {
-    (void)state;
+TEST(bf16_steps_agree) {
     need_bf16();
     compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){3e-2, 1e-1, 1e-2});
 }
 
 /* One layer's bf16 copies are recomputed in forward and backward, the optimizer updates the other's. */
-static void bf16_steps_that_are_made_again_agree(void **state) {
+TEST(bf16_steps_that_are_made_again_agree) {
     static const enum snug_recompute levels[] = {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ELEMENTWISE};
-    (void)state;
     need_bf16();
     compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw, .recompute = levels}, 0,
                  (struct bounds){3e-2, 1e-1, 1e-2});
 }
 
-static void fp16_steps_agree(void **state) {
-    (void)state;
+TEST(fp16_steps_agree) {
     compare_with(SNUG_F16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){4e-3, 5e-2, 1e-2});
 }
 
@@ -190,8 +188,7 @@ static const struct snug_optimizer *const others[] = {&adamw_8bit, &adafactor, &
                                                       &adagrad,    &rmsprop,   &lion};
 enum { OTHERS = sizeof others / sizeof *others };
 
-static void optimizers_agree(void **state) {
-    (void)state;
+TEST(optimizers_agree) {
     for (int i = 0; i < OTHERS; i++) /* Lion takes the signs of the key biases' gradients too, which are zero */
         compare_with(SNUG_F32, &(struct snug_methods){.optimizer = others[i]}, 0,
                      (struct bounds){1e-4, 1e-3, others[i] == &lion ? 1e-2 : 1e-3});
@@ -237,25 +234,17 @@ static void update_in_backward_is_the_same(const struct type *type) {
         for (int n = 0; n < 2; n++) bert_close(&s[n]);
     }
 }
-static void fp32_update_in_backward(void **state) {
-    (void)state;
-    update_in_backward_is_the_same(&(struct type){SNUG_F32, SNUG_F32, 1e-4});
-}
-static void bf16_update_in_backward(void **state) {
-    (void)state;
+TEST(fp32_update_in_backward) { update_in_backward_is_the_same(&(struct type){SNUG_F32, SNUG_F32, 1e-4}); }
+TEST(bf16_update_in_backward) {
     need_bf16();
     update_in_backward_is_the_same(&(struct type){SNUG_BF16, SNUG_BF16, 4e-3});
 }
-static void fp16_update_in_backward(void **state) {
-    (void)state;
-    update_in_backward_is_the_same(&(struct type){SNUG_F16, SNUG_F32, 2e-3});
-}
+TEST(fp16_update_in_backward) { update_in_backward_is_the_same(&(struct type){SNUG_F16, SNUG_F32, 2e-3}); }
 
 /* ---- steps that fp16 skips -------------------------------------------------------------------------------------- */
 
 /* The reference gets the skipped steps immediately; the GPU decides by itself, and chooses the learning rate. */
-static void skipped_steps_agree(void **state) {
-    (void)state;
+TEST(skipped_steps_agree) {
     const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &sgd, &adafactor};
     for (int i = 0; i < 4; i++) /* Gradients of the classifier's two biases all but cancel, which leaves few digits. */
         compare_with(SNUG_F16, &(struct snug_methods){.optimizer = all[i]}, i % 2 ? 6 : 9,
@@ -263,8 +252,7 @@ static void skipped_steps_agree(void **state) {
 }
 
 /* Nothing of weights and states is another after a skipped step; the scale is halved, the step counted. */
-static void skipped_steps_change_nothing(void **state) {
-    (void)state;
+TEST(skipped_steps_change_nothing) {
     if (!cuda) skip();
     const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
     for (int i = 0; i < 6; i++) {
@@ -312,26 +300,18 @@ static void same_bits_twice(enum snug_dtype compute) {
         for (int k = 0; k < 2; k++) bert_close(&s[k]);
     }
 }
-static void fp32_same_bits_twice(void **state) {
-    (void)state;
-    same_bits_twice(SNUG_F32);
-}
-static void bf16_same_bits_twice(void **state) {
-    (void)state;
+TEST(fp32_same_bits_twice) { same_bits_twice(SNUG_F32); }
+TEST(bf16_same_bits_twice) {
     need_bf16();
     same_bits_twice(SNUG_BF16);
 }
-static void fp16_same_bits_twice(void **state) {
-    (void)state;
-    same_bits_twice(SNUG_F16);
-}
+TEST(fp16_same_bits_twice) { same_bits_twice(SNUG_F16); }
 
 /* Training and evaluation have their batches in one part of the arena, each laid out in its own way: what one is sent
    must not arrive where operations of the other, which were not waited for, still read. */
-static void programs_take_turns(void **state) {
+TEST(programs_take_turns) {
     static const int32_t lengths[SEQUENCES] = {130, 1, 64, 17, 65, 31}, few[2] = {60, 40};
     enum { ALONE, TOGETHER };
-    (void)state;
     if (!cuda) skip();
     const struct snug_config config = small();
     const struct bert_options infers = {
@@ -391,8 +371,7 @@ static int64_t lines_of(const char *text) {
 
 /* Algorithms are tried once and then taken from the file, which is repaired where it is damaged; steps are those of the
    reference, and with the same file they have the same bits. */
-static void choices_are_kept(void **state) {
-    struct scratch *scratch = *state;
+FIXTURE_TEST(choices_are_kept) {
     if (!cuda) skip();
     const struct snug_config config = small();
     struct snug_sizes sizes = {{0}};
@@ -432,8 +411,7 @@ static void choices_are_kept(void **state) {
 }
 
 /* fp32 products of weights in bf16, and of fp32 weights with operands rounded to TF32. */
-static void mixed_steps_agree(void **state) {
-    (void)state;
+TEST(mixed_steps_agree) {
     if (!cuda) skip();
     const struct snug_config config = small();
     for (int tf32 = 0; tf32 < (cuda->lacks_bf16 ? 1 : 2); tf32++) {
@@ -460,29 +438,11 @@ static void mixed_steps_agree(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fp32_steps_agree),
-        cmocka_unit_test(bf16_steps_agree),
-        cmocka_unit_test(bf16_steps_that_are_made_again_agree),
-        cmocka_unit_test(fp16_steps_agree),
-        cmocka_unit_test(optimizers_agree),
-        cmocka_unit_test(fp32_update_in_backward),
-        cmocka_unit_test(bf16_update_in_backward),
-        cmocka_unit_test(fp16_update_in_backward),
-        cmocka_unit_test(skipped_steps_agree),
-        cmocka_unit_test(skipped_steps_change_nothing),
-        cmocka_unit_test(fp32_same_bits_twice),
-        cmocka_unit_test(bf16_same_bits_twice),
-        cmocka_unit_test(fp16_same_bits_twice),
-        cmocka_unit_test(mixed_steps_agree),
-        cmocka_unit_test(programs_take_turns),
-        cmocka_unit_test_setup_teardown(choices_are_kept, scratch_setup, scratch_teardown),
-    };
     snug_context *ctx;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     if (snug_backend_cuda(ctx, &cuda) != SNUG_OK) snprintf(why, sizeof why, "skipped: %s", snug_error_message(ctx));
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_registered(NULL, NULL);
     snug_context_destroy(ctx);
     return failed;
 }

@@ -6,6 +6,8 @@
 #include "backend/backend.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static const struct snug_backend *cuda;
 
 static bool there_is_a_gpu(struct fixture *f) {
@@ -28,8 +30,7 @@ static void write_large_labels(struct fixture *f) {
     "device=cuda fp16=True train_file=@large.csv do_regression=True logging_steps=1 warmup_steps=2 "                   \
     "save_strategy=steps save_steps=1000"
 
-static void skipped_steps_are_counted(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(skipped_steps_are_counted) {
     if (!there_is_a_gpu(f)) skip();
     write_large_labels(f);
     const snug_train_result result = train(f, "whole", FP16);
@@ -59,9 +60,8 @@ static void skipped_steps_are_counted(void **state) {
 }
 
 /* Interrupted while steps are being skipped, and later. */
-static void resumed_is_uninterrupted_in_fp16(void **state) {
+FIXTURE_TEST(resumed_is_uninterrupted_in_fp16) {
     static const int stops[] = {2, 13};
-    struct fixture *f = *state;
     if (!there_is_a_gpu(f)) skip();
     write_large_labels(f);
     static const char *const optimizers[] = {"adamw_torch", "adamw_8bit", "adafactor"};
@@ -84,9 +84,8 @@ static void resumed_is_uninterrupted_in_fp16(void **state) {
 }
 
 /* The trainer reads the losses of a step after the step; snug_loss() waits for each. */
-static void losses_are_those_of_ones_own_loop(void **state) {
+FIXTURE_TEST(losses_are_those_of_ones_own_loop) {
     static const char words[] = "device=cuda per_device_train_batch_size=4 gradient_accumulation_steps=3 max_steps=4";
-    struct fixture *f = *state;
     if (!there_is_a_gpu(f)) skip();
     const snug_train_result result = train(f, "whole", words);
     snug_args *args = training_args(f, words);
@@ -124,8 +123,7 @@ static double loss_of(struct fixture *f, const char *more) {
 }
 
 /* Close to fp32's, but not equal; on the CPU bf16 only. */
-static void inference_in_16_bits(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(inference_in_16_bits) {
     static const char *const types[] = {"bf16_full_eval=True", "fp16_full_eval=True", "bf16=True", "fp16=True"};
     train(f, "whole", "device=cpu");
     const double cpu = loss_of(f, "device=cpu"), low = loss_of(f, "device=cpu bf16_full_eval=True");
@@ -149,12 +147,11 @@ static void expect_refusal(struct fixture *f, const char *words, snug_status sta
 }
 
 /* Also eval and plan, on a GPU and for one: the message names what the GPU has. */
-static void types_that_the_gpu_lacks(void **state) {
+FIXTURE_TEST(types_that_the_gpu_lacks) {
     static const char *const cases[][2] = {{"bf16=True", "use --fp16"},
                                            {"bf16=True dtype=bfloat16", "use --fp16"},
                                            {"bf16_full_eval=True validation_file=@dev.csv", "use --fp16_full_eval"},
                                            {"tf32=True", "leave it out, or use --fp16"}};
-    struct fixture *f = *state;
     if (!there_is_a_gpu(f) || !cuda->lacks_bf16) skip();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[128];
@@ -164,8 +161,7 @@ static void types_that_the_gpu_lacks(void **state) {
     }
 }
 
-static void refusals_name_the_method(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(refusals_name_the_method) {
     expect_refusal(f, "device=cpu fp16=True", SNUG_E_USAGE, "--fp16: fp16 needs a GPU");
     expect_refusal(f, "device=cpu fp16_full_eval=True", SNUG_E_USAGE, "--fp16_full_eval: fp16 needs a GPU");
     expect_refusal(f, "bf16=True fp16=True", SNUG_E_USAGE, "at most one of --fp16 and --bf16");
@@ -173,13 +169,4 @@ static void refusals_name_the_method(void **state) {
     expect_refusal(f, "dtype=bfloat16 fp16=True", SNUG_E_USAGE, "--fp16 needs fp32 weights");
 }
 
-int main(int argc, char **argv) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(skipped_steps_are_counted),         TEST(resumed_is_uninterrupted_in_fp16),
-        TEST(losses_are_those_of_ones_own_loop), TEST(inference_in_16_bits),
-        TEST(types_that_the_gpu_lacks),          TEST(refusals_name_the_method),
-    };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

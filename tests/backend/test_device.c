@@ -10,6 +10,8 @@
 #include "train/device.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up_world, tear_down_world
+
 #define ONE_GPU "driver 580.65.06 13000\ngpu 143771 0 7 NVIDIA H200\nvisible 0\n"
 #define QUICK "device=cuda max_steps=3 logging_steps=1 per_device_train_batch_size=2 max_seq_length=16 "
 
@@ -40,7 +42,7 @@ static void expect_failure(struct fixture *f, const char *words, snug_status sta
 #define SMALL "device=cuda max_steps=6 logging_steps=1 per_device_train_batch_size=4 max_seq_length=16 "
 
 /* The update's copies cross phases: evaluations, checkpoints, interruptions and the best model are in between. */
-static void test_offloaded_is_resident(void **state) {
+FIXTURE_TEST(test_offloaded_is_resident) {
     static const char *const kinds[] = {
         SMALL,
         SMALL "optim=adamw_8bit gradient_accumulation_steps=2",
@@ -50,7 +52,6 @@ static void test_offloaded_is_resident(void **state) {
               "load_best_model_at_end=True",
     };
     static const char *const classes[] = {"optimizer", "gradients,weights", "optimizer,gradients,weights,activations"};
-    struct fixture *f = *state;
     set_world(ONE_GPU);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         train(f, "resident", kinds[i]);
@@ -72,8 +73,7 @@ static void test_offloaded_is_resident(void **state) {
 #define LARGE "config_name=@large device=cuda max_steps=2 per_device_train_batch_size=4 max_seq_length=16 "
 
 /* The search adds methods until the run fits its budget; only micro-batches change the order of sums. */
-static void test_fit(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fit) {
     snug_plan *plan;
     char words[256];
     write_model(f, "large", 0.1, 64, 2, 30522);
@@ -116,10 +116,9 @@ static void own_loop(struct fixture *f, const char *words, float *values, size_t
     snug_args_destroy(args);
 }
 
-static void test_own_loop_with_offload(void **state) {
+FIXTURE_TEST(test_own_loop_with_offload) {
     enum { COUNT = 32 * 128 };
     static float resident[COUNT], offloaded[COUNT];
-    struct fixture *f = *state;
     set_world(ONE_GPU);
     own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9", resident, COUNT);
     own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9 offload=optimizer,weights", offloaded, COUNT);
@@ -132,8 +131,7 @@ static void test_own_loop_with_offload(void **state) {
     assert_memory_equal(resident, offloaded, sizeof resident);
 }
 
-static void test_broken_disk(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_broken_disk) {
     set_world(ONE_GPU);
     expect_broken_disk(f, SMALL "offload=optimizer,weights");
     expect_broken_disk(f, SMALL "offload=optimizer");
@@ -154,9 +152,8 @@ static struct snug_plan offload_plan(struct fixture *f, const char *words) {
 }
 
 /* The disk's seconds are planned, not those of host memory, and what of it takes host memory. */
-static void test_plan_of_a_disk(void **state) {
+FIXTURE_TEST(test_plan_of_a_disk) {
     enum { VARIATION = 4 << 20 }; /* of the process's own memory */
-    struct fixture *f = *state;
     write_model(f, "large", 0.1, 64, 2, 30522);
     const struct snug_plan memory = offload_plan(f, LARGE "offload=optimizer"),
                            disk = offload_plan(f, LARGE "offload=optimizer offload_dir=@work");
@@ -170,8 +167,7 @@ static void test_plan_of_a_disk(void **state) {
 }
 
 /* A file of rates from before there were any of a disk: the seconds are refused, not guessed. */
-static void test_rates_without_a_disk(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rates_without_a_disk) {
     json_error_t error;
     json_t *rates = json_load_file(GPU_RATES, 0, &error), *items = json_object_get(rates, "seconds");
     for (size_t i = json_array_size(items); i-- > 0;)
@@ -192,8 +188,7 @@ static void test_rates_without_a_disk(void **state) {
 
 /* ---- the plug-in ---------------------------------------------------------------------------------------------- */
 
-static void test_plugin_of_another_build(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plugin_of_another_build) {
     const struct snug_backend *backend;
     for (int number = 1; number <= 5; number++) {
         char text[128];
@@ -210,7 +205,7 @@ static void test_plugin_of_another_build(void **state) {
 
 /* Files that are not libraries, or the wrong ones, under a library's name, next to a copy of the program: its folder is
    searched first. */
-static void test_wrong_libraries(void **state) {
+FIXTURE_TEST(test_wrong_libraries) {
     static const struct {
         const char *library, *says;
         bool text;
@@ -218,7 +213,6 @@ static void test_wrong_libraries(void **state) {
                  {"libsnug_cuda.so", "libsnug_cuda.so cannot be opened: ", true},
                  {"libcuda.so.1", "libcuda.so.1 lacks calls that every driver of CUDA 7", false},
                  {"libnvidia-ml.so.1", "libnvidia-ml.so.1 lacks calls that the driver 510", false}};
-    struct fixture *f = *state;
     char folder[256], path[300], environment[512], output[8192];
     snprintf(folder, sizeof folder, "%s/wrong-%d", SNUG_FAKE_DIR, (int)getpid());
     assert_int_equal(snug_folder_create(f->ctx, folder), SNUG_OK);
@@ -244,8 +238,7 @@ static void test_wrong_libraries(void **state) {
     says(output, "NVIDIA driver 580.65.06, CUDA 13.0");
 }
 
-static void test_device_is_chosen(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_device_is_chosen) {
     assert_string_equal(train(f, "a", "max_steps=1").device, "NVIDIA H200"); /* --device auto */
     assert_null(train(f, "b", "max_steps=1 use_cpu=true device=cuda").device);
     set_world(ONE_GPU "unusable\n");
@@ -258,10 +251,9 @@ static void test_device_is_chosen(void **state) {
 
 /* The arena is reached through copies, no row is updated lazily, and the batch has a place in it: the losses are the
    CPU's. */
-static void test_training_matches_the_cpu(void **state) {
+FIXTURE_TEST(test_training_matches_the_cpu) {
     static const char *const words[] = {"", "task=mlm train_file=@train.txt validation_file=@dev.txt",
                                         "gradient_accumulation_steps=2 update_in_backward=true max_grad_norm=0"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char all[512];
         snprintf(all, sizeof all,
@@ -280,8 +272,7 @@ static void test_training_matches_the_cpu(void **state) {
 
 /* The loss scale begins as torch's; a gradient that overflows fp16 halves it and changes nothing; at its minimum the
    run ends. */
-static void test_loss_scale(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_loss_scale) {
     write_text(f, "far.csv", "sentence,label\nw1 good,3e38\nw2 bad,3e38\n");
     assert_int_equal(try_train(f, "far", QUICK "fp16=true max_steps=10 train_file=@far.csv", 0, NULL), SNUG_E_NUMERIC);
     assert_contains(snug_error_message(f->ctx), "the last 10 steps had no finite loss");
@@ -330,16 +321,14 @@ static void test_loss_scale(void **state) {
 }
 
 /* Resuming a run in another precision is logged. */
-static void test_resumed_in_another_precision(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resumed_in_another_precision) {
     train(f, "saved", QUICK "tf32=true save_strategy=steps save_steps=2");
     train(f, "saved", QUICK "save_strategy=no resume_from_checkpoint=@saved/checkpoint-2");
     assert_contains(f->log, "compute was \"TF32\" and is \"F32\"");
 }
 
 /* The failure of a kernel is reported where the host waits for it. */
-static void test_failed_kernel(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failed_kernel) {
     for (int blames = 0; blames < 2; blames++) {
         snug_args *args = training_args(f, QUICK);
         snug_session *s;
@@ -363,8 +352,7 @@ static void test_failed_kernel(void **state) {
 
 /* ---- refusals ------------------------------------------------------------------------------------------------- */
 
-static void test_refusals(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refusals) {
     snug_rates *rates;
     snug_args *args = plain_args(f, "device=cuda");
     set_world(ONE_GPU "unusable\n");
@@ -415,8 +403,7 @@ static void test_refusals(void **state) {
 }
 
 /* A GPU without measured rates has those of snug's table, scaled, if the table has its model. */
-static void test_time_without_rates(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_time_without_rates) {
     setenv("SNUG_RATES", "", 1);
     set_world(ONE_GPU "context 520\n");
     train(f, "known", QUICK);
@@ -447,8 +434,7 @@ static int64_t context_of_run(struct fixture *f, const char *output, void (*on_e
     return result.memory[SNUG_MEMORY_CONTEXT].planned;
 }
 
-static void test_context_size_is_stored(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_context_size_is_stored) {
     assert_int_equal(context_of_run(f, "first", grow), ((int64_t)520 << 20) + SNUG_GPU_GROWTH_BYTES);
     set_world(ONE_GPU "context 520\n");
     const int64_t learnt = context_of_run(f, "second", grow) - ((int64_t)520 << 20);
@@ -488,9 +474,8 @@ static void test_context_size_is_stored(void **state) {
 }
 
 /* Without a cache folder, in 16 bits. */
-static void test_evaluation(void **state) {
+FIXTURE_TEST(test_evaluation) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
-    struct fixture *f = *state;
     char before[3][512] = {{0}};
     snug_metrics metrics[2];
     train(f, "out", QUICK);
@@ -514,9 +499,8 @@ static void test_evaluation(void **state) {
 }
 
 /* What is frozen is stored in fp16, and saved with the bits of its file. */
-static void test_frozen_in_fp16(void **state) {
+FIXTURE_TEST(test_frozen_in_fp16) {
     static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
-    struct fixture *f = *state;
     float values[2][32 * 128];
     set_world(ONE_GPU "context 520\n");
     const snug_train_result plain = train(f, "start", QUICK);
@@ -550,10 +534,9 @@ static snug_status note_token(void *user, const snug_prediction *row) {
 }
 
 /* A chunk's logits of a large vocabulary come from the device in pieces. */
-static void test_logits_in_pieces(void **state) {
+FIXTURE_TEST(test_logits_in_pieces) {
     enum { ROWS = 8, MASKS = 20, ENTRIES = 60000 }; /* 69 rows of logits are 16 MiB */
     static struct tokens tokens[2];
-    struct fixture *f = *state;
     char text[4096] = "";
     write_model(f, "large", 0, 8, 1, ENTRIES);
     for (int row = 0; row < ROWS; row++) {
@@ -578,7 +561,7 @@ static void test_logits_in_pieces(void **state) {
 
 /* ---- reports -------------------------------------------------------------------------------------------------- */
 
-static void test_plan(void **state) {
+FIXTURE_TEST(test_plan) {
     static const struct {
         const char *words, *says[3];
     } cases[] = {
@@ -590,7 +573,6 @@ static void test_plan(void **state) {
         {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", " steps about "}},
         {"offload=optimizer offload_dir=@work", {"/work through 0.0 MiB of page-locked host memory: optimizer ", NULL}},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args = training_args(f, cases[i].words);
         snug_plan *plan;
@@ -613,8 +595,7 @@ static void take_at_last_step(void *user, const snug_event *event) {
     if (event->step == event->max_steps) set_world(ONE_GPU "taken\nprocess 0 self 600 snug\n");
 }
 
-static void test_anatomy(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_anatomy) {
     snug_args *args = plain_args(f, "device=cuda config_name=@model train_file=dummy:32x8 bf16=true");
     snug_anatomy *anatomy;
     int64_t steps = 0;
@@ -647,8 +628,7 @@ static snug_status count_verdicts(void *user, const snug_check *check) {
 }
 
 /* On a GPU the number of threads does not matter, and the order of sums may differ. */
-static void test_verify(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_verify) {
     int verdicts[3] = {0};
     set_world(ONE_GPU "context 2000\n");
     snug_args *args =
@@ -661,7 +641,7 @@ static void test_verify(void **state) {
     snug_args_destroy(args);
 }
 
-static void test_doctor(void **state) {
+FIXTURE_TEST(test_doctor) {
     static const struct {
         const char *world, *arguments, *says[3];
         int code;
@@ -686,7 +666,6 @@ static void test_doctor(void **state) {
         {ONE_GPU, "--use_cpu --fp16", {"Refused    --fp16: fp16 needs a GPU"}, 2},
     };
     char path[600], output[8192];
-    (void)state;
     snprintf(path, sizeof path, "%s/snug", SNUG_FAKE_DIR);
     unlink(path);
     assert_int_equal(link(SNUG_BINARY_DIR "/snug", path), 0);
@@ -705,30 +684,5 @@ static void test_doctor(void **state) {
 int main(int argc, char **argv) {
     (void)argc;
     start_with_fakes("test_device", argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_plugin_of_another_build, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_wrong_libraries, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_device_is_chosen, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_training_matches_the_cpu, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_loss_scale, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_resumed_in_another_precision, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_fit, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_time_without_rates, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_logits_in_pieces, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_frozen_in_fp16, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_offloaded_is_resident, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_own_loop_with_offload, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_broken_disk, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_plan_of_a_disk, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_rates_without_a_disk, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -32,8 +32,7 @@ static void assert_mask(double got, double want) {
 }
 
 /* Inputs are chosen so that each operation writes the mask itself. */
-static void test_mask_definition(void **state) {
-    (void)state;
+TEST(test_mask_definition) {
     static const struct ops_shape shape = {{64, 3, 1, 40}, 128, 2, 50, 2, 37, 5, 60};
     for (int b = 0; b < 2; b++) {
         struct ops f;
@@ -108,8 +107,7 @@ static void run_packed(const struct snug_backend *backend, const struct ops_shap
 }
 
 /* A sample gets the same masks at any place of any batch. */
-static void test_packing(void **state) {
-    (void)state;
+TEST(test_packing) {
     static const struct ops_shape one = {{3, 17, 64}, 24, 3, 50, 2, 37, 5, 3};
     static const struct ops_shape other = {{64, 5, 3}, 24, 3, 50, 2, 37, 5, 3};
     for (int b = 0; b < 2; b++) {
@@ -130,8 +128,7 @@ static void assert_fraction(int64_t hits, int64_t n, double p) {
     if (!(deviation <= 5)) fail_msg("%ld of %ld, expected a fraction of %g", (long)hits, (long)n, p);
 }
 
-static void test_dropout_statistics(void **state) {
-    (void)state;
+TEST(test_dropout_statistics) {
     static const struct ops_shape shape = {{300, 400}, 384, 12, 50, 2, 1, 1, 0};
     struct ops f;
     ops_open(&f, &shape, SNUG_F32);
@@ -167,11 +164,4 @@ static void test_dropout_statistics(void **state) {
     ops_close(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mask_definition),
-        cmocka_unit_test(test_packing),
-        cmocka_unit_test(test_dropout_statistics),
-    };
-    return cmocka_run_group_tests_name("dropout", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -19,9 +19,8 @@ static const struct snug_gpu *find(const struct snug_gpus *gpus, int index) {
 
 /* ---- the list ------------------------------------------------------------------------------------------------- */
 
-static void test_list(void **state) {
+TEST(test_list) {
     struct snug_gpus gpus;
-    (void)state;
     set_world(TWO_GPUS "visible 1\nvisible 0\nprocess 0 4711 990 /usr/bin/python3 train.py\nprocess 0 999999999 -1 -\n"
                        "answer nvmlDeviceGetPowerUsage 3\n");
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
@@ -51,7 +50,7 @@ static void test_list(void **state) {
 }
 
 /* Processes of any launcher, which the environment of a process names. */
-static void test_ranks(void **state) {
+TEST(test_ranks) {
     static const struct {
         const char *variables, *says;
     } cases[] = {
@@ -65,7 +64,6 @@ static void test_ranks(void **state) {
         {"PMI_RANK=1 PMI_SIZE=123456789", "  snug\n"},
     };
     char output[4096];
-    (void)state;
     set_world(TWO_GPUS "process 0 self 990 /usr/bin/snug train\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char environment[256];
@@ -78,9 +76,8 @@ static void test_ranks(void **state) {
     says(output, "\"ranks\": 2");
 }
 
-static void test_hidden(void **state) {
+TEST(test_hidden) {
     struct snug_gpus gpus;
-    (void)state;
     set_world(TWO_GPUS "visible 1\n");
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
     assert_int_equal(find(&gpus, 0)->ordinal, -1);
@@ -96,9 +93,8 @@ static void test_hidden(void **state) {
 }
 
 /* CUDA works without NVML, as in some containers. */
-static void test_without_nvml(void **state) {
+TEST(test_without_nvml) {
     struct snug_gpus gpus;
-    (void)state;
     set_world(TWO_GPUS "visible 0\nfailing 4\n");
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
     assert_non_null(strstr(gpus.nvml_problem, "Insufficient Permissions"));
@@ -111,9 +107,8 @@ static void test_without_nvml(void **state) {
 
 /* An old card, or one in a virtual machine, reports little. Without uuid and bus id, NVML's GPU cannot be matched with
    CUDA's. */
-static void test_little_information(void **state) {
+TEST(test_little_information) {
     struct snug_gpus gpus;
-    (void)state;
     set_world(TWO_GPUS "visible 1\nprocess 1 self 20 ./-\nanswer nvmlDeviceGetName 3\nanswer nvmlDeviceGetUUID 3\n"
                        "answer nvmlDeviceGetMemoryInfo_v2 3\nanswer nvmlDeviceGetUtilizationRates 3\n"
                        "answer nvmlDeviceGetTemperature 3\nanswer nvmlDeviceGetEnforcedPowerLimit 3\n");
@@ -150,7 +145,7 @@ static void test_little_information(void **state) {
 }
 
 /* Errors of the driver or NVML instead of devices. */
-static void test_no_answers(void **state) {
+TEST(test_no_answers) {
     static const struct {
         const char *world, *says;
         size_t count;
@@ -162,7 +157,6 @@ static void test_no_answers(void **state) {
         {"answer nvmlDeviceGetHandleByIndex_v2 15\nvisible 0\n", "", 1},
         {"failing 9\n", "the NVIDIA driver offers no GPU", 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
         struct snug_gpus gpus;
@@ -205,8 +199,7 @@ static void expect_others(const char *says) {
 }
 
 /* NVML lists this process under its own id: its figure counts, whatever the others do. */
-static void test_own_process_id(void **state) {
-    (void)state;
+TEST_IN(test_own_process_id, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     assert_string_equal(usage.gpu.name, "NVIDIA H200");
@@ -219,8 +212,7 @@ static void test_own_process_id(void **state) {
 
 /* In a container NVML lists this process under the host's id: the one that appeared with its context. Other processes
    appear, grow and end. */
-static void test_process_id_of_the_host(void **state) {
-    (void)state;
+TEST_IN(test_process_id_of_the_host, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 31337 520 -\n");
@@ -234,10 +226,9 @@ static void test_process_id_of_the_host(void **state) {
 }
 
 /* Any user's process may have any name. */
-static void test_names_are_escaped(void **state) {
+TEST_IN(test_names_are_escaped, void *fixture, NULL, close_meter) {
     snug_gpus *gpus;
     char *text;
-    (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 \033[2J\xC2\x9B\xFFx\n");
     assert_int_equal(snug_gpus_create(ctx, &gpus), SNUG_OK);
     assert_int_equal(snug_gpus_text(gpus, &text), SNUG_OK);
@@ -247,8 +238,7 @@ static void test_names_are_escaped(void **state) {
 }
 
 /* NVML lists no processes: the difference of used memory. */
-static void test_no_ids(void **state) {
-    (void)state;
+TEST_IN(test_no_ids, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nunlisted\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1527 0 NVIDIA H200\nvisible 0\nunlisted\n");
@@ -257,8 +247,7 @@ static void test_no_ids(void **state) {
 }
 
 /* Where ids cannot be translated, NVML reports 0 for every process. */
-static void test_zero_ids(void **state) {
-    (void)state;
+TEST_IN(test_zero_ids, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nprocess 0 0 990 -\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 0 990 -\nprocess 0 0 520 -\n");
@@ -267,8 +256,7 @@ static void test_zero_ids(void **state) {
 }
 
 /* This process's id is listed before it has a context: it belongs to another pid namespace, and is not used. */
-static void test_foreign_own_id(void **state) {
-    (void)state;
+TEST_IN(test_foreign_own_id, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nprocess 0 self 990 python\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 990 python\nprocess 0 31337 520 -\n");
@@ -276,8 +264,7 @@ static void test_foreign_own_id(void **state) {
 }
 
 /* A second training in one process: the context already exists. */
-static void test_second_job(void **state) {
-    (void)state;
+TEST_IN(test_second_job, void *fixture, NULL, close_meter) {
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 self 530 snug\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     expect(530, SNUG_GPU_BY_PROCESS);
@@ -288,8 +275,7 @@ static void test_second_job(void **state) {
 }
 
 /* Memory is measured on CUDA's first device, which need not be NVML's. */
-static void test_meter_is_cudas(void **state) {
-    (void)state;
+TEST_IN(test_meter_is_cudas, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 1\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     assert_string_equal(usage.gpu.name, "NVIDIA H100");
@@ -298,14 +284,13 @@ static void test_meter_is_cudas(void **state) {
 }
 
 /* Where the memory of this process cannot be measured: no NVML, or a device that it does not list. */
-static void test_no_meter(void **state) {
+TEST_IN(test_no_meter, void *fixture, NULL, close_meter) {
     static const struct {
         const char *world, *problem;
     } cases[] = {{"failing 4\n", "libnvidia-ml.so.1: Insufficient Permissions"},
                  {"answer nvmlDeviceGetHandleByUUID 6\n",
                   "NVML does not list NVIDIA H200 (10111213-1415-1617-1819-1a1b1c1d1e1f)"},
                  {"answer cuDeviceGetUuid_v2 1\n", "NVML does not list NVIDIA H200 ()"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         snprintf(text, sizeof text, TWO_GPUS "visible 0\n%s", cases[i].world);
@@ -319,8 +304,7 @@ static void test_no_meter(void **state) {
 }
 
 /* Two processes appear at once, either of which may be this one; others free more than they are listed with. */
-static void test_ambiguous_process_lists(void **state) {
-    (void)state;
+TEST_IN(test_ambiguous_process_lists, void *fixture, NULL, close_meter) {
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 -1 -\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 2000 0 NVIDIA H200\nvisible 0\nprocess 0 4711 -1 -\nprocess 0 31337 520 -\nprocess 0 31338 "
@@ -353,12 +337,11 @@ static const struct snug_backend device = {.name = "a device",
 
 /* The memory of a job's context on a GPU: what it takes when the backend is open, and its later growth, which is
    stored. */
-static void test_context(void **state) {
+TEST(test_context) {
     char cache[96], remove_cache[128];
     struct snug_planned_program programs[] = {{.role = SNUG_ROLE_TRAINING, .program = {.compute = SNUG_BF16}}};
     const struct snug_run_plan plan = {.programs = programs, .count = 1, .layout = {.arena = (int64_t)2000 << 20}};
     struct snug_device used = {.ctx = ctx, .backend = &device, .threads = 1};
-    (void)state;
     snprintf(cache, sizeof cache, "%s-cache", world);
     setenv("SNUG_CACHE", cache, 1);
     set_world(TWO_GPUS "visible 0\n");
@@ -411,9 +394,8 @@ static void test_context(void **state) {
 }
 
 /* Another process takes the memory between the plan and the allocation of the arena. */
-static void test_late_refusal(void **state) {
+TEST(test_late_refusal) {
     struct snug_device used = {.ctx = ctx, .backend = &device, .threads = 1};
-    (void)state;
     set_world(TWO_GPUS "visible 0\n");
     assert_int_equal(snug_gpu_usage_open(ctx, 0, &used.usage), SNUG_OK);
     set_world("gpu 143771 143000 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\nprocess 0 4711 142470 python\n");
@@ -430,9 +412,8 @@ static void test_late_refusal(void **state) {
 
 #define WITHOUT "SNUG_NVML=/nonexistent.so CUDA_VISIBLE_DEVICES=-1"
 
-static void test_gpu_command(void **state) {
+TEST(test_gpu_command) {
     char output[16384];
-    (void)state;
     set_world(TWO_GPUS
               "visible 1\nprocess 0 4711 990 python\nprocess 0 4712 -1 \xff\nanswer nvmlDeviceGetPowerUsage 3\n");
     assert_int_equal(run("CUDA_VISIBLE_DEVICES=1 " WITH_FAKES, "gpu", output, sizeof output), 0);
@@ -453,7 +434,7 @@ static void test_gpu_command(void **state) {
 }
 
 /* Through NVLink, directly or by a switch, through PCIe, or in a way that NVML does not report. */
-static void test_links(void **state) {
+TEST(test_links) {
     static const struct {
         const char *lines, *there, *back;
         int nvlinks;
@@ -471,7 +452,6 @@ static void test_links(void **state) {
         {"", "  0           -\n", "  1     -      \n", 0},
     };
     char output[16384], text[512];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(text, sizeof text, TWO_GPUS "visible 0\nvisible 1\nlevel 0 2 50\n%s", cases[i].lines);
         set_world(text);
@@ -491,9 +471,8 @@ static void test_links(void **state) {
 }
 
 /* Where CUDA sees none of them, NVML names no processes, or there are none. */
-static void test_gpu_command_with_little_information(void **state) {
+TEST(test_gpu_command_with_little_information) {
     char output[16384];
-    (void)state;
     set_world(TWO_GPUS "unlisted\n");
     assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
     says(output, "Programs cannot use a GPU: the NVIDIA driver offers no GPU. snug uses the CPU.\n");
@@ -514,9 +493,8 @@ static void test_gpu_command_with_little_information(void **state) {
     says(output, "  -     0  NVIDIA H100");
 }
 
-static void test_watch(void **state) {
+TEST(test_watch) {
     char output[16384];
-    (void)state;
     set_world(TWO_GPUS "visible 0\n");
     /* Until its reader closes the pipe, or it is interrupted. */
     assert_int_equal(run(WITH_FAKES, "gpu --watch 0.1 --json | head -n 3", output, sizeof output), 0);
@@ -530,9 +508,8 @@ static void test_watch(void **state) {
     says(output, "usage: snug gpu [--watch [SECONDS]]");
 }
 
-static void test_doctor(void **state) {
+TEST(test_doctor) {
     char output[16384];
-    (void)state;
     set_world(TWO_GPUS "visible 0\n");
     assert_int_equal(run("SNUG_CACHE=/dev/null/cache " WITH_FAKES, "doctor --device cpu", output, sizeof output), 0);
     says(output, "580.65.06, for CUDA up to 13.0");
@@ -563,7 +540,7 @@ static void test_doctor(void **state) {
 }
 
 /* Exit code and message are those of a training. */
-static void test_doctor_refuses_as_train_does(void **state) {
+TEST(test_doctor_refuses_as_train_does) {
     static const struct {
         const char *arguments, *says;
     } cases[] = {
@@ -572,7 +549,6 @@ static void test_doctor_refuses_as_train_does(void **state) {
         {"--offload all", "--offload all"},
     };
     char trained[16384], output[16384], command[256];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(command, sizeof command, "train --config_name bert-tiny --train_file dummy:4x4 %s",
                  cases[i].arguments);
@@ -588,9 +564,8 @@ static void test_doctor_refuses_as_train_does(void **state) {
     }
 }
 
-static void test_no_driver(void **state) {
+TEST(test_no_driver) {
     char output[16384];
-    (void)state;
     assert_int_equal(run("env -u HOME -u XDG_CACHE_HOME -u SNUG_CACHE " WITHOUT, "doctor", output, sizeof output), 0);
     says(output, "Cache      none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset\n");
     says(output, "\nMissing ");
@@ -613,36 +588,9 @@ static void test_no_driver(void **state) {
 int main(int argc, char **argv) {
     (void)argc;
     start_with_fakes("test_gpu", argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_without_nvml),
-        cmocka_unit_test(test_little_information),
-        cmocka_unit_test(test_no_answers),
-        cmocka_unit_test_teardown(test_own_process_id, close_meter),
-        cmocka_unit_test_teardown(test_process_id_of_the_host, close_meter),
-        cmocka_unit_test_teardown(test_names_are_escaped, close_meter),
-        cmocka_unit_test_teardown(test_no_ids, close_meter),
-        cmocka_unit_test_teardown(test_zero_ids, close_meter),
-        cmocka_unit_test_teardown(test_foreign_own_id, close_meter),
-        cmocka_unit_test_teardown(test_second_job, close_meter),
-        cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),
-        cmocka_unit_test_teardown(test_no_meter, close_meter),
-        cmocka_unit_test_teardown(test_ambiguous_process_lists, close_meter),
-        cmocka_unit_test(test_context),
-        cmocka_unit_test(test_late_refusal),
-        cmocka_unit_test(test_gpu_command),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_gpu_command_with_little_information),
-        cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_doctor),
-        cmocka_unit_test(test_doctor_refuses_as_train_does),
-        cmocka_unit_test(test_no_driver),
-    };
     begin_world();
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_registered(NULL, NULL);
     snug_context_destroy(ctx);
     remove(world);
     return failed;

@@ -14,9 +14,8 @@ static const struct snug_backend *backend_of(int number) {
 }
 
 /* NORM of a stored s gives the same y, bit for bit, so that recomputation is exact. */
-static void test_recomputation(void **state) {
+TEST(test_recomputation) {
     static const int variants[] = {1, 4, 9, 10};
-    (void)state;
     for (int b = 0; b < 2; b++)
         for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_BF16; dtype++)
             for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
@@ -34,8 +33,7 @@ static void test_recomputation(void **state) {
 }
 
 /* Where dx is added to, the result is the old value plus the overwritten one; GATHER_BACKWARD always adds. */
-static void test_accumulation(void **state) {
-    (void)state;
+TEST(test_accumulation) {
     struct ops f;
     ops_open(&f, &small, SNUG_F32);
     build_linear(&f, 0);
@@ -70,9 +68,8 @@ static void test_accumulation(void **state) {
 
 /* With an addend, in a tensor of its own or in that of ds, ds is the result without one plus the addend; dz equals ds
    without dropout, else is scaled by the mask. */
-static void test_addend(void **state) {
+TEST(test_addend) {
     static const int variants[] = {1, 5, 6};
-    (void)state;
     double *ds[3], *dz[3], *addend = NULL;
     int64_t count = 0;
     for (int i = 0; i < 3; i++) {
@@ -112,8 +109,7 @@ static void test_addend(void **state) {
 }
 
 /* FETCH reads back what STORE wrote to the offload file, from the operation's first element on. */
-static void test_copies(void **state) {
-    (void)state;
+TEST(test_copies) {
     struct ops f;
     struct snug_offload_file *file;
     uint64_t copies[OPS_TENSORS] = {0};
@@ -145,7 +141,7 @@ static void test_copies(void **state) {
  */
 
 /* Matmuls with BF16 weights give the bits of matmuls with the widened weights, whatever the shapes and offsets. */
-static void test_matmuls_of_bf16_weights(void **state) {
+TEST(test_matmuls_of_bf16_weights) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
     static const struct ops_shape cases[] = {
         OPS_SMALL,
@@ -155,7 +151,6 @@ static void test_matmuls_of_bf16_weights(void **state) {
         {{257}, 1024, 16, 193, 2, 2048, 3, 200},
         {{21}, 1075, 1, 33, 2, 35, 3, 9}, /* few rows; an inner dimension in parts, the last not a whole vector */
     };
-    (void)state;
     for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
         for (int variant = 0; variant < 3; variant++)
             for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
@@ -188,10 +183,9 @@ static void test_matmuls_of_bf16_weights(void **state) {
 }
 
 /* Of few rows, which a matmul of its own computes, each has the same bits whatever the number of rows. */
-static void test_matmuls_of_few_rows(void **state) {
+TEST(test_matmuls_of_few_rows) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
     static const struct ops_shape shape = {{24}, 1075, 1, 33, 2, 35, 3, 9};
-    (void)state;
     for (int variant = 0; variant <= 3; variant += 3)
         for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
             const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
@@ -218,14 +212,13 @@ static void test_matmuls_of_few_rows(void **state) {
 
 /* A training generates oneDNN's kernels when it is opened; for an inference, which may do it later, a plan counts them.
  */
-static void test_memory_of_generated_kernels(void **state) {
+TEST(test_memory_of_generated_kernels) {
     static const struct {
         enum snug_op_kind kind;
         int64_t bytes;
     } cases[] = {{SNUG_OP_LINEAR, 10 << 20}, {SNUG_OP_LINEAR_DX, 3 << 20}, {SNUG_OP_LINEAR_DW, 3 << 20}};
     const struct snug_backend *backend = snug_backend_cpu();
     char library[128];
-    (void)state;
     snug_backend_cpu_describe(library, sizeof library);
     const bool onednn = strncmp(library, "oneDNN", 6) == 0; /* else packed operands alone */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -244,10 +237,9 @@ static void test_memory_of_generated_kernels(void **state) {
 
 /* An update that is exact in fp32, so that only its rounding remains: p - p / 512, by weight decay alone. Every backend
    rounds as philox.h defines, bit for bit, and without a bias. */
-static void test_stochastic_rounding(void **state) {
+TEST(test_stochastic_rounding) {
     static const char *const names[] = {"reference", "v2", "v3", "v4", "generic"};
     static const struct ops_shape cases[] = {OPS_SMALL, {{1}, 997, 1, 3, 1, 601, 2, 1}, {{1}, 3, 1, 3, 1, 1, 2, 1}};
-    (void)state;
     for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
         for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
             const struct snug_backend *backend = isa ? snug_backend_cpu_isa(names[isa]) : snug_backend_reference();
@@ -298,7 +290,7 @@ update_end_fn snug_update_end_generic;
 #endif
 
 /* Updates may store any piece of a parameter, also of one larger than 2^35 elements. */
-static void test_rounding_of_pieces(void **state) {
+TEST(test_rounding_of_pieces) {
     static const struct {
         const char *isa;
         update_end_fn *end;
@@ -313,7 +305,6 @@ static void test_rounding_of_pieces(void **state) {
     };
     enum { COUNT = 2500 };
     const int64_t starts[] = {0, 1, 7, 1021, ((int64_t)1 << 35) - 1003};
-    (void)state;
     for (size_t b = 0; b < sizeof backends / sizeof *backends; b++)
         for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
             struct ops f;
@@ -375,8 +366,7 @@ static void assert_near(double got, double want) {
 }
 
 /* What finite differences do not verify: the values themselves, as torch 2 prints them. */
-static void test_values(void **state) {
-    (void)state;
+TEST(test_values) {
     assert_near(run_activation(SNUG_GELU, 1), 0.8413447460685429);
     assert_near(run_activation(SNUG_GELU, -3), -0.004049694);
     assert_near(run_activation(SNUG_GELU_TANH, 1), 0.8411919906082768);
@@ -411,24 +401,22 @@ static void test_values(void **state) {
 /* ---- attention within a window ---------------------------------------------------------------------------------- */
 
 /* The values of transformers' relative_position_bucket. */
-static void test_buckets(void **state) {
+TEST(test_buckets) {
     static const int32_t distances[] = {-8191, -128, -127, -91, -90, -64, -63, -16, -15, -8,  -7, -1,
                                         0,     1,    7,    8,   11,  12,  45,  46,  127, 128, 600};
     static const int32_t of_32[] = {15, 15, 15, 15, 14, 14, 13, 10, 9,  8,  7, 1,
                                     0,  17, 23, 24, 24, 25, 28, 29, 31, 31, 31},
                          of_8[] = {3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 1, 0, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7};
-    (void)state;
     for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
         assert_int_equal(snug_relative_bucket(distances[i], 32), of_32[i]);
         assert_int_equal(snug_relative_bucket(distances[i], 8), of_8[i]);
     }
 }
 
-static void test_pairs_within_a_window(void **state) {
+TEST(test_pairs_within_a_window) {
     static const int64_t lengths[] = {1, 2, 63, 64, 65, 66, 128, 129, 500};
     static const int32_t windows[] = {-1, 0, 1, 3, 64, 127, 600};
     const size_t count = sizeof windows / sizeof *windows;
-    (void)state;
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (size_t w = 0; w < count * count; w++) {
             const int32_t before = windows[w / count], after = windows[w % count];
@@ -442,9 +430,8 @@ static void test_pairs_within_a_window(void **state) {
 }
 
 /* Sequences of many blocks of queries, most of which have neither the first nor the last keys in their window. */
-static void test_long_sequences(void **state) {
+TEST(test_long_sequences) {
     static const struct ops_shape shape = {{1, 1100, 389}, 32, 2, 40, 2, 16, 2, 5};
-    (void)state;
     static const int variants[] = {6, 10, 13, 14, 15};
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
         const int variant = variants[v];
@@ -472,22 +459,4 @@ static void test_long_sequences(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_addend),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_matmuls_of_bf16_weights),
-        cmocka_unit_test(test_matmuls_of_few_rows),
-        cmocka_unit_test(test_memory_of_generated_kernels),
-        cmocka_unit_test(test_stochastic_rounding),
-        cmocka_unit_test(test_rounding_of_pieces),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_buckets),
-        cmocka_unit_test(test_pairs_within_a_window),
-        cmocka_unit_test(test_long_sequences),
-    };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests_name("properties of operations", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

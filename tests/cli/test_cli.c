@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program itself: help, wrong usage, exit codes, and an empty stdout after a failure. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include "test.h"
 
 /* Runs snug in the shell; returns its exit code and what the redirections left on stdout. */
 static int run(const char *arguments, char *output, size_t size) {
@@ -33,9 +29,8 @@ static void expect(const char *arguments, int code, const char *says) {
     if (!strstr(output, says)) fail_msg("snug %s: does not print \"%s\": %s", arguments, says, output);
 }
 
-static void test_help(void **state) {
+TEST(test_help) {
     static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize", "verify"};
-    (void)state;
     expect("--version", 0, "snug 0.");
     expect("-V", 0, "snug 0.");
     expect("eval --model_name_or_path none --validation_file x.csv --learning_rate 1 --log_level info", 1,
@@ -82,7 +77,7 @@ static void test_help(void **state) {
 
 /* No line is wider than most terminals; arguments with a default of the command are listed with it, and arguments
  * without effect on it are not listed. */
-static void test_help_of_each_command(void **state) {
+TEST(test_help_of_each_command) {
     static const struct {
         const char *command, *says[4], *silent;
     } cases[] = {
@@ -102,7 +97,6 @@ static void test_help_of_each_command(void **state) {
         {"completion", {"bash|zsh|fish"}, "--learning_rate"},
         {"report", {"usage: snug report RUN [RUN"}, "--learning_rate"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char arguments[64], output[65536];
         snprintf(arguments, sizeof arguments, "%s --help all", cases[i].command);
@@ -117,7 +111,7 @@ static void test_help_of_each_command(void **state) {
 }
 
 /* Results that another command gives; what is refused is not reported as without effect. */
-static void test_other_commands(void **state) {
+TEST(test_other_commands) {
     static const char *const arguments[] = {"train --text w",
                                             "train --text_pair w",
                                             "train --keep_columns all",
@@ -129,7 +123,6 @@ static void test_other_commands(void **state) {
                                             "eval --test_file x",
                                             "predict --train_file x"};
     char output[65536], says[64], command[64];
-    (void)state;
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
         const char *name = strchr(arguments[i], '-');
         snprintf(says, sizeof says, "snug: %.*s", (int)strcspn(name, " "), name);
@@ -140,8 +133,7 @@ static void test_other_commands(void **state) {
 }
 
 /* tests/package/test_package.sh runs the scripts and checks the pages. */
-static void test_completion_and_manual(void **state) {
-    (void)state;
+TEST(test_completion_and_manual) {
     expect("--help", 0, "completion print the completion script");
     expect("help completion", 0, "usage: snug completion bash|zsh|fish");
     expect("completion -h", 0, "usage: snug completion bash|zsh|fish");
@@ -160,8 +152,7 @@ static void test_completion_and_manual(void **state) {
     expect("manual \"${folder:=$(mktemp -d)}\" && cat \"$folder/snug-gpu.1\"; rm -r \"$folder\"", 0, "\\-\\-watch");
 }
 
-static void test_wrong_usage(void **state) {
-    (void)state;
+TEST(test_wrong_usage) {
     expect("--versoin", 2,
            "snug: --versoin: a command comes first, as in snug train; snug --help lists all, snug --version");
     expect("--train_file x.csv --do_train", 2, "--train_file: a command comes first, as in snug train");
@@ -207,10 +198,9 @@ static void test_wrong_usage(void **state) {
 }
 
 /* Sizes of OpenMP's stacks, those included that it ignores, and fewer threads than asked for. */
-static void test_variables_of_openmp(void **state) {
+TEST(test_variables_of_openmp) {
     static const char *const sizes[] = {"512", "4m", "-1", "4x"};
     static const char plan[] = "plan --config_name bert-base-uncased --train_file dummy:8x8 --threads 2";
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         setenv("OMP_STACKSIZE", sizes[i], 1);
         expect(plan, 0, "Model      BERT");
@@ -224,10 +214,9 @@ static void test_variables_of_openmp(void **state) {
 }
 
 /* Threads that wait spin briefly unless a user decides: the program starts itself again with the variable. */
-static void test_waiting(void **state) {
+TEST(test_waiting) {
     const char *policy = getenv("OMP_WAIT_POLICY");
     char *kept = policy ? strdup(policy) : NULL;
-    (void)state;
     unsetenv("OMP_WAIT_POLICY");
     expect("doctor", 0, "then sleep: GOMP_SPINCOUNT=1000\n");
     setenv("GOMP_SPINCOUNT", "70", 1);
@@ -240,8 +229,7 @@ static void test_waiting(void **state) {
     free(kept);
 }
 
-static void test_plan_as_text(void **state) {
-    (void)state;
+TEST(test_plan_as_text) {
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8", 0, "Model      BERT, 12 layers, hidden 768");
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8 --freeze embeddings", 0,
            "\nFrozen     23.8 M parameters: no gradients (");
@@ -253,7 +241,7 @@ static void test_plan_as_text(void **state) {
     assert_non_null(strstr(output, "No space left"));
 }
 
-static void test_failure_leaves_stdout_empty(void **state) {
+TEST(test_failure_leaves_stdout_empty) {
     static const char *const jobs[] = {
         "predict --model_name_or_path /nonexistent --test_file /nonexistent.csv",
         "predict --json --model_name_or_path /nonexistent --test_file /nonexistent.csv",
@@ -261,7 +249,6 @@ static void test_failure_leaves_stdout_empty(void **state) {
         "tokenize --model_name_or_path /nonexistent --test_file /nonexistent.csv",
         "plan --model_name_or_path /nonexistent",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         char output[256], command[512];
         expect(jobs[i], 1, "/nonexistent");
@@ -271,27 +258,12 @@ static void test_failure_leaves_stdout_empty(void **state) {
     }
 }
 
-static void test_full_and_closed_stdout(void **state) {
+TEST(test_full_and_closed_stdout) {
     char output[256];
-    (void)state;
     assert_int_equal(run("train --help 2>&1 >/dev/full", output, sizeof output), 1);
     assert_non_null(strstr(output, "No space left"));
     assert_int_equal(run("train --help 2>&1 >/dev/null", output, sizeof output), 0);
     assert_string_equal(output, "");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_help_of_each_command),
-        cmocka_unit_test(test_completion_and_manual),
-        cmocka_unit_test(test_wrong_usage),
-        cmocka_unit_test(test_other_commands),
-        cmocka_unit_test(test_variables_of_openmp),
-        cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_plan_as_text),
-        cmocka_unit_test(test_failure_leaves_stdout_empty),
-        cmocka_unit_test(test_full_and_closed_stdout),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,9 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up_here, tear_down
+static int set_up_here(void **state);
+
 /* ---- bad input ------------------------------------------------------------------------------------------------ */
 
 #define TRAIN                                                                                                          \
@@ -89,7 +92,7 @@ static void make_bad_files(const struct fixture *f) {
     write_text(f, "trainer/optimizer.pt", "PK\3\4");
 }
 
-static void test_bad_input(void **state) {
+FIXTURE_TEST(test_bad_input) {
     static const struct {
         const char *words;
         int code;
@@ -143,7 +146,6 @@ static void test_bad_input(void **state) {
         {"eval --model_name_or_path huge --validation_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
     };
-    struct fixture *f = *state;
     make_bad_files(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int code = run(f, cases[i].words);
@@ -173,7 +175,7 @@ static void test_bad_input(void **state) {
 #define LONG_PATH FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS
 
 /* Errors in the arguments are reported before the data is tokenized. */
-static void test_arguments_are_checked_before_data(void **state) {
+FIXTURE_TEST(test_arguments_are_checked_before_data) {
     static const struct {
         const char *words;
         int code;
@@ -196,7 +198,6 @@ static void test_arguments_are_checked_before_data(void **state) {
         {"eval --model_name_or_path pickled --validation_file dev.csv", 1, "\"pickled/model.safetensors\""},
         {"predict --model_name_or_path pickled --test_file dev.csv", 1, "\"pickled/model.safetensors\""},
     };
-    struct fixture *f = *state;
     write_text(f, "occupied", "a file\n");
     write_model(f, "pickled", 0.1, 32, 1, VOCABULARY);
     write_text(f, "pickled/pytorch_model.bin", "PK\3\4");
@@ -214,14 +215,13 @@ static void test_arguments_are_checked_before_data(void **state) {
 }
 
 /* --decode adds the text of the ids, without special tokens where they are skipped. */
-static void test_decoded_texts(void **state) {
+FIXTURE_TEST(test_decoded_texts) {
     static const struct {
         const char *words, *text;
     } cases[] = {{"", NULL},
                  {" --decode", "[CLS] w1 good [SEP]"},
                  {" --decode --skip_special_tokens", "w1 good"},
                  {" --skip_special_tokens", NULL}};
-    struct fixture *f = *state;
     write_text(f, "decoding.csv", "sentence\nw1 good\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
@@ -238,7 +238,7 @@ static void test_decoded_texts(void **state) {
 
 /* The model's positions and the tokenizer's model_max_length limit the length in all commands, which is said; a
    tokenizer without a limit has a very large one. */
-static void test_limits_of_the_length(void **state) {
+FIXTURE_TEST(test_limits_of_the_length) {
     static const struct {
         const char *limit, *words, *says;
         bool truncates;
@@ -261,7 +261,6 @@ static void test_limits_of_the_length(void **state) {
         {"\"64\"", "tokenize --tokenizer_name limited --test_file dev.csv", "must be a number of tokens, from 1",
          false},
     };
-    struct fixture *f = *state;
     free(run_well(f, TRAIN "--train_file train.csv"));
     write_model(f, "limited", 0.1, 32, 2, VOCABULARY);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -292,8 +291,7 @@ static int64_t count_lines(const char *text) {
 }
 
 /* Words with tags: the forms of results. */
-static void test_tags(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tags) {
     write_words(f, "train.conll", TRAIN_ROWS, 1);
     write_text(f, "new.jsonl",
                "{\"tokens\":[\"good\",\"w1\"]}\n{\"tokens\":[]}\n{\"tokens\":[\"w1\",\"\\t\",\"bad\"]}\n");
@@ -319,8 +317,7 @@ static void test_tags(void **state) {
     free(text);
 }
 
-static void test_from_training_to_predictions(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_from_training_to_predictions) {
     json_t *plan = run_json(f, "plan --config_name model --per_device_train_batch_size 4 --max_seq_length 32 --json");
     assert_true(json_integer_value(json_object_get(json_object_get(plan, "bytes"), "total")) > 0);
     json_decref(plan);
@@ -368,8 +365,7 @@ static void test_from_training_to_predictions(void **state) {
     json_decref(trained);
 }
 
-static void test_best_checkpoint_is_reported(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_best_checkpoint_is_reported) {
     json_t *trained = run_json(f, "train --json --config_name model --tokenizer_name model --train_file train.csv "
                                   "--validation_file dev.csv --output_dir b --max_steps 1 --threads 1 "
                                   "--eval_strategy steps --eval_steps 1 --save_strategy steps --save_steps 1 "
@@ -378,13 +374,12 @@ static void test_best_checkpoint_is_reported(void **state) {
     json_decref(trained);
 }
 
-static void test_log_levels(void **state) {
+FIXTURE_TEST(test_log_levels) {
     static const struct {
         const char *level;
         bool notes, warnings;
     } cases[] = {{"debug", true, true},    {"detail", true, true},  {"info", true, true},      {"passive", true, true},
                  {"warning", false, true}, {"error", false, false}, {"critical", false, false}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
         snprintf(words, sizeof words,
@@ -399,8 +394,7 @@ static void test_log_levels(void **state) {
 }
 
 /* Each as text and as JSON, of a model small enough to take no time. */
-static void test_anatomy_and_verification(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_anatomy_and_verification) {
     const char *anatomy =
         "bench anatomy --config_name model --train_file dummy:8x8 --max_steps 1 --device cpu --threads 1";
     char *text = run_well(f, anatomy), words[256];
@@ -428,8 +422,7 @@ static void test_anatomy_and_verification(void **state) {
     free(text);
 }
 
-static void test_text_without_masks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_text_without_masks) {
     free(run_well(f, TRAIN "--train_file train.csv --task mlm --line_by_line"));
     char *text = run_well(f, "predict --model_name_or_path out --test_file dev.csv"), *errors = output_of(f, "stderr");
     assert_string_equal(text, "index,label,score\n");
@@ -438,8 +431,7 @@ static void test_text_without_masks(void **state) {
     free(errors);
 }
 
-static void test_labels_are_quoted(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_labels_are_quoted) {
     write_text(f, "odd.csv",
                "sentence,label\nw1 good,\"yes, \"\"sure\"\"\"\nw2 bad,\"no,\nnever\"\nw3 good,\"yes, \"\"sure\"\"\"\n");
     free(run_well(f, TRAIN "--train_file odd.csv --num_train_epochs 1"));
@@ -456,7 +448,7 @@ static void test_labels_are_quoted(void **state) {
 #define PREDICT "predict --model_name_or_path out --test_file rows.csv "
 
 /* Labels that a spreadsheet would execute get an apostrophe if that is requested; numbers are no formulas. */
-static void test_formulas_are_escaped(void **state) {
+FIXTURE_TEST(test_formulas_are_escaped) {
     static const struct {
         const char *label, *plain, *guarded; /* as the model has it; as fields */
     } cases[] = {
@@ -476,7 +468,6 @@ static void test_formulas_are_escaped(void **state) {
         {"a=b", "a=b", "a=b"},
         {"\"\"", "\"\"\"\"\"\"", "\"\"\"\"\"\""},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char expected[128];
         make_labeller(f, cases[i].label);
@@ -509,8 +500,7 @@ static char *interrupt_after_loss(struct fixture *f, const char *words, int sign
     return output_of(f, "stderr");
 }
 
-static void test_interrupted_and_resumed(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_and_resumed) {
     for (const int *number = (const int[]){SIGINT, SIGTERM, 0}; *number; number++) {
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         char *errors =
@@ -535,16 +525,15 @@ static void test_interrupted_and_resumed(void **state) {
     }
 }
 
-static void test_interrupted_without_optimizer(void **state) {
-    char *errors = interrupt_after_loss(*state, LONG "--max_steps 20000 --save_only_model --output_dir out", SIGINT);
+TEST_IN(test_interrupted_without_optimizer, void *fixture, set_up_here, tear_down) {
+    char *errors = interrupt_after_loss(fixture, LONG "--max_steps 20000 --save_only_model --output_dir out", SIGINT);
     assert_contains(errors, "with --save_only_model it cannot be resumed");
     assert_null(strstr(errors, "--resume_from_checkpoint"));
     free(errors);
 }
 
 /* No files are left, and messages do not mention the internal training. */
-static void test_interrupted_verification(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_verification) {
     const pid_t child = start(f, "verify --config_name model --max_steps 1000000 --device cpu "
                                  "--output_dir out --max_train_samples 64");
     for (int tries = 0; tries < 3000 && !exists(path_of(f, "out")); tries++)
@@ -560,8 +549,7 @@ static void test_interrupted_verification(void **state) {
     free(out);
 }
 
-static void test_verification_needs_a_folder(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_verification_needs_a_folder) {
     const char *before = getenv("TMPDIR");
     char *own = before ? strdup(before) : NULL;
     setenv("TMPDIR", "nowhere", 1);
@@ -574,8 +562,7 @@ static void test_verification_needs_a_folder(void **state) {
     free(errors);
 }
 
-static void test_second_run_is_refused(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_second_run_is_refused) {
     char said[128];
     const pid_t child = start(f, LONG "--max_steps 50000 --output_dir out --disable_tqdm");
     wait_for_text(f, "stderr", "'loss'");
@@ -597,8 +584,7 @@ static void test_second_run_is_refused(void **state) {
 }
 
 /* A file that reaches the size limit ends the run cleanly, not by the signal SIGXFSZ. */
-static void test_limited_file_size(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_limited_file_size) {
     char command[1024];
     free(run_well(f, LONG "--max_steps 2 --save_strategy steps --save_steps 1 --output_dir out"));
     snprintf(command, sizeof command,
@@ -619,8 +605,7 @@ static void test_limited_file_size(void **state) {
 }
 
 /* No step is done yet: the first signal ends the run, which leaves no incomplete cache. */
-static void test_interrupted_while_tokenizing(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_while_tokenizing) {
     write_data(f, "much.csv", FORM_SINGLE, 400000, 3);
     const pid_t child =
         start(f, "train --config_name model --tokenizer_name model --train_file much.csv --output_dir out "
@@ -638,8 +623,7 @@ static void test_interrupted_while_tokenizing(void **state) {
 }
 
 /* A training in the middle of an evaluation saves, and the resumed one evaluates again. */
-static void test_interrupted_in_evaluation(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_in_evaluation) {
     write_data(f, "many.csv", FORM_SINGLE, 60000, 3);
     /* The loss is logged right before the evaluation. */
     char *errors = interrupt_after_loss(f,
@@ -652,8 +636,7 @@ static void test_interrupted_in_evaluation(void **state) {
     assert_int_equal(folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
 }
 
-static void test_closed_pipe(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_closed_pipe) {
     char command[1024],
         words[] = "predict --model_name_or_path out --test_file train.csv --per_device_eval_batch_size 1";
     free(run_well(f, TRAIN "--train_file train.csv"));
@@ -693,14 +676,13 @@ static void test_closed_pipe(void **state) {
 }
 
 /* If too few threads can be created, snug reports it, before OpenMP's library would end the process. */
-static void test_too_few_threads(void **state) {
+FIXTURE_TEST(test_too_few_threads) {
     static const char *const commands[] = {
         "train --config_name model --tokenizer_name model --train_file train.csv --output_dir out",
         "plan --config_name model --tokenizer_name model --train_file train.csv",
         "verify --config_name model --tokenizer_name model --train_file train.csv",
         "bench rates",
     };
-    struct fixture *f = *state;
     if (SANITIZED) skip(); /* it takes terabytes of address space */
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         for (int threads = i == 1 ? 8 : 64; threads <= 64; threads += 4) {
@@ -733,31 +715,4 @@ static int set_up_here(void **state) {
     return 0;
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_arguments_are_checked_before_data),
-        TEST(test_bad_input),
-        TEST(test_decoded_texts),
-        TEST(test_limits_of_the_length),
-        TEST(test_from_training_to_predictions),
-        TEST(test_tags),
-        TEST(test_best_checkpoint_is_reported),
-        TEST(test_log_levels),
-        TEST(test_anatomy_and_verification),
-        TEST(test_text_without_masks),
-        TEST(test_labels_are_quoted),
-        TEST(test_formulas_are_escaped),
-        TEST(test_interrupted_and_resumed),
-        TEST(test_interrupted_without_optimizer),
-        TEST(test_interrupted_verification),
-        TEST(test_verification_needs_a_folder),
-        TEST(test_closed_pipe),
-        TEST(test_too_few_threads),
-        TEST(test_second_run_is_refused),
-        TEST(test_limited_file_size),
-        TEST(test_interrupted_while_tokenizing),
-        TEST(test_interrupted_in_evaluation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

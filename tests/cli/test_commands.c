@@ -8,6 +8,8 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up_commands, tear_down
+
 enum { LEAST = 60 }; /* commands that the file must have */
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -227,8 +229,7 @@ static void add_line(struct command *c, const char *line) {
 }
 
 /* All commands are run, and what differs is printed. */
-static void test_commands(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_commands) {
     struct command c = {"", NULL, false};
     char *file = read_text(f, SNUG_SOURCE_DIR "/tests/cli/commands/commands.txt", NULL), *rest = file;
     int commands = 0, differ = 0;
@@ -267,8 +268,5 @@ int main(int argc, char **argv) {
         if (!failed) puts(((struct fixture *)state)->folder);
         return failed;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_commands, set_up_commands, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

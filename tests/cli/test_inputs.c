@@ -3,6 +3,8 @@
    by a scheduler. */
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* Runs a shell command in the test's folder, in which $SNUG is the program; its exit code. Standard output and error
    are in files. */
 static int shell(const struct fixture *f, const char *command) {
@@ -48,8 +50,7 @@ static json_t *losses_of(const struct fixture *f, const char *folder) {
 }
 
 /* The same rows by every way into the program give the same losses. */
-static void test_same_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_same_rows) {
     static const char *const ways[] = {
         TRAIN "--train_file train.csv",
         "cat train.csv | " TRAIN "--train_file - --data_format csv",
@@ -80,8 +81,7 @@ static void test_same_rows(void **state) {
 }
 
 /* Standard input that was read in part is not the file that it comes from: it is not identified by that file. */
-static void test_part_of_a_file(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_part_of_a_file) {
     write_text(f, "long.csv", "sentence,label\nw1 good,a\nw2 bad,b\n");
     free(shell_well(f, TRAIN "--train_file long.csv --output_dir whole"));
     char *rows = shell_well(f, "{ read -r line; $SNUG tokenize --model_name_or_path model --test_file - --data_format "
@@ -106,8 +106,7 @@ static void test_part_of_a_file(void **state) {
     json_decref(c);
 }
 
-static void test_refused_inputs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refused_inputs) {
     shell_fails(f, TRAIN "--train_file - < train.csv", 2, "-: the name does not tell the format");
     shell_fails(f, TRAIN "--data_format csv --train_file - --validation_file /dev/stdin < train.csv", 2,
                 "standard input is given as 2 files");
@@ -120,8 +119,7 @@ static void test_refused_inputs(void **state) {
 }
 
 /* As tokenizers treats it: BERT's normalizer removes the character. */
-static void test_nul_in_text(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_nul_in_text) {
     write_text(f, "nul.jsonl", "{\"text\": \"good w1\\u0000 bad\"}\n{\"text\": \"good w1 bad\"}\n");
     char *rows = shell_well(f, "$SNUG tokenize --model_name_or_path model --test_file nul.jsonl"), *rest = rows;
     json_t *first = json_loads(strsep(&rest, "\n"), 0, NULL), *second = json_loads(strsep(&rest, "\n"), 0, NULL);
@@ -134,8 +132,7 @@ static void test_nul_in_text(void **state) {
 
 /* Of masked LM: the same as training on the last rows and evaluating on the first ones, in files of their own. Which
    rows with labels are evaluated on: test_labels, test_label_runs. */
-static void test_split(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_split) {
     free(shell_well(
         f, "head -n 15 train.txt > first.txt; tail -n +16 train.txt > last.txt; head -n 8 first.txt > fewer.txt"));
     static const char *const ways[][2] = {
@@ -184,8 +181,7 @@ static void test_split(void **state) {
 
 /* The same command every time: it starts, resumes, passes over what is damaged, and starts again where nothing is
    whole. */
-static void test_resumed_by_a_scheduler(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resumed_by_a_scheduler) {
     free(shell_well(f, LONG "--output_dir straight"));
     json_t *expected = losses_of(f, "straight");
     static const struct {
@@ -216,11 +212,4 @@ static void test_resumed_by_a_scheduler(void **state) {
                 "no complete checkpoint to resume from");
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_same_rows), TEST(test_part_of_a_file), TEST(test_refused_inputs),
-        TEST(test_split),     TEST(test_nul_in_text),    TEST(test_resumed_by_a_scheduler),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

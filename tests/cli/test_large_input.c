@@ -8,6 +8,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define MIB ((int64_t)1 << 20)
 /* A generous limit for slow and busy machines: quadratic time at these sizes would be hours. */
 enum { SECONDS = 120 };
@@ -75,9 +77,8 @@ static FILE *open_new(const struct fixture *f, const char *name) {
 
 #define TOKENIZE "tokenize --model_name_or_path model --test_file "
 
-static void test_ten_million_characters(void **state) {
+FIXTURE_TEST(test_ten_million_characters) {
     static const char *const pieces[] = {"good w1 ", "w", ".", "\u0301", "\u4e2d", "e\u0323\u0301 "};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         int64_t characters = 0;
         for (const char *c = pieces[i]; *c; c++) characters += ((unsigned char)*c & 0xC0) != 0x80;
@@ -93,7 +94,7 @@ static void test_ten_million_characters(void **state) {
 
 /* A text of one letter, or of blanks, and a tokenizer for which a search from each position reads to the end of the
    text. */
-static void test_linear_time_searches(void **state) {
+FIXTURE_TEST(test_linear_time_searches) {
     enum { LONG = 500000 / SMALLER };
     static const struct {
         bool piece;          /* a piece of the vocabulary; otherwise an added token */
@@ -109,7 +110,6 @@ static void test_linear_time_searches(void **state) {
         {false, NULL, ",\"lstrip\":true,\"rstrip\":true,\"single_word\":true", " "},
         {false, NULL, ",\"rstrip\":true,\"normalized\":true", " "},
     };
-    struct fixture *f = *state;
     assert_int_equal(mkdir(path_of(f, "searches"), 0700), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         FILE *file = open_new(f, "searches/tokenizer.json");
@@ -130,9 +130,8 @@ static void test_linear_time_searches(void **state) {
     }
 }
 
-static void test_million_columns(void **state) {
+FIXTURE_TEST(test_million_columns) {
     enum { COLUMNS = 1000000 / SMALLER };
-    struct fixture *f = *state;
     FILE *file = open_new(f, "wide.csv");
     for (int i = 0; i < COLUMNS; i++) fprintf(file, i ? ",c%d" : "c%d", i);
     fputc('\n', file);
@@ -144,9 +143,8 @@ static void test_million_columns(void **state) {
                   "there is no label column", 600 * MIB);
 }
 
-static void test_rows_that_lack_most_columns(void **state) {
+FIXTURE_TEST(test_rows_that_lack_most_columns) {
     enum { COLUMNS = 200000 / SMALLER };
-    struct fixture *f = *state;
     FILE *file = open_new(f, "sparse.jsonl");
     for (int i = 0; i < COLUMNS; i++) fprintf(file, "%s\"c%d\":\"w1\"", i ? "," : "{", i);
     fputs("}\n", file);
@@ -157,9 +155,8 @@ static void test_rows_that_lack_most_columns(void **state) {
     assert_answer(f, TOKENIZE "sparse.jsonl --text_column_name c0 --text_pair_column_name c1", 0, "", 600 * MIB);
 }
 
-static void test_as_many_labels_as_rows(void **state) {
+FIXTURE_TEST(test_as_many_labels_as_rows) {
     enum { LABELS = 300000 / SMALLER };
-    struct fixture *f = *state;
     FILE *file = open_new(f, "labels.csv");
     fputs("sentence,label\n", file);
     for (int i = 0; i < LABELS; i++) fprintf(file, "good,l%d\n", i);
@@ -181,8 +178,7 @@ static void test_as_many_labels_as_rows(void **state) {
     }
 }
 
-static void test_endless_lines(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_endless_lines) {
     /* A line of 1 GiB of zeros, as a hole in the file. */
     const int fd = open(path_of(f, "hole.txt"), O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
@@ -225,14 +221,13 @@ static char *ask_on_disk(const struct fixture *f, int mib, const char *file, int
 
 /* A token cache that does not fit the disk: reported after a part of the text was read, or, for a small file, when the
    disk is full. */
-static void test_full_disk(void **state) {
+FIXTURE_TEST(test_full_disk) {
     static const struct {
         int64_t bytes;
         int mib;
         const char *said;
     } cases[] = {{48 * MIB, 128, "its tokens will take about"},
                  {8 * MIB, 4, "cannot be written: No space left on device"}};
-    struct fixture *f = *state;
     if (!can_mount()) skip();
     for (int i = 0; i < 2; i++) {
         int left;
@@ -249,8 +244,7 @@ static void test_full_disk(void **state) {
 }
 
 /* Stopped while it tokenizes, in any way: nothing remains that could be mistaken for a complete cache. */
-static void test_stopped_while_tokenizing(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_stopped_while_tokenizing) {
     FILE *file = open_new(f, "long.csv");
     fputs("sentence,label\n", file);
     repeat(file, "good w1 w2 w3,0\nbad w1 w2 w3,1\n", 64 * MIB / 31 * 31);
@@ -295,8 +289,7 @@ static void test_stopped_while_tokenizing(void **state) {
     }
 }
 
-static void test_deep_nesting_and_many_entries(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_deep_nesting_and_many_entries) {
     FILE *file = open_new(f, "deep.jsonl");
     repeat(file, "[", 5000000);
     assert_int_equal(fclose(file), 0);
@@ -314,18 +307,4 @@ static void test_deep_nesting_and_many_entries(void **state) {
     assert_answer(f, TOKENIZE "many.jsonl", 1, "many.jsonl: its column \"sentence\" holds lists", 400 * MIB);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_ten_million_characters),
-        TEST(test_linear_time_searches),
-        TEST(test_million_columns),
-        TEST(test_rows_that_lack_most_columns),
-        TEST(test_as_many_labels_as_rows),
-        TEST(test_full_disk),
-        TEST(test_stopped_while_tokenizing),
-        TEST(test_endless_lines),
-        TEST(test_deep_nesting_and_many_entries),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 #include "core/utf8.h"
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* In CSV and JSON. The names of metrics begin with eval_ and end with _f1. */
 static const char *const names[] = {
     "a\nb",
@@ -109,8 +111,7 @@ static size_t check_eval_lines(const char *text, size_t classes) {
     return metrics;
 }
 
-static void test_metrics_of_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_metrics_of_classes) {
     write_rows(f);
     free(run_well(f, TINY "--train_file odd.csv --validation_file odd.csv --label_separator none --class_metrics "
                           "--output_dir odd"));
@@ -133,8 +134,7 @@ static void test_metrics_of_classes(void **state) {
 }
 
 /* At most 20 classes are printed as a matrix. */
-static void test_confusion_matrix(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_confusion_matrix) {
     FILE *file = fopen(path_of(f, "few.jsonl"), "w");
     assert_non_null(file);
     for (int row = 0; row < 24; row++) {
@@ -194,8 +194,7 @@ static bool is_name(const char *text) {
     return false;
 }
 
-static void test_predictions(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_predictions) {
     static char fields[4 * NAMES][256];
     write_rows(f);
     free(run_well(f, TINY "--train_file odd.csv --validation_file odd.csv --label_separator none --output_dir odd"));
@@ -215,8 +214,7 @@ static void test_predictions(void **state) {
     free(text);
 }
 
-static void test_tags(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tags) {
     static const char *const tags[] = {"B-a\nb", "I-two words", "O", "B-x\neval_f1 = 1", "B-tab\there"};
     FILE *file = fopen(path_of(f, "tags.jsonl"), "w");
     assert_non_null(file);
@@ -265,8 +263,7 @@ static bool is_quoted(const char *text, size_t length) {
     return text[length - 1] == '"';
 }
 
-static void test_card(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_card) {
     write_rows(f);
     free(run_well(f, TINY "--train_file odd.csv --validation_file odd.csv --label_separator none --class_metrics "
                           "--output_dir odd"));
@@ -323,13 +320,4 @@ static void test_card(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_metrics_of_classes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_confusion_matrix, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_predictions, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_card, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,6 +3,8 @@
 #include "cli/shell.h"
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define TRAIN                                                                                                          \
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 1 --device cpu "                \
     "--per_device_train_batch_size 8 --learning_rate 1e-3 "
@@ -43,7 +45,7 @@ static void run_copied(const struct fixture *f, const char *text, const char *na
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 
 /* What a shell reads is the word, and the terminal shows no control character. */
-static void test_words(void **state) {
+FIXTURE_TEST(test_words) {
     static const char *const words[] = {"plain/path-1.csv",
                                         "",
                                         "two words",
@@ -60,7 +62,6 @@ static void test_words(void **state) {
                                         "-n x",
                                         "=x",
                                         "a,b:c=d@e%f+g"};
-    const struct fixture *f = *state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char *quoted, command[1024];
         size_t size;
@@ -81,8 +82,7 @@ static void test_words(void **state) {
 
 /* ---- the end of a training -------------------------------------------------------------------------------------- */
 
-static void test_end(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_end) {
     free(run_well(f, TRAIN "--validation_file dev.csv --num_train_epochs 2 --eval_strategy epoch --output_dir out"));
     char *text = output_of(f, "stderr");
     assert_contains(text, "\nTrained    20 steps, 2.00 epochs, ");
@@ -99,9 +99,8 @@ static void test_end(void **state) {
 }
 
 /* The memory report: with --log_level info, or where the plan differs from what was measured. */
-static void test_memory_table(void **state) {
+FIXTURE_TEST(test_memory_table) {
     static const char *const levels[] = {"info", "debug", "detail"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         char words[512];
         snprintf(words, sizeof words, TRAIN "--max_steps 1 --output_dir out --log_level %s", levels[i]);
@@ -134,9 +133,8 @@ static void test_memory_table(void **state) {
 }
 
 /* Folders whose names a shell would change; and a file whose format its name does not tell. */
-static void test_odd_folders(void **state) {
+FIXTURE_TEST(test_odd_folders) {
     static const char *const names[] = {"two words", "it's", "-x", "--y", "$HOME", "new\nline\033"};
-    struct fixture *f = *state;
     assert_int_equal(rename(path_of(f, "dev.csv"), path_of(f, "dev data")), 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const pid_t child = fork();
@@ -160,7 +158,7 @@ static void test_odd_folders(void **state) {
 /* ---- what does not fit ------------------------------------------------------------------------------------------- */
 
 /* The command that is printed after the refusal is that of the user with what it lacks, and runs. */
-static void test_fitting(void **state) {
+FIXTURE_TEST(test_fitting) {
     static const struct {
         const char *words, *add; /* add NULL: nothing helps */
     } cases[] = {
@@ -175,7 +173,6 @@ static void test_fitting(void **state) {
          "--gradient_accumulation_steps 1",
          NULL},
     };
-    const struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[1024];
         snprintf(command, sizeof command, "snug %s", cases[i].words);
@@ -197,7 +194,7 @@ static void test_fitting(void **state) {
 /* ---- the best evaluation ---------------------------------------------------------------------------------------- */
 
 /* The result's best is that of log_history, by the metric that is asked for or the task's own. */
-static void test_best(void **state) {
+FIXTURE_TEST(test_best) {
     static const struct {
         const char *words, *metric;
         bool cost, loaded;
@@ -213,7 +210,6 @@ static void test_best(void **state) {
          false},
         {"eval_steps=2 train_file=@values.csv validation_file=@values.csv", "eval_spearmanr", false, false},
     };
-    struct fixture *f = *state;
     char rows[2048] = "";
     write_data(f, "values.csv", FORM_REGRESSION, 20, 1);
     for (int i = 0; i < 12; i++) strcat(rows, "w1 w2 w3 w4 w5 w6\n");
@@ -266,7 +262,7 @@ static char *interrupt(struct fixture *f, const char *words, const char *when) {
 }
 
 /* The copied command ends with the bits of a run that was not interrupted. */
-static void test_continued(void **state) {
+FIXTURE_TEST(test_continued) {
     static const struct {
         const char *more, *when, *says;
     } cases[] = {
@@ -275,7 +271,6 @@ static void test_continued(void **state) {
         {"--validation_file many.csv --eval_strategy steps --eval_steps 3 --save_strategy no", "'epoch': 0.01}",
          "\nContinue   snug train --args_from out --resume_from_checkpoint True\n"},
     };
-    struct fixture *f = *state;
     write_data(f, "long.csv", FORM_SINGLE, 4000, 3); /* 500 steps an epoch */
     write_data(f, "many.csv", FORM_SINGLE, 20000, 3);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -304,8 +299,7 @@ static void test_continued(void **state) {
 }
 
 /* Where nothing was saved the same command is named again, and where the training is done its evaluation. */
-static void test_not_continued(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_not_continued) {
     write_data(f, "long.csv", FORM_SINGLE, 60000, 3);
     char *text =
         interrupt(f, LONG "--train_file long.csv --overwrite_cache --output_dir out", "--max_seq_length 128 is more");
@@ -336,8 +330,7 @@ static double rate_in(struct fixture *f, const char *folder) {
 }
 
 /* Those of the last training, whether it ended or not. */
-static void test_folder(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_folder) {
     train(f, "out", "learning_rate=0.25 max_steps=6 save_strategy=steps save_steps=4");
     assert_true(rate_in(f, "out") == 0.25);
     assert_int_equal(try_train(f, "out", "learning_rate=0.125 max_steps=6", 3, NULL), SNUG_E_INTERRUPTED);
@@ -364,7 +357,7 @@ static void test_folder(void **state) {
 }
 
 /* A folder that was moved continues where it is, unless another --output_dir is given. */
-static void test_moved_folder(void **state) {
+FIXTURE_TEST(test_moved_folder) {
     static const struct {
         const char *words;
         bool moved;
@@ -376,7 +369,6 @@ static void test_moved_folder(void **state) {
         {"args_from=@moved", false},
         {"args_from=@moved resume_from_checkpoint=@moved/checkpoint-3", false},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "moved")), SNUG_OK);
@@ -393,12 +385,4 @@ static void test_moved_folder(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_words), TEST(test_end),       TEST(test_memory_table),  TEST(test_fitting), TEST(test_odd_folders),
-        TEST(test_best),  TEST(test_continued), TEST(test_not_continued), TEST(test_folder),  TEST(test_moved_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,6 +3,8 @@
 #include "program.h"
 #include "sanitized.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static const struct {
     int number;
     const char *name;
@@ -37,12 +39,12 @@ static void assert_saved(struct fixture *f, pid_t child, const char *after) {
     free(errors);
 }
 
-static void test_each_signal_saves(void **state) {
+TEST_IN(test_each_signal_saves, void *fixture, set_up, tear_down) {
     for (int i = 0; i < SIGNALS; i++) {
-        const pid_t child = start(*state, LONG);
-        wait_for_text(*state, "stderr", "'loss'");
+        const pid_t child = start(fixture, LONG);
+        wait_for_text(fixture, "stderr", "'loss'");
         kill(child, signals[i].number);
-        assert_saved(*state, child, signals[i].name);
+        assert_saved(fixture, child, signals[i].name);
     }
 }
 
@@ -60,25 +62,24 @@ static void assert_goes_on(const struct fixture *f, pid_t child, const char *aft
         if (has_ended(child)) fail_msg("%s was ignored at the start, and ended the training", after);
 }
 
-static void test_ignored_signals_stay_ignored(void **state) {
+TEST_IN(test_ignored_signals_stay_ignored, void *fixture, set_up, tear_down) {
     for (int i = 0; i < SIGNALS; i++) {
         const int other = (i + 1) % SIGNALS;
         signal(signals[i].number, SIG_IGN);
-        const pid_t child = start(*state, LONG);
+        const pid_t child = start(fixture, LONG);
         signal(signals[i].number, SIG_DFL);
-        wait_for_text(*state, "stderr", "'loss'");
+        wait_for_text(fixture, "stderr", "'loss'");
         kill(child, signals[i].number);
-        assert_goes_on(*state, child, signals[i].name);
+        assert_goes_on(fixture, child, signals[i].name);
         kill(child, signals[i].number); /* Linux queues it where it is blocked */
         kill(child, signals[other].number);
-        assert_saved(*state, child, signals[other].name);
+        assert_saved(fixture, child, signals[other].name);
     }
 }
 
 /* A job that does not reach its next step ends at the second SIGINT or SIGTERM. */
-static void test_second_signal_ends_at_once(void **state) {
+FIXTURE_TEST(test_second_signal_ends_at_once) {
     static const int numbers[] = {SIGINT, SIGTERM};
-    struct fixture *f = *state;
     write_model(f, "large", 0.1, 256, 2, VOCABULARY);
     for (int i = 0; i < (SANITIZED ? 1 : 2); i++) {
         const pid_t child = start(
@@ -98,9 +99,8 @@ static void test_second_signal_ends_at_once(void **state) {
 }
 
 /* All other pairs leave the job the time to save. */
-static void test_other_pairs_save(void **state) {
+FIXTURE_TEST(test_other_pairs_save) {
     static const int pairs[][2] = {{0, 1}, {1, 0}, {2, 2}, {2, 1}, {3, 3}, {3, 1}, {4, 4}, {4, 0}};
-    struct fixture *f = *state;
     write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 0.5 s */
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (!is_chosen((long)i, SANITIZED ? 8 : 3)) continue;
@@ -119,8 +119,7 @@ static void test_other_pairs_save(void **state) {
 }
 
 /* The kernel repeats SIGXCPU every second. */
-static void test_limited_time(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_limited_time) {
     char command[1024];
     snprintf(command, sizeof command, "cd %s && (ulimit -S -t %d; exec %s/snug " LONG ") 2>errors", f->folder,
              SANITIZED ? 3 : 2, SNUG_BINARY_DIR);
@@ -131,14 +130,4 @@ static void test_limited_time(void **state) {
     free(errors);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_each_signal_saves),
-        TEST(test_ignored_signals_stay_ignored),
-        TEST(test_second_signal_ends_at_once),
-        TEST(test_other_pairs_save),
-        TEST(test_limited_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

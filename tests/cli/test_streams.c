@@ -5,6 +5,8 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { CLOSED_STDIN = 1, CLOSED_STDOUT = 2, CLOSED_STDERR = 4, COMBINATIONS = 8 };
 
 /* Runs snug with words; the descriptors in closed are closed at its start, the others go to files. */
@@ -51,8 +53,7 @@ static void assert_no_messages_in_files(const struct fixture *f) {
     "--threads 1 --device cpu --save_strategy steps --save_steps 1 --logging_steps 1 --offload optimizer,gradients "   \
     "--overwrite_cache --report_to tensorboard --output_dir "
 
-static void test_training(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_training) {
     free(run_well(f, TRAIN "whole"));
     for (int closed = 1; closed < COMBINATIONS; closed++) {
         const int code = run_closed(f, TRAIN "out", closed);
@@ -69,8 +70,7 @@ static void test_training(void **state) {
 }
 
 /* While it trains, files are open, including the lock; none of them has the descriptor of a standard stream. */
-static void test_descriptors(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_descriptors) {
     for (int closed = 1; closed < COMBINATIONS; closed++) {
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         const pid_t child = fork();
@@ -98,7 +98,7 @@ static void test_descriptors(void **state) {
 }
 
 /* Commands whose results go to stdout. */
-static void test_results(void **state) {
+FIXTURE_TEST(test_results) {
     static const char *const commands[] = {
         "eval --model_name_or_path whole --validation_file dev.csv --output_dir out --overwrite_cache",
         "predict --model_name_or_path whole --test_file dev.csv --overwrite_cache",
@@ -109,7 +109,6 @@ static void test_results(void **state) {
         "--help",
         "train --help",
     };
-    struct fixture *f = *state;
     free(run_well(f, TRAIN "whole"));
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         for (int closed = 1; closed < COMBINATIONS; closed++) {
@@ -124,8 +123,4 @@ static void test_results(void **state) {
         }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_training), TEST(test_descriptors), TEST(test_results)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -10,6 +10,9 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up_here, tear_down
+static int set_up_here(void **state);
+
 /* The terminal's capabilities; NULL: the variable is not set. */
 struct terminal {
     const char *terminal, *all, *type, *colour;
@@ -103,8 +106,7 @@ static bool is_ascii(const char *text) {
     return !*text;
 }
 
-static void test_progress_bar(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_progress_bar) {
     char *text = shown(f, "xterm", "C.UTF-8", "", 100);
     assert_true(count_bars(text, 100) >= 2);
     assert_contains(text, "\033[32m━");
@@ -114,8 +116,7 @@ static void test_progress_bar(void **state) {
     free(text);
 }
 
-static void test_narrow_terminal(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_narrow_terminal) {
     for (int columns = 8; columns <= 64; columns *= 2) {
         char *text = shown(f, "xterm", "C.UTF-8", "", columns);
         assert_true(count_bars(text, columns) >= 2);
@@ -123,8 +124,7 @@ static void test_narrow_terminal(void **state) {
     }
 }
 
-static void test_terminal_without_capabilities(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_terminal_without_capabilities) {
     char *text = shown(f, "xterm", "C", "", 100);
     assert_true(is_ascii(text) && count_bars(text, 100) >= 2);
     assert_contains(text, "\033[32m#");
@@ -139,8 +139,7 @@ static void test_terminal_without_capabilities(void **state) {
     free(text);
 }
 
-static void test_terminal_without_information(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_terminal_without_information) {
     const char *words = MODEL "--train_file train.csv --max_steps 5";
     /* No size, and a locale that sets only the characters. */
     char *text = written(f, &(struct terminal){"xterm", "", "C.utf8", NULL, 0}, words, NULL);
@@ -157,8 +156,7 @@ static void test_terminal_without_information(void **state) {
     free(text);
 }
 
-static void test_time_format(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_time_format) {
     static const char before[] = "samples/s  ETA ";
     char *text = written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 120},
                          MODEL "--train_file dummy:64x8 --max_steps 50000000", before);
@@ -169,15 +167,13 @@ static void test_time_format(void **state) {
     free(text);
 }
 
-static void test_watch(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_watch) {
     free(written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80}, "gpu --watch 0.1", "\n\033[H\033[2J"));
 }
 
 /* A training whose terminal is closed saves and ends. */
 /* A page is not for a terminal. */
-static void test_report(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_report) {
     char text[4096] = "";
     size_t length = 0;
     int master, status;
@@ -190,8 +186,7 @@ static void test_report(void **state) {
     assert_contains(text, "the page goes to stdout: give it a file");
 }
 
-static void test_closed_terminal(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_closed_terminal) {
     char text[4096] = "";
     int master, status;
     const pid_t child = start_in(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80},
@@ -224,8 +219,7 @@ static void assert_harmless(const char *text) {
             fail_msg("byte %02x: %s", *at, text);
 }
 
-static void test_results_are_escaped(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_results_are_escaped) {
     const struct terminal terminal = {"xterm", "C.UTF-8", NULL, "1", 80};
     make_labeller(f, ODD);
     char *text = written(f, &terminal, "predict --disable_tqdm --model_name_or_path out --test_file rows.csv", NULL);
@@ -254,7 +248,7 @@ static void test_results_are_escaped(void **state) {
     free(text);
 }
 
-static void test_names_are_escaped(void **state) {
+FIXTURE_TEST(test_names_are_escaped) {
     static const struct {
         const char *words, *says;
     } cases[] = {
@@ -277,7 +271,6 @@ static void test_names_are_escaped(void **state) {
         {"doctor --device cpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
         {"gpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
     };
-    struct fixture *f = *state;
     setenv("CUDA_VISIBLE_DEVICES", "\033[2J\n\xE2\x80\xAE", 1);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "out\033\n")), SNUG_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -307,18 +300,4 @@ static int set_up_here(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_progress_bar, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_narrow_terminal, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_terminal_without_capabilities, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_terminal_without_information, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_time_format, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_report, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_results_are_escaped, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_names_are_escaped, set_up_here, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

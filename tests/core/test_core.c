@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "core/block.h"
 #include "core/context.h"
@@ -15,6 +10,7 @@
 #include "core/normal.h"
 #include "core/philox.h"
 #include "core/utf8.h"
+#include "test.h"
 
 /* AddressSanitizer ends a program whose allocation is too large, unless it is configured to return NULL. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
@@ -23,8 +19,7 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1";
 /* ---- Philox ------------------------------------------------------------------------------------------------------ */
 
 /* kat_vectors of Random123 1.14.0, philox4x32: counter, key, results of 7 and of 10 rounds. */
-static void test_philox_known_answers(void **state) {
-    (void)state;
+TEST(test_philox_known_answers) {
     static const uint32_t vectors[][14] = {
         {0, 0, 0, 0, 0, 0, 0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
          0x9b00dbd8},
@@ -44,12 +39,11 @@ static void test_philox_known_answers(void **state) {
 }
 
 /* libm's result for the same words, moments, and no dependence on neighbouring elements. */
-static void test_normal(void **state) {
+TEST(test_normal) {
     enum { COUNT = 1 << 18 };
     static const uint32_t ends[] = {0, 0, 0, ~0u, ~0u, 0, ~0u, ~0u, 1u << 31, 0x3fffffff, 7, 0x40000000, 7, 0x80000000};
     static uint32_t words[COUNT];
     static float values[COUNT], fewer[COUNT];
-    (void)state;
     for (uint32_t i = 0; i < COUNT / 4; i++) {
         const struct snug_philox_block block = snug_philox(i, 0, 0, 0, 42, 0);
         memcpy(words + (size_t)4 * i, block.word, sizeof block);
@@ -77,8 +71,7 @@ static void test_normal(void **state) {
     }
 }
 
-static void test_philox_helpers(void **state) {
-    (void)state;
+TEST(test_philox_helpers) {
     assert_true(snug_philox_uniform(0) == 0);
     assert_true(snug_philox_uniform(~0u) == 1 - 0x1p-24f);
     assert_int_equal(snug_dropout_threshold(0), 0);
@@ -106,8 +99,7 @@ static void assert_same(float got, double want, unsigned bits) {
         fail_msg("%04x gives %g, expected %g", bits, (double)got, want);
 }
 
-static void test_widening(void **state) {
-    (void)state;
+TEST(test_widening) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         assert_same(snug_bf16_to_f32((uint16_t)bits), value_of((uint16_t)bits, 8, 7), bits);
         assert_same(snug_f16_to_f32((uint16_t)bits), value_of((uint16_t)bits, 5, 10), bits);
@@ -121,8 +113,7 @@ static float float_of(uint32_t bits) {
 }
 
 /* Every bf16 is preserved; values between two neighbours round to the nearer one, the midpoint to the even one. */
-static void test_narrowing(void **state) {
-    (void)state;
+TEST(test_narrowing) {
     for (uint32_t half = 0; half < 65536; half++) {
         uint32_t bits = half << 16;
         if (isnan(float_of(bits))) {
@@ -143,8 +134,7 @@ static void test_narrowing(void **state) {
 }
 
 /* Every fp16 value, every midpoint of two, and both neighbours of it. */
-static void test_f16(void **state) {
-    (void)state;
+TEST(test_f16) {
     for (uint32_t half = 0; half < 0x7c00; half++) {
         const float low = snug_f16_to_f32((uint16_t)half);
         const float high = half == 0x7bff ? 65536.0f : snug_f16_to_f32((uint16_t)(half + 1)), middle = (low + high) / 2;
@@ -162,8 +152,7 @@ static void test_f16(void **state) {
     assert_true(isnan(snug_f16_to_f32(snug_f32_to_f16(NAN))));
 }
 
-static void test_dtype_table(void **state) {
-    (void)state;
+TEST(test_dtype_table) {
     assert_int_equal(snug_dtype_size(SNUG_F32), 4);
     assert_int_equal(snug_dtype_size(SNUG_BF16), 2);
     assert_int_equal(snug_dtype_size(SNUG_F16), 2);
@@ -186,8 +175,8 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void test_failures(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_failures, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     assert_string_equal(snug_error_message(ctx), "");
     assert_int_equal(snug_fail(ctx, SNUG_E_INPUT, "line %d", 7), SNUG_E_INPUT);
     assert_int_equal(snug_fail(ctx, SNUG_E_IO, "a consequence"), SNUG_E_IO);
@@ -224,7 +213,7 @@ static void test_failures(void **state) {
 
 /* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
 /* Characters that a terminal interprets are escaped, all others are kept; a text is cut between characters. */
-static void test_escape(void **state) {
+TEST(test_escape) {
     static const struct {
         const char *text, *escaped;
     } cases[] = {
@@ -244,7 +233,6 @@ static void test_escape(void **state) {
         {"\xF0\x9F\x8C", "\\xf0\\x9f\\x8c"},
     };
     char out[256];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *text = cases[i].text;
         const size_t length = strlen(text);
@@ -283,8 +271,8 @@ static void count_messages(void *user, snug_log_level level, const char *message
 }
 
 /* The error of any thread may be the first, but its message is whole: it has i twice. */
-static void test_threads(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_threads, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     int messages = 0, a, b;
     snug_context_set_log(ctx, count_messages, &messages, SNUG_LOG_INFO);
     pthread_t threads[8];
@@ -307,8 +295,8 @@ static void keep_message(void *user, snug_log_level level, const char *message) 
 }
 
 /* Of the ranks other than 0: warnings with their number, and nothing below. */
-static void test_messages_of_ranks(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_messages_of_ranks, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     char kept[64] = "";
     snug_context_set_log(ctx, keep_message, kept, SNUG_LOG_DEBUG);
     snug_context_set_rank(ctx, 3);
@@ -322,8 +310,8 @@ static void test_messages_of_ranks(void **state) {
     snug_context_set_log(ctx, NULL, NULL, SNUG_LOG_DEBUG);
 }
 
-static void test_alloc(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_alloc, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     void *memory;
     assert_int_equal(snug_alloc(ctx, 100, 8, &memory), SNUG_OK);
     for (int i = 0; i < 800; i++) assert_int_equal(((char *)memory)[i], 0);
@@ -337,8 +325,8 @@ static void test_alloc(void **state) {
     assert_non_null(strstr(snug_error_message(ctx), "out of memory"));
 }
 
-static void test_grow(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_grow, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     int32_t *numbers = NULL;
     size_t capacity = 0;
     for (int32_t i = 0; i < 10000; i++) {
@@ -356,8 +344,8 @@ static void test_grow(void **state) {
     free(numbers);
 }
 
-static void test_strings(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_strings, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     char *text;
     assert_int_equal(snug_strdup(ctx, "", &text), SNUG_OK);
     assert_string_equal(text, "");
@@ -370,8 +358,7 @@ static void test_strings(void **state) {
     free(text);
 }
 
-static void test_memory_class_names(void **state) {
-    (void)state;
+TEST(test_memory_class_names) {
     assert_string_equal(snug_memory_class_name((snug_memory_class)0), "weights");
     assert_string_equal(snug_memory_class_name(SNUG_MEMORY_CLASS_COUNT - 1), "host");
     assert_string_equal(snug_memory_class_name(SNUG_MEMORY_CLASS_COUNT), "?");
@@ -379,8 +366,8 @@ static void test_memory_class_names(void **state) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static void test_host_blocks(void **state) {
-    snug_context *ctx = *state;
+TEST_IN(test_host_blocks, void *fixture, set_up, tear_down) {
+    snug_context *ctx = fixture;
     struct snug_block block;
     char text[8] = "abcdefg";
     assert_int_equal(snug_block_host(ctx, 0, &block), SNUG_OK); /* a block of 0 bytes is a valid block */
@@ -396,33 +383,11 @@ static void test_host_blocks(void **state) {
 }
 
 /* The length without a last character that is cut off. */
-static void test_utf8_cut(void **state) {
-    (void)state;
+TEST(test_utf8_cut) {
     assert_int_equal(snug_utf8_cut("", 0), 0);
     assert_int_equal(snug_utf8_cut("\x80", 1), 1); /* belongs to no character */
     assert_int_equal(snug_utf8_cut("a\xC3", 2), 1);
     assert_int_equal(snug_utf8_cut("a\xC3\xA9", 3), 3);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox_known_answers),
-        cmocka_unit_test(test_philox_helpers),
-        cmocka_unit_test(test_normal),
-        cmocka_unit_test(test_widening),
-        cmocka_unit_test(test_narrowing),
-        cmocka_unit_test(test_dtype_table),
-        cmocka_unit_test(test_f16),
-        cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
-        cmocka_unit_test(test_escape),
-        cmocka_unit_test(test_utf8_cut),
-        cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_messages_of_ranks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_strings, set_up, tear_down),
-        cmocka_unit_test(test_memory_class_names),
-        cmocka_unit_test_setup_teardown(test_host_blocks, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 #include "data/sampler.h"
 #include "loader_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- masked LM ------------------------------------------------------------------------------------------------- */
 
 /* count is within 5 sigma of a binomial's mean. */
@@ -14,8 +16,7 @@ static void assert_binomial(int64_t count, int64_t draws, double p) {
         fail_msg("%lld of %lld, where %g are expected", (long long)count, (long long)draws, mean);
 }
 
-static void test_masks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_masks) {
     struct snug_dataset *dataset = open_rows(f, true);
     struct snug_loader_options options = loader_options(f, 16, 2);
     int64_t words = 0, chosen = 0, masks = 0, kept = 0, random = 0, same_as_before = 0;
@@ -83,8 +84,7 @@ static void test_masks(void **state) {
 }
 
 /* Prediction: the [MASK] tokens of the text are the loss positions, and nothing else is masked. */
-static void test_predict_masks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_predict_masks) {
     struct snug_dataset_options data = options_for(write_file(f, "fill.txt", "w1 [MASK] w2 [MASK]\nw3\n[MASK]\n"));
     data.task = SNUG_TASK_MLM;
     data.line_by_line = true;
@@ -114,8 +114,7 @@ static void test_predict_masks(void **state) {
 /* Dummy data needs no tokenizer, and its rows take no memory. */
 /* ---- other heads ----------------------------------------------------------------------------------------------- */
 
-static void test_targets(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_targets) {
     struct snug_loader_options options = loader_options(f, 4, 1);
     options.sampling = SNUG_SAMPLING_SEQUENTIAL;
     struct snug_dataset_options lists = options_for(write_file(f, "m.csv", "text,label\nw1,c|a\nw2,\nw3,b\n"));
@@ -164,8 +163,7 @@ static void test_targets(void **state) {
 }
 
 /* Numbers that exceed the table of distinct numbers are stored with their rows, and give the same targets. */
-static void test_many_numbers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_numbers) {
     enum { ROWS_HERE = SNUG_LABELS_NUMBERED + 50 };
     struct snug_labels labels;
     FILE *file = fopen(path_of(f, "n.csv"), "w");
@@ -209,8 +207,7 @@ static void test_many_numbers(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_types_and_positions_follow_the_model(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_types_and_positions_follow_the_model) {
     struct snug_dataset *dataset =
         open_with(f, options_for(write_file(f, "p.csv", "sentence1,sentence2,label\nw1,w2,0\nw3 w4,w5,1\n")));
     struct snug_loader_options options = loader_options(f, 2, 1);
@@ -239,7 +236,7 @@ static void test_types_and_positions_follow_the_model(void **state) {
 
 /* Tokens of the id before the first position are not counted: as in transformers' create_position_ids_from_input_ids.
    The places, which are dropout's key, are counted without regard to ids. */
-static void test_padding_tokens_are_not_counted(void **state) {
+FIXTURE_TEST(test_padding_tokens_are_not_counted) {
     static const struct {
         const char *texts;
         int32_t first, count, ids[8];
@@ -248,7 +245,6 @@ static void test_padding_tokens_are_not_counted(void **state) {
                  {"w1 w2", CLS + 1, 4, {CLS, CLS + 1, CLS + 2, CLS + 3}}, /* the padding token is [CLS] */
                  {"w5 w4 w5", W0 + 6, 5, {W0 + 6, W0 + 5, W0 + 7, W0 + 5, W0 + 8}},
                  {"w1 [PAD] w2", 0, 5, {0, 1, 2, 3, 4}}};
-    struct fixture *f = *state;
     struct snug_loader_options options = loader_options(f, 1, 1);
     options.sampling = SNUG_SAMPLING_SEQUENTIAL;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -268,8 +264,7 @@ static void test_padding_tokens_are_not_counted(void **state) {
 }
 
 /* Positions are those of the ids after masking: here [MASK] and w1 are not counted. */
-static void test_positions_follow_masked_ids(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_positions_follow_masked_ids) {
     struct snug_dataset *dataset = open_rows(f, true);
     struct snug_loader_options options = loader_options(f, 16, 2);
     int64_t uncounted = 0;
@@ -291,8 +286,7 @@ static void test_positions_follow_masked_ids(void **state) {
 }
 
 /* Without a tokenizer and with too few ids for BERT's [MASK], the last id is the mask. */
-static void test_mask_of_a_small_vocabulary(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_mask_of_a_small_vocabulary) {
     const struct snug_dataset_options small = {
         .path = "dummy:8x16", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 50};
     struct snug_dataset *dataset;
@@ -312,8 +306,7 @@ static void test_mask_of_a_small_vocabulary(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_tokenizer_without_mask(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tokenizer_without_mask) {
     struct snug_dataset *dataset = open_rows(f, true);
     struct snug_loader_options options = loader_options(f, 8, 1);
     struct snug_loader_limits limits;
@@ -324,18 +317,4 @@ static void test_tokenizer_without_mask(void **state) {
     snug_dataset_close(dataset);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_masks),
-        TEST(test_predict_masks),
-        TEST(test_targets),
-        TEST(test_many_numbers),
-        TEST(test_types_and_positions_follow_the_model),
-        TEST(test_padding_tokens_are_not_counted),
-        TEST(test_positions_follow_masked_ids),
-        TEST(test_mask_of_a_small_vocabulary),
-        TEST(test_tokenizer_without_mask),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

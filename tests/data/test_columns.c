@@ -7,6 +7,8 @@
 #include "text_fixture.h"
 #include "train/trained.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* The columns of a data set, as "a + b", "a|b" if joined, with the label and the others: "w > label (x, y)". */
 static const char *columns_of(const struct snug_dataset *dataset) {
     static char text[512];
@@ -46,7 +48,7 @@ static void assert_ids(struct fixture *f, struct snug_dataset_options options, c
     snug_dataset_close(dataset);
 }
 
-static void test_found(void **state) {
+TEST_IN(test_found, void *fixture, set_up, tear_down) {
     static const struct {
         const char *name, *text, *columns;
     } cases[] = {
@@ -77,17 +79,16 @@ static void test_found(void **state) {
         {"text", "text,body\nw1,w2\nw3,w4\n", "body > text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_columns(*state, options_for(write_file(*state, cases[i].name, cases[i].text)), cases[i].columns);
+        assert_columns(fixture, options_for(write_file(fixture, cases[i].name, cases[i].text)), cases[i].columns);
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
-        struct snug_dataset_options options = options_for(write_file(*state, "labels.csv", labels[i].text));
+        struct snug_dataset_options options = options_for(write_file(fixture, "labels.csv", labels[i].text));
         options.label_column = labels[i].label;
-        assert_columns(*state, options, labels[i].columns);
+        assert_columns(fixture, options, labels[i].columns);
     }
 }
 
 /* Columns of which any can be the text are asked about; so are files in which none can. */
-static void test_asked(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_asked) {
     assert_open_fails(f, options_for(write_file(f, "two.csv", "title,body,label\nw1,w2,0\nw3,w4,1\n")), SNUG_E_INPUT,
                       "two.csv: which column is the text: title, body? Give --text_column_name title; or "
                       "--text_column_name title --text_pair_column_name body for a pair; or --text_column_names "
@@ -105,8 +106,7 @@ static void test_asked(void **state) {
     assert_columns(f, options, "title (body, label)");
 }
 
-static void test_named(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_named) {
     const char *path = write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\nw1,b,w2,w3\n");
     struct snug_dataset_options options = options_for(path), plain;
     assert_open_fails(f, options, SNUG_E_INPUT, "q.csv: there is no label column \"label\"");
@@ -183,8 +183,7 @@ static void test_named(void **state) {
 }
 
 /* Columns of the training are used again; another file's are reported, and refused if they are of another shape. */
-static void test_trained(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_trained) {
     struct snug_used_columns one = {.text = {(char *)"body"}, .texts = 1, .label = (char *)"stars"},
                              pair = {.text = {(char *)"title", (char *)"body"}, .texts = 2, .pair = true},
                              joined = {
@@ -228,8 +227,7 @@ static void test_trained(void **state) {
 }
 
 /* What a model's folder says of its training. */
-static void test_training_args(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_training_args) {
     struct snug_folder folder;
     struct snug_trained trained;
     char text[256] = "{\"program\": \"snug\", \"data\": {\"text\": [\"a\"";
@@ -276,8 +274,7 @@ static void assert_refused(struct fixture *f, struct snug_dataset *dataset, enum
     snug_dataset_close(dataset);
 }
 
-static void test_words_among_numbers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_words_among_numbers) {
     const char *stars = "text,label\nw,1\nw,2\nw,n.a.\nw,2\n", *real = "text,label\nw,1.5\nw,2\nw,1.5\n";
     assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_AUTO,
                    "a.csv:4: the label \"n.a.\" is among numbers");
@@ -300,8 +297,7 @@ static void test_words_among_numbers(void **state) {
         SNUG_REGRESSION_AUTO, "m.jsonl:2: the label \"n.a.\"");
 }
 
-static void test_one_class(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_one_class) {
     assert_refused(f, open_labels(f, "a.csv", "text,label\nw,yes\nw,yes\n", NULL), SNUG_REGRESSION_AUTO,
                    "a.csv: all its labels are \"yes\", and classification needs at least two classes");
     assert_refused(f, open_labels(f, "b.csv", "text,label\nw,b|b\nw,\n", "|"), SNUG_REGRESSION_AUTO, "two classes");
@@ -310,8 +306,7 @@ static void test_one_class(void **state) {
 }
 
 /* Tags that are numbers are classes, too. */
-static void test_tag_numbers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tag_numbers) {
     struct snug_dataset_options options =
         options_for(write_file(f, "tags.jsonl", "{\"tokens\": [\"w1\", \"w2\"], \"ner_tags\": [1, 0]}\n"));
     options.task = SNUG_TASK_TOKEN_CLASSIFICATION;
@@ -319,8 +314,7 @@ static void test_tag_numbers(void **state) {
     assert_classes(f, open_with(f, options), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "LABEL_0 LABEL_1");
 }
 
-static void test_separators(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_separators) {
     const char *text = "text,label\nw,a\nw,a|b\nw,b\n";
     assert_open_fails(f, options_for(write_file(f, "a.csv", text)), SNUG_E_INPUT,
                       "a.csv:3: the label \"a|b\" holds '|': give --label_separator '|' if it is several labels, or "
@@ -339,10 +333,9 @@ static void test_separators(void **state) {
                    SNUG_PROBLEM_MULTI_LABEL, "a b c|d");
 }
 
-static void test_multi_hot(void **state) {
+FIXTURE_TEST(test_multi_hot) {
     static const char hot[] = "{\"text\":\"w\",\"label\":[0,1,1]}\n{\"text\":\"w\",\"label\":[0,0,0]}\n"
                               "{\"text\":\"w\",\"label\":[1,0,0]}\n";
-    struct fixture *f = *state;
     char *names[] = {"x", "y", "z"};
     struct snug_labels model = {.problem = SNUG_PROBLEM_MULTI_LABEL, .count = 3, .names = names}, data;
     struct snug_row_buffer buffer = {0};
@@ -400,8 +393,7 @@ static void test_multi_hot(void **state) {
 }
 
 /* As transformers wants multi-hot labels; and what was damaged. */
-static void test_real_multi_hot(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_real_multi_hot) {
     struct snug_row_buffer buffer = {0};
     struct snug_dataset_row row;
     char *names[] = {"x", "y", "z"};
@@ -518,8 +510,7 @@ static const struct {
     {"b.csv", "id,gold_label,content\n1,w1,w2\n2,w3,w4\n", SNUG_TASK_MLM, "content (id, gold_label)", NULL},
 };
 
-static void test_headers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_headers) {
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         struct snug_dataset_options options = options_for(write_file(f, headers[i].name, headers[i].text));
         options.task = headers[i].task;
@@ -583,8 +574,7 @@ static const struct {
     {"m.csv", "text,a,b\nw1,0,1\n", "a,text", NULL, "the column \"text\" holds \"w1\""},
 };
 
-static void test_flags(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_flags) {
     for (size_t i = 0; i < sizeof flag_columns / sizeof *flag_columns; i++) {
         struct snug_dataset_options options = options_for(write_file(f, flag_columns[i].name, flag_columns[i].text));
         options.label_column = flag_columns[i].label;
@@ -620,8 +610,7 @@ static void test_flags(void **state) {
 }
 
 /* A file for a prediction may hold something else, or lack the columns of the training. */
-static void test_flags_of_other_files(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_flags_of_other_files) {
     struct snug_dataset *dataset;
     struct snug_dataset_options options, others;
     char *trained_label = "toxic,insult,threat", *text = "text";
@@ -682,8 +671,7 @@ static void test_flags_of_other_files(void **state) {
 }
 
 /* As run_classification.py, which has str(label) for a class's name. */
-static void test_booleans(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_booleans) {
     assert_classes(
         f, open_labels(f, "bool.jsonl", "{\"text\":\"w\",\"label\":true}\n{\"text\":\"w\",\"label\":false}\n", NULL),
         SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "False True");
@@ -694,8 +682,7 @@ static void test_booleans(void **state) {
 }
 
 /* A list of another form after the rows that have decided. */
-static void test_late_list(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_late_list) {
     const char *path = path_of(f, "late.jsonl");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -710,8 +697,7 @@ static void test_late_list(void **state) {
 }
 
 /* Long rows end the peek early; the rows come back once, in order. */
-static void test_peek(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_peek) {
     const char *path = path_of(f, "long.csv");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -738,27 +724,4 @@ static void test_peek(void **state) {
     snug_reader_close(reader);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_found),
-        TEST(test_asked),
-        TEST(test_named),
-        TEST(test_trained),
-        TEST(test_training_args),
-        TEST(test_words_among_numbers),
-        TEST(test_one_class),
-        TEST(test_tag_numbers),
-        TEST(test_separators),
-        TEST(test_multi_hot),
-        TEST(test_real_multi_hot),
-        TEST(test_booleans),
-        TEST(test_late_list),
-        TEST(test_peek),
-        TEST(test_headers),
-        TEST(test_flags),
-        TEST(test_flags_of_other_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 #include "data/reader.h"
 #include "scratch.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 struct text {
     char text[8192];
     size_t used;
@@ -82,7 +84,7 @@ static void check(struct scratch *s, const char *name, const struct example *exa
 #define CHECK(s, examples)                                                                                             \
     for (size_t i_ = 0; i_ < sizeof(examples) / sizeof *(examples); i_++) check(s, "w.conll", &(examples)[i_])
 
-static void test_columns(void **state) {
+TEST_IN(test_columns, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         {.content = "a O\nb B-X\n", "words: column 1 of 2, tags: column 2", "a=O b=B-X"},
         /* CoNLL-2003, also in German; CoNLL-2000; parts of speech. */
@@ -156,10 +158,10 @@ static void test_columns(void **state) {
          "words: column 2 of 10, tags: column 10; column 1 has running numbers",
          "a=Y b=Z"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
-static void test_formats(void **state) {
+TEST_IN(test_formats, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         {.content = "# sent_id = 1\n# text = im "
                     "Haus\n1-2\tim\t_\t_\t_\t_\t_\t_\t_\t_\n1\tin\tin\tADP\tAPPR\t_\t3\tcase\t_\t_\n"
@@ -228,10 +230,10 @@ static void test_formats(void **state) {
          "words: column 1 of 2, tags: column 2",
          "ab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:x=O ab-aaaaaaaaaaaaaaaaaaaaaaaaaaa:y=O"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
-static void test_headers(void **state) {
+TEST_IN(test_headers, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         {.content = "word\ttag\na\tO\n",
          "words: word (column 1 of 2), tags: tag (column 2); the first line is a header",
@@ -287,10 +289,10 @@ static void test_headers(void **state) {
          "words: column 1 of 4, tags: column 3; the first line is a header",
          "a=O b=O"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
-static void test_comments(void **state) {
+TEST_IN(test_comments, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         {.content = "# id 1\nOrla\tB-PER\n\n# newdoc\n# text = a b\n\nb\tO\n",
          "words: column 1 of 2, tags: column 2: skipped 3 comment lines",
@@ -322,10 +324,10 @@ static void test_comments(void **state) {
          "comment must be before a sentence"},
         {.content = "# id 1\na X\n", "words: column 1 of 2, tags: column 2: skipped 1 comment line", "a=X"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
-static void test_refused(void **state) {
+TEST_IN(test_refused, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         /* Ragged lines. */
         {.content = "a O\nb\nc O\n", "w.conll:2: the line has 1 column, and the file has 2, with blanks between them"},
@@ -387,11 +389,11 @@ static void test_refused(void **state) {
         {.content = "abcdefghijklmnopqrstuvwxyz 1\n", "Line 1 has: 1 \"abcdefghijklmnopqrstuvwx\"", .tags = "5"},
         {.content = "abcdefghijklmnopqrstuvw\xC3\xA4 1\n", "Line 1 has: 1 \"abcdefghijklmnopqrstuvw\"", .tags = "5"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
 /* What a training used, and the names that columns have in JSON. */
-static void test_trained(void **state) {
+TEST_IN(test_trained, void *fixture, scratch_setup, scratch_teardown) {
     static const struct example examples[] = {
         {.content = "1\ta\tO\tO\n2\tb\tO\tB-X\n",
          "words: column 2 of 4, tags: column 4; column 1 has running numbers",
@@ -423,7 +425,7 @@ static void test_trained(void **state) {
         {.content = "\n", "words: column 1 of 2, tags: column 2", "", .tags = "2"},
         {.content = "\n", "words: column 2 of 2, tags: column 1", "", .words = "2"},
     };
-    CHECK(*state, examples);
+    CHECK(fixture, examples);
 }
 
 /* The status of all rows. */
@@ -439,9 +441,8 @@ static snug_status read_rest(struct scratch *s, const char *path) {
 }
 
 /* Beyond the lines by which columns are decided, in a pipe and in gzip. */
-static void test_streams(void **state) {
+FIXTURE_TEST(test_streams) {
     enum { LINES = 5000 };
-    struct scratch *s = *state;
     struct text rows = {"", 0}, log = {"", 0};
     char *text = malloc(1 << 19), path[2][sizeof s->path];
     size_t size = (size_t)sprintf(text, "\n# first\n");
@@ -502,8 +503,7 @@ static void test_streams(void **state) {
     free(text);
 }
 
-static void test_names(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(test_names) {
     static const char *const names[] = {"a.conllu", "a.CONLLUP", "a.iob2", "a.iob", "a.bio.gz", "a.v4_gold_conll"};
     static const struct example example = {.content = "a O\n", "words: column 1 of 2, tags: column 2", "a=O"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(s, names[i], &example);
@@ -536,12 +536,4 @@ static void test_names(void **state) {
     snug_reader_close(reader);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_columns), TEST(test_formats), TEST(test_headers), TEST(test_comments),
-        TEST(test_refused), TEST(test_trained), TEST(test_streams), TEST(test_names),
-    };
-    return cmocka_run_group_tests_name("conll", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -15,6 +15,8 @@
 #include "sanitized.h"
 #include "text_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static int64_t held, most; /* bytes allocated now, and the peak since start_counting() */
 
 static void count(int64_t bytes) {
@@ -157,8 +159,7 @@ static void assert_same_bytes(int64_t large, int64_t small, const char *what) {
 }
 #define ASSERT_SAME(large, small) assert_same_bytes(large, small, #large)
 
-static void test_nothing_grows_with_the_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_nothing_grows_with_the_rows) {
     omp_set_num_threads(1); /* however many rows, each has its part of an epoch */
     const struct use small = use_of(f, 20000), large = use_of(f, 60001);
     print_message(
@@ -188,16 +189,14 @@ static int64_t use_of_numbers(struct fixture *f, int64_t rows) {
     return most - before;
 }
 
-static void test_as_many_numbers_as_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_as_many_numbers_as_rows) {
     const int64_t small = use_of_numbers(f, 80000), large = use_of_numbers(f, 160000);
     print_message("80000 numbers: %lld bytes\n", (long long)small);
     ASSERT_SAME(large, small);
 }
 
 /* The parts in which an epoch is ordered grow with small data sets, up to a limit. */
-static void test_order_of_many_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_order_of_many_rows) {
     static const char *const names[] = {"dummy:5000000x8-200", "dummy:6000000x8-200"};
     int64_t use[2][2];
     if (SANITIZED) skip(); /* it orders 22 million rows, as the other tests order few */
@@ -220,10 +219,5 @@ static void test_order_of_many_rows(void **state) {
 int main(void) {
     mallopt(M_MMAP_THRESHOLD,
             1 << 30); /* otherwise allocations above a threshold that varies would be rounded to pages */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_nothing_grows_with_the_rows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_as_many_numbers_as_rows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_order_of_many_rows, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

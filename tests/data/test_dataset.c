@@ -10,6 +10,8 @@
 #include "data/dataset_impl.h"
 #include "text_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* Row number row must have these ids, of which first_count have type 0, and come from that line. */
 static void assert_row(struct fixture *f, const struct snug_dataset *dataset, int64_t row, const int32_t *ids,
                        int64_t count, int64_t first_count, int64_t line) {
@@ -42,8 +44,7 @@ static const char *labels_of_row(struct fixture *f, const struct snug_dataset *d
     return text;
 }
 
-static void test_one_text(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_one_text) {
     write_file(f, "a.csv", "label,text\nyes,w1 w2\nno,\"w3\nw4\"\nyes,\nno,w5 zzz\n");
     struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "a.csv")));
     assert_int_equal(snug_dataset_rows(dataset), 4);
@@ -61,8 +62,7 @@ static void test_one_text(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_bad_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_bad_rows) {
     static const struct {
         const char *name, *text, *part;
     } cases[] = {
@@ -92,8 +92,7 @@ static void test_bad_rows(void **state) {
     closedir(cache);
 }
 
-static void test_truncation(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_truncation) {
     struct snug_dataset_options options = options_for(write_file(f, "t.csv", "text,label\nw1 w2 w3,1\nw4,1\n"));
     options.max_length = 4;
     struct snug_dataset *dataset = open_with(f, options);
@@ -132,8 +131,7 @@ static void assert_classes(struct fixture *f, struct snug_dataset *dataset, bool
     snug_dataset_close(dataset);
 }
 
-static void test_label_forms(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_label_forms) {
     assert_classes(f, open_labels(f, "i.csv", "text,label\nw,10\nw,2\nw,-1\nw,2\n"), false, SNUG_LABELS_INTEGER,
                    SNUG_PROBLEM_SINGLE_LABEL, "-1 2 10");
     assert_classes(f, open_labels(f, "e.csv", "text,label\nw,1\nw,01\nw,+1\n"), false, SNUG_LABELS_INTEGER,
@@ -176,7 +174,7 @@ static void test_label_forms(void **state) {
 }
 
 /* nan and inf among numbers are refused, in every spelling; among words inf is a word. */
-static void test_nonfinite_labels(void **state) {
+FIXTURE_TEST(test_nonfinite_labels) {
     static const struct {
         const char *name, *text, *says;
     } cases[] = {
@@ -187,7 +185,6 @@ static void test_nonfinite_labels(void **state) {
         {"e.jsonl", "{\"text\":\"w\",\"label\":0.5}\n{\"text\":\"w\",\"label\":\"INF\"}\n",
          "e.jsonl:2: the label \"INF\""},
     };
-    struct fixture *f = *state;
     struct snug_labels labels, one = {.problem = SNUG_PROBLEM_REGRESSION, .count = 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int regression = 0; regression < 2; regression++) {
@@ -210,8 +207,7 @@ static void test_nonfinite_labels(void **state) {
                    false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "1 inf");
 }
 
-static void test_label_errors(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_label_errors) {
     char *names[] = {"no", "yes"}, *plain[] = {"LABEL_0", "LABEL_1"};
     struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names}, labels;
     struct snug_dataset *dataset = open_labels(f, "u.csv", "text,label\nw,yes\nw,no\nw,perhaps\n");
@@ -254,8 +250,7 @@ static void test_label_errors(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_max_samples(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_max_samples) {
     struct snug_dataset_options options = options_for(write_file(f, "x.csv", "text,label\nw1,a\nw2,a\nw3,c\nw4,b\n"));
     options.max_samples = 2;
     struct snug_dataset *dataset = open_with(f, options);
@@ -285,8 +280,7 @@ static void test_max_samples(void **state) {
 }
 
 /* Rows with so many tokens that their length takes more than a byte. */
-static void test_long_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_long_rows) {
     FILE *file = fopen(path_of(f, "long.csv"), "w");
     assert_non_null(file);
     fputs("text,label\nw1,a\n", file);
@@ -302,8 +296,7 @@ static void test_long_rows(void **state) {
 }
 
 /* The size of the cache is estimated after 16 MiB of the file: with all rows, with few rows, and without a cache. */
-static void test_cache_size_is_estimated_early(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_cache_size_is_estimated_early) {
     enum { EACH = 2 << 20 };
     static const struct {
         int rows;
@@ -334,8 +327,7 @@ static void test_cache_size_is_estimated_early(void **state) {
     free(text);
 }
 
-static void test_masked_lm(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_masked_lm) {
     struct snug_dataset_options options = options_for(write_file(f, "m.txt", "w1 w2 w3\n\nw4\n   \nw5 w6\n"));
     options.task = SNUG_TASK_MLM;
     options.max_length = 4;
@@ -374,8 +366,7 @@ static void test_masked_lm(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_dummy(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_dummy) {
     struct snug_dataset_options options = options_for("dummy:300x33");
     struct snug_dataset *dataset, *large;
     struct snug_row_buffer buffer = {0}, other = {0};
@@ -479,8 +470,7 @@ static void open_and_check(struct fixture *f, const struct snug_dataset_options 
     snug_dataset_close(dataset);
 }
 
-static void test_cache_is_reused(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_cache_is_reused) {
     char path[256], first[512];
     snprintf(path, sizeof path, "%s", write_file(f, "c.csv", two_rows));
     struct snug_dataset_options options = options_for(path);
@@ -514,8 +504,7 @@ static void test_cache_is_reused(void **state) {
 }
 
 /* Replaced and skipped text is logged in every run, not only in the one that tokenizes. */
-static void test_cache_keeps_oddities(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_cache_keeps_oddities) {
     static const struct {
         const char *name, *text, *says;
     } cases[] = {{"m.csv", "sentence,label\nw1 \xe9,yes\nw3,no\n", "malformed UTF-8 in 1 line(s)"},
@@ -541,8 +530,7 @@ static void test_cache_keeps_oddities(void **state) {
 }
 
 /* A flipped bit anywhere in the file, and a truncation at any offset, must be detected. */
-static void test_damaged_cache(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_damaged_cache) {
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
     open_and_check(f, &options, "tokenized into");
     char *data;
@@ -610,8 +598,7 @@ static const struct {
     {OF_LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
 };
 
-static void test_forged_cache(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_forged_cache) {
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
     options.label_separator = "|";
     snug_dataset_close(open_with(f, options));
@@ -672,8 +659,7 @@ static bool at_once(void *user) {
     return true;
 }
 
-static void test_interrupted_check(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_check) {
     const struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
     snug_dataset_close(open_with(f, options));
     snug_set_stop(f->ctx, at_once, NULL);
@@ -681,8 +667,7 @@ static void test_interrupted_check(void **state) {
     snug_set_stop(f->ctx, NULL, NULL);
 }
 
-static void test_cache_cannot_be_written(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_cache_cannot_be_written) {
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
     char inside[256];
     snprintf(inside, sizeof inside, "%s/x", options.path); /* a folder within a file */
@@ -709,8 +694,7 @@ static void test_cache_cannot_be_written(void **state) {
 }
 
 /* Many chunks and tasks, lists of labels, long rows; the number of threads makes no difference. */
-static void test_many_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_rows) {
     enum { ROWS = 10000 };
     FILE *file = fopen(path_of(f, "many.csv"), "w");
     assert_non_null(file);
@@ -744,28 +728,4 @@ static void test_many_rows(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_one_text),
-
-        TEST(test_bad_rows),
-        TEST(test_truncation),
-        TEST(test_label_forms),
-        TEST(test_label_errors),
-        TEST(test_nonfinite_labels),
-        TEST(test_max_samples),
-        TEST(test_masked_lm),
-        TEST(test_dummy),
-        TEST(test_cache_is_reused),
-        TEST(test_cache_keeps_oddities),
-        TEST(test_damaged_cache),
-        TEST(test_cache_cannot_be_written),
-        TEST(test_many_rows),
-        TEST(test_long_rows),
-        TEST(test_cache_size_is_estimated_early),
-        TEST(test_forged_cache),
-        TEST(test_interrupted_check),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -2,6 +2,8 @@
 /* What a run says about its labels before the first step, and which rows it uses. */
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* Opens the job of a training, or of the evaluation or prediction of a model; returns the log, or the error. */
 static const char *open_job(struct fixture *f, enum snug_command command, const char *words, struct snug_job *job) {
     snug_args *args = command == SNUG_COMMAND_TRAIN ? training_args(f, words) : plain_args(f, words);
@@ -85,8 +87,7 @@ static const struct {
      NULL},
 };
 
-static void test_warnings(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_warnings) {
     write_rows(f, "sorted.csv", "text,label", 60, sorted);
     write_rows(f, "numbers.csv", "text,label", 60, sorted_numbers);
     write_rows(f, "rare.csv", "text,label", 60, rare);
@@ -128,8 +129,7 @@ static void test_warnings(void **state) {
 
 /* What a model folder remembers is used in evaluations, and the split's rows are those of the seed, also in a run that
    is resumed. */
-static void test_remembered(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_remembered) {
     struct snug_job job;
     write_rows(f, "sorted.csv", "text,label", 60, sorted);
     write_rows(f, "strange.csv", "text,label", 60, strange);
@@ -192,8 +192,7 @@ static void test_remembered(void **state) {
 }
 
 /* Columns of zeros and ones: in evaluation and prediction as in the training, without being named again. */
-static void test_columns_of_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_columns_of_classes) {
     struct snug_job job;
     write_text(f, "flags.csv", "text,toxic,insult\ngood w1,1,0\nbad w2,0,0\nw3 good,1,1\nw4 bad,0,1\n");
     write_text(f, "lists.jsonl", "{\"text\": \"w1\", \"label\": [\"insult\"]}\n{\"text\": \"w2\", \"label\": []}\n");
@@ -230,13 +229,4 @@ static void test_columns_of_classes(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_warnings),
-        TEST(test_remembered),
-        TEST(test_columns_of_classes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -10,9 +10,11 @@
 #include "data/used_rows.h"
 #include "text_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- numbers and names ------------------------------------------------------------------------------------------- */
 
-static void test_numbers(void **state) {
+TEST(test_numbers) {
     static const struct {
         const char *text;
         enum snug_number_kind kind;
@@ -50,7 +52,6 @@ static void test_numbers(void **state) {
                                          "1 234,5", "1,234.5", "1\u00a0234,5", "1\u202f234,5", "1,2,3"};
     static const char *const others[] = {"", ",", "-", "3.5", "35", "a,5", "3,5 km", "3;5", "Smith, J", "-,-"};
     char whole[SNUG_WHOLE_SIZE];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (snug_number_kind(cases[i].text) != cases[i].kind) fail_msg("%s", cases[i].text);
         const bool is_whole = snug_whole_number(cases[i].text, whole);
@@ -63,7 +64,7 @@ static void test_numbers(void **state) {
         if (snug_has_number_comma(others[i])) fail_msg("%s", others[i]);
 }
 
-static void test_shown_names(void **state) {
+TEST(test_shown_names) {
     static const char *const cases[][3] = {
         /* the name, as it is shown, and quoted in ASCII */
         {"pos", "pos", "\"pos\""},
@@ -80,7 +81,6 @@ static void test_shown_names(void **state) {
         {"\U0001f600", "\"\U0001f600\"", "\"\\U0001f600\""},
     };
     char out[SNUG_NAME_SHOWN], longer[2 * SNUG_NAME_SHOWN];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_string_equal(snug_name_show(out, cases[i][0]), cases[i][1]);
         assert_string_equal(snug_name_quote(out, cases[i][0], true), cases[i][2]);
@@ -96,7 +96,7 @@ static void test_shown_names(void **state) {
     assert_contains(out, "x…\"");
 }
 
-static void test_alike_names(void **state) {
+FIXTURE_TEST(test_alike_names) {
     static const char *const cases[][3] = {
         {"pos", "pos ", "in blanks"},
         {"a b", "a\u00a0b", "in blanks"},
@@ -114,7 +114,6 @@ static void test_alike_names(void **state) {
         {"pos", "pos", NULL},
         {"B-PER", "I-PER", NULL},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *how;
         char *a, *b;
@@ -236,8 +235,7 @@ static const struct {
     {"j.csv", "x", {"0.5", "x", "y"}, "error", "the label \"y\" is among numbers"},
 };
 
-static void test_missing_labels(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_missing_labels) {
     for (size_t i = 0; i < sizeof missing_labels / sizeof *missing_labels; i++) {
         struct snug_dataset_options options =
             options_for(write_labels(f, missing_labels[i].name, missing_labels[i].labels));
@@ -264,8 +262,7 @@ static void test_missing_labels(void **state) {
 }
 
 /* A label that means none may be in a row that is not used; and beside more numbers than are kept by their text. */
-static void test_rows_that_are_left_out(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rows_that_are_left_out) {
     const char *const labels[ROWS_SHOWN] = {"a", "b", "a", "-"};
     struct snug_dataset_options options = options_for(write_labels(f, "late.csv", labels));
     options.max_samples = 3;
@@ -291,18 +288,17 @@ static void test_rows_that_are_left_out(void **state) {
 }
 
 /* Without an argument, rows without a label are errors. */
-static void test_no_label(void **state) {
+FIXTURE_TEST(test_no_label) {
     static const char *const rows[][2] = {
         {"a.csv", "text,label\nw1,a\nw1,\n"},
         {"a.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\"}\n"},
         {"b.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\",\"label\":null}\n"}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_open_fails(f, options_for(write_file(f, rows[i][0], rows[i][1])), SNUG_E_INPUT,
                           ": the row has no label: give it one, remove it, or give --missing_label_values");
 }
 
-static void test_numbers_as_classes(void **state) {
+FIXTURE_TEST(test_numbers_as_classes) {
     static const struct {
         const char *name;
         enum snug_regression regression;
@@ -322,7 +318,6 @@ static void test_numbers_as_classes(void **state) {
         {"h.csv", SNUG_REGRESSION_AUTO, {"01", "1", "2"}, "01 1 2 (0 1 2)"},
         {"i.csv", SNUG_REGRESSION_AUTO, {"12345678901234567890", "7"}, "7 12345678901234567890 (1 0)"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *found =
             classes_of(f, options_for(write_labels(f, cases[i].name, cases[i].labels)), cases[i].regression);
@@ -332,7 +327,7 @@ static void test_numbers_as_classes(void **state) {
 }
 
 /* Another file may write the numbers in another way, and a model's classes may be called by them. */
-static void test_numbers_in_another_file(void **state) {
+FIXTURE_TEST(test_numbers_in_another_file) {
     static const struct {
         const char *names[2], *labels[ROWS_SHOWN];
         const char *name;
@@ -342,7 +337,6 @@ static void test_numbers_in_another_file(void **state) {
         {{"0.0", "1.0"}, {"1.0", "0e0"}, "d.csv"},     {{"LABEL_0", "LABEL_1"}, {"1.0", "0.0"}, "e.csv"},
         {{"LABEL_0", "LABEL_1"}, {"1", "0"}, "f.tsv"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *names[] = {strdup(cases[i].names[0]), strdup(cases[i].names[1])};
         const struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names};
@@ -362,7 +356,7 @@ static void test_numbers_in_another_file(void **state) {
     }
 }
 
-static void test_commas(void **state) {
+FIXTURE_TEST(test_commas) {
     static const struct {
         const char *name, *labels[ROWS_SHOWN], *says;
     } cases[] = {
@@ -374,7 +368,6 @@ static void test_commas(void **state) {
         {"a.jsonl", {"\"3,5\"", "\"1,2\""}, "or --do_regression False if it is the name of a class"},
         {"e.csv", {"1,234", "1,235"}, "with a decimal point"},
     };
-    struct fixture *f = *state;
     struct snug_labels one = {.problem = SNUG_PROBLEM_REGRESSION, .count = 1}, labels;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct snug_dataset_options options = options_for(write_labels(f, cases[i].name, cases[i].labels));
@@ -395,7 +388,7 @@ static void test_commas(void **state) {
 /* ---- a model's classes ------------------------------------------------------------------------------------------- */
 
 /* Labels of an evaluation's file that are none of the model's classes. */
-static void test_unknown_labels(void **state) {
+FIXTURE_TEST(test_unknown_labels) {
     static const struct {
         const char *labels[ROWS_SHOWN], *says;
         int64_t rows; /* that are used */
@@ -412,7 +405,6 @@ static void test_unknown_labels(void **state) {
         {{"yes", "perhaps"}, "those seen in training: no, yes", 0},
         {{"-1", "-1"}, "no row has a label", 0},
     };
-    struct fixture *f = *state;
     char *names[] = {"no", "yes"};
     const struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -438,7 +430,7 @@ static void test_unknown_labels(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_added_classes(void **state) {
+FIXTURE_TEST(test_added_classes) {
     static const struct {
         const char *name, *train[ROWS_SHOWN], *eval[ROWS_SHOWN], *classes, *says;
     } cases[] = {
@@ -453,7 +445,6 @@ static void test_added_classes(void **state) {
         {"a.jsonl", {"[\"a\"]", "[\"b\"]"}, {"[\"c\", \"a\"]"}, "a b c", "the label \"c\" is in no row of"},
         {"b.jsonl", {"[0, 1]", "[1, 0]"}, {"[1, 1]"}, "LABEL_0 LABEL_1", NULL},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char other[32], names[256] = "";
         struct snug_labels labels;
@@ -504,7 +495,7 @@ static const char *checks_of(struct fixture *f, struct snug_dataset_options opti
     return f->log;
 }
 
-static void test_alike_classes(void **state) {
+FIXTURE_TEST(test_alike_classes) {
     static const struct {
         const char *name, *labels[ROWS_SHOWN], *says;
     } cases[] = {
@@ -529,7 +520,6 @@ static void test_alike_classes(void **state) {
         {"g.csv", {"1", "2"}, NULL},
         {"h.csv", {"0.5", ".5"}, NULL},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *log = checks_of(f, options_for(write_labels(f, cases[i].name, cases[i].labels)));
         if (cases[i].says ? !strstr(log, cases[i].says) : *log != '\0') fail_msg("%s: %s", cases[i].name, log);
@@ -538,8 +528,7 @@ static void test_alike_classes(void **state) {
     assert_contains(checks_of(f, options_for(write_labels(f, "many.csv", many))), ": 2 more classes differ as little");
 }
 
-static void test_alike_tags(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_alike_tags) {
     struct snug_dataset_options options = options_for(write_file(
         f, "tags.jsonl",
         "{\"tokens\": [\"w1\", \"w2\", \"w3\", \"w4\"], \"ner_tags\": [\"B-PER\", \"B-Per\", \"NULL\", \"-\"]}\n"));
@@ -570,8 +559,7 @@ static void test_alike_tags(void **state) {
 }
 
 /* More classes without rows than a message names. */
-static void test_absent_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_absent_classes) {
     const char *path = path_of(f, "absent.csv");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -595,8 +583,7 @@ static void test_absent_classes(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_identifiers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_identifiers) {
     for (int twice = 0; twice < 2; twice++) {
         const char *path = path_of(f, "ids.csv");
         FILE *file = fopen(path, "w");
@@ -614,8 +601,7 @@ static void test_identifiers(void **state) {
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-static void test_selection(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_selection) {
     for (int64_t all = 1; all < 5000; all = 3 * all + 1) {
         struct snug_selection selection;
         int64_t count = 0;
@@ -646,7 +632,7 @@ static const char *write_sorted(struct fixture *f, const char *name, const int *
     return path;
 }
 
-static void test_split(void **state) {
+FIXTURE_TEST(test_split) {
     static const struct {
         int counts[4];   /* rows of each class, sorted */
         int64_t rows;    /* to evaluate */
@@ -657,7 +643,6 @@ static void test_split(void **state) {
         {{57, 1, 1, 1}, 30, {30, 0, 0, 0}}, /* a row that is alone is trained on */
         {{20, 20, 20, 0}, 2, {1, 1, 0, 0}},  {{20, 20, 20, 0}, 59, {20, 20, 19, 0}}, {{57, 1, 1, 1}, 59, {56, 1, 1, 1}},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = write_sorted(f, "sorted.csv", cases[i].counts, 4);
         uint64_t digests[3];
@@ -706,7 +691,7 @@ static void test_split(void **state) {
 
 /* Rows that are left out are in neither part. Several labels and values are drawn without classes; texts without labels
    are not drawn. */
-static void test_other_splits(void **state) {
+FIXTURE_TEST(test_other_splits) {
     static const struct {
         const char *name, *labels[ROWS_SHOWN];
         bool labelled;
@@ -717,7 +702,6 @@ static void test_other_splits(void **state) {
         {"b.csv", {"0.5", "1", "2", "3"}, true, 4},
         {"c.csv", {"a", "a", "b", "b"}, false, 4},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct snug_dataset_options options = options_for(write_labels(f, cases[i].name, cases[i].labels));
         struct snug_dataset *parts[2] = {open_with(f, options), open_with(f, options)};
@@ -743,8 +727,7 @@ static void test_other_splits(void **state) {
 }
 
 /* A class of the model that the file does not have. */
-static void test_split_without_a_class(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_split_without_a_class) {
     const char *const rows[ROWS_SHOWN] = {"a", "a", "c", "c", "a", "c"};
     char *names[] = {"a", "b", "c"};
     const struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 3, .names = names};
@@ -760,29 +743,4 @@ static void test_split_without_a_class(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_shown_names),
-        TEST(test_alike_names),
-        TEST(test_missing_labels),
-        TEST(test_rows_that_are_left_out),
-        TEST(test_no_label),
-        TEST(test_numbers_as_classes),
-        TEST(test_numbers_in_another_file),
-        TEST(test_commas),
-        TEST(test_unknown_labels),
-        TEST(test_added_classes),
-        TEST(test_alike_classes),
-        TEST(test_alike_tags),
-        TEST(test_identifiers),
-        TEST(test_absent_classes),
-        TEST(test_selection),
-        TEST(test_split),
-        TEST(test_other_splits),
-        TEST(test_split_without_a_class),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -8,8 +8,9 @@
 #include "data/sampler.h"
 #include "loader_fixture.h"
 
-static void test_classification_epoch(void **state) {
-    struct fixture *f = *state;
+#define FIXTURE struct fixture *f, set_up, tear_down
+
+FIXTURE_TEST(test_classification_epoch) {
     struct snug_dataset *dataset = open_rows(f, false);
     struct snug_loader_options options = loader_options(f, 8, 4);
     assert_int_equal(snug_loader_batches(ROWS, &options), 126);
@@ -64,8 +65,7 @@ static void test_classification_epoch(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_drop_last(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_drop_last) {
     struct snug_dataset *dataset = open_rows(f, false);
     struct snug_loader_options options = loader_options(f, 8, 4);
     int64_t count = 0;
@@ -223,8 +223,7 @@ static void check_evaluation(struct fixture *f, const struct snug_dataset *datas
     stop(&all);
 }
 
-static void test_ranks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_ranks) {
     struct snug_loader_options own = {.ranks = 2, .accumulation = 4};
     assert_int_equal(snug_loader_share(&own), 2);
     own.independent = true; /* each rank has micro-batches of its own */
@@ -266,8 +265,7 @@ static void compare_runs(struct fixture *f, const struct snug_dataset *dataset, 
     stop(&other);
 }
 
-static void test_same_batches_for_any_workers_and_start(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_same_batches_for_any_workers_and_start) {
     for (int mlm = 0; mlm < 2; mlm++) {
         struct snug_dataset *dataset = open_rows(f, mlm);
         for (int sampling = SNUG_SAMPLING_RANDOM; sampling <= SNUG_SAMPLING_GROUP_BY_LENGTH; sampling++)
@@ -291,8 +289,7 @@ static void assert_is_in(const struct snug_batch *whole, const struct snug_batch
 }
 
 /* Splitting a step's batch into micro-batches changes neither the rows nor their masks. */
-static void test_accumulation_changes_nothing(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_accumulation_changes_nothing) {
     for (int mlm = 0; mlm < 2; mlm++) {
         struct snug_dataset *dataset = open_rows(f, mlm);
         for (int sampling = SNUG_SAMPLING_RANDOM; sampling <= SNUG_SAMPLING_GROUP_BY_LENGTH; sampling++) {
@@ -353,7 +350,7 @@ static double excess_of(struct fixture *f, const struct snug_dataset *dataset, s
 
 /* Micro-batches of a step have the same work, the more rows they have the more exactly. Without dealing, the busiest of
    two with 32 rows has 5.5 % more than the mean. */
-static void test_even_work(void **state) {
+FIXTURE_TEST(test_even_work) {
     static const struct {
         const char *path;
         int64_t batch, ranks;
@@ -361,7 +358,6 @@ static void test_even_work(void **state) {
     } cases[] = {{"dummy:6400x20-512", 32, 2, 0.001},  {"dummy:6400x20-512", 32, 8, 0.001},
                  {"dummy:6400x20-512", 4, 2, 0.04},    {"dummy:6400x20-512", 4, 8, 0.05},
                  {"dummy:6400x20-8192", 32, 4, 0.001}, {"dummy:640x100", 4, 8, 0}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int sampling = SNUG_SAMPLING_RANDOM; sampling <= SNUG_SAMPLING_GROUP_BY_LENGTH; sampling += 2) {
             struct snug_dataset_options data = {.path = cases[i].path, .max_samples = -1, .vocab_size = 500};
@@ -377,8 +373,7 @@ static void test_even_work(void **state) {
         }
 }
 
-static void test_group_by_length(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_group_by_length) {
     struct snug_dataset *dataset = open_rows(f, false);
     int64_t tokens[2], padded[2];
     for (int grouped = 0; grouped < 2; grouped++) {
@@ -404,8 +399,7 @@ static void test_group_by_length(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_dummy_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_dummy_rows) {
     struct snug_dataset_options data = {
         .path = "dummy:1000000000x8", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 30522};
     struct snug_dataset *dataset;
@@ -431,8 +425,7 @@ static void test_dummy_rows(void **state) {
 
 /* ---- failures -------------------------------------------------------------------------------------------------- */
 
-static void test_bad_options(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_bad_options) {
     struct snug_dataset *dataset = open_rows(f, false);
     struct snug_loader_limits limits;
     struct snug_loader *loader;
@@ -490,8 +483,7 @@ static void test_bad_options(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_begin_epoch_checks_the_step(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_begin_epoch_checks_the_step) {
     struct snug_dataset *dataset = open_rows(f, false);
     struct run run = start(f, dataset, loader_options(f, 8, 4), 1);
     assert_null(next(f, &run)); /* no epoch yet */
@@ -522,8 +514,7 @@ static void lose_cache(void) {
 }
 
 /* A failure in a worker, which reads ahead, reaches the caller with the batch that failed, including the message. */
-static void test_failure_in_a_worker(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failure_in_a_worker) {
     for (int workers = 0; workers < 3; workers++) {
         struct snug_dataset *dataset = open_rows(f, workers == 2);
         struct snug_loader_options options = loader_options(f, 8, 4);
@@ -546,8 +537,7 @@ static void test_failure_in_a_worker(void **state) {
 
 /* Destroying the loader at any time: before the first epoch, while workers wait for a free batch, while they collate.
  */
-static void test_stop_at_any_moment(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_stop_at_any_moment) {
     struct snug_dataset *dataset = open_rows(f, false);
     struct snug_loader_options options = loader_options(f, 32, 1);
     options.workers = 3;
@@ -561,21 +551,4 @@ static void test_stop_at_any_moment(void **state) {
     snug_dataset_close(dataset);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_classification_epoch),
-        TEST(test_ranks),
-        TEST(test_drop_last),
-        TEST(test_same_batches_for_any_workers_and_start),
-        TEST(test_accumulation_changes_nothing),
-        TEST(test_even_work),
-        TEST(test_group_by_length),
-        TEST(test_dummy_rows),
-        TEST(test_bad_options),
-        TEST(test_begin_epoch_checks_the_step),
-        TEST(test_failure_in_a_worker),
-        TEST(test_stop_at_any_moment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

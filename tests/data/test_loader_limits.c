@@ -3,8 +3,9 @@
 #include "core/philox.h"
 #include "loader_fixture.h"
 
-static void test_limits_follow_the_run(void **state) {
-    struct fixture *f = *state;
+#define FIXTURE struct fixture *f, set_up, tear_down
+
+FIXTURE_TEST(test_limits_follow_the_run) {
     struct snug_dataset *dataset = open_rows(f, false);
     static const enum snug_sampling samplings[] = {SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL,
                                                    SNUG_SAMPLING_GROUP_BY_LENGTH};
@@ -59,8 +60,7 @@ static void assert_bounds(const struct snug_loader_limits *bound, const struct s
 
 /* Planning takes the same time for any number of steps. The plan is then an upper bound for every batch of every epoch:
    the batch of the longest rows. */
-static void test_limits_of_endless_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_limits_of_endless_runs) {
     static const enum snug_sampling samplings[] = {SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL,
                                                    SNUG_SAMPLING_GROUP_BY_LENGTH};
     const int64_t endless = INT64_C(1000000000000);
@@ -92,8 +92,7 @@ static void test_limits_of_endless_runs(void **state) {
 
 /* The batches of such a run are within its limits, also in a run that was begun with fewer steps and is planned again.
  */
-static void test_batches_of_endless_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_batches_of_endless_runs) {
     struct snug_dataset *dataset = open_rows(f, false);
     for (int grouped = 0; grouped < 2; grouped++) {
         struct snug_loader_options options = loader_options(f, 16, 2);
@@ -118,8 +117,7 @@ static void test_batches_of_endless_runs(void **state) {
 }
 
 /* Rows of equal length are not scanned: there are full batches and the epoch's last. */
-static void test_sizes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_sizes) {
     struct snug_dataset_options dummy = options_for("dummy:10x100");
     dummy.vocab_size = VOCAB;
     struct snug_dataset *dataset = open_with(f, dummy);
@@ -140,13 +138,4 @@ static void test_sizes(void **state) {
     assert_true(snug_size_of(INT32_MAX) < SNUG_SIZES && snug_size_tokens(snug_size_of(INT32_MAX)) >= INT32_MAX);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_limits_follow_the_run),
-        TEST(test_limits_of_endless_runs),
-        TEST(test_batches_of_endless_runs),
-        TEST(test_sizes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

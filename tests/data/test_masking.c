@@ -7,6 +7,8 @@
 #include "loader_fixture.h"
 #include "tokenizer/tokenizer_parts.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static struct snug_tokenizer *load_from(struct fixture *f, const char *folder) {
     struct snug_tokenizer *tokenizer;
     if (snug_tokenizer_load(f->ctx, folder, snug_family_tokenizer_class, &tokenizer) != SNUG_OK)
@@ -34,8 +36,7 @@ static bool begins(const struct snug_word_mark *mark, const struct snug_tokenize
     return i == 0 || is_special(tokenizer, ids[i - 1]) || snug_word_begins(mark, tokenizer, ids[i]);
 }
 
-static void test_words_of_transformers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_words_of_transformers) {
     json_t *golden, *rows, *row;
     const char *name;
     size_t number;
@@ -70,7 +71,7 @@ static void test_words_of_transformers(void **state) {
     "\"continuing_subword_prefix\":\"" prefix "\",\"vocab\":{\"a\":0,\"@@b\":1}}}"
 
 /* Tokenizers whose tokens show where words begin, and others. */
-static void test_marks(void **state) {
+FIXTURE_TEST(test_marks) {
     static const struct {
         const char *json, *mark;
         bool continues, bytes;
@@ -89,7 +90,6 @@ static void test_marks(void **state) {
         {JSON("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"^\"}"), NULL, false,
          false},
     };
-    struct fixture *f = *state;
     unlink(path_of(f, "vocab.txt"));
     unlink(path_of(f, "tokenizer_config.json"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,13 +166,12 @@ static int64_t choose_slowly(const struct snug_word_mark *mark, const struct snu
 }
 
 /* Rows of random tokens, with special ones between them and pieces at the beginning. */
-static void test_choice(void **state) {
+FIXTURE_TEST(test_choice) {
     static const struct {
         const char *folder;
         double probability;
     } cases[] = {{"tokenizer/uncased", 0.15}, {"tokenizer/uncased", 0.5},        {"tokenizer/uncased", 1},
                  {"tokenizer/uncased", 1e-9}, {"tokenizer_parts/roberta", 0.15}, {"tokenizer_parts/xlm_roberta", 0.3}};
-    struct fixture *f = *state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct snug_tokenizer *tokenizer = load_golden(f, cases[k].folder);
         const struct snug_loader_options options = {.task = SNUG_TASK_MLM,
@@ -236,8 +235,7 @@ static void read_masks(struct fixture *f, const struct snug_dataset *dataset, st
 
 /* The masks of a row do not depend on its batch; 80 % of the chosen tokens become [MASK], 10 % stay; predictions are
    not masked. */
-static void test_batches(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_batches) {
     struct snug_dataset *dataset = open_rows(f, true);
     struct snug_loader_options options = loader_options(f, 32, 1);
     static uint32_t first[ROWS], other[ROWS];
@@ -268,9 +266,4 @@ static void test_batches(void **state) {
     snug_dataset_close(dataset);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_words_of_transformers), TEST(test_marks), TEST(test_choice),
-                                       TEST(test_batches)};
-    return cmocka_run_group_tests_name("masking", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

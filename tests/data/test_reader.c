@@ -9,8 +9,9 @@
 #include "reader_fixture.h"
 #include "tokenizer/tokenizer.h"
 
-static void csv_rows(void **state) {
-    struct scratch *s = *state;
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
+FIXTURE_TEST(csv_rows) {
     reads(s, "a.csv", "label,text\n1,good\n0,bad\n", "label~text\n0@2 1~good\n1@3 0~bad");
     reads(s, "a.csv", "label,text\r\n1,good\r\n0,bad", "label~text\n0@2 1~good\n1@3 0~bad");
     reads(s, "a.csv",
@@ -24,8 +25,7 @@ static void csv_rows(void **state) {
     reads(s, "a.csv", "a,b\n1,x\r", "a~b\n0@2 1~x");
 }
 
-static void csv_quotes(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(csv_quotes) {
     reads(s, "a.csv", "\"a\",\"b,c\"\n\"1\n2\r\n3\",\"say \"\"hi\"\"\"\nx,\"\"\"\"\n",
           "a~b,c\n0@2 1\n2\r\n3~say \"hi\"\n1@5 x~\"");
     reads(s, "a.csv", "a,b\n5\" pipe,he said \"so\"\n", "a~b\n0@2 5\" pipe~he said \"so\"");
@@ -37,8 +37,7 @@ static void csv_quotes(void **state) {
 }
 
 /* Columns without a name, or with that of another one, have the names that pandas gives them. */
-static void headers(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(headers) {
     reads(s, "a.csv", ",text,label\n0,good,1\n", "Unnamed: 0~text~label\n0@2 0~good~1");
     assert_int_equal(s->log_count, 0);
     reads(s, "a.csv", "a,,c,\n1,2,3,4\n", "a~Unnamed: 1~c~Unnamed: 3\n0@2 1~2~3~4");
@@ -49,8 +48,7 @@ static void headers(void **state) {
     assert_contains(s->log, "a.tsv:1: two columns are called \"a\": the second is \"a.1\" here");
 }
 
-static void csv_refusals(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(csv_refusals) {
     refuses(s, "a.csv", "a,b\n1,2\n1,2,3\n", "a.csv:3: row has 3 fields, the header has 2");
     refuses(s, "a.csv", "a,b\n\"x\ny\",1\n1\n", "a.csv:4: row has 1 field, the header has 2");
     refuses(s, "a.csv", "", "is empty");
@@ -68,8 +66,7 @@ static void csv_refusals(void **state) {
     assert_fails(s, status, SNUG_E_INPUT, "UTF-16");
 }
 
-static void other_refusals(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(other_refusals) {
     char found[64];
     assert_fails(s, dump(s, scratch_path(s, "none.csv"), true, found, sizeof found), SNUG_E_IO, "none.csv");
     assert_fails(s, dump(s, scratch_path(s, "none.feather"), true, found, sizeof found), SNUG_E_USAGE, "--data_format");
@@ -80,23 +77,20 @@ static void other_refusals(void **state) {
     assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_INPUT, "folder.csv");
 }
 
-static void tsv_rows(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(tsv_rows) {
     reads(s, "a.tsv", "sentence\tlabel\n\"x\" y, z\t1\r\n\t0", "sentence~label\n0@2 \"x\" y, z~1\n1@3 ~0");
     refuses(s, "a.tsv", "a\tb\n1\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
     refuses(s, "a.tsv", "", "is empty");
 }
 
-static void text_rows(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(text_rows) {
     reads(s, "a.txt", "one, \"two\"\r\n\nthree", "text\n0@1 one, \"two\"\n1@2 \n2@3 three");
     reads(s, "a.txt", "\xEF\xBB\xBFone\n", "text\n0@1 one");
     refuses(s, "a.txt", "", "is empty");
 }
 
 /* What pandas' to_csv(sep="\\t") writes, by quoting: only where needed, or every string. */
-static void tsv_quotes(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(tsv_quotes) {
     reads(s, "a.tsv", "text\tlabel\n\"say \"\"hi\"\"\"\t1\n\"\"\"\"\t0\n", "text~label\n0@2 say \"hi\"~1\n1@3 \"~0");
     assert_contains(s->log, "2 row(s), first in line 2, have quoted fields");
     reads(s, "a.tsv", "a\tb\n\"x\"\"\"\t\"\"\"y\"\n", "a~b\n0@2 x\"~\"y");
@@ -118,8 +112,7 @@ static void tsv_quotes(void **state) {
     refuses(s, "a.tsv", "\"a\"\t\"b\"\n\"1\t2\n", "a.tsv:2: a quote that opens here is never closed");
 }
 
-static void csv_semicolons(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(csv_semicolons) {
     reads(s, "a.csv", "text;label\na, b;1\n\"x;y\";0\n", "text~label\n0@2 a, b~1\n1@3 x;y~0");
     assert_contains(s->log, "its fields are separated by ;");
     reads(s, "a.csv", "\"a,b\";c\n1;2\n", "a,b~c\n0@2 1~2");
@@ -144,8 +137,7 @@ static void refuses_bytes(struct scratch *s, const char *name, const void *data,
     assert_fails(s, dump(s, scratch_write(s, name, data, size), true, found, sizeof found), SNUG_E_INPUT, sentence);
 }
 
-static void gzip_rows(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(gzip_rows) {
     static const char first[] = "text,label\ngood,1\n", second[] = "bad,0\n";
     unsigned char data[1024] = {0};
     char found[256];
@@ -173,8 +165,7 @@ static void gzip_rows(void **state) {
 }
 
 /* The first bytes, which are read to see whether the file is compressed, are returned in parts. */
-static void data_parts(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(data_parts) {
     struct snug_data_file *file;
     char part[4] = "";
     int fd;
@@ -192,8 +183,7 @@ static void data_parts(void **state) {
 }
 
 /* Much more than a buffer, in both forms. */
-static void gzip_large(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(gzip_large) {
     enum { ROWS = 40000 };
     char *text = malloc(ROWS * 16), *end = text + sprintf(text, "text\n");
     unsigned char *data = malloc(ROWS * 16);
@@ -220,8 +210,7 @@ static void gzip_large(void **state) {
     free(data);
 }
 
-static void given_formats(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(given_formats) {
     static const struct {
         const char *name, *format, *content, *expected;
     } cases[] = {
@@ -244,8 +233,7 @@ static void given_formats(void **state) {
     }
 }
 
-static void malformed_utf8(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(malformed_utf8) {
     static const char *const files[] = {"a.csv", "a.tsv", "a.txt", "a.jsonl", "a.json"};
     static const char *const texts[] = {"text\nok\n\"a\nb\xE9,\"\nc\xFF\n", "text\nok\n\nb\xE9,\nc\xFF\n",
                                         "text\nok\n\nb\xE9,\nc\xFF\n",
@@ -264,8 +252,7 @@ static void malformed_utf8(void **state) {
 }
 
 /* Rows larger than the buffer, and rows that start at every offset in it. */
-static void rows_across_buffers(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(rows_across_buffers) {
     static const char *const names[] = {"b.csv", "b.tsv", "b.txt", "b.jsonl", "b.json"};
     for (int kind = 0; kind < 5; kind++) {
         FILE *file = fopen(scratch_path(s, names[kind]), "w");
@@ -299,8 +286,7 @@ static void rows_across_buffers(void **state) {
 }
 
 /* A file truncated at any byte gives rows or an error, never a crash. */
-static void truncations(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(truncations) {
     static const char csv[] = "\xEF\xBB\xBF"
                               "a,b\r\n\"x\n\"\"y\"\"\",1\r\n\xC3\xA9\xF0\x9F\x98\x80,2\r\n";
     static const char json[] = "[{\"a\": \"\xC3\xA9\\\"\", \"b\": [1, \"x\"]},\n {\"a\": 2.5, \"c\": null}]\n";
@@ -322,8 +308,7 @@ static void truncations(void **state) {
     assert_ok(s, dump(s, scratch_write(s, "t.json", json, sizeof json - 1), true, found, sizeof found));
 }
 
-static void endless_row(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(endless_row) {
     FILE *file = fopen(scratch_path(s, "long.csv"), "w");
     char block[1 << 16];
     memset(block, 'x', sizeof block);
@@ -345,8 +330,7 @@ static void repairs(struct scratch *s, const char *text, const char *expected) {
 
 #define R "\xEF\xBF\xBD"
 
-static void utf8_repair(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(utf8_repair) {
     repairs(s, "", "");
     repairs(s, "plain \xC3\xA9 \xF0\x9F\x98\x80", "plain \xC3\xA9 \xF0\x9F\x98\x80");
     /* expected: the result of Python's bytes.decode("utf-8", errors="replace") */
@@ -372,8 +356,7 @@ static void utf8_repair(void **state) {
  *       for t in itertools.product(B, repeat=n):
  *           for c in bytes(t).decode("utf-8", "replace").encode() + b"\n": h = (h ^ c) * 0x100000001b3 % 2**64
  */
-static void utf8_repair_all(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(utf8_repair_all) {
     static const unsigned char bytes[24] = {0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf,
                                             0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
     uint64_t hash = 0xcbf29ce484222325u;
@@ -407,8 +390,7 @@ static void refuses_words(struct scratch *scratch, const char *name, const char 
     assert_fails(scratch, dump_as(scratch, path, true, true, found, sizeof found), expected, sentence);
 }
 
-static void json_words(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(json_words) {
     reads_words(s, "w.jsonl",
                 "{\"tokens\":[\"a|b\",\"\",\"c\"],\"ner_tags\":[\"O\",\"B-X\",\"O\"]}\n"
                 "{\"tokens\":[],\"ner_tags\":[]}\n{\"tokens\":[\"x\"],\"ner_tags\":[3]}\n{\"tokens\":[\"x\"]}\n",
@@ -420,8 +402,7 @@ static void json_words(void **state) {
                 "3@4 O:a list of other values");
 }
 
-static void conll_rows(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(conll_rows) {
     const char *const rows = "column 1 of 2~column 2 of 2\n0@3 W:EU/rejects/~W:B-ORG/O/\n1@7 W:./~W:O/";
     reads_words(s, "w.conll", "-DOCSTART- -X- -X- O\n\nEU  B-ORG\n rejects O\n \t\n\n. O \n", rows);
     reads_words(s, "w.TXT", "-DOCSTART-\r\n\r\nEU\tB-ORG\r\nrejects \t O \r\n\r\n\r\n.\tO", rows);
@@ -436,29 +417,4 @@ static void conll_rows(void **state) {
                  "give --task token_classification");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(csv_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(csv_quotes, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(headers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(csv_refusals, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(other_refusals, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(tsv_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(tsv_quotes, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(csv_semicolons, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(gzip_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(data_parts, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(gzip_large, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(given_formats, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(text_rows, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(malformed_utf8, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(rows_across_buffers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(truncations, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(endless_row, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(utf8_repair, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(utf8_repair_all, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_words, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(conll_rows, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

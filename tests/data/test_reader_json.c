@@ -4,6 +4,8 @@
 
 #include "reader_fixture.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 /* The rows without their numbers and lines, which are 0@1, 1@2, …; and with --strict. */
 static void reads_counted(struct scratch *s, const char *content, const char *expected) {
     char found[4096] = "", counted[4096] = "";
@@ -20,8 +22,7 @@ static void reads_counted(struct scratch *s, const char *content, const char *ex
 
 /* ---- layouts ---- */
 
-static void objects(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(objects) {
     reads(s, "a.jsonl", "{\"text\": \"a\\nb\", \"label\": 1}\n\n  \n{\"label\": -2, \"text\": \"\"}",
           "text~label\n0@1 a\nb~I:1\n1@4 ~I:-2");
     reads(s, "a.json", "{\n  \"a\": 1,\n  \"b\": [\n \"x\"\n ]\n}\n{\n  \"a\": 2,\n  \"b\": []\n}\n",
@@ -35,8 +36,7 @@ static void objects(void **state) {
     assert_int_equal(s->log_count, 1);
 }
 
-static void lists(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(lists) {
     reads(s, "a.json", "\n [ {\"a\": \"]}\\\"\"},\n{\n\"a\": [1]\n}\n\n, {\"a\": 3} ]\n",
           "a\n0@2 ]}\"\n1@3 L:1\n2@7 I:3");
     /* rows of one line have different numbers */
@@ -56,8 +56,7 @@ static void lists(void **state) {
     refuses(s, "a.json", "[{\"a\": 1},\n{\"a\"\n 1}]", "a.json:3: an object needs a colon after its key");
 }
 
-static void lists_in_an_object(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(lists_in_an_object) {
     reads_counted(s, "{\"data\": [{\"a\": 1}, {\"a\": 2}]}", "a\nI:1\nI:2");
     assert_contains(s->log, "its rows are the list \"data\" of its object");
     reads(s, "a.json",
@@ -85,8 +84,7 @@ static void lists_in_an_object(void **state) {
                     "its only object is read as a row: its list \"spans\" would have the rows if it were called");
 }
 
-static void columns(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(columns) {
     reads_counted(s, "{\"text\": [\"a\", \"b\", null], \"label\": [1, 0.50, NaN], \"x\": [{}, [[1]], [\"p\", \"q\"]]}",
                   "text~label~x\na~I:1~O:an object\nb~R:0.5~O:a list of other values\nM:~M:~L:p|q");
     assert_contains(s->log, "an object of columns: its lines are its rows, counted from 1");
@@ -120,8 +118,7 @@ static void columns(void **state) {
 
 /* ---- values ---- */
 
-static void values(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(values) {
     reads(s, "a.json",
           "{\"a\": 0.1, \"b\": [\"x\", 2, 0.5]}\n{\"a\": null, \"b\": []}\n{\"b\": true}\n{\"a\": [[1]], \"b\": {}}\n",
           "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~B:True\n3@4 O:a list of other values~O:an object");
@@ -134,8 +131,7 @@ static void values(void **state) {
                   "a\n\xC3\xA9\"\\/\b\f\r\t\xF0\x9F\x98\x80\xE2\x82\xAC");
 }
 
-static void numbers(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(numbers) {
     static const struct {
         const char *written, *read;
     } cases[] = {
@@ -190,8 +186,7 @@ static void numbers(void **state) {
 }
 
 /* Halves of surrogate pairs, which Python's json writes for what it could not decode. */
-static void surrogates(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(surrogates) {
     static const struct {
         const char *written, *read;
     } cases[] = {
@@ -225,8 +220,7 @@ static void surrogates(void **state) {
 }
 
 /* A column that nobody uses never ends a run. */
-static void unused_values(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(unused_values) {
     static const char *const odd[] = {
         "NaN",
         "1e99999",
@@ -260,8 +254,7 @@ static void unused_values(void **state) {
 
 /* ---- refusals ---- */
 
-static void refusals(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(refusals) {
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -327,8 +320,7 @@ static void refusals(void **state) {
 }
 
 /* Every beginning of a file is refused, or is a file of fewer rows. */
-static void beginnings(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(beginnings) {
     static const char *const texts[] = {
         "{\"a\": \"\\u00e9\\\"\", \"b\": [-1.5e3, {\"x\": null}], \"c\": {\"d\": true}}", "[{\"a\": 1}, {\"a\": 2}]",
         "{\"v\": 1, \"data\": [{\"a\": 1}, {\"a\": 2}], \"w\": []}", "{\"a\": [\"x\", \"y\"], \"b\": [1, 2]}",
@@ -345,8 +337,7 @@ static void beginnings(void **state) {
 /* ---- parts and sizes ---- */
 
 /* Each byte is once the first of a part that is read. */
-static void parts(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(parts) {
     static const struct {
         const char *text, *read;
     } cases[] = {
@@ -373,8 +364,7 @@ static void parts(void **state) {
 }
 
 /* Blanks that fill the reader's buffer, before the first row of a list and after its end. */
-static void blanks(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(blanks) {
     enum { BLANKS = 100000 };
     static char text[2 * BLANKS + 64], found[64];
     memset(text, ' ', sizeof text);
@@ -397,8 +387,7 @@ static void blanks(void **state) {
 }
 
 /* NUL, written as an escape, is a character of a text. */
-static void nul(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(nul) {
     static const char text[] = "{\"a\": \"x\\u0000y\"}";
     struct snug_reader *reader;
     struct snug_row row;
@@ -410,8 +399,7 @@ static void nul(void **state) {
 }
 
 /* Objects of over 16 MiB, which are not read ahead as a whole, through gzip. */
-static void long_objects(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(long_objects) {
     enum { ROWS = 200000 };
     static const struct {
         const char *begin, *row, *end, *says;
@@ -456,12 +444,4 @@ static void long_objects(void **state) {
     }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(objects),    TEST(lists),         TEST(lists_in_an_object), TEST(columns),    TEST(values), TEST(numbers),
-        TEST(surrogates), TEST(unused_values), TEST(refusals),           TEST(beginnings), TEST(parts),  TEST(blanks),
-        TEST(nul),        TEST(long_objects),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -2,6 +2,8 @@
 /* Rows in memory give what a file of them gives, bit for bit, and are checked as its rows are. */
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -98,7 +100,7 @@ static void train_rows(struct fixture *f, const char *out, const char *words, sn
     snug_args_destroy(args);
 }
 
-static void test_same_as_a_file(void **state) {
+FIXTURE_TEST(test_same_as_a_file) {
     static const struct {
         const char *text, *even, *odd, *words;
     } cases[] = {
@@ -110,7 +112,6 @@ static void test_same_as_a_file(void **state) {
         {"\"tokens\": [\"%s\", \"w%d\"]", "\"ner_tags\": [\"B-x\", \"O\"]", "\"ner_tags\": [\"O\", \"O\"]", "task=ner"},
         {"\"text\": \"%s w%d\"", "\"label\": 0", "\"label\": 1", "validation_split_percentage=25"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
         const bool splits = strstr(cases[i].words, "split");
@@ -160,8 +161,7 @@ static snug_status count_tokens(void *user, const snug_tokenized *row) {
 }
 
 /* The other jobs, with one snug_rows for all, to which rows are added meanwhile. */
-static void test_other_jobs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_other_jobs) {
     snug_rows *rows = new_rows(f);
     struct kept kept = {""};
     size_t tokens = 0;
@@ -197,8 +197,7 @@ static void test_other_jobs(void **state) {
     snug_rows_destroy(rows);
 }
 
-static void test_many_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_rows) {
     char text[4096], words[64];
     snug_rows *rows = new_rows(f);
     snug_plan *plan;
@@ -234,8 +233,7 @@ static snug_status try_rows(struct fixture *f, const char *const *objects, const
 
 #define ROWS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void test_errors_name_row_and_column(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_errors_name_row_and_column) {
     const char *const none[] = {NULL};
     static const struct {
         const char *row, *says;
@@ -279,8 +277,7 @@ static void test_errors_name_row_and_column(void **state) {
 }
 
 /* Whatever a program has there: an unused column never ends a run, a label of any kind means what it does in a file. */
-static void test_values(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_values) {
     const double infinite = strtod("inf", NULL);
     const snug_value strange[] = {
         {.kind = SNUG_VALUE_OTHER, .text = "a Timestamp"},
@@ -340,7 +337,7 @@ static void test_values(void **state) {
 }
 
 /* The names of classes that a program has, as those of a ClassLabel of datasets. */
-static void test_classes(void **state) {
+FIXTURE_TEST(test_classes) {
     static const char *const names[] = {"zebra", "ant", "unseen", "3 | 4", "n/a"}, *const none[] = {NULL};
     static const struct {
         const char *rows[3], *words, *classes;
@@ -365,7 +362,6 @@ static void test_classes(void **state) {
         /* below 0: no label */
         {{"{\"text\": \"a\", \"label\": 1}", "{\"text\": \"b\", \"label\": -1}"}, "", "zebra,ant,unseen,3 | 4,n/a"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char found[256] = "";
         snug_rows *rows = new_rows(f);
@@ -406,8 +402,7 @@ static void test_classes(void **state) {
     snug_rows_destroy(rows);
 }
 
-static void test_misused_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_misused_rows) {
     snug_rows *rows = new_rows(f);
     snug_args *args = training_args(f, "output_dir=@none");
     const snug_value text = text_value("a"), null = {.kind = SNUG_VALUE_TEXT, .length = 1},
@@ -438,8 +433,7 @@ static void test_misused_rows(void **state) {
 }
 
 /* A run on rows is recorded, and cannot be repeated without them. */
-static void test_repetition(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_repetition) {
     snug_rows *rows = rows_of(f,
                               write_text(f, "two.jsonl",
                                          "{\"text\": \"good\", \"label\": 1}\n"
@@ -462,13 +456,4 @@ static void test_repetition(void **state) {
     snug_rows_destroy(rows);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_same_as_a_file), TEST(test_other_jobs),
-        TEST(test_many_rows),      TEST(test_errors_name_row_and_column),
-        TEST(test_values),         TEST(test_classes),
-        TEST(test_misused_rows),   TEST(test_repetition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

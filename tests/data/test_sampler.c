@@ -6,6 +6,8 @@
 #include "data/sampler.h"
 #include "text_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void assert_bijective(uint64_t seed, int64_t epoch, int64_t rows) {
     uint8_t *seen = calloc((size_t)rows, 1);
     assert_non_null(seen);
@@ -17,8 +19,7 @@ static void assert_bijective(uint64_t seed, int64_t epoch, int64_t rows) {
     free(seen);
 }
 
-static void test_permutation_is_bijective(void **state) {
-    (void)state;
+TEST(test_permutation_is_bijective) {
     for (int64_t rows = 1; rows <= 300; rows++) assert_bijective((uint64_t)rows * 7, rows % 5, rows);
     static const int64_t sizes[] = {511, 512, 513, 1000, 4095, 4096, 4097, 65537, 200001};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_bijective(UINT64_C(1) << 40 | i, 3, sizes[i]);
@@ -28,8 +29,7 @@ static void test_permutation_is_bijective(void **state) {
             assert_true((uint64_t)snug_permutation(1, 0, huge[i], huge[i] - 1 - place) < (uint64_t)huge[i]);
 }
 
-static void test_permutation_depends_on_seed_and_epoch(void **state) {
-    (void)state;
+TEST(test_permutation_depends_on_seed_and_epoch) {
     int64_t rows = 1000, epochs = 0, seeds = 0, high = 0, places = 0;
     for (int64_t i = 0; i < rows; i++) {
         int64_t row = snug_permutation(42, 0, rows, i);
@@ -42,8 +42,7 @@ static void test_permutation_depends_on_seed_and_epoch(void **state) {
 }
 
 /* Where two neighbours are mapped to: each ordered pair of rows equally often. 6 sigma of the chi-square. */
-static void test_permutation_is_uniform(void **state) {
-    (void)state;
+TEST(test_permutation_is_uniform) {
     enum { ROWS = 12, DRAWS = 20000 };
     static int64_t count[ROWS][ROWS];
     double chi = 0, expected = (double)DRAWS / (ROWS * (ROWS - 1)), freedom = ROWS * (ROWS - 1) - 1;
@@ -58,8 +57,7 @@ static void test_permutation_is_uniform(void **state) {
 }
 
 /* Look-ups give Philox's order, whatever the ranges. */
-static void test_permutation_by_lookup(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_permutation_by_lookup) {
     static const int64_t sizes[] = {1, 2, 255, 256, 257, 512, 513, 1000, 65536, 65537, 200001};
     struct snug_loader_options options = {
         .sampling = SNUG_SAMPLING_RANDOM, .seed = 11, .batch_size = 8, .accumulation = 1};
@@ -91,8 +89,7 @@ static void test_permutation_by_lookup(void **state) {
 }
 
 /* Stable, and for keys of any size: keys of up to 22 bits take two passes, larger ones three. */
-static void test_radix_order(void **state) {
-    (void)state;
+TEST(test_radix_order) {
     static const int32_t bits[] = {1, 11, 12, 22, 23, 31};
     enum { COUNT = 3000 };
     static int32_t order[COUNT], scratch[COUNT], keys[COUNT];
@@ -106,13 +103,4 @@ static void test_radix_order(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permutation_is_bijective),
-        cmocka_unit_test(test_permutation_depends_on_seed_and_epoch),
-        cmocka_unit_test(test_permutation_is_uniform),
-        cmocka_unit_test_setup_teardown(test_permutation_by_lookup, set_up, tear_down),
-        cmocka_unit_test(test_radix_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,6 +4,8 @@
 #include "data/words.h"
 #include "loader_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { O, B_X, I_X, B_Y, CLASSES };
 static char *const names[] = {(char *)"O", (char *)"B-X", (char *)"I-X", (char *)"B-Y"};
 static const struct snug_labels labels = {.count = CLASSES, .names = (char **)(uintptr_t)names};
@@ -44,8 +46,7 @@ static const char *show(struct fixture *f, const struct snug_dataset *dataset, i
     return text;
 }
 
-static void test_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rows) {
     struct snug_dataset_options options = words_options(write_file(f, "w.jsonl", three_rows));
     for (int again = 0; again < 2; again++) { /* the second time from the cache */
         struct snug_dataset *dataset = open_with(f, options);
@@ -82,8 +83,7 @@ static void test_rows(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_bad_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_bad_rows) {
     static const struct {
         const char *name, *text, *part;
     } cases[] = {
@@ -130,9 +130,8 @@ static void test_bad_rows(void **state) {
 }
 
 /* Numbers of a model's classes: each is named, as far as a message goes. */
-static void test_numbers(void **state) {
+FIXTURE_TEST(test_numbers) {
     enum { MANY = 200 };
-    struct fixture *f = *state;
     char text[4096] = "{\"tokens\":[", called[MANY][32], *list[MANY];
     for (int i = 0; i < MANY; i++) strcat(text, i ? ",\"w1\"" : "\"w1\"");
     strcat(text, "],\"ner_tags\":[");
@@ -157,9 +156,7 @@ static void test_numbers(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_damaged_words(void **state) {
-    struct fixture *f = *state;
-    (void)f;
+FIXTURE_TEST(test_damaged_words) {
     const uint32_t good[] = {SNUG_NO_WORD, 0, 1, 1, SNUG_NO_WORD, 2, 0, SNUG_NO_TAG, 0x00630062}; /* "b", "c" */
     const struct {
         size_t place;
@@ -200,12 +197,11 @@ static void assert_positions(const struct snug_batch *batch, int64_t count, cons
     assert_memory_equal(batch->labels, classes, (size_t)count * sizeof *classes);
 }
 
-static void test_positions(void **state) {
+FIXTURE_TEST(test_positions) {
     static const int32_t first[] = {1, 2, 5, 10, 13}, of_first[] = {O, B_X, I_X, B_Y, O};
     static const int32_t all[] = {1, 2, 3, 4, 5, 10, 11, 12, 13}, of_all[] = {O, B_X, I_X, I_X, I_X, B_Y, B_Y, B_Y, O};
     static const int32_t unlabelled[] = {SNUG_IGNORE_LABEL, SNUG_IGNORE_LABEL, SNUG_IGNORE_LABEL, SNUG_IGNORE_LABEL,
                                          SNUG_IGNORE_LABEL};
-    struct fixture *f = *state;
     struct snug_dataset_options options = words_options(write_file(f, "w.jsonl", three_rows));
     struct snug_dataset *dataset = open_with(f, options);
     const struct snug_loader_options in_order = {
@@ -253,8 +249,7 @@ static void test_positions(void **state) {
 }
 
 /* Workers give the same batches, and synthetic words are deterministic. */
-static void test_workers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_workers) {
     struct snug_dataset *dataset = open_with(f, words_options("dummy:101x3-19"));
     struct snug_labels of;
     assert_int_equal(snug_labels_of(f->ctx, dataset, false, &of), SNUG_OK);
@@ -282,12 +277,11 @@ static void test_workers(void **state) {
 }
 
 /* Each name of --task belongs to one task, and each task has a line. */
-static void test_table(void **state) {
+FIXTURE_TEST(test_table) {
     static const char *const all[] = {"classification", "text_classification", "mlm", "token_classification", "ner"};
     static const int tasks[] = {SNUG_TASK_CLASSIFICATION, SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM,
                                 SNUG_TASK_TOKEN_CLASSIFICATION, SNUG_TASK_TOKEN_CLASSIFICATION};
     char names_text[256] = "";
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(snug_task_find(all[i]), tasks[i]);
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
@@ -304,12 +298,4 @@ static void test_table(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_rows),      TEST(test_bad_rows), TEST(test_numbers), TEST(test_damaged_words),
-        TEST(test_positions), TEST(test_workers),  TEST(test_table),
-    };
-    return cmocka_run_group_tests_name("words", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -7,13 +7,15 @@
 #include "collectives.h"
 #include "mpirun.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static char own_path[PATH_MAX]; /* of this test */
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
 /* N ranks with a micro-batch each = one rank with N: model, losses, norms and metrics. 76 rows are 10 micro-batches: at
    3 and 4 ranks some have none in an epoch's last step. "wide" updates rows lazily on one rank. */
-static void test_ranks_are_micro_batches(void **state) {
+FIXTURE_TEST(test_ranks_are_micro_batches) {
     static const char *const kinds[] = {
         TINY "--num_train_epochs 2 --save_strategy no ",
         TRAIN "--config_name wide --train_file train.csv --max_steps 6 --save_strategy no --optim adafactor ",
@@ -21,7 +23,6 @@ static void test_ranks_are_micro_batches(void **state) {
         TRAIN "--config_name wide --train_file pairs.jsonl --max_steps 4 --save_strategy no --do_regression "
               "--train_sampling_strategy group_by_length --dataloader_num_workers 2 ",
     };
-    struct fixture *f = *state;
     if (skips) return;
     write_other_families(f, 32);
     FILE *file = fopen(path_of(f, "pairs.jsonl"), "w");
@@ -67,8 +68,7 @@ static void verify_on_ranks(const struct fixture *f, const char *words, const ch
 
 /* snug verify on ranks: they train together, and rank 0 alone has the same results; where docs/distributed.md promises
    no bits, up to the order of sums. No files remain. */
-static void test_verify(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_verify) {
     if (skips) return;
     verify_on_ranks(f, "--config_name model --tokenizer_name model --train_file train.csv --output_dir work",
                     (const char *const[][3]){
@@ -95,8 +95,7 @@ static void test_verify(void **state) {
 }
 
 /* The summary, the result on stdout and train_results.json name all ranks, and what each allocated. */
-static void test_summary(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_summary) {
     char host[65];
     if (skips) return;
     gethostname(host, sizeof host);
@@ -129,8 +128,7 @@ static void test_summary(void **state) {
 }
 
 /* snug doctor on ranks: rank 0 prints what all would use; what is refused is refused before they are connected. */
-static void test_doctor(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_doctor) {
     char part[160], host[65];
     if (skips) return;
     gethostname(host, sizeof host);
@@ -166,8 +164,7 @@ static void test_doctor(void **state) {
 
 /* snug bench anatomy on ranks: what rank 0 sends is what the plan says, in each stage, also where ranks have no rows in
    the last step; on CPUs all of it is waited for. */
-static void test_anatomy(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_anatomy) {
     if (skips) return;
     write_cut(f, 1);
     for (int stage = 0; stage <= 3; stage += is_long() ? 1 : 3) {
@@ -212,8 +209,7 @@ static void test_anatomy(void **state) {
 }
 
 /* Several micro-batches for each rank: another order of the additions, so close but not equal. */
-static void test_accumulation_on_ranks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_accumulation_on_ranks) {
     if (skips) return;
     free(run_well(f, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 4 --output_dir one"));
     run_ranks_well(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
@@ -234,8 +230,7 @@ static void test_accumulation_on_ranks(void **state) {
 #define SAVING TINY "--num_train_epochs 4 --save_steps 3 --eval_strategy steps --eval_steps 3 "
 #define BEST SAVING "--load_best_model_at_end "
 
-static void test_resumed_on_another_number(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resumed_on_another_number) {
     if (skips) return;
     free(run_well(f, BEST "--gradient_accumulation_steps 4 --output_dir one"));
     run_ranks_well(f, 4, BEST "--output_dir four");
@@ -280,7 +275,7 @@ static pid_t second_of(const struct fixture *f) {
 
 /* Ranks with file systems of their own: rank 1 runs in the folder "other", which has the model and the data alone. Only
    rank 0 has checkpoints; it sends the one to resume from, and the best one at the end. No copy remains. */
-static void test_separate_file_systems(void **state) {
+FIXTURE_TEST(test_separate_file_systems) {
     static const char *const names[] = {"model", "cut", "train.csv", "dev.csv"};
     static const struct {
         const char *words, *output, *same;
@@ -291,7 +286,6 @@ static void test_separate_file_systems(void **state) {
         {"--load_best_model_at_end", "best", "shared"},
         {"--load_best_model_at_end --zero_stage 3", "best3", "shared"},
     };
-    struct fixture *f = *state;
     if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
     write_cut(f, 1);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
@@ -353,8 +347,7 @@ static void make_other(const struct fixture *f) {
 
 /* A rank that cannot write its part of a checkpoint, in files of that size: all ranks end, with its message. Nothing of
    the checkpoint remains, and the run continues from the one before. */
-static void test_unwritten_part(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unwritten_part) {
     if (skips || !is_open_mpi) return; /* MPI's shared memory would be limited, too */
     write_cut(f, 1);
     write_text(f, "limited", "#!/bin/sh\nulimit -f 64\nexec " SNUG " \"$@\"\n");
@@ -380,10 +373,9 @@ static void test_unwritten_part(void **state) {
 }
 
 /* One rank's memory is limited to half of what the plan needs. */
-static void test_rank_without_memory(void **state) {
+FIXTURE_TEST(test_rank_without_memory) {
     static const char words[] = "train --use_cpu --config_name model --tokenizer_name model --threads 1 --train_file "
                                 "dummy:16384x16 --per_device_train_batch_size 16384 --max_steps 1 --output_dir out";
-    struct fixture *f = *state;
     char command[1024];
     if (skips || !is_open_mpi || SANITIZED) return; /* sanitizers reserve address space */
     write_text(f, "limited", "#!/bin/sh\nulimit -v 600000\nexec " SNUG " \"$@\"\n");
@@ -395,8 +387,7 @@ static void test_rank_without_memory(void **state) {
 }
 
 /* A rank that finds something else in the place of the folder. */
-static void test_unopened_file(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unopened_file) {
     char command[2048];
     if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
     make_other(f);
@@ -418,8 +409,7 @@ static void test_unopened_file(void **state) {
     TRAIN "--config_name model --train_file train.csv --lr_scheduler_type constant --save_steps 2 "                    \
           "--save_total_limit 2 "
 
-static void test_killed_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_killed_rank) {
     if (skips) return;
     const pid_t launcher = start_pair(f, LONG "--max_steps 20000 --output_dir killed");
     wait_for_text(f, "stderr", "'epoch': 1.");
@@ -436,9 +426,8 @@ static void test_killed_rank(void **state) {
 }
 
 /* A signal to one rank: all stop at the same step, one checkpoint is saved, and the exit code is 130. */
-static void test_interrupted_rank(void **state) {
+FIXTURE_TEST(test_interrupted_rank) {
     static const char *const said[] = {"interrupted at step ", "--resume_from_checkpoint True", NULL};
-    struct fixture *f = *state;
     if (skips) return;
     const pid_t launcher = start_pair(f, TINY "--num_train_epochs 1000 --save_strategy no --output_dir stopped");
     wait_for_text(f, "stderr", "'epoch': 1.");
@@ -481,8 +470,7 @@ static void write_other_build(const struct fixture *f, const char *plugin) {
     free(program);
 }
 
-static void test_unlike_builds(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unlike_builds) {
     if (skips) return;
     write_other_build(f, is_open_mpi ? SNUG_MPI_OPENMPI : SNUG_MPI_MPICH);
     assert_said(f, run_ranks(f, "-n 1 " SNUG " " SHORT " : -n 1 ./snug " SHORT), 2,
@@ -490,10 +478,9 @@ static void test_unlike_builds(void **state) {
 }
 
 /* Where both are installed: one build runs with each, and a plug-in of the other MPI alone is refused. */
-static void test_mpich(void **state) {
+FIXTURE_TEST(test_mpich) {
     static const char launch[] = "/usr/bin/mpirun.mpich -n 2 ";
     static const char words[] = TRAIN "--config_name model --train_file train.csv --max_steps 3 --save_strategy no ";
-    struct fixture *f = *state;
     char command[1024];
     /* MPICH's UCX replaces functions of the allocator, as sanitizers do. */
     if (skips || !is_open_mpi || SANITIZED || access("/usr/bin/mpirun.mpich", X_OK) != 0) return;
@@ -512,8 +499,7 @@ static void test_mpich(void **state) {
     assert_false(exists(path_of(f, "none")));
 }
 
-static void test_unlike_ranks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unlike_ranks) {
     if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
     make_other(f);
     assert_int_equal(symlink(path_of(f, "train.csv"), path_of(f, "other/train.csv")), 0);
@@ -540,7 +526,7 @@ static void test_unlike_ranks(void **state) {
 }
 
 /* Without MPI's launcher nothing is trained, and no command takes several ranks for one. */
-static void test_refused(void **state) {
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *variables[3], *words;
         int code;
@@ -566,7 +552,6 @@ static void test_refused(void **state) {
         {{NULL}, SHORT "--local_rank 1 --output_dir local", 2, "--local_rank 1: "},
         {{NULL}, SHORT "--local_rank -1 --output_dir local", 0, "loss"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int v = 0; v < 3 && cases[i].variables[v]; v++) putenv((char *)(uintptr_t)cases[i].variables[v]);
         const int code = run(f, cases[i].words);
@@ -581,12 +566,12 @@ static void test_refused(void **state) {
 
 /* TEST: only that one. */
 /* MPI counts with 32 bits: what is larger is cut. Here pieces are small, of all operations alike. */
-static void test_pieces(void **state) {
+TEST_IN(test_pieces, void *fixture, set_up, tear_down) {
     if (skips) skip();
     char command[600];
     snprintf(command, sizeof command, "-n 3 %.500s operations", own_path);
-    const int code = run_ranks(*state, command);
-    if (code != 0) fail_msg("exit code %d: %s", code, output_of(*state, "stderr"));
+    const int code = run_ranks(fixture, command);
+    if (code != 0) fail_msg("exit code %d: %s", code, output_of(fixture, "stderr"));
 }
 
 /* A rank of it. */
@@ -612,29 +597,9 @@ static int run_operations(void) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_ranks_are_micro_batches, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_accumulation_on_ranks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_verify, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_anatomy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_separate_file_systems, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unwritten_part, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rank_without_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unopened_file, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unlike_ranks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unlike_builds, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_mpich, set_up, tear_down),
-    };
     find_mpirun();
     assert_non_null(realpath(argv[0], own_path));
     if (argc > 1 && strcmp(argv[1], "operations") == 0) return run_operations();
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -7,6 +7,8 @@
  */
 #include "rank_kills.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define TRAIN                                                                                                          \
     "train --device cuda --tokenizer_name model --per_device_train_batch_size 4 --learning_rate 1e-3 --threads 1 "     \
     "--logging_steps 1 --train_file train.csv "
@@ -37,7 +39,7 @@ static void write_inputs(struct fixture *f) {
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
-static void test_stages_have_the_same_bits(void **state) {
+FIXTURE_TEST(test_stages_have_the_same_bits) {
     static const struct {
         const char *words;
         int ranks;
@@ -50,7 +52,6 @@ static void test_stages_have_the_same_bits(void **state) {
         {"--max_steps 2 --bf16 --freeze embeddings,layer.0 --validation_file dev.csv --save_steps 2 ", 2, true},
         {"--max_steps 2 --bf16 --save_steps 2 ", 2, true},
     };
-    struct fixture *f = *state;
     if (gpus < 2) return;
     write_inputs(f);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
@@ -81,7 +82,7 @@ static void test_stages_have_the_same_bits(void **state) {
 }
 
 /* States and activations in host memory or in a file; in the epoch's last step two ranks have no micro-batch. */
-static void test_offload(void **state) {
+FIXTURE_TEST(test_offload) {
     static const char words[] = TRAIN "--config_name large --max_steps 3 --bf16 --save_steps 2 ";
     static const struct {
         const char *words;
@@ -90,7 +91,6 @@ static void test_offload(void **state) {
                  {"--offload optimizer --offload_dir .", 1},
                  {"--offload optimizer,activations", 2},
                  {"--offload optimizer", 3}};
-    struct fixture *f = *state;
     char command[1024], many[32];
     if (gpus < 4) return;
     write_inputs(f);
@@ -109,8 +109,7 @@ static void test_offload(void **state) {
 
 /* A weight that is read in fp32, and as a 16-bit copy: both are updated before the next forward, or a checkpoint, reads
    them. Every stage = stage 0. */
-static void test_shared_weight(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_shared_weight) {
     if (gpus < 2) return;
     write_cut(f, 1);
     write_data(f, "lines.txt", FORM_TEXT, 14, 5);
@@ -158,8 +157,7 @@ static void start_by(const struct fixture *f, const char *const (*variables)[2],
 }
 
 /* Evaluations and predictions are those of one GPU. */
-static void test_started_by_variables(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_started_by_variables) {
     if (gpus < 2) return;
     write_inputs(f);
     free(run_well(f, TRAIN "--config_name cut --max_steps 2 --gradient_accumulation_steps 2 --output_dir one"));
@@ -189,8 +187,7 @@ static void test_started_by_variables(void **state) {
 }
 
 /* snug doctor and bench anatomy on two GPUs. */
-static void test_commands(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_commands) {
     pid_t ranks[2];
     if (gpus < 2) return;
     write_inputs(f);
@@ -230,14 +227,13 @@ static void find_ranks(const struct fixture *f, pid_t launcher, int count, pid_t
 
 /* A rank that is killed is named, in one message of all ranks, and all are gone in time: while they wait for each
    other's GPUs, in the call of another library, and while they read data. If rank 0 is killed, all others notice it. */
-static void test_killed_rank(void **state) {
+FIXTURE_TEST(test_killed_rank) {
     static const char in_steps[] = "'loss': ", at_start[] = "write to each other's memory";
     static const struct {
         int ranks, killed;
         const char *after;
     } cases[] = {{2, 0, in_steps}, {2, 1, in_steps}, {4, 0, in_steps},
                  {4, 2, in_steps}, {4, 0, at_start}, {4, 3, at_start}};
-    struct fixture *f = *state;
     write_inputs(f);
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const int count = cases[i].ranks;
@@ -264,9 +260,8 @@ static void test_killed_rank(void **state) {
 
 /* A process that is stopped is named, also where another one waits for its GPU and not in an operation of their hosts.
  */
-static void test_stopped_rank(void **state) {
+FIXTURE_TEST(test_stopped_rank) {
     enum { TIMEOUT = 10 }; /* on a busy machine ranks wait for each other for some seconds when they start */
-    struct fixture *f = *state;
     pid_t ranks[2];
     char command[512];
     if (gpus < 2) return;
@@ -287,8 +282,7 @@ static void test_stopped_rank(void **state) {
 }
 
 /* The ranks then have the kernel's SIGTERM: they save, and end without a launcher. */
-static void test_lost_launcher(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_lost_launcher) {
     pid_t ranks[2];
     if (gpus < 2) return;
     write_inputs(f);
@@ -306,7 +300,7 @@ static void test_lost_launcher(void **state) {
 }
 
 /* An error that all ranks find, and one that a rank finds for all, are reported once. */
-static void test_one_message(void **state) {
+FIXTURE_TEST(test_one_message) {
     static const struct {
         const char *words, *says;
         int code;
@@ -315,7 +309,6 @@ static void test_one_message(void **state) {
         {"--memory_budget 1MB", "rank 0 of 3 on ", 3},
         {"--use_cpu", "--gpus and --use_cpu contradict each other", 2},
     };
-    struct fixture *f = *state;
     if (gpus < 3) return;
     write_inputs(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -336,8 +329,7 @@ static pid_t start_gpus(const struct fixture *f, int ranks, const char *words) {
 }
 
 /* Emulated GPUs take about as long for a step as those of a machine take for twenty. */
-static void test_kills_at_random(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_kills_at_random) {
     const bool emulated = getenv("SNUG_EMULATED_GPUS");
     struct kills k = {.ranks = killed, .start = start_gpus, .find = find_ranks};
     if (gpus < 2) return;
@@ -350,9 +342,8 @@ static void test_kills_at_random(void **state) {
 
 /* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
  */
-static void test_interrupted(void **state) {
+FIXTURE_TEST(test_interrupted) {
     static const char words[] = TRAIN "--config_name cut --max_steps 12 --bf16 --save_steps 100 --output_dir ";
-    struct fixture *f = *state;
     char command[512];
     if (gpus < 2) return;
     write_inputs(f);
@@ -372,7 +363,7 @@ static void test_interrupted(void **state) {
 }
 
 /* In the emulator alone: too few GPUs, one GPU twice, another NCCL, a failure of NCCL. */
-static void test_refused_by_ranks(void **state) {
+FIXTURE_TEST(test_refused_by_ranks) {
     static const struct {
         const char *variables[2][2], *says;
     } cases[] = {
@@ -381,7 +372,6 @@ static void test_refused_by_ranks(void **state) {
         {{{"SNUG_EMULATED_NCCL", "differs"}}, "NCCL 22809, and rank 1 has a driver for CUDA "},
         {{{"SNUG_EMULATED_NCCL", "fails"}}, "NCCL: connecting the GPUs: unhandled system error"},
     };
-    struct fixture *f = *state;
     const char *given = getenv("SNUG_EMULATED_GPUS");
     char many[16];
     if (!given || gpus < 3) return;
@@ -404,7 +394,7 @@ static void test_refused_by_ranks(void **state) {
 }
 
 /* On any machine: what the launcher refuses before it starts a rank. */
-static void test_refused_by_launcher(void **state) {
+FIXTURE_TEST(test_refused_by_launcher) {
     static const struct {
         const char *words, *says;
         const char *variable, *value;
@@ -417,7 +407,6 @@ static void test_refused_by_launcher(void **state) {
         {"--gpus 2", "the environment has SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "2"},
         {"--gpus 0", "--gpus: 0 is neither all nor", "SLURM_STEP_NUM_TASKS", "1"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
         if (cases[i].variable) setenv(cases[i].variable, cases[i].value, 1);
@@ -431,7 +420,7 @@ static void test_refused_by_launcher(void **state) {
 }
 
 /* Ranks on CPUs, or where there is no GPU, are refused before any is started, or by one message of all ranks. */
-static void test_no_gpu(void **state) {
+FIXTURE_TEST(test_no_gpu) {
     static const struct {
         const char *words, *says;
         int code;
@@ -456,7 +445,6 @@ static void test_no_gpu(void **state) {
         {"eval --model_name_or_path model --validation_file train.csv --gpus 2 --device cuda", "rank 0 of 2 on ", 1},
         {"predict --model_name_or_path model --test_file train.csv --gpus 2 --device cuda", "rank 0 of 2 on ", 1},
     };
-    struct fixture *f = *state;
     snug_args *args = training_args(f, "gpus=2");
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
     assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_USAGE);
@@ -475,23 +463,7 @@ static void test_no_gpu(void **state) {
 
 /* TEST: only that one. */
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_offload, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stopped_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lost_launcher, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_one_message, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_kills_at_random, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused_by_ranks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused_by_launcher, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_gpu, set_up, tear_down),
-    };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_gpus();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

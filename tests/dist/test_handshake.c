@@ -4,15 +4,9 @@
  * which says what it wants, when it wants, and ends its connection when it wants.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -24,6 +18,7 @@
 #include <unistd.h>
 
 #include "dist/handshake.h"
+#include "test.h"
 
 typedef struct snug_handshake_message message;
 
@@ -203,10 +198,9 @@ static void assert_closed(int fd) {
 /* ---- all is well ---------------------------------------------------------------------------------------------------
  */
 
-static void ranks_meet(void **state) {
+TEST(ranks_meet) {
     enum { RANKS = 5 };
     struct rank ranks[RANKS];
-    (void)state;
     for (int order = 0; order < 3; order++) { /* rank 0 first, last, in the middle */
         const struct snug_rendezvous at = rendezvous(SNUG_RENDEZVOUS_PORTS);
         for (int i = 0; i < RANKS; i++) {
@@ -226,11 +220,10 @@ static void ranks_meet(void **state) {
 }
 
 /* All interfaces, by a name that is not a loopback's; rank 0 finds itself there. */
-static void by_the_name_of_the_host(void **state) {
+TEST(by_the_name_of_the_host) {
     struct rank ranks[2];
     struct snug_rendezvous at = rendezvous(2);
     struct addrinfo *list;
-    (void)state;
     if (gethostname(at.host, sizeof at.host) || getaddrinfo(at.host, NULL, NULL, &list)) {
         print_message("skipped: this machine does not know its own name\n");
         return;
@@ -267,8 +260,7 @@ static int go_to(const struct snug_rendezvous *at, enum step from, enum step to,
     return fd;
 }
 
-static void a_rank_that_stalls_delays_nothing_else(void **state) {
-    (void)state;
+TEST(a_rank_that_stalls_delays_nothing_else) {
     for (enum step step = CALLED; step < STARTED; step++) {
         const struct snug_rendezvous at = rendezvous(1);
         struct rank leader, other;
@@ -292,8 +284,7 @@ static void a_rank_that_stalls_delays_nothing_else(void **state) {
 }
 
 /* And comes again, as the same process or as another one. */
-static void a_rank_that_goes_away_may_come_again(void **state) {
-    (void)state;
+TEST(a_rank_that_goes_away_may_come_again) {
     for (enum step step = CALLED; step < STARTED; step++) {
         const struct snug_rendezvous at = rendezvous(1);
         struct rank ranks[3];
@@ -314,10 +305,9 @@ static void a_rank_that_goes_away_may_come_again(void **state) {
 }
 
 /* The connections that it gave up are in rank 0's queue, with all that it had said. */
-static void dead_connections_are_not_counted(void **state) {
+TEST(dead_connections_are_not_counted) {
     const struct snug_rendezvous at = rendezvous(1);
     struct rank ranks[2];
-    (void)state;
     const int queue = listen_at(at.first); /* rank 0 is stopped after it listens */
     start(&ranks[1], 1, 2, &at);
     nap(1.6);
@@ -339,10 +329,9 @@ static void dead_connections_are_not_counted(void **state) {
 }
 
 /* A newer connection of a process takes the place of the one before, whose end did not arrive. */
-static void a_process_that_comes_again_is_the_same(void **state) {
+TEST(a_process_that_comes_again_is_the_same) {
     const struct snug_rendezvous at = rendezvous(1);
     struct rank leader, other;
-    (void)state;
     start(&leader, 0, 3, &at);
     const int lost = go_to(&at, CALLED, CONFIRMED, -1), second = go_to(&at, CALLED, CONFIRMED, -1);
     assert_closed(lost);
@@ -381,8 +370,7 @@ static int lead_to(int listener, enum leader_step from, enum leader_step to, int
 
 static bool has_caller(int listener) { return poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 0) == 1; }
 
-static void a_rank_waits_for_rank_0_that_stalls(void **state) {
-    (void)state;
+TEST(a_rank_waits_for_rank_0_that_stalls) {
     for (enum leader_step step = L_LISTENED; step < L_STARTED; step++) {
         const struct snug_rendezvous at = rendezvous(1);
         const int listener = listen_at(at.first);
@@ -402,8 +390,7 @@ static void a_rank_waits_for_rank_0_that_stalls(void **state) {
     }
 }
 
-static void a_rank_finds_rank_0_again(void **state) {
-    (void)state;
+TEST(a_rank_finds_rank_0_again) {
     for (enum leader_step step = L_ACCEPTED; step < L_STARTED; step++) {
         const struct snug_rendezvous at = rendezvous(1);
         int listener = listen_at(at.first);
@@ -424,13 +411,12 @@ static void a_rank_finds_rank_0_again(void **state) {
 }
 
 /* Answers in another order: the connection has broken. */
-static void a_rank_drops_what_makes_no_sense(void **state) {
+TEST(a_rank_drops_what_makes_no_sense) {
     static const enum snug_handshake_kind first[] = {SNUG_HANDSHAKE_START, SNUG_HANDSHAKE_HELLO, SNUG_HANDSHAKE_SELF,
                                                      99};
     const struct snug_rendezvous at = rendezvous(1);
     const int listener = listen_at(at.first);
     struct rank other;
-    (void)state;
     start(&other, 1, 2, &at);
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         const int fd = lead_to(listener, L_LISTENED, L_HEARD, -1);
@@ -455,13 +441,12 @@ static const char http[] = "GET / HTTP/1.1\r\nHost: here\r\n\r\n",
 
 /* At rank 0's port: silent, slow, garbage, another version, half a hello, a hello of another run, with a text that does
  * not end. */
-static void strangers_at_rank_0(void **state) {
+TEST(strangers_at_rank_0) {
     enum { MANY = 150 };
     const struct snug_rendezvous at = rendezvous(1);
     struct rank ranks[2];
     int silent[MANY];
     message odd[6];
-    (void)state;
     for (int i = 0; i < 6; i++) odd[i] = message_of(SNUG_HANDSHAKE_HELLO, 1, 2);
     odd[0].magic[7] = '1';
     odd[1].kind = SNUG_HANDSHAKE_CONFIRM;
@@ -509,11 +494,10 @@ static void *flood(void *user) {
 }
 
 /* Connections that come and go all the time. */
-static void a_flood_at_rank_0(void **state) {
+TEST(a_flood_at_rank_0) {
     struct snug_rendezvous at = rendezvous(1);
     struct rank ranks[3];
     pthread_t thread;
-    (void)state;
     start(&ranks[0], 0, 3, &at);
     floods = true;
     assert_int_equal(pthread_create(&thread, NULL, flood, &at), 0);
@@ -528,10 +512,9 @@ static void a_flood_at_rank_0(void **state) {
 }
 
 /* One that says nothing is dropped, in the end. */
-static void a_silent_stranger_is_dropped(void **state) {
+TEST(a_silent_stranger_is_dropped) {
     const struct snug_rendezvous at = rendezvous(1);
     struct rank ranks[2];
-    (void)state;
     start(&ranks[0], 0, 2, &at);
     const int silent = call(&at);
     assert_closed(silent);
@@ -561,7 +544,7 @@ static void *speak(void *user) {
 }
 
 /* At the ports where a rank looks for rank 0. */
-static void strangers_where_rank_0_should_be(void **state) {
+TEST(strangers_where_rank_0_should_be) {
     static char long_text[sizeof(message)];
     static message wrong;
     struct stranger strangers[] = {{.text = ""},
@@ -572,7 +555,6 @@ static void strangers_where_rank_0_should_be(void **state) {
     enum { STRANGERS = sizeof strangers / sizeof *strangers };
     const struct snug_rendezvous at = rendezvous(STRANGERS + 1);
     struct rank ranks[2];
-    (void)state;
     memset(long_text, 'x', sizeof long_text);
     wrong = message_of(SNUG_HANDSHAKE_WELCOME, 0, 2);
     wrong.key = key + 1;
@@ -590,10 +572,9 @@ static void strangers_where_rank_0_should_be(void **state) {
 }
 
 /* Two runs at the same ports. */
-static void another_run_is_left_alone(void **state) {
+TEST(another_run_is_left_alone) {
     struct snug_rendezvous at = rendezvous(3), other = at;
     struct rank ranks[2], others[2];
-    (void)state;
     other.key = key + 1;
     start(&others[0], 0, 2, &other);
     close(call(&at)); /* it listens at the first port */
@@ -609,13 +590,12 @@ static void another_run_is_left_alone(void **state) {
 /* ---- what cannot become a run
  * ---------------------------------------------------------------------------------------- */
 
-static void another_number_of_ranks(void **state) {
+TEST(another_number_of_ranks) {
     static const char says[] =
         "rank 2 on host1 was started as one of 4 ranks, but rank 0 on host0 as one of 3: WORLD_SIZE "
         "must be the same for all";
     const struct snug_rendezvous at = rendezvous(2);
     struct rank ranks[4];
-    (void)state;
     start(&ranks[0], 0, 3, &at);
     start(&ranks[1], 1, 3, &at);
     nap(stall);
@@ -643,9 +623,8 @@ static void another_number_of_ranks(void **state) {
     }
 }
 
-static void two_are_rank_0(void **state) {
+TEST(two_are_rank_0) {
     struct rank ranks[4];
-    (void)state;
     for (int order = 0; order < 3; order++) {
         struct snug_rendezvous at = rendezvous(4);
         if (order == 2) snprintf(at.host, sizeof at.host, "localhost");
@@ -662,10 +641,9 @@ static void two_are_rank_0(void **state) {
     }
 }
 
-static void two_are_one_rank(void **state) {
+TEST(two_are_one_rank) {
     const struct snug_rendezvous at = rendezvous(1);
     struct rank leader, second, last;
-    (void)state;
     start(&leader, 0, 3, &at);
     const int fd = go_to(&at, CALLED, CONFIRMED, -1);
     start(&second, 1, 3, &at);
@@ -685,10 +663,9 @@ static void two_are_one_rank(void **state) {
 }
 
 /* Two processes with one number that both have been welcomed: the first one that confirms has it. */
-static void the_first_confirmation_counts(void **state) {
+TEST(the_first_confirmation_counts) {
     const struct snug_rendezvous at = rendezvous(1);
     struct rank leader;
-    (void)state;
     start(&leader, 0, 3, &at);
     const int first = go_to(&at, CALLED, WELCOMED, -1), second = call(&at);
     message hello = message_of(SNUG_HANDSHAKE_HELLO, 1, 3), confirm = message_of(SNUG_HANDSHAKE_CONFIRM, 1, 3);
@@ -714,11 +691,10 @@ static void the_first_confirmation_counts(void **state) {
 /* ---- the end of the time
  * --------------------------------------------------------------------------------------------- */
 
-static void time_ends(void **state) {
+TEST(time_ends) {
     struct snug_rendezvous at = rendezvous(1), other;
     struct rank rank, foreign;
     int fd;
-    (void)state;
     /* Rank 0, whatever the others have said. */
     static const enum step steps[] = {CALLED, HELLO, WELCOMED, CONFIRMED};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -771,28 +747,7 @@ static void time_ends(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet),
-        cmocka_unit_test(by_the_name_of_the_host),
-        cmocka_unit_test(a_rank_that_stalls_delays_nothing_else),
-        cmocka_unit_test(a_rank_that_goes_away_may_come_again),
-        cmocka_unit_test(dead_connections_are_not_counted),
-        cmocka_unit_test(a_process_that_comes_again_is_the_same),
-        cmocka_unit_test(a_rank_waits_for_rank_0_that_stalls),
-        cmocka_unit_test(a_rank_finds_rank_0_again),
-        cmocka_unit_test(a_rank_drops_what_makes_no_sense),
-        cmocka_unit_test(strangers_at_rank_0),
-        cmocka_unit_test(a_flood_at_rank_0),
-        cmocka_unit_test(a_silent_stranger_is_dropped),
-        cmocka_unit_test(strangers_where_rank_0_should_be),
-        cmocka_unit_test(another_run_is_left_alone),
-        cmocka_unit_test(another_number_of_ranks),
-        cmocka_unit_test(two_are_rank_0),
-        cmocka_unit_test(two_are_one_rank),
-        cmocka_unit_test(the_first_confirmation_counts),
-        cmocka_unit_test(time_ends),
-    };
     signal(SIGPIPE, SIG_IGN);
     key = (uint64_t)getpid() << 8;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank a process is, from the variables of its launcher. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "dist/ranks.h"
+#include "test.h"
 
 enum { VARIABLES = 8 };
 
@@ -49,7 +44,7 @@ static snug_status find(const char *const *variables, struct snug_ranks *ranks, 
     return status;
 }
 
-static void test_launchers(void **state) {
+TEST(test_launchers) {
     static const struct {
         const char *variables[VARIABLES];
         const char *launcher;
@@ -109,7 +104,6 @@ static void test_launchers(void **state) {
         /* a script that sets torchrun's variables from mpirun's */
         {{"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, "torchrun", 1, 2, 0, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_ranks ranks;
         char message[512];
@@ -126,7 +120,7 @@ static void test_launchers(void **state) {
     }
 }
 
-static void test_refusals(void **state) {
+TEST(test_refusals) {
     static const struct {
         const char *variables[VARIABLES];
         const char *message; /* a part of it */
@@ -154,7 +148,6 @@ static void test_refusals(void **state) {
         {{"SLURM_PROCID=4", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NODELIST=n1"}, "SLURM_PROCID is 4"},
         {{"SLURM_PROCID=1", "SLURM_STEP_NODELIST=n1"}, "SLURM_STEP_NUM_TASKS is not set"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_ranks ranks;
         char message[512];
@@ -163,7 +156,4 @@ static void test_refusals(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launchers), cmocka_unit_test(test_refusals)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

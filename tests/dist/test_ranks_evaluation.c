@@ -4,6 +4,8 @@
 
 #include "mpirun.h"
 
+#define FIXTURE struct fixture *f, set_up_ranks, tear_down
+
 #define TRAIN_MODEL                                                                                                    \
     "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
     "--threads 1 --max_steps 4 --save_strategy no --num_train_epochs 1 "
@@ -54,8 +56,7 @@ static void check(struct fixture *f, const char *model, const char *file, int ba
 }
 
 /* 30 rows: 5 batches of 7, the last with 2 rows; or 1 batch, which the first rank has. */
-static void test_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_classes) {
     if (skips) return;
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
     check(f, "out", "dev.csv", 7, "");
@@ -69,8 +70,7 @@ static void test_classes(void **state) {
 }
 
 /* A step is divided by the weights of all ranks' rows, with the bits of one rank. */
-static void test_class_weights(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_class_weights) {
     if (skips) return;
 #define WEIGHTED TRAIN_MODEL "--train_file train.csv --class_weights 0.1,0.7 --logging_steps 1 "
     run_ranks_well(f, 2, WEIGHTED "--output_dir two");
@@ -79,8 +79,7 @@ static void test_class_weights(void **state) {
 }
 
 /* Correlations need the pairs of all ranks, in the order of the rows; they are exchanged 1024 at a time. */
-static void test_regression(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_regression) {
     if (skips) return;
     FILE *file = fopen(path_of(f, "numbers.csv"), "w");
     assert_non_null(file);
@@ -92,8 +91,7 @@ static void test_regression(void **state) {
     check(f, "out", "numbers.csv", 40, "");
 }
 
-static void test_tags_and_tokens(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tags_and_tokens) {
     if (skips) return;
     write_words(f, "tags.conll", 41, 1);
     free(run_well(f, TRAIN_MODEL "--task token_classification --train_file tags.conll --output_dir tags"));
@@ -104,8 +102,7 @@ static void test_tags_and_tokens(void **state) {
 }
 
 /* Rank 0 writes the results; the others nothing. */
-static void test_results(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_results) {
     if (skips) return;
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
     run_ranks_well(f, 2, "eval " RUN "4 --model_name_or_path out --validation_file dev.csv --output_dir results");
@@ -125,8 +122,7 @@ static json_t *results_in(const struct fixture *f, const char *folder, const cha
 }
 
 /* Files of predictions, their metrics, and the confusion matrix of an evaluation are those of one rank. */
-static void test_files(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_files) {
     if (skips) return;
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
 #define MEASURED RUN "7 --model_name_or_path out --class_metrics "
@@ -153,8 +149,7 @@ static void test_files(void **state) {
 }
 
 /* A row that cannot be read ends all ranks, with one message; so does a rank's other model. */
-static void test_failures(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failures) {
     if (skips) return;
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
     write_text(f, "bad.csv", "sentence,label\nw1,negative\nw2,neither\n");
@@ -176,15 +171,4 @@ static void test_failures(void **state) {
                 (const char *const[]){"rank 1 on ", "has other weights or optimizer states than rank 0", NULL});
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_classes, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_class_weights, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_regression, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_tags_and_tokens, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_results, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_files, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_failures, set_up_ranks, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

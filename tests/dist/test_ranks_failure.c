@@ -11,6 +11,9 @@
 #include "mpirun.h"
 #include "rank_kills.h"
 
+#define FIXTURE struct fixture *f, set_up_ranks, tear_down
+static int tear_down_hosts(void **state);
+
 #define TRAIN_FROM(config)                                                                                             \
     "train --use_cpu --config_name " config " --tokenizer_name model --per_device_train_batch_size 8 "                 \
     "--learning_rate 1e-3 --threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
@@ -69,8 +72,7 @@ static void strike(const struct fixture *f, int rank, int number, const char *wo
     assert_reported(f, parts);
 }
 
-static void test_killed_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_killed_rank) {
     if (skips) return;
     /* Open MPI's mpirun kills the others a second later, which may be too soon for a message on a busy machine. */
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 1);
@@ -81,8 +83,7 @@ static void test_killed_rank(void **state) {
     unsetenv("OMPI_MCA_odls_base_sigkill_timeout");
 }
 
-static void test_late_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_late_rank) {
     if (skips) return;
     strike(f, 2, SIGSTOP, LONG "--ddp_timeout 4 --output_dir out",
            (const char *const[]){"warning: rank 2 of 3 on ", "; the run ends after --ddp_timeout 4",
@@ -93,8 +94,7 @@ static void test_late_rank(void **state) {
 }
 
 /* A signal to one rank stops all in the middle of an evaluation or a prediction, which would take minutes. */
-static void test_interrupted_between_steps(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_between_steps) {
     if (skips) return;
     write_data(f, "long.csv", FORM_SINGLE, 100000, 3);
     pid_t launcher =
@@ -123,10 +123,9 @@ static void find_known(const struct fixture *f, pid_t launcher, int ranks, pid_t
 }
 
 /* SNUG_RANKS_MOST=8: also 8 ranks. */
-static void test_kills_at_random(void **state) {
+FIXTURE_TEST(test_kills_at_random) {
     static const int numbers[] = {3, 4, 8};
     static const char *const folders[] = {"whole", "measured", "out"};
-    struct fixture *f = *state;
     const char *given = getenv("SNUG_RANKS_MOST");
     const int most = given ? atoi(given) : SANITIZED ? 3 : 4;
     struct kills k = {.start = start_known,
@@ -146,10 +145,9 @@ static void test_kills_at_random(void **state) {
 
 /* Kills a rank while all write a checkpoint: the one before is whole, and the run continues from it in another stage.
  */
-static void test_killed_while_writing(void **state) {
+FIXTURE_TEST(test_killed_while_writing) {
     static const struct { int rank, milliseconds, stage; } cases[] = {{1, 0, 0}, {0, 10, 3}, {2, 25, 1}, {1, 40, 3}};
     static const char words[] = TRAIN_FROM("tall") "--max_steps 3 --save_steps 1 --zero_stage ";
-    struct fixture *f = *state;
     char command[1024];
     if (skips) return;
     write_model(f, "tall", 0.1, 256, 1, 30522);
@@ -243,8 +241,7 @@ static pid_t start_hosts(const struct fixture *f, int id) {
 
 /* The link is cut in the middle of a step. mpirun itself waits for its daemon on the other host for longer; the ranks
    do not. */
-static void test_cut_off(void **state) {
-    struct fixture *f = *state;
+TEST_IN(test_cut_off, struct fixture *f, set_up_ranks, tear_down_hosts) {
     const int id = (int)(getpid() % 100000);
     pid_t processes[2];
     if (skips || !is_open_mpi) return;
@@ -276,15 +273,4 @@ static void test_cut_off(void **state) {
 }
 
 /* TEST: only that one. */
-int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_killed_rank, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_late_rank, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_interrupted_between_steps, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_kills_at_random, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed_while_writing, set_up_ranks, tear_down),
-        cmocka_unit_test_setup_teardown(test_cut_off, set_up_ranks, tear_down_hosts),
-    };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations over ranks with simulated ranks: each runs in turn, and the exchange reads the others' gradients from
  * memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/host.h"
 #include "core/philox.h"
+#include "test.h"
 
 enum { RANKS = 5 };
 
@@ -97,11 +92,10 @@ static void empty(void) {
     for (int r = 0; r < RANKS; r++) free(simulated.gradients[r]);
 }
 
-static void test_sums_in_the_order_of_the_ranks(void **state) {
+TEST(test_sums_in_the_order_of_the_ranks) {
     /* fewer elements than ranks, whole and partial shards, several pieces */
     static const int64_t counts[] = {1, 3, 64, 1000, (1 << 20) + 7, (2 << 20) + 1};
     snug_context *ctx;
-    (void)state;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     simulated.collectives = (struct snug_collectives){.exchange = exchange, .all_gather = all_gather};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -146,12 +140,11 @@ static void run_divided(snug_context *ctx, int rank, int contributors, int64_t m
 }
 
 /* Each rank has the sums of its shard, in its place or elsewhere, where a second micro-batch is added. */
-static void test_sums_of_shards(void **state) {
+TEST(test_sums_of_shards) {
     static const struct {
         int64_t count, chunk;
     } cases[] = {{1, 4}, {40, 4}, {100, 100}, {100001, 1 << 14}, {(3 << 20) + 5, 1 << 14}};
     snug_context *ctx;
-    (void)state;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     simulated.collectives = (struct snug_collectives){.exchange = exchange};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
@@ -184,7 +177,7 @@ static void test_sums_of_shards(void **state) {
 }
 
 /* The sums of the chunks of all shards give the bits of the whole gradient's norm, in every backend. */
-static void test_norm_of_shards(void **state) {
+TEST(test_norm_of_shards) {
     enum { COUNT = 5 * SNUG_NORM_CHUNK + 77, SHARDS = 3, COLUMNS = 3, FIRST = 1 };
     const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
     const struct snug_shards shards = {COUNT, SNUG_NORM_CHUNK, SHARDS, 2};
@@ -201,7 +194,6 @@ static void test_norm_of_shards(void **state) {
     assert_non_null(memory);
     struct snug_run run = {
         .program = &program, .arena = (uint8_t *)memory, .workspace = memory->workspace, .threads = 2};
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         memory->g[i] = (float)(int32_t)snug_philox((uint32_t)i, 0, 0, 0, 1, 2).word[0] * 1e-9f;
     for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
@@ -223,9 +215,8 @@ static void test_norm_of_shards(void **state) {
     free(memory);
 }
 
-static void test_failures_are_returned(void **state) {
+TEST(test_failures_are_returned) {
     snug_context *ctx;
-    (void)state;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     simulated.collectives = (struct snug_collectives){.size = 2, .exchange = exchange, .all_gather = refuse};
     fill(100);
@@ -235,9 +226,4 @@ static void test_failures_are_returned(void **state) {
     snug_context_destroy(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_in_the_order_of_the_ranks),
-                                       cmocka_unit_test(test_sums_of_shards), cmocka_unit_test(test_norm_of_shards),
-                                       cmocka_unit_test(test_failures_are_returned)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

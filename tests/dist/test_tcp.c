@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives through TCP, between processes of this host, and where ranks find each other. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -20,6 +14,7 @@
 
 #include "collectives.h"
 #include "dist/tcp.h"
+#include "test.h"
 
 enum { RANKS = 3 };
 
@@ -89,12 +84,11 @@ static pid_t fork_rank(int rank, const struct snug_rendezvous *at) {
 }
 
 /* The first port is taken, and another program connects first. */
-static void test_operations(void **state) {
+TEST(test_operations) {
     struct snug_rendezvous at = {.host = "127.0.0.1", .count = SNUG_RENDEZVOUS_PORTS, .key = 99};
     const int taken = free_port(&at.first);
     pid_t ranks[RANKS];
     int status;
-    (void)state;
     for (int r = 0; r < RANKS; r++) ranks[r] = fork_rank(r, &at);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
@@ -105,12 +99,11 @@ static void test_operations(void **state) {
 }
 
 /* All close together, and a second run of the same processes can connect again. */
-static void test_closing(void **state) {
+TEST(test_closing) {
     struct snug_rendezvous at = {.host = "localhost", .count = SNUG_RENDEZVOUS_PORTS, .key = 5};
     struct snug_ranks ranks = {.size = 2, .launcher = "torchrun", .host = "here"};
     const struct snug_collectives *c;
     snug_context *ctx;
-    (void)state;
     close(free_port(&at.first));
     const pid_t other = fork();
     assert_true(other >= 0);
@@ -173,9 +166,8 @@ static bool listens(int port) {
 
 /* Rank 0 is stopped as soon as it listens, for longer than a rank would once wait for its answer; then any of them at
  * any moment. */
-static void test_stopped(void **state) {
+TEST(test_stopped) {
     unsigned seed = 1;
-    (void)state;
     for (int round = 0; round < 8; round++) {
         struct snug_rendezvous at = {.host = "127.0.0.1", .count = SNUG_RENDEZVOUS_PORTS, .key = 7};
         pid_t ranks[RANKS];
@@ -197,13 +189,12 @@ static void test_stopped(void **state) {
 }
 
 /* Without a watch an operation ends after the timeout, and so does the closing of the connections. */
-static void test_timeout(void **state) {
+TEST(test_timeout) {
     struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1, .key = 3};
     const struct snug_collectives *c;
     struct snug_ranks ranks = {.size = 2, .launcher = "torchrun", .host = "here"};
     snug_context *ctx;
     int status;
-    (void)state;
     close(free_port(&at.first));
     const pid_t other = fork();
     assert_true(other >= 0);
@@ -237,9 +228,8 @@ static void assert_refused(struct snug_rendezvous at, int rank, const char *says
     snug_context_destroy(ctx);
 }
 
-static void test_refused(void **state) {
+TEST(test_refused) {
     struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1};
-    (void)state;
     const int taken = free_port(&at.first);
     assert_refused(at, 0, "rank 0 cannot listen on 127.0.0.1, ports ");
     close(taken);
@@ -250,9 +240,8 @@ static void test_refused(void **state) {
 }
 
 /* A process of another run, or of no run, is rejected. */
-static void test_strangers(void **state) {
+TEST(test_strangers) {
     struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1, .key = 1}, other;
-    (void)state;
     close(free_port(&at.first));
     other = at;
     other.key = 2;
@@ -297,7 +286,7 @@ static snug_status find(const char *const *variables, const char *launcher, stru
     return status;
 }
 
-static void test_rendezvous(void **state) {
+TEST(test_rendezvous) {
     static const struct {
         const char *variables[4], *launcher, *host;
         int first; /* 0: any */
@@ -316,7 +305,6 @@ static void test_rendezvous(void **state) {
     };
     struct snug_rendezvous at, other;
     char message[512];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(find(cases[i].variables, cases[i].launcher, &at, message, sizeof message), SNUG_OK);
         assert_string_equal(at.host, cases[i].host);
@@ -357,10 +345,4 @@ static void test_rendezvous(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_closing),
-                                       cmocka_unit_test(test_stopped),    cmocka_unit_test(test_timeout),
-                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_strangers),
-                                       cmocka_unit_test(test_rendezvous)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,19 +3,17 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "dist/watch.h"
 #include "dist/watch_net.h"
+#include "test.h"
+
+#define FIXTURE struct fixture *f, set_up, tear_down
 
 enum { RANKS = 3 };
 
@@ -175,8 +173,7 @@ static void drop(struct fixture *f, int rank) {
     f->others[rank] = -1;
 }
 
-static void test_lost_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_lost_rank) {
     lead(f, 100);
     snug_watch_at(f->watch, 6, "elsewhere");
     send_as(f, 1, message_of(1, SNUG_WATCH_STATE));
@@ -189,8 +186,7 @@ static void test_lost_rank(void **state) {
 }
 
 /* Messages arrive in parts; a rank says nothing of its step before the first one. */
-static void test_lost_at_the_start(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_lost_at_the_start) {
     lead(f, 100);
     struct snug_watch_message m = message_of(2, SNUG_WATCH_STATE);
     m.step = -1;
@@ -203,8 +199,7 @@ static void test_lost_at_the_start(void **state) {
     assert_reported(f, (const char *const[]){"rank 2 of 3 on host2 (in a test): ", NULL});
 }
 
-static void test_ends_by_intention(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_ends_by_intention) {
     lead(f, 100);
     send_as(f, 1, message_of(1, SNUG_WATCH_BYE));
     drop(f, 1);
@@ -212,8 +207,7 @@ static void test_ends_by_intention(void **state) {
 }
 
 /* A rank that reports its own failure has ended: no launcher may be there that ends the others. */
-static void test_failed_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failed_rank) {
     char text[SNUG_RANK_MESSAGE];
     lead(f, 100);
     send_as(f, 2, message_of(2, SNUG_WATCH_FAILS));
@@ -225,8 +219,7 @@ static void test_failed_rank(void **state) {
 }
 
 /* A rank that has failed reports nothing else, and tells the others. */
-static void test_own_failure(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_own_failure) {
     lead(f, 100);
     snug_watch_fail(f->watch);
     assert_true(gets(f->others[1], SNUG_WATCH_FAILS));
@@ -235,8 +228,7 @@ static void test_own_failure(void **state) {
 }
 
 /* Two ranks fail with the same error. The first one reports it; rank 0 tells the second one, and not the first. */
-static void test_reported_once(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_reported_once) {
     struct snug_watch_message m;
     lead(f, 100);
     send_as(f, 1, message_of(1, SNUG_WATCH_FAILS));
@@ -252,8 +244,7 @@ static void test_reported_once(void **state) {
 }
 
 /* Others wait for the rank that has not reached the operation and does not wait itself. */
-static void test_late_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_late_rank) {
     lead(f, 1);
     struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
     snug_watch_enter(f->watch, "an earlier operation");
@@ -267,8 +258,7 @@ static void test_late_rank(void **state) {
 }
 
 /* Half a minute is no failure yet: a warning names the rank once in a phase. */
-static void test_warning_of_late_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_warning_of_late_rank) {
     static const char says[] = "rank 2 of 3 on host2, step 7 (in a test): it has not reached their operation, in which "
                                "rank 1 waits for 31 s; the run ends after --ddp_timeout 100\n";
     char expected[2 * sizeof says] = "";
@@ -290,8 +280,7 @@ static void test_warning_of_late_rank(void **state) {
     assert_string_equal(f->log, expected);
 }
 
-static void test_late_leader(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_late_leader) {
     lead(f, 1);
     snug_watch_at(f->watch, 8, "reading");
     for (int r = 1; r < RANKS; r++) {
@@ -304,8 +293,7 @@ static void test_late_leader(void **state) {
 }
 
 /* All have reached the operation; then none of the others sends states any more. */
-static void test_stuck_operation(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_stuck_operation) {
     lead(f, 1);
     snug_watch_enter(f->watch, "an operation");
     for (int i = 0; i < 10; i++) {
@@ -343,12 +331,11 @@ static void stop_rank(struct fixture *f, bool counts) {
                                           "has not run for ", NULL});
 }
 
-static void test_stopped_rank(void **state) { stop_rank(*state, true); }
-static void test_stopped_device(void **state) { stop_rank(*state, false); }
+TEST_IN(test_stopped_rank, void *fixture, set_up, tear_down) { stop_rank(fixture, true); }
+TEST_IN(test_stopped_device, void *fixture, set_up, tear_down) { stop_rank(fixture, false); }
 
 /* No rank waits in an operation, as in a call of another library. */
-static void test_silent_rank(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_silent_rank) {
     lead(f, 1);
     send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
     for (int i = 0; i < 8; i++) {
@@ -360,8 +347,7 @@ static void test_silent_rank(void **state) {
                                              NULL});
 }
 
-static void test_operation_that_ends(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_operation_that_ends) {
     lead(f, 1);
     snug_watch_enter(f->watch, "an operation");
     wait_seconds(0.3);
@@ -391,8 +377,7 @@ static int knock(const struct fixture *f) {
     return -1;
 }
 
-static void test_strangers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_strangers) {
     lead(f, 100);
     struct snug_watch_message wrong[4];
     for (int i = 0; i < 4; i++) wrong[i] = message_of(1, SNUG_WATCH_HELLO); /* 0: rank 1 has its connection */
@@ -418,8 +403,7 @@ static void test_strangers(void **state) {
 }
 
 /* A rank that gave up a connection is not taken for one that has died, and may come again. */
-static void test_dead_connections(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_dead_connections) {
     f->connecting = 1;
     lead(f, 100);
     assert_non_null(strstr(f->log, "rank 2 cannot connect to rank 0"));
@@ -448,9 +432,8 @@ static void test_dead_connections(void **state) {
 }
 
 /* More silent connections than rank 0 keeps. */
-static void test_many_strangers(void **state) {
+FIXTURE_TEST(test_many_strangers) {
     enum { MANY = 100 };
-    struct fixture *f = *state;
     int strangers[MANY];
     f->connecting = 1;
     lead(f, 100);
@@ -464,8 +447,7 @@ static void test_many_strangers(void **state) {
     assert_quiet(f, 0.3);
 }
 
-static void test_valid_messages(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_valid_messages) {
     struct snug_watch_message m[9];
     for (int i = 0; i < 9; i++) {
         m[i] = message_of(1, SNUG_WATCH_BYE);
@@ -524,8 +506,7 @@ static void follow(struct fixture *f, int rank, int local_rank, double timeout, 
 }
 
 /* Another rank's failure is not this one's, but is not reported twice either. */
-static void test_reported_by_another(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_reported_by_another) {
     char text[SNUG_RANK_MESSAGE];
     follow(f, 2, 2, 100, true);
     assert_false(snug_watch_is_reported(f->watch));
@@ -540,6 +521,7 @@ static void test_reported_by_another(void **state) {
 
 /* All ranks find that rank 0 is lost. Rank 1 reports it; later, if they still run, the first ranks of other hosts do.
  */
+REGISTER_TEST(test_lost_leader_of_three, set_up, tear_down)
 static void test_lost_leader_of_three(void **state) {
     for (int local_rank = 0; local_rank <= 2; local_rank += 2) {
         struct fixture *f = *state;
@@ -556,6 +538,7 @@ static void test_lost_leader_of_three(void **state) {
 
 /* Rank 0 was stopped when it was called, or another program is at one of its addresses: the rank waits, and is watched.
  */
+REGISTER_TEST(test_slow_leader, set_up, tear_down)
 static void test_slow_leader(void **state) {
     for (int i = 0; i < 2; i++) {
         struct fixture *f = *state;
@@ -571,8 +554,7 @@ static void test_slow_leader(void **state) {
     }
 }
 
-static void test_lost_leader(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_lost_leader) {
     follow(f, 1, 1, 100, true);
     snug_watch_at(f->watch, 9, "in a step");
     assert_true(gets(f->others[0], SNUG_WATCH_STATE));
@@ -580,8 +562,7 @@ static void test_lost_leader(void **state) {
     assert_reported(f, (const char *const[]){"rank 0 of 3 on host0, step 9 (in a step): its process has ended", NULL});
 }
 
-static void test_leader_reports(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_leader_reports) {
     char text[SNUG_RANK_MESSAGE];
     follow(f, 1, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_ENDED));
@@ -590,8 +571,7 @@ static void test_leader_reports(void **state) {
     drop(f, 0);
 }
 
-static void test_leader_fails(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_leader_fails) {
     char text[SNUG_RANK_MESSAGE];
     follow(f, 1, 1, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
@@ -599,8 +579,7 @@ static void test_leader_fails(void **state) {
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
 }
 
-static void test_leader_ends(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_leader_ends) {
     follow(f, 1, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     send_as(f, 0, message_of(0, SNUG_WATCH_BYE));
@@ -609,8 +588,7 @@ static void test_leader_ends(void **state) {
 }
 
 /* A leader that sends states decides itself; one that is stopped is reported, and told so. */
-static void test_stopped_leader(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_stopped_leader) {
     follow(f, 1, 1, 1, true);
     snug_watch_enter(f->watch, "an operation");
     for (int i = 0; i < 6; i++) {
@@ -623,8 +601,7 @@ static void test_stopped_leader(void **state) {
     assert_true(gets(f->others[0], SNUG_WATCH_ENDED));
 }
 
-static void test_silent_leader(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_silent_leader) {
     follow(f, 1, 1, 1, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
     assert_quiet(f, 2.5);
@@ -632,8 +609,7 @@ static void test_silent_leader(void **state) {
 }
 
 /* Without a connection nothing is found, and nothing fails. */
-static void test_unconnected(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unconnected) {
     close(snug_watch_listen(&f->address, "leader")); /* nothing listens there any more */
     const struct snug_watch_address nowhere = {.host = "leader"};
     struct snug_watch_message m = message_of(1, SNUG_WATCH_HELLO);
@@ -650,24 +626,4 @@ static void test_unconnected(void **state) {
     assert_int_equal(snug_watch_verdict(NULL, text), SNUG_WATCH_NONE);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),         TEST(test_lost_at_the_start),
-        TEST(test_ends_by_intention), TEST(test_failed_rank),
-        TEST(test_own_failure),       TEST(test_lost_leader_of_three),
-        TEST(test_silent_rank),       TEST(test_silent_leader),
-        TEST(test_reported_once),     TEST(test_reported_by_another),
-        TEST(test_late_rank),         TEST(test_late_leader),
-        TEST(test_stuck_operation),   TEST(test_stopped_rank),
-        TEST(test_stopped_device),    TEST(test_operation_that_ends),
-        TEST(test_strangers),         TEST(test_dead_connections),
-        TEST(test_many_strangers),    TEST(test_slow_leader),
-        TEST(test_lost_leader),       TEST(test_leader_reports),
-        TEST(test_leader_fails),      TEST(test_stopped_leader),
-        TEST(test_unconnected),       TEST(test_valid_messages),
-        TEST(test_leader_ends),       TEST(test_warning_of_late_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,6 +6,8 @@
 #include "args/args.h"
 #include "program/shards.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { STAGES = 3 };
 
 /* One comparison has all stages, and each of the others one. */
@@ -16,8 +18,7 @@ static bool has_stage(int stage, int first, size_t number) {
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
 /* Shards are in order and without gaps, of whole chunks, and differ by one chunk at most. */
-static void test_shards(void **state) {
-    (void)state;
+TEST(test_shards) {
     for (int ranks = 1; ranks <= 5; ranks++)
         for (int start = 0; start < ranks; start++)
             for (int64_t elements = 1; elements <= 40; elements++) {
@@ -45,7 +46,7 @@ static void test_shards(void **state) {
    several chunks, "odd" stacks of parameters whose 8-bit blocks no shard can cut; of "large" some shards are smaller
    than what is offloaded, others are cut. From stage 2 on a rank may have several micro-batches. SNUG_RANKS_MOST=8:
    also 8 ranks. */
-static void test_stages_have_the_same_bits(void **state) {
+FIXTURE_TEST(test_stages_have_the_same_bits) {
     static const struct {
         const char *words, *method;
         int least, most, each, first; /* ranks; micro-batches of each; stage */
@@ -64,7 +65,6 @@ static void test_stages_have_the_same_bits(void **state) {
          "--offload optimizer,activations --offload_ratio 0.6", 3, 3, 1, 0},
         {"--config_name large --num_train_epochs 2 --bf16", "--offload optimizer --offload_ratio 1", 2, 2, 4, 2},
     };
-    struct fixture *f = *state;
     const char *given = getenv("SNUG_RANKS_MOST");
     const int most = given ? atoi(given) : kinds[0].most;
     if (skips) return;
@@ -97,8 +97,7 @@ static void test_stages_have_the_same_bits(void **state) {
 
 /* A weight that is shared by the embeddings and the prediction head, whose gradient is cleared: every stage = stage 0.
  */
-static void test_shared_weight(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_shared_weight) {
     if (skips) return;
     write_cut(f, 2);
     write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
@@ -117,10 +116,9 @@ static void test_shared_weight(void **state) {
 }
 
 /* A checkpoint has no trace of the ranks that wrote it. */
-static void test_resumed_in_another_stage(void **state) {
+FIXTURE_TEST(test_resumed_in_another_stage) {
     static const char words[] = TRAIN "--config_name cut --train_file train.csv --validation_file dev.csv --bf16 "
                                       "--num_train_epochs 2 --eval_strategy steps --eval_steps 2 --save_steps 2 ";
-    struct fixture *f = *state;
     char command[1024];
     if (skips) return;
     write_cut(f, 2);
@@ -151,8 +149,7 @@ static void test_resumed_in_another_stage(void **state) {
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 /* The plan of a run that is not started has the bytes of the run, and the larger the stage, the fewer. */
-static void test_plan_is_allocation(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plan_is_allocation) {
     int64_t before = INT64_MAX;
     if (skips) return;
     write_cut(f, 2);
@@ -187,10 +184,9 @@ static void test_plan_is_allocation(void **state) {
 }
 
 /* --fit on ranks: rank 0 searches for all, among others for the stage; the results are those of the run without it. */
-static void test_fit(void **state) {
+FIXTURE_TEST(test_fit) {
     static const char *const words = TRAIN "--config_name cut --train_file train.csv --max_steps 3 --save_strategy no "
                                            "--gradient_accumulation_steps 1 --output_dir";
-    struct fixture *f = *state;
     char command[1024];
     double needed;
     if (skips || SANITIZED) return; /* a sanitizer's memory is not measured */
@@ -225,7 +221,7 @@ static void test_fit(void **state) {
 
 #define PLAN "plan --use_cpu --config_name bert-base-uncased --num_processes 4 "
 
-static void test_refused(void **state) {
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *words;
         int code;
@@ -250,7 +246,6 @@ static void test_refused(void **state) {
         {"plan --gpu H200 --config_name huge --gpus 8 --zero_stage 1", 0, ""},
         {"plan --use_cpu --config_name bert-base-uncased --zero_stage 1", 0, ""},
     };
-    struct fixture *f = *state;
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "huge")), SNUG_OK);
     write_text(f, "huge/config.json",
                "{\"model_type\": \"bert\", \"vocab_size\": 600000, \"hidden_size\": 1024, \"num_hidden_layers\": 1,"
@@ -274,7 +269,7 @@ static snug_status read_deepspeed(const struct fixture *f, snug_args *args, cons
     return snug_args_check(args, "plan");
 }
 
-static void test_deepspeed_refused(void **state) {
+FIXTURE_TEST(test_deepspeed_refused) {
     static const struct {
         const char *text, *says;
         snug_status status;
@@ -330,7 +325,6 @@ static void test_deepspeed_refused(void **state) {
          "too long", SNUG_E_UNSUPPORTED},
         {"[]", "ds.json", SNUG_E_INPUT},
     };
-    struct fixture *f = *state;
     snug_args *args;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
@@ -346,8 +340,7 @@ static void test_deepspeed_refused(void **state) {
     }
 }
 
-static void test_deepspeed(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_deepspeed) {
     snug_args *args;
     assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
     assert_int_equal(snug_args_set(args, "max_grad_norm", "0.5"), SNUG_OK);
@@ -387,7 +380,7 @@ static void test_deepspeed(void **state) {
 /* ---- FSDP's configuration ---------------------------------------------------------------------------------------- */
 
 /* --fsdp_config of transformers 4 and 5, given as text or as a file: what it means. */
-static void test_fsdp_config(void **state) {
+FIXTURE_TEST(test_fsdp_config) {
     static const struct {
         const char *fsdp, *text;
         int stage;
@@ -408,7 +401,6 @@ static void test_fsdp_config(void **state) {
         {"no_shard", "{\"reshard_after_forward\": true}", 0, false},
         {"False", "{\"reshard_after_forward\": false}", 0, false},
     };
-    struct fixture *f = *state;
     snug_args *args;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         for (int in_file = 0; in_file < 2; in_file++) {
@@ -428,7 +420,7 @@ static void test_fsdp_config(void **state) {
 }
 
 /* What has another meaning than snug's stages, or none. */
-static void test_fsdp_config_refused(void **state) {
+FIXTURE_TEST(test_fsdp_config_refused) {
     static const struct {
         const char *fsdp, *text, *says;
         snug_status status;
@@ -452,7 +444,6 @@ static void test_fsdp_config_refused(void **state) {
         {"True", "[]", "fsdp.json", SNUG_E_INPUT},
         {"True", NULL, "--fsdp_config:1: not valid JSON", SNUG_E_INPUT},
     };
-    struct fixture *f = *state;
     snug_args *args;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (refused[i].text) write_text(f, "fsdp.json", refused[i].text);
@@ -483,7 +474,7 @@ static void test_fsdp_config_refused(void **state) {
     " \"weight_decay\": \"auto\"}}"
 
 /* Files as the documentation of transformers has them: "auto" says what the arguments say. */
-static void test_deepspeed_auto(void **state) {
+FIXTURE_TEST(test_deepspeed_auto) {
     static const struct {
         const char *text, *set, *says, *keeps; /* says: in the log; NULL: nothing of DeepSpeed is. keeps: NAME VALUE */
     } cases[] = {
@@ -529,7 +520,6 @@ static void test_deepspeed_auto(void **state) {
          " \"prescale_gradients\": false}",
          "", "without effect in snug: aio.threads\n", "max_grad_norm 1"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args;
         char name[64], value[64], here[64];
@@ -554,7 +544,7 @@ static void test_deepspeed_auto(void **state) {
 }
 
 /* The object itself, as a dump of TrainingArguments has it; --optim and --max_steps that are missing or differ. */
-static void test_deepspeed_object(void **state) {
+FIXTURE_TEST(test_deepspeed_object) {
     static const struct {
         const char *set, *text, *says;
         snug_status status;
@@ -570,7 +560,6 @@ static void test_deepspeed_object(void **state) {
          SNUG_E_USAGE},
         {"", "{\"zero_optimization\": {\"stage\": 2}}", "", SNUG_OK},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args;
         assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
@@ -588,9 +577,8 @@ static void test_deepspeed_object(void **state) {
     }
 }
 
-static void test_deepspeed_without_gpu(void **state) {
+FIXTURE_TEST(test_deepspeed_without_gpu) {
     static const char *const words[] = {"", "--offload optimizer"};
-    struct fixture *f = *state;
     write_cut(f, 2);
     write_text(f, "ds.json", "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
@@ -608,11 +596,10 @@ static void test_deepspeed_without_gpu(void **state) {
 
 /* Weights that an update made infinite are named, though no rank has all of them; if they are finite, the run goes on
    for some steps. */
-static void test_infinite_weights(void **state) {
+FIXTURE_TEST(test_infinite_weights) {
     static const char *const kinds[][2] = {
         {"--weight_decay 1e38 --learning_rate 1e3", "the weight "},
         {"--learning_rate 1e38 --max_grad_norm 0", "the last 2 steps had no finite "}};
-    struct fixture *f = *state;
     if (skips) return;
     write_cut(f, 2);
     for (int kind = 0; kind < 2; kind++) {
@@ -637,24 +624,7 @@ static void test_infinite_weights(void **state) {
 
 /* TEST: only that one. */
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepspeed_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepspeed_auto, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepspeed_object, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fsdp_config, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fsdp_config_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepspeed_without_gpu, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_infinite_weights, set_up, tear_down),
-    };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     find_mpirun();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

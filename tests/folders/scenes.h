@@ -20,12 +20,8 @@
 #include <ftw.h>
 #include <grp.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +35,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "sanitized.h"
 #include "temporary.h"
+#include "test.h"
 
 enum { TIME_LIMIT = SANITIZED ? 30 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
 

@@ -16,6 +16,10 @@
 
 #include "nursery.h"
 
+#define FIXTURE struct fixture *f, set_up_here, tear_down_here
+static int set_up_here(void **state);
+static int tear_down_here(void **state);
+
 enum { POINTS_IN_CI = 5 };
 
 static struct {
@@ -427,21 +431,21 @@ static void test_scene(struct fixture *f, const struct scene *scene) {
     assert_int_equal(failed, 0);
 }
 
-static void test_scratch(void **state) { test_scene(*state, &scenes[0]); }
-static void test_resumed(void **state) { test_scene(*state, &scenes[1]); }
-static void test_offloaded(void **state) { test_scene(*state, &scenes[2]); }
-static void test_masked(void **state) { test_scene(*state, &scenes[3]); }
-static void test_evaluation(void **state) { test_scene(*state, &scenes[5]); }
-static void test_prediction(void **state) { test_scene(*state, &scenes[6]); }
+TEST_IN(test_scratch, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[0]); }
+TEST_IN(test_resumed, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[1]); }
+TEST_IN(test_offloaded, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[2]); }
+TEST_IN(test_masked, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[3]); }
+TEST_IN(test_evaluation, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[5]); }
+TEST_IN(test_prediction, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[6]); }
 
-static void test_plan(void **state) { test_scene(*state, &scenes[7]); }
+TEST_IN(test_plan, void *fixture, set_up_here, tear_down_here) { test_scene(fixture, &scenes[7]); }
 
-static void test_replaced(void **state) {
-    in_folder(*state, "cp -r begun done && rm -rf done/checkpoint-1");
+TEST_IN(test_replaced, void *fixture, set_up_here, tear_down_here) {
+    in_folder(fixture, "cp -r begun done && rm -rf done/checkpoint-1");
     assert_int_equal(run("predict --model_name_or_path done --test_file dev.csv --output_dir done --threads 1 "
                          "--device cpu"),
                      0);
-    test_scene(*state, &scenes[4]);
+    test_scene(fixture, &scenes[4]);
 }
 
 /* ---- disk space ----------------------------------------------------------------------------------------------- */
@@ -456,7 +460,7 @@ static double figure_before(const struct fixture *f, const char *before) {
 }
 
 /* The disk space required before step 1 is enough for all files, and not much more. */
-static void test_disk_space_is_checked_first(void **state) {
+FIXTURE_TEST(test_disk_space_is_checked_first) {
     static const struct {
         const char *words, *given;
     } runs[] = {
@@ -468,7 +472,6 @@ static void test_disk_space_is_checked_first(void **state) {
         {TINY "--overwrite_output_dir", "begun"},
         {TINY "--max_steps 4 --resume_from_checkpoint True --save_total_limit 1", "begun"},
     };
-    struct fixture *f = *state;
     write_model(f, "tiny", 0.1, 256, 1, VOCABULARY); /* some MiB, so that rounding is negligible */
     in_folder(f, "rm -rf begun");
     assert_int_equal(run(TINY), 0);
@@ -511,12 +514,6 @@ static int tear_down_here(void **state) {
 }
 
 int main(int argc, char **argv) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down_here)
-    const struct CMUnitTest tests[] = {
-        TEST(test_scratch), TEST(test_resumed),    TEST(test_offloaded),
-        TEST(test_masked),  TEST(test_evaluation), TEST(test_prediction),
-        TEST(test_plan),    TEST(test_replaced),   TEST(test_disk_space_is_checked_first),
-    };
     char scene[64];
     for (int i = 1; i < argc && i < 3; i++) wanted.points[i - 1] = atoll(argv[i]);
     if (argc > 3) {
@@ -528,5 +525,5 @@ int main(int argc, char **argv) {
     if (argc > 6) wanted.to = atoll(argv[6]);
     places = mmap(NULL, sizeof *places, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(places != MAP_FAILED);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -19,6 +19,8 @@
 #include "faults.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { BROAD = 256 }; /* hidden size */
 static int killed_trainings = 6, interrupted_trainings = 3;
 static uint32_t seed = 1;
@@ -225,8 +227,7 @@ static bool kill_it(const struct trial *trial, const uint32_t random[4]) {
     return false;
 }
 
-static void test_killed_is_uninterrupted(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_killed_is_uninterrupted) {
     struct trial trials[WAYS];
     struct shared *shared = share();
     int64_t kills[PLACES] = {0};
@@ -303,13 +304,13 @@ static bool interrupt_it(const struct trial *trial, const uint32_t random[4]) {
     return true;
 }
 
-static void test_interrupted_is_uninterrupted(void **state) {
+TEST_IN(test_interrupted_is_uninterrupted, void *fixture, set_up, tear_down) {
     struct trial trials[INTERRUPTED_WAYS];
     struct shared *shared = share();
     int64_t ends[PLACES] = {0};
     for (int way = 0; way < INTERRUPTED_WAYS; way++) {
         trials[way] =
-            (struct trial){.f = *state, .shared = shared, .way = way, .start = start_program, .end = interrupt_it};
+            (struct trial){.f = fixture, .shared = shared, .way = way, .start = start_program, .end = interrupt_it};
         run_whole(&trials[way], "through");
     }
     for (int i = 0; i < interrupted_trainings; i++) end_often(&trials[i % INTERRUPTED_WAYS], i, ends);
@@ -320,10 +321,6 @@ static void test_interrupted_is_uninterrupted(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_killed_is_uninterrupted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_interrupted_is_uninterrupted, set_up, tear_down),
-    };
     on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
     if (on_gpu) {
         argv++;
@@ -336,5 +333,5 @@ int main(int argc, char **argv) {
     if (argc > 6) given = argv + 4;
     if (!killed_trainings) cmocka_set_skip_filter("test_killed*");
     if (!interrupted_trainings) cmocka_set_skip_filter("test_interrupted*");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -4,6 +4,8 @@
 #include "io/manifest.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -64,7 +66,7 @@ static void expect_own_results(struct fixture *f, const char *out) {
     snug_folder_close(&folder);
 }
 
-static void test_second_training(void **state) {
+FIXTURE_TEST(test_second_training) {
     static const struct {
         const char *words, *says;
     } cases[] = {
@@ -73,7 +75,6 @@ static void test_second_training(void **state) {
         {"max_steps=2 save_strategy=steps save_steps=1 resume_from_checkpoint=False", "warning: "},
         {"task=mlm train_file=@train.txt max_steps=2", "warning: "}, /* another head */
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char says[512];
         train_first(f);
@@ -93,8 +94,7 @@ static void test_second_training(void **state) {
 }
 
 /* From its first step on, an interrupted training has no results but its own, and the old model stays whole. */
-static void test_interrupted_training(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_training) {
     train_first(f);
     size_t bytes[2];
     char *before = read_text(f, path_of(f, "out/model.safetensors"), &bytes[0]);
@@ -125,8 +125,7 @@ static void test_interrupted_training(void **state) {
 
 /* A refused training changes nothing. A resumed one keeps the results of its first part until its model replaces that
    one's. */
-static void test_refused_and_resumed(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refused_and_resumed) {
     train_first(f);
     write_text(f, "out/checkpoint-3", "a file of the user");
     assert_int_equal(try_train(f, "out", "max_steps=4", 0, NULL), SNUG_E_IO);
@@ -149,8 +148,7 @@ static void test_refused_and_resumed(void **state) {
 }
 
 /* Files that people changed, or that snug did not write, stay, with a word. */
-static void test_files_of_the_user(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_files_of_the_user) {
     train_first(f);
     write_text(f, "out/README.md", "# My model\n");
     write_text(f, "out/predict_results.txt", "index\tprediction\n0\twith a note\n");
@@ -193,8 +191,7 @@ static void test_files_of_the_user(void **state) {
 }
 
 /* A model that a program of your own saves into such a folder: its results are those of the model before. */
-static void test_saved_model(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_saved_model) {
     snug_session *session;
     train_first(f);
     snug_args *args = training_args(f, NULL);
@@ -207,13 +204,4 @@ static void test_saved_model(void **state) {
     assert_true(exists(path_of(f, "out/checkpoint-4")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_second_training, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_interrupted_training, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused_and_resumed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_files_of_the_user, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_saved_model, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

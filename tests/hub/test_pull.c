@@ -2,10 +2,11 @@
 /* Pulls from a hub on this machine (tests/hub/hub_server.py) that misbehaves in every way. */
 #include "pull_fixture.h"
 
+#define FIXTURE struct scratch *s, setup, scratch_teardown
+
 /* ---- what a hub gives ----------------------------------------------------------------------------------------- */
 
-static void a_model_comes_whole_and_once(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_model_comes_whole_and_once) {
     struct snug_pulled result;
     char *folder;
     assert_ok(s, pull_revision(s, "org/plain", NULL, &result));
@@ -29,8 +30,7 @@ static void a_model_comes_whole_and_once(void **state) {
     free(result.folder);
 }
 
-static void a_revision_has_its_own_name(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_revision_has_its_own_name) {
     const struct snug_hub_place place = {.revision = "refs/pr/1"};
     struct snug_pulled result;
     char *folder;
@@ -64,8 +64,7 @@ static void a_revision_has_its_own_name(void **state) {
     assert_fails(s, pull_revision(s, "org/revised", longest, &result), SNUG_E_USAGE, "--model_revision");
 }
 
-static void shards_are_those_of_the_index(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(shards_are_those_of_the_index) {
     assert_ok(s, pull(s, "org/sharded-cut"));
     assert_linked(s, "sharded-cut", "sharded", "config.json");
     assert_linked(s, "sharded-cut", "sharded", "model.safetensors.index.json");
@@ -85,8 +84,7 @@ static void shards_are_those_of_the_index(void **state) {
     assert_int_not_equal(access(in_cache(s, "sharded-up", "refs/main"), F_OK), 0);
 }
 
-static void names_are_those_of_a_hub(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names_are_those_of_a_hub) {
     static const char *const wrong[] = {"",     "a/b/c", "/a",   "a/",    "-a",  "a-",   "a/.b",
                                         ".a/b", "a--b",  "a..b", "a.git", "a b", "../a", "ä"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -111,8 +109,7 @@ static void assert_cache(struct scratch *s, const struct snug_hub_place *place, 
     free(found);
 }
 
-static void folders_are_huggingface_hubs(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders_are_huggingface_hubs) {
     const struct snug_hub_place none = {0}, given = {.cache_dir = "/given"};
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL, *found;
     setenv("HF_HOME", "/home-of-hf", 1);
@@ -145,8 +142,7 @@ static void folders_are_huggingface_hubs(void **state) {
 }
 
 /* The token is sent to the hub, also where it redirects to itself, and to no other server. */
-static void the_token_stays_at_the_hub(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(the_token_stays_at_the_hub) {
     char *path;
     assert_fails(s, pull(s, "org/private"), SNUG_E_INPUT, "it is private: check the name, or give a token");
     setenv("HF_TOKEN", "wrong", 1);
@@ -183,8 +179,7 @@ static void the_token_stays_at_the_hub(void **state) {
     assert_fails(s, pull(s, "org/private"), SNUG_E_USAGE, "contains characters that no token has");
 }
 
-static void without_a_network(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(without_a_network) {
     char *name;
     struct snug_pulled result;
     setenv("HF_HUB_OFFLINE", "1", 1);
@@ -228,8 +223,7 @@ static void without_a_network(void **state) {
 
 /* ---- servers that misbehave ----------------------------------------------------------------------------------- */
 
-static void cut_connections_are_continued(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(cut_connections_are_continued) {
     struct snug_pulled result;
     assert_ok(s, pull_revision(s, "org/cut", NULL, &result));
     assert_int_equal(result.bytes, result.fetched); /* nothing was fetched twice */
@@ -252,8 +246,7 @@ static void cut_connections_are_continued(void **state) {
     assert_whole(s, "stalls");
 }
 
-static void wrong_content_is_not_kept(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(wrong_content_is_not_kept) {
     assert_fails(s, pull(s, "org/hash"), SNUG_E_INPUT,
                  "model.safetensors: the server sent other content than it announced: its sha256 is ");
     assert_fails(s, pull(s, "org/hash-small"), SNUG_E_INPUT,
@@ -270,8 +263,7 @@ static void wrong_content_is_not_kept(void **state) {
     assert_whole(s, "hash-once");
 }
 
-static void answers_have_limits(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(answers_have_limits) {
     static const struct {
         const char *name;
         snug_status status;
@@ -330,10 +322,9 @@ static void answers_have_limits(void **state) {
 
 /* ---- the cache ------------------------------------------------------------------------------------------------ */
 
-static void hashes_are_those_of_git_and_sha256(void **state) {
+TEST(hashes_are_those_of_git_and_sha256) {
     char text[SNUG_DIGEST_TEXT];
     struct snug_digest digest;
-    (void)state;
     snug_digest_begin(&digest, SNUG_DIGEST_GIT, 0); /* git hash-object /dev/null */
     snug_digest_end(&digest, text);
     assert_string_equal(text, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
@@ -344,8 +335,7 @@ static void hashes_are_those_of_git_and_sha256(void **state) {
     assert_int_equal(snug_digest_kind_of("0123"), SNUG_DIGEST_NONE);
 }
 
-static void what_is_there_is_used_if_it_is_right(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(what_is_there_is_used_if_it_is_right) {
     char path[160], *data;
     size_t size;
     snprintf(path, sizeof path, "%s/whole/model.safetensors", server.folder);
@@ -381,8 +371,7 @@ static void what_is_there_is_used_if_it_is_right(void **state) {
     free(data);
 }
 
-static void a_file_system_without_links_has_the_files_themselves(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_file_system_without_links_has_the_files_themselves) {
     char path[160], *data;
     size_t size;
     snprintf(path, sizeof path, "%s/whole/config.json", server.folder);
@@ -394,8 +383,7 @@ static void a_file_system_without_links_has_the_files_themselves(void **state) {
     free(data);
 }
 
-static void a_cache_that_cannot_be_written(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_cache_that_cannot_be_written) {
     scratch_write(s, "hub", "", 0);
     assert_fails(s, pull(s, "org/plain"), SNUG_E_IO, "cannot make folder");
     assert_int_equal(unlink(scratch_path(s, "hub")), 0);
@@ -419,8 +407,7 @@ static void a_cache_that_cannot_be_written(void **state) {
     assert_fails(s, pull(s, "org/odd"), SNUG_E_IO, "cannot write ");
 }
 
-static void a_full_disk(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_full_disk) {
     free_bytes = 500000;
     assert_fails(s, pull(s, "org/full"), SNUG_E_IO, "0.8 MiB are to be fetched, and the disk of ");
     free_bytes = -1;
@@ -460,8 +447,7 @@ static void wait_for(pid_t child, int expected) {
     assert_int_equal(status, expected);
 }
 
-static void two_pulls_at_once_share_the_work(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(two_pulls_at_once_share_the_work) {
     pid_t children[3];
     for (int i = 0; i < 3; i++) children[i] = pull_in_child(s, "org/throttled-two");
     for (int i = 0; i < 3; i++) wait_for(children[i], 0);
@@ -482,8 +468,7 @@ static bool has_arrived(void *path) {
     return stat(path, &part) == 0 && part.st_size >= 100000;
 }
 
-static void an_interrupted_pull_keeps_what_has_arrived(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(an_interrupted_pull_keeps_what_has_arrived) {
     char name[SNUG_DIGEST_TEXT + 32], blob[SNUG_DIGEST_TEXT], *part;
     struct snug_pulled result;
     blob_name("model.safetensors", blob);
@@ -507,8 +492,7 @@ static void an_interrupted_pull_keeps_what_has_arrived(void **state) {
 }
 
 /* While another process has a lock, a pull waits, and can be stopped. */
-static void a_lock_is_waited_for(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_lock_is_waited_for) {
     char name[160], blob[SNUG_DIGEST_TEXT];
     blob_name("vocab.txt", blob);
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "hub/.locks/models--org--locked")));
@@ -562,8 +546,7 @@ static void check_requests(struct fetched *file, long log) {
     assert_int_equal(logged_from(log, get, NULL), requests);
 }
 
-static void killed_at_any_moment_it_loses_nothing(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(killed_at_any_moment_it_loses_nothing) {
     unsigned seed = 1;
     int kills = 0, ends = 0;
     for (int i = 0; i < 3; i++) blob_name(fetched_files[i].name, fetched_files[i].blob);
@@ -602,8 +585,7 @@ static void on_event(void *user, const snug_event *event) {
     ++*(int *)user;
 }
 
-static void the_public_call(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(the_public_call) {
     int events = 0;
     const snug_callbacks callbacks = {.user = &events, .on_event = on_event, .should_stop = never};
     snug_args *args;
@@ -628,8 +610,7 @@ static void the_public_call(void **state) {
 }
 
 /* No library, and one that is not libcurl. The first test: libcurl stays open in a process. */
-static void without_libcurl(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(without_libcurl) {
     static const char *const libraries[] = {"/nonexistent/libcurl.so", "libm.so.6"};
     static const char *const messages[] = {"downloading needs libcurl, which cannot be opened", "is too old"};
     for (int i = 0; i < 2; i++) {
@@ -687,8 +668,7 @@ static void expect(const char *words, int code, const char *says) {
     assert_contains(text, says);
 }
 
-static void the_command(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(the_command) {
     char words[256], text[8192];
     int output;
     expect("plan --model_name_or_path org/shown 2>&1", 1, "fetch it with `snug pull org/shown`, or give the folder");
@@ -708,8 +688,7 @@ static void the_command(void **state) {
     expect("plan --model_name_or_path org/shown 2>/dev/null", 0, "BERT, 3 layers");
 }
 
-static void a_signal_ends_it_with_130(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_signal_ends_it_with_130) {
     static const int signals[] = {SIGINT, SIGTERM};
     char text[8192], name[SNUG_DIGEST_TEXT + 32], blob[SNUG_DIGEST_TEXT];
     struct stat part = {0};
@@ -730,31 +709,4 @@ static void a_signal_ends_it_with_130(void **state) {
     assert_whole(s, "throttled-signal");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_libcurl, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_model_comes_whole_and_once, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_revision_has_its_own_name, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(shards_are_those_of_the_index, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(names_are_those_of_a_hub, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders_are_huggingface_hubs, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(the_token_stays_at_the_hub, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(without_a_network, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(cut_connections_are_continued, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(wrong_content_is_not_kept, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(answers_have_limits, setup, scratch_teardown),
-        cmocka_unit_test(hashes_are_those_of_git_and_sha256),
-        cmocka_unit_test_setup_teardown(what_is_there_is_used_if_it_is_right, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_file_system_without_links_has_the_files_themselves, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_full_disk, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(two_pulls_at_once_share_the_work, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(an_interrupted_pull_keeps_what_has_arrived, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_lock_is_waited_for, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_loses_nothing, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(the_public_call, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(the_command, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_signal_ends_it_with_130, setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+TEST_MAIN(start_server, stop_server)

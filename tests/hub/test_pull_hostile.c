@@ -5,6 +5,8 @@
 
 #include "pull_fixture.h"
 
+#define FIXTURE struct scratch *s, setup, scratch_teardown
+
 static void pull_all(struct scratch *s, const char *const *models, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char name[64];
@@ -33,8 +35,7 @@ static void refuse_all(struct scratch *s, const struct refused *cases, size_t co
 
 /* The server first gives vocab.txt an ETag that is the name of another file of the cache, and zeros as its content,
  * then what it is. */
-static void an_etag_that_is_no_hash_names_nothing(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(an_etag_that_is_no_hash_names_nothing) {
     static const char *const models[] = {"etag-part",  "etag-part-of-hub", "etag-lock",    "etag-dot",
                                          "etag-path",  "etag-hidden",      "etag-parent",  "etag-refs",
                                          "etag-blank", "etag-long",        "etag-letters", "etag-odd"};
@@ -59,8 +60,7 @@ static void an_etag_that_is_no_hash_names_nothing(void **state) {
 
 /* Files with one ETag are not one file; a part of an earlier run is not continued, since nothing would find that it is
  * damaged. */
-static void an_etag_that_is_no_hash_is_not_trusted(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(an_etag_that_is_no_hash_is_not_trusted) {
     char path[200], zeros[100] = {0};
     assert_ok(s, pull(s, "org/etag-equal"));
     assert_whole(s, "etag-equal");
@@ -78,8 +78,7 @@ static void an_etag_that_is_no_hash_is_not_trusted(void **state) {
 }
 
 /* On a file system without case it would have the name of the lower one. */
-static void a_hash_in_capitals_is_a_hash(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_hash_in_capitals_is_a_hash) {
     char text[SNUG_DIGEST_TEXT], rest[160];
     assert_ok(s, pull(s, "org/etag-upper"));
     assert_whole(s, "etag-upper");
@@ -92,8 +91,7 @@ static void a_hash_in_capitals_is_a_hash(void **state) {
 /* ---- redirects ------------------------------------------------------------------------------------------------ */
 
 /* Real hubs redirect the request for a file's headers to themselves, and say what it is on the way. */
-static void what_a_redirect_says_of_a_file_counts(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(what_a_redirect_says_of_a_file_counts) {
     static const char *const models[] = {"self-none", "self-weak", "self-steps", "self-later"};
     PULL_ALL(s, models);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -110,8 +108,7 @@ static void what_a_redirect_says_of_a_file_counts(void **state) {
                  "the server answers with the files of commit " COMMIT " instead");
 }
 
-static void no_redirect_leaves_https(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(no_redirect_leaves_https) {
     static const char *const schemes[] = {"https", "HTTPS", "hTTps"};
     static const char *const models[] = {"org/down-list",       "org/down-head",       "org/down-get",
                                          "org/down-list-upper", "org/down-head-upper", "org/plain",
@@ -144,8 +141,7 @@ static void no_redirect_leaves_https(void **state) {
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
 
-static void only_files_of_a_model_are_fetched(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(only_files_of_a_model_are_fetched) {
     static const struct refused cases[] = {
         {"sharded-program", SNUG_E_INPUT, "its shard must be the name of a .safetensors file"},
         {"sharded-config", SNUG_E_INPUT, "its shard must be the name of a .safetensors file"},
@@ -173,8 +169,7 @@ static void only_files_of_a_model_are_fetched(void **state) {
 
 /* An answer to the request for the rest of a file that is not this rest: the file is fetched from its first byte, and
  * the part does not fail every later run. */
-static void a_part_that_cannot_be_continued_is_dropped(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_part_that_cannot_be_continued_is_dropped) {
     static const char *const models[] = {"range-refused", "range-refused-why", "range-short", "range-elsewhere",
                                          "range-unnamed"};
     char path[160], *data;
@@ -206,8 +201,7 @@ static void a_part_that_cannot_be_continued_is_dropped(void **state) {
 }
 
 /* A server that always sends something has not answered yet. */
-static void a_drip_ends(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(a_drip_ends) {
     static const struct refused cases[] = {
         {"drip-small", SNUG_E_IO, "config.json: the server has not sent it within 2 s"},
         {"drip-headers", SNUG_E_IO, "config.json: the server has not sent it within 2 s"},
@@ -255,8 +249,7 @@ static void set_trap(enum trap trap, const char *path, const char *victim) {
 }
 
 /* Whatever has the name of a file that is written: it is refused or replaced, never waited for, written to or cut. */
-static void names_that_lead_elsewhere(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names_that_lead_elsewhere) {
     char config[SNUG_DIGEST_TEXT], lock[160], part[160], blob[160];
     blob_name("config.json", config);
     snprintf(lock, sizeof lock, ".locks/models--org--plain/%s.lock", config);
@@ -293,8 +286,7 @@ static void names_that_lead_elsewhere(void **state) {
 }
 
 /* Each folder below the cache. What is behind the link gets nothing. */
-static void folders_that_lead_elsewhere(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders_that_lead_elsewhere) {
     static const char *const links[] = {"models--org--plain",
                                         ".locks",
                                         ".locks/models--org--plain",
@@ -332,8 +324,7 @@ static void folders_that_lead_elsewhere(void **state) {
 
 /* The snapshot's links: one that leads elsewhere is replaced, what it leads to is not touched; a file is not replaced.
  */
-static void links_in_a_snapshot(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(links_in_a_snapshot) {
     static const char snapshot[] = "snapshots/" COMMIT "/vocab.txt";
     char *victim = strdup(scratch_write(s, "victim", "mine", 4)), *equal, name[256];
     char *zeros = calloc(1, 50000);
@@ -358,8 +349,7 @@ static void links_in_a_snapshot(void **state) {
 }
 
 /* Its owner could change it after its hash was checked. */
-static void another_users_part_is_not_continued(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(another_users_part_is_not_continued) {
     char name[160], text[SNUG_DIGEST_TEXT], *data, path[160];
     size_t size;
     if (geteuid() != 0) return;
@@ -396,20 +386,4 @@ static void another_users_part_is_not_continued(void **state) {
     assert_fails(s, status, SNUG_E_IO, "cannot remove another user's ");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_etag_that_is_no_hash_names_nothing, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(an_etag_that_is_no_hash_is_not_trusted, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_hash_in_capitals_is_a_hash, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(what_a_redirect_says_of_a_file_counts, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(no_redirect_leaves_https, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(only_files_of_a_model_are_fetched, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_part_that_cannot_be_continued_is_dropped, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_drip_ends, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(names_that_lead_elsewhere, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders_that_lead_elsewhere, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(links_in_a_snapshot, setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(another_users_part_is_not_continued, setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+TEST_MAIN(start_server, stop_server)

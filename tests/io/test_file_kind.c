@@ -13,6 +13,8 @@
 #include "model/weights.h"
 #include "scratch.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1234567\n";
 
 /* ---- files ---- */
@@ -77,8 +79,7 @@ static snug_status read_data(struct scratch *s, const char *path, const char *fo
     return SNUG_OK;
 }
 
-static void kinds_of_files(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(kinds_of_files) {
     static const char *const formats[] = {"csv", "tsv", "jsonl", "txt", "conll"};
     char *text;
     size_t size;
@@ -98,8 +99,7 @@ static void kinds_of_files(void **state) {
 }
 
 /* Texts that begin like one of them. */
-static void kinds_that_are_texts(void **state) {
-    (void)state;
+TEST(kinds_that_are_texts) {
     static const char *const texts[] = {
         "",           "version 1 of the text\n", "PK\nis a name\n",   "GGUF is a format\n",  "PAR1,label\n",
         "ORC\nan\n",  "ARROW1 and 2\n",          "<h1>a title\n",     "html> is no tag\n",   "/annex\n",
@@ -117,8 +117,7 @@ static void kinds_that_are_texts(void **state) {
 }
 
 /* A pointer within gzip, through a pipe that gives it byte by byte, and where weights are expected. */
-static void ways_of_opening(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(ways_of_opening) {
     unsigned char packed[256] = {0};
     z_stream stream = {.next_in = (unsigned char *)pointer,
                        .avail_in = sizeof pointer - 1,
@@ -170,8 +169,7 @@ static void refuses_model(struct scratch *s, const char *name, const char *says)
     assert_fails(s, snug_config_read(s->ctx, scratch_path(s, name), &config), SNUG_E_INPUT, says);
 }
 
-static void folders_of_models(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders_of_models) {
     make_file(s, "lora/adapter_config.json", "{\"base_model_name_or_path\": \"org/base\"}");
     make_file(s, "lora/adapter_model.safetensors", "");
     refuses_model(s, "lora",
@@ -231,8 +229,7 @@ static void folders_of_models(void **state) {
     assert_fails(s, snug_config_read(s->ctx, scratch_path(s, "packed.zip"), &config), SNUG_E_INPUT, "is a zip archive");
 }
 
-static void folders_of_data(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders_of_data) {
     make_file(s, "saved/dataset_info.json", "{}");
     make_file(s, "splits/dataset_dict.json", "{}");
     make_file(s, "files/a.csv", "text,label\n");
@@ -247,13 +244,4 @@ static void folders_of_data(void **state) {
     assert_fails(s, snug_data_look(s->ctx, scratch_path(s, "files"), "csv"), SNUG_E_INPUT, "files is a folder");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kinds_of_files, scratch_setup, scratch_teardown),
-        cmocka_unit_test(kinds_that_are_texts),
-        cmocka_unit_test_setup_teardown(ways_of_opening, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders_of_models, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders_of_data, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

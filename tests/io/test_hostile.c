@@ -16,6 +16,8 @@
 #include "scratch.h"
 #include "tokenizer/tokenizer.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 static const struct snug_hub_place anywhere; /* the default cache and revision */
 
 static const char *write_text(struct scratch *s, const char *name, const char *text) {
@@ -24,8 +26,7 @@ static const char *write_text(struct scratch *s, const char *name, const char *t
 
 /* ---- config.json ---------------------------------------------------------------------------------------------- */
 
-static void absurd_sizes(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(absurd_sizes) {
     static const struct {
         const char *json, *sentence;
     } cases[] = {
@@ -62,8 +63,7 @@ static void absurd_sizes(void **state) {
 }
 
 /* Valid models, of a kind that snug does not support. */
-static void other_models(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(other_models) {
     static const struct {
         const char *json;
         snug_status status;
@@ -85,8 +85,7 @@ static void other_models(void **state) {
     snug_config_free(&config);
 }
 
-static void largest_config(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(largest_config) {
     struct snug_config config;
     const char *path = write_text(s, "config.json", "{\"pad_token_id\": 30521, \"num_hidden_layers\": 512}");
     assert_ok(s, snug_config_read(s->ctx, path, &config));
@@ -95,8 +94,7 @@ static void largest_config(void **state) {
 }
 
 /* Sizes that fit 64 bits one by one, but not together. */
-static void sums_are_checked(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(sums_are_checked) {
     struct snug_program program, *programs[] = {&program};
     struct snug_layout layout;
     snug_program_init(&program, s->ctx);
@@ -110,8 +108,7 @@ static void sums_are_checked(void **state) {
     snug_program_free(&program);
 }
 
-static void names_are_bounded(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names_are_bounded) {
     struct snug_program program;
     int32_t tensor;
     snug_program_init(&program, s->ctx);
@@ -120,8 +117,7 @@ static void names_are_bounded(void **state) {
     snug_program_free(&program);
 }
 
-static void code_is_not_run(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(code_is_not_run) {
     struct snug_config config;
     const char *path = write_text(s, "config.json", "{\"auto_map\": {\"AutoModel\": \"modeling.Evil\"}}");
     assert_ok(s, snug_config_read(s->ctx, path, &config));
@@ -133,8 +129,7 @@ static void code_is_not_run(void **state) {
 }
 
 /* Class names decide which class a label is: duplicates are refused, found among many in linear time. */
-static void names_of_classes(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names_of_classes) {
     struct snug_config config;
     const char *path = write_text(s, "config.json", "{\"id2label\": {\"0\": \"a\", \"1\": \"b\", \"2\": \"a\"}}");
     assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_INPUT,
@@ -150,7 +145,7 @@ static void names_of_classes(void **state) {
     assert_true(snug_seconds() - begin < 20);
 }
 
-static void label2id_is_compared(void **state) {
+FIXTURE_TEST(label2id_is_compared) {
     static const struct {
         const char *label2id, *says;
     } cases[] = {
@@ -161,7 +156,6 @@ static void label2id_is_compared(void **state) {
         {"{\"a\": 0, \"c\": 7}", "where class 7 is not \"c\""},
         {"{\"a\": \"0\"}", "where class -1 is not \"a\""},
     };
-    struct scratch *s = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_config config;
         char json[256];
@@ -178,8 +172,7 @@ static void label2id_is_compared(void **state) {
 }
 
 /* What no run could read back is refused before a training writes it. */
-static void too_many_classes(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(too_many_classes) {
     struct snug_labels labels;
     struct snug_config config;
     struct snug_dataset many = {.path = "many.csv"};
@@ -211,9 +204,8 @@ static void too_many_classes(void **state) {
 }
 
 /* A control character takes six bytes of JSON: 25 names of 1 MiB take 300 MiB in id2label and label2id. */
-static void too_long_names(void **state) {
+FIXTURE_TEST(too_long_names) {
     enum { CLASSES = 25, LENGTH = 1 << 20 };
-    struct scratch *s = *state;
     struct snug_config config;
     struct snug_labels labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = CLASSES};
     assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
@@ -242,8 +234,7 @@ static void too_long_names(void **state) {
                  "is larger than 256 MiB");
 }
 
-static void too_many_values(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(too_many_values) {
     struct snug_config config;
     assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
     json_t *list = json_array(), *null = json_null(); /* a value that is not allocated */
@@ -276,8 +267,7 @@ static void too_many_values(void **state) {
 
 /* ---- files of the folder -------------------------------------------------------------------------------------- */
 
-static void pickles(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(pickles) {
     struct snug_program program;
     struct snug_config config = {0};
     char *folder;
@@ -298,8 +288,7 @@ static void pickles(void **state) {
                  "pytorch_model.bin is a file: give the folder");
 }
 
-static void snapshots_stay_in_the_cache(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(snapshots_stay_in_the_cache) {
     static const char *const refs[] = {"../../../elsewhere", "/elsewhere", "..", ".\n", "a/b"};
     char *folder;
     setenv("HF_HUB_CACHE", s->folder, 1);
@@ -347,8 +336,7 @@ static void snapshots_stay_in_the_cache(void **state) {
 }
 
 /* Links are followed: the Hugging Face cache consists of them. */
-static void shards_behind_links(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(shards_behind_links) {
     struct snug_safetensors files;
     static const char shard[] =
         "\x3a\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}    \0\0\0";
@@ -366,8 +354,7 @@ static void shards_behind_links(void **state) {
 }
 
 /* Below an opened folder none is followed, wherever in the path it is, and nothing is made where it leads. */
-static void folders_behind_links(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders_behind_links) {
     struct snug_folder in = scratch_open(s), folder;
     static const char *const paths[] = {"link", "link/b", "a/link", "a/link/b/c", "a/dangling", "a/dangling/b"};
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a")));
@@ -400,8 +387,7 @@ static void folders_behind_links(void **state) {
     snug_folder_close(&in);
 }
 
-static void manifests(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(manifests) {
     static const struct {
         const char *json, *sentence;
     } cases[] = {
@@ -430,8 +416,7 @@ static void manifests(void **state) {
     }
 }
 
-static void files_read_whole_have_a_size_limit(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(files_read_whole_have_a_size_limit) {
     char *data;
     size_t size;
     write_text(s, "config.json", "{");
@@ -443,8 +428,7 @@ static void files_read_whole_have_a_size_limit(void **state) {
                  "/dev/zero is not a regular file");
 }
 
-static void messages_are_printable(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(messages_are_printable) {
     snug_fail(s->ctx, SNUG_E_INPUT, "tensor %s",
               "a\033[2J\r\n\x7f\xc2\x9b"
               "1mé中\u00a0");
@@ -462,8 +446,7 @@ static void messages_are_printable(void **state) {
 #define PROCESSOR(cls, sep)                                                                                            \
     ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\"," cls "],\"sep\":[\"[SEP]\"," sep "]}"
 
-static void ids_out_of_range(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(ids_out_of_range) {
     static const struct {
         const char *json, *sentence;
     } cases[] = {
@@ -488,8 +471,7 @@ static void ids_out_of_range(void **state) {
 
 /* A vocab.txt that is not used may be anything, such as a link to a private key: it must not be copied into the output.
  */
-static void only_what_is_used_is_copied(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(only_what_is_used_is_copied) {
     struct snug_tokenizer *tokenizer;
     static const char *const vocabularies[] = {"a secret\nof two lines\n", "twice\ntwice\n"};
     write_text(s, "tokenizer.json", "{" MODEL(WORDS) PROCESSOR("1", "2") "}");
@@ -505,8 +487,7 @@ static void only_what_is_used_is_copied(void **state) {
 }
 
 /* Time is linear in their number: a search through all tokens for each would take minutes. */
-static void many_added_tokens(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(many_added_tokens) {
     struct snug_tokenizer *tokenizer;
     enum { TOKENS = 200000 };
     FILE *file = fopen(scratch_path(s, "tokenizer.json"), "w");
@@ -522,30 +503,4 @@ static void many_added_tokens(void **state) {
     snug_tokenizer_free(tokenizer);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(absurd_sizes),
-        TEST(largest_config),
-        TEST(other_models),
-        TEST(names_are_bounded),
-        TEST(sums_are_checked),
-        TEST(code_is_not_run),
-        TEST(names_of_classes),
-        TEST(label2id_is_compared),
-        TEST(too_many_classes),
-        TEST(too_long_names),
-        TEST(too_many_values),
-        TEST(pickles),
-        TEST(snapshots_stay_in_the_cache),
-        TEST(shards_behind_links),
-        TEST(folders_behind_links),
-        TEST(manifests),
-        TEST(files_read_whole_have_a_size_limit),
-        TEST(messages_are_printable),
-        TEST(ids_out_of_range),
-        TEST(only_what_is_used_is_copied),
-        TEST(many_added_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -15,6 +15,8 @@
 #include "io/json.h"
 #include "scratch.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 /* Replaces libc's function: simulates a file system that cannot exchange two folders, or whose second rename fails. */
 static bool no_exchange;
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
@@ -25,8 +27,7 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
 }
 
-static void reading(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(reading) {
     char *text;
     size_t size;
     assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
@@ -40,8 +41,7 @@ static void reading(void **state) {
     assert_fails(s, snug_file_read(s->ctx, NULL, s->folder, &text, &size), SNUG_E_INPUT, "directory");
 }
 
-static void names(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names) {
     char path[512], *joined;
     const int fd = open(scratch_write(s, "a", "", 0), O_RDONLY, 0);
     snprintf(path, sizeof path, "%s", s->path);
@@ -61,7 +61,7 @@ static void names(void **state) {
     }
 }
 
-static void cache_folder(void **state) {
+FIXTURE_TEST(cache_folder) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
     static const struct {
         const char *values[3], *folder;
@@ -74,7 +74,6 @@ static void cache_folder(void **state) {
         {{"", "", ""}, NULL},
         {{NULL, NULL, NULL}, NULL},
     };
-    struct scratch *s = *state;
     char *before[3], *folder;
     for (int k = 0; k < 3; k++) before[k] = getenv(variables[k]) ? strdup(getenv(variables[k])) : NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -91,8 +90,7 @@ static void cache_folder(void **state) {
     for (int k = 0; k < 3; k++) free(before[k]);
 }
 
-static void folders(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folders) {
     int64_t here, there;
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a/b//c/")));
     assert_ok(s, snug_folder_create(s->ctx, s->path));
@@ -113,8 +111,7 @@ static void folders(void **state) {
     assert_ok(s, snug_folder_remove(s->ctx, NULL, s->path));
 }
 
-static void folder_check(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_check) {
     assert_ok(s, snug_folder_check(s->ctx, s->folder));
     assert_ok(s, snug_folder_check(s->ctx, scratch_path(s, "a/b//c/")));
     assert_ok(s, snug_folder_check(s->ctx, "not-here/either"));
@@ -131,8 +128,7 @@ static void folder_check(void **state) {
     assert_fails(s, snug_folder_check(s->ctx, longest), SNUG_E_IO, "File name too long");
 }
 
-static void writer(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(writer) {
     struct snug_writer first, second;
     char path[512];
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
@@ -155,8 +151,7 @@ static void writer(void **state) {
     assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
 }
 
-static void unwritable(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(unwritable) {
     char path[512];
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_file_replace(s->ctx, NULL, scratch_path(s, "file/a"), "", 0), SNUG_E_IO,
@@ -200,8 +195,7 @@ static snug_status verify(struct scratch *s, const struct snug_folder *in, const
     return status;
 }
 
-static void folder_commit(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_commit) {
     struct snug_folder in = scratch_open(s), temporary;
     static const char *const texts[] = {"zero", "one", "two", "three"};
     for (int round = 0; round < 4; round++) {
@@ -226,8 +220,7 @@ static void folder_commit(void **state) {
 }
 
 /* A folder that is renamed and replaced during a write: files go to the renamed one. */
-static void folder_moves(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_moves) {
     struct snug_folder in;
     char from_path[512];
     assert_ok(s, snug_folder_make(s->ctx, NULL, scratch_path(s, "out"), 0600, &in));
@@ -248,8 +241,7 @@ static void folder_moves(void **state) {
 }
 
 /* A process killed before the commit, and one killed between the two renames: a sweep restores the old folder. */
-static void folder_crash(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_crash) {
     struct snug_folder in = scratch_open(s), temporary;
     char whole[512];
     const uint64_t killed[] = {1, in.run};
@@ -279,8 +271,7 @@ static void folder_crash(void **state) {
 }
 
 /* A sweep removes hidden entries of the named runs, and nothing with a similar name. */
-static void sweep(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(sweep) {
     struct snug_folder in = scratch_open(s);
     static const char *const kept[] = {".a.snug-1",
                                        ".mine.snug-1-2",
@@ -332,8 +323,7 @@ static void kill_writer(struct scratch *s, const struct snug_folder *cache, cons
     assert_true(WIFSIGNALED(status));
 }
 
-static void cache(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(cache) {
     struct snug_folder folder = scratch_open(s);
     static const char tokens[] = "0123456789abcdef0123456789abcdef.tokens";
     folder.run = 0;
@@ -372,8 +362,7 @@ static void cache(void **state) {
     snug_folder_close(&folder);
 }
 
-static void folder_discard(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_discard) {
     struct snug_folder in = scratch_open(s);
     assert_ok(s, snug_folder_discard(s->ctx, &in, "checkpoint-1")); /* it does not exist */
     for (int round = 0; round < 2; round++) {
@@ -387,8 +376,7 @@ static void folder_discard(void **state) {
 }
 
 /* What snug did not create is neither replaced nor removed, and is named. */
-static void foreign(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(foreign) {
     struct snug_folder in = scratch_open(s), temporary;
     char outside[512], target[512];
     snprintf(outside, sizeof outside, "%s", scratch_path(s, "outside"));
@@ -442,8 +430,7 @@ static void foreign(void **state) {
     snug_folder_close(&in);
 }
 
-static void folder_verify(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_verify) {
     struct snug_folder in = scratch_open(s);
     commit(s, &in, "twelve bytes");
     assert_ok(s, verify(s, &in, NULL));
@@ -478,8 +465,7 @@ static json_t *json_from(struct scratch *s, const char *text) {
     return value;
 }
 
-static void json_members(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(json_members) {
     json_t *o =
         json_from(s, "\xEF\xBB\xBF{\"i\": 3, \"r\": 0.5, \"w\": 512.0, \"b\": true, \"s\": \"x\", \"n\": null,"
                      " \"huge\": 1000000000000000019884624838656, \"t\": \"\\\"1000000000000000019884624838656\","
@@ -529,8 +515,7 @@ static void json_members(void **state) {
     json_decref(o);
 }
 
-static void json_files(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(json_files) {
     json_t *o = json_from(s, "{\"lr\": 5e-05, \"eps\": 1e-12, \"p\": 0.1, \"third\": 0.3333333333333333, \"one\": 1.0,"
                              " \"n\": -7, \"big\": 1e22, \"s\": \"0.10000000000000001 \\\" \\u00e9\"}");
     assert_ok(s, snug_json_write(s->ctx, NULL, scratch_path(s, "b.json"), o));
@@ -565,8 +550,7 @@ static void json_files(void **state) {
 }
 
 /* Errors refer to the text: they name only its contents, and its lines and columns. */
-static void json_messages(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(json_messages) {
     static const struct {
         const char *text;
         int line, column;
@@ -616,8 +600,7 @@ static void json_messages(void **state) {
 }
 
 /* Any double is read back with the same bits. */
-static void json_reals(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(json_reals) {
     uint64_t bits = 88172645463325252u;
     for (int i = 0; i < 20000; i++) {
         bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
@@ -697,8 +680,7 @@ static void decode(const unsigned char *at, const unsigned char *end, int path, 
     }
 }
 
-static void events(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(events) {
     assert_int_equal(checksum((const unsigned char *)"123456789", 9),
                      0xC78AB0E5u); /* 0xE3069283, the published check value, masked */
     struct snug_events *file, *other;
@@ -760,28 +742,4 @@ static void events(void **state) {
     assert_fails(s, snug_events_open(s->ctx, NULL, scratch_path(s, "file/x"), 0666, &file), SNUG_E_IO, "file/x");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reading, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_check, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(writer, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_moves, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_crash, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(sweep, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_discard, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(foreign, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(cache, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_verify, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(names, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(cache_folder, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_members, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_files, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_messages, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(json_reals, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(events, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests_name("io", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

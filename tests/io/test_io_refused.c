@@ -16,6 +16,8 @@
 #include "io/offload_file.h"
 #include "scratch.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 /* Some calls of one kind pass, then a number of them fail with an errno, or do nothing where it is 0: no file system
    here does so by itself. These functions are between snug and the C library (--wrap, see CMakeLists.txt). */
 struct refusal {
@@ -74,8 +76,7 @@ int __wrap_statfs(const char *path, struct statfs *out) {
     return result;
 }
 
-static void reading_at(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(reading_at) {
     char text[8] = "";
     const int fd = open(scratch_write(s, "a", "hello", 5), O_RDONLY, 0);
     pread_refused = (struct refusal){.times = 1, .error = EINTR};
@@ -92,8 +93,7 @@ static void reading_at(void **state) {
 }
 
 /* Parts of one file, by several writers. */
-static void writing_at(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(writing_at) {
     char text[9] = "";
     const char *path = scratch_path(s, "parts");
     const int fd = open(path, O_RDWR | O_CREAT, 0600);
@@ -113,8 +113,7 @@ static void writing_at(void **state) {
     assert_int_equal(close(fd), 0);
 }
 
-static void removed_folders(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(removed_folders) {
     int64_t bytes;
     statvfs_refused = (struct refusal){.times = 9, .error = ENOENT}; /* as a network file system may do */
     assert_fails(s, snug_disk_free(s->ctx, "/a/b", &bytes), SNUG_E_IO, "free space of /: No such file");
@@ -127,8 +126,7 @@ static void removed_folders(void **state) {
 }
 
 /* File systems without locks, or without unnamed files; a sweep in between. */
-static void other_file_systems(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(other_file_systems) {
     struct snug_writer out;
     char path[512];
     int fd;
@@ -173,8 +171,7 @@ static void other_file_systems(void **state) {
     assert_file_is(s, scratch_path(s, "alone"), "x");
 }
 
-static void permissions(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(permissions) {
     char closed[512], below[512];
     struct snug_folder in, temporary = {0};
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "closed/.out.snug-0123456789abcdef/full")));
@@ -224,8 +221,7 @@ static snug_status verify(struct scratch *s, const struct snug_folder *in) {
 }
 
 /* Each step of a commit fails: the old content is kept, and nothing else remains. */
-static void folder_commit_fails(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(folder_commit_fails) {
     static const struct {
         struct refusal rename, fsync;
         const char *sentence; /* NULL: it succeeds anyway */
@@ -269,8 +265,7 @@ static void folder_commit_fails(void **state) {
     snug_folder_close(&in);
 }
 
-static void locks(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(locks) {
     struct snug_folder folder = scratch_open(s), second = scratch_open(s);
     struct snug_lock lock, other;
     char path[512], outside[512];
@@ -321,8 +316,7 @@ static void locks(void **state) {
     snug_folder_close(&second);
 }
 
-static void offload_file_failures(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(offload_file_failures) {
     static const struct {
         struct refusal sync, write, read;
         int error;
@@ -366,16 +360,4 @@ static void offload_file_failures(void **state) {
     file_system = 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reading_at, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(writing_at, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(removed_folders, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(other_file_systems, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(permissions, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_commit_fails, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(locks, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(offload_file_failures, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests_name("io_refused", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -11,6 +11,8 @@
 #include "scratch.h"
 #include "write_tensors.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 /* Writes a file with the given header and size bytes of data, 0, 1, 2, … */
 static const char *write_raw(struct scratch *s, const char *name, const char *header, size_t size) {
     unsigned char bytes[4096];
@@ -31,8 +33,7 @@ static void refuses(struct scratch *s, const char *header, size_t size, const ch
     assert_null(files.files);
 }
 
-static void round_trip(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(round_trip) {
     enum { COUNT = 20001 }; /* more than the reader's buffer */
     static float singles[COUNT];
     static uint16_t halves[COUNT];
@@ -93,8 +94,7 @@ static void round_trip(void **state) {
     snug_safetensors_close(&files);
 }
 
-static void written_form(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(written_form) {
     const float two[2] = {1, 2};
     const struct values_to_write source = {.name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {2}, .data = two};
     char *text;
@@ -131,8 +131,7 @@ static void written_form(void **state) {
 
 #define T(type, shape, begin, end) "{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
-static void types(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(types) {
     struct snug_safetensors files;
     float value;
     assert_ok(s, snug_safetensors_open(
@@ -155,8 +154,7 @@ static void types(void **state) {
     snug_safetensors_close(&files);
 }
 
-static void wrong_headers(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(wrong_headers) {
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 7, "is truncated: tensor a ends at byte ");
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "its tensors end at byte ");
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "4") "}", 4, "2 elements of F32 do not take the 4 bytes given");
@@ -192,7 +190,7 @@ static void wrong_headers(void **state) {
 }
 
 /* Text that is no JSON, or not in the format's form, with the position in the message. */
-static void malformed_headers(void **state) {
+FIXTURE_TEST(malformed_headers) {
 #define A "\"a\":" T("U8", "[1]", "0", "1")
 #define M(value) "{\"__metadata__\":" value "," A "}"
     static const struct {
@@ -228,7 +226,6 @@ static void malformed_headers(void **state) {
         {M("{},\"__metadata__\":{}"), "\"__metadata__\" is listed twice"},
         {M("{},\"__metadat\\u0061__\":0"), "\"__metadata__\" is listed twice"},
     };
-    struct scratch *s = *state;
     struct snug_safetensors files;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refuses(s, cases[i].header, 1, cases[i].sentence);
     static const char *const accepted[] = {
@@ -248,9 +245,8 @@ static void malformed_headers(void **state) {
 }
 
 /* Messages cut a long name between characters. */
-static void long_name(void **state) {
+FIXTURE_TEST(long_name) {
     enum { NAME = 70000 };
-    struct scratch *s = *state;
     struct snug_safetensors files;
     char *bytes = calloc(1, 8 + NAME + 8), shown[256] = "tensor a";
     assert_non_null(bytes);
@@ -302,7 +298,7 @@ static void put_many(FILE *file, const char *piece, size_t bytes) {
 }
 
 /* The longest headers take a small multiple of their size, whatever they contain. */
-static void long_headers(void **state) {
+FIXTURE_TEST(long_headers) {
     const int most = is_long() ? 90000000 : 9000000; /* bytes */
     static const struct {
         const char *before, *piece, *middle, *other, *after; /* half of each piece; a piece with % is numbered */
@@ -320,7 +316,6 @@ static void long_headers(void **state) {
         {"{", " ", "", "\n", "}", "0 tensors"},
         {"{", "%", "", "", "}", " tensors"},
     };
-    struct scratch *s = *state;
     char message[512];
     const char *path = write_raw(s, "a.safetensors", "{}", 0);
     const int64_t before = peak_of_opening(s, path, message, sizeof message);
@@ -350,8 +345,7 @@ static void long_headers(void **state) {
     }
 }
 
-static void other_files(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(other_files) {
     struct snug_safetensors files;
     static const struct {
         const char *name, *bytes;
@@ -402,8 +396,7 @@ static snug_status open_index(struct scratch *s, const char *index, struct snug_
     return snug_safetensors_open(s->ctx, NULL, s->path, files);
 }
 
-static void shards(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(shards) {
     struct snug_safetensors files;
     float value;
     write_raw(s, "m-1.safetensors", "{\"b\":" T("F32", "[1]", "0", "4") ",\"a\":" T("F32", "[1]", "4", "8") "}", 8);
@@ -448,8 +441,7 @@ static void shards(void **state) {
 }
 
 /* A file truncated at any byte is refused; a file with any one byte changed is refused or read, within its bounds. */
-static void every_byte(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(every_byte) {
     const float values[6] = {1, 2, 3, 4, 5, 6};
     const struct values_to_write sources[] = {
         {.name = "bert.a", .dtype = SNUG_F32, .dims = 2, .shape = {2, 2}, .data = values},
@@ -487,18 +479,4 @@ static void every_byte(void **state) {
     free(bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_trip, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(written_form, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(malformed_headers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(long_name, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(long_headers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(shards, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(every_byte, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times of single operations, the operation named by a failure, peak rates, and the anatomy's figures compared with the
    plan's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +12,7 @@
 #include "inspect/anatomy.h"
 #include "measure/rates.h"
 #include "run/run.h"
+#include "test.h"
 
 static snug_context *ctx;
 
@@ -133,10 +128,9 @@ static int free_program(void **state) {
     return 0;
 }
 
-static void test_times_of_operations(void **state) {
+TEST_IN(test_times_of_operations, void *fixture, make_program, free_program) {
     struct snug_op_times times;
     struct snug_profile profile = {.times = &times};
-    (void)state;
     assert_int_equal(snug_op_times_init(&run, &device, &times), SNUG_OK);
     for (int step = 1; step <= 2; step++) {
         assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_FORWARD, &profile), SNUG_OK);
@@ -154,11 +148,10 @@ static void test_times_of_operations(void **state) {
 }
 
 /* Copies have timestamps of their own, and where copies cross phases the end of a phase waits for them. */
-static void test_times_of_copies(void **state) {
+TEST_IN(test_times_of_copies, void *fixture, make_program, free_program) {
     struct snug_crossing crossing = {0};
     struct snug_op_times times;
     struct snug_profile profile = {.times = &times};
-    (void)state;
     add(&program, SNUG_OP_FETCH, SNUG_PHASE_BACKWARD);
     add(&program, SNUG_OP_STORE, SNUG_PHASE_BACKWARD);
     add(&program, SNUG_OP_WAIT, SNUG_PHASE_BACKWARD);
@@ -185,8 +178,7 @@ static void test_times_of_copies(void **state) {
     assert_int_equal(timestamps_alive, 0);
 }
 
-static void test_operation_named_by_a_failure(void **state) {
-    (void)state;
+TEST_IN(test_operation_named_by_a_failure, void *fixture, make_program, free_program) {
     snug_clear_error(ctx);
     assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_CLIP, NULL), SNUG_E_INTERNAL);
     assert_string_equal(snug_error_message(ctx), "GPU: an illegal memory access (in clip: gather of tensor_3)");
@@ -198,9 +190,8 @@ static void test_operation_named_by_a_failure(void **state) {
 
 /* ---- peak rates ----------------------------------------------------------------------------------------------- */
 
-static void test_peak_rates(void **state) {
+TEST(test_peak_rates) {
     struct snug_peak_rates peaks;
-    (void)state;
     for (int bf16 = 0; bf16 <= (int)snug_backend_cpu_fast_bf16(); bf16++) {
         assert_int_equal(snug_peak_rates_measure(ctx, snug_backend_cpu(), bf16 ? SNUG_BF16 : SNUG_F32, 1, &peaks),
                          SNUG_OK);
@@ -211,7 +202,7 @@ static void test_peak_rates(void **state) {
 }
 
 /* Rates are those of a processor, by the name that Linux gives it, or by ARM's numbers. */
-static void test_processor_names(void **state) {
+TEST(test_processor_names) {
     static const struct {
         const char *cpuinfo, *name;
     } cases[] = {
@@ -225,7 +216,6 @@ static void test_processor_names(void **state) {
         {"CPU implementer\t: 0x41\nCPU part\t: 0xd08\nmodel name\t: BCM2835\n", "BCM2835"},
         {"processor\t: 0\n\nno colon\n", "unknown"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[64], text[256];
         snprintf(text, sizeof text, "%s", cases[i].cpuinfo);
@@ -267,14 +257,13 @@ static double number(const json_t *json, const char *a, const char *b, const cha
 }
 
 /* The measured work of a run equals the plan's figures for a step: FLOPs, bytes, memory. */
-static void test_anatomy_matches_the_plan(void **state) {
+TEST(test_anatomy_matches_the_plan) {
     static const char *const groups[] = {"tensor_contractions", "normalisations", "elementwise"};
     static const char *const sides[] = {"forward", "backward", "update"};
     snug_args *args = arguments();
     snug_plan *plan;
     snug_anatomy *anatomy;
     char *text;
-    (void)state;
     assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
     assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
     json_t *planned = parse(text);
@@ -312,13 +301,12 @@ static void test_anatomy_matches_the_plan(void **state) {
 }
 
 /* Copies of an offload file: their bytes are the plan's, and operations wait for them, since they take longest. */
-static void test_anatomy_of_copies(void **state) {
+TEST(test_anatomy_of_copies) {
     static const char *const keys[] = {"from_backing_store", "to_backing_store"};
     snug_args *args = arguments();
     snug_plan *plan;
     snug_anatomy *anatomy;
     char *text;
-    (void)state;
     assert_int_equal(snug_args_set(args, "offload", "optimizer,weights"), SNUG_OK);
     assert_int_equal(snug_args_set(args, "offload_dir", folder), SNUG_OK);
     assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
@@ -362,7 +350,7 @@ static void test_anatomy_of_copies(void **state) {
 }
 
 /* The figures of a GPU in a synthetic anatomy: in tera, with the shares of the others. */
-static void test_anatomy_of_a_gpu(void **state) {
+TEST(test_anatomy_of_a_gpu) {
     snug_anatomy a = {.ctx = ctx,
                       .place = "NVIDIA H200",
                       .device = true,
@@ -381,7 +369,6 @@ static void test_anatomy_of_a_gpu(void **state) {
                       .timed_steps = 1,
                       .peaks = {.flops = 4e12, .bytes = 2e12, .side = 4096, .count = 1 << 20}};
     char *text;
-    (void)state;
     a.parts[SNUG_SIDE_FORWARD][SNUG_GROUP_CONTRACTION] = a.kinds[SNUG_OP_LINEAR] =
         (struct snug_anatomy_part){.seconds = 1, .flops = 2e12, .bytes = 1e12, .calls = 1};
     a.kinds[SNUG_OP_NORM] = (struct snug_anatomy_part){.calls = 1}; /* too short to be reported */
@@ -435,9 +422,8 @@ static bool go_on(void *user) {
 }
 
 /* On a CPU only three steps of a long epoch are measured, unless the arguments request more. */
-static void test_short_anatomy(void **state) {
+TEST(test_short_anatomy) {
     snug_args *args = arguments();
-    (void)state;
     assert_int_equal(snug_args_set(args, "train_file", "dummy:40x24"), SNUG_OK);
     for (int asked = 0; asked < 2; asked++) {
         snug_anatomy *anatomy;
@@ -466,10 +452,9 @@ static bool stop_at_once(void *user) {
     return true;
 }
 
-static void test_interrupted_anatomy(void **state) {
+TEST(test_interrupted_anatomy) {
     snug_args *args = arguments();
     snug_anatomy *anatomy;
-    (void)state;
     assert_int_equal(snug_args_set(args, "num_train_epochs", "1"), SNUG_OK);
     assert_int_equal(snug_anatomy_create(args, &(snug_callbacks){.should_stop = stop_at_once}, &anatomy),
                      SNUG_E_INTERRUPTED);
@@ -478,18 +463,6 @@ static void test_interrupted_anatomy(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_times_of_operations, make_program, free_program),
-        cmocka_unit_test_setup_teardown(test_times_of_copies, make_program, free_program),
-        cmocka_unit_test_setup_teardown(test_operation_named_by_a_failure, make_program, free_program),
-        cmocka_unit_test(test_peak_rates),
-        cmocka_unit_test(test_processor_names),
-        cmocka_unit_test(test_anatomy_matches_the_plan),
-        cmocka_unit_test(test_anatomy_of_copies),
-        cmocka_unit_test(test_anatomy_of_a_gpu),
-        cmocka_unit_test(test_short_anatomy),
-        cmocka_unit_test(test_interrupted_anatomy),
-    };
     char path[96];
     snprintf(folder, sizeof folder, "/tmp/snug-anatomy-%d", (int)getpid());
     snprintf(path, sizeof path, "%s/config.json", folder);
@@ -500,7 +473,7 @@ int main(void) {
           "\"num_attention_heads\": 2, \"intermediate_size\": 64, \"max_position_embeddings\": 32}",
           file);
     fclose(file);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_registered(NULL, NULL);
     snug_context_destroy(ctx);
     remove(path);
     rmdir(folder);

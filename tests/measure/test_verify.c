@@ -4,6 +4,8 @@
    memory. */
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- breaking --------------------------------------------------------------------------------------------------- */
 
 enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN, FAIL_PLAN, FAIL_RUN };
@@ -110,14 +112,13 @@ static snug_status verify(struct fixture *f, const char *words, struct heard *he
 
 enum { CHECKS = 10, MEASURED = !SANITIZED };
 
-static void test_all_invariants_hold(void **state) {
+FIXTURE_TEST(test_all_invariants_hold) {
     static const char *const cases[] = {
         "train_file=@train.csv max_train_samples=40 threads=1",
         "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit device=auto",
         "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
         "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard;
         if (verify(f, cases[i], &heard) != SNUG_OK)
@@ -127,7 +128,7 @@ static void test_all_invariants_hold(void **state) {
     assert_false(exists(path_of(f, "work"))); /* no files remain */
 }
 
-static void test_broken_invariant_fails(void **state) {
+FIXTURE_TEST(test_broken_invariant_fails) {
     static const struct {
         enum breakage kind;
         const char *name, *value, *check;
@@ -148,7 +149,6 @@ static void test_broken_invariant_fails(void **state) {
         {BREAK_RUN, "per_device_train_batch_size", "4", "independent of accumulation"},
         {BREAK_RUN, "per_device_train_batch_size", "1", "independent of packing"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard;
         broken.kind = cases[i].kind;
@@ -164,8 +164,7 @@ static void test_broken_invariant_fails(void **state) {
     }
 }
 
-static void test_unavailable_checks_are_skipped(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unavailable_checks_are_skipped) {
     struct heard heard;
     assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_batch_size=1 use_cpu=True", &heard),
                      SNUG_OK);
@@ -175,8 +174,7 @@ static void test_unavailable_checks_are_skipped(void **state) {
     assert_int_equal(heard.skipped, 1 + !MEASURED);
 }
 
-static void test_failed_start_is_no_verdict(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failed_start_is_no_verdict) {
     struct heard heard;
     assert_int_equal(verify(f, "train_file=@nothing.csv", &heard), SNUG_E_IO);
     assert_contains(snug_error_message(f->ctx), "nothing.csv");
@@ -200,8 +198,7 @@ static void test_failed_start_is_no_verdict(void **state) {
 }
 
 /* Neither a broken invariant nor an error of saving flags; in the first training, and in the one that saves. */
-static void test_full_disk_is_no_verdict(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_full_disk_is_no_verdict) {
     for (int looks = 0; looks < 13; looks += 12) {
         struct heard heard;
         disk.bytes = 1000;
@@ -216,8 +213,7 @@ static void test_full_disk_is_no_verdict(void **state) {
 }
 
 /* The logs may be on another disk. */
-static void test_full_disk_of_logs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_full_disk_of_logs) {
     disk.bytes = 10;
     disk.looks = 1;
     assert_int_equal(try_train(f, "out", "max_steps=2 report_to=tensorboard logging_dir=@logs", 0, NULL), SNUG_E_IO);
@@ -227,13 +223,5 @@ static void test_full_disk_of_logs(void **state) {
 
 int main(void) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1); /* auto is the CPU */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_all_invariants_hold, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_broken_invariant_fails, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unavailable_checks_are_skipped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_failed_start_is_no_verdict, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_full_disk_is_no_verdict, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_full_disk_of_logs, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics against scikit-learn's and scipy's (tools/golden/metrics.py), undefined metrics and misuse. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "data/batch.h"
 #include "metrics/metrics_impl.h"
+#include "test.h"
 
 enum { most_values = 512 };
 
@@ -95,7 +90,7 @@ static void check_metrics(const char *name, const json_t *expected, const struct
     }
 }
 
-static void test_golden(void **state) {
+TEST_IN(test_golden, void *fixture, set_up, tear_down) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/metrics.json", 0, NULL), *one;
     assert_true(json_array_size(cases) > 15);
     size_t i;
@@ -119,7 +114,7 @@ static void test_golden(void **state) {
         int64_t width = problem == SNUG_PROBLEM_MULTI_LABEL ? classes : 1;
         void *memory;
         struct snug_metric_accumulator *accumulator =
-            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, problem, classes, rows, &memory);
+            accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, problem, classes, rows, &memory);
         for (int round = 0; round < 2; round++) { /* the second after a reset, in batches of 7 */
             int64_t batch = round ? 7 : rows;
             struct snug_metric_list metrics;
@@ -187,16 +182,16 @@ static void check_classes(snug_context *ctx, const json_t *one) {
     free(memory);
 }
 
-static void test_classes(void **state) {
+TEST_IN(test_classes, void *fixture, set_up, tear_down) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/class_metrics.json", 0, NULL), *one;
     size_t i;
     assert_int_equal(json_array_size(cases), 10);
-    json_array_foreach(cases, i, one) check_classes(*state, one);
+    json_array_foreach(cases, i, one) check_classes(fixture, one);
     json_decref(cases);
 }
 
 /* More classes than metrics, and than a confusion matrix has; more rows than announced. */
-static void test_many_classes(void **state) {
+TEST_IN(test_many_classes, void *fixture, set_up, tear_down) {
     enum { classes = 1100 };
     static char *names[classes];
     static float logits[2 * classes];
@@ -208,7 +203,7 @@ static void test_many_classes(void **state) {
         .task = SNUG_TASK_CLASSIFICATION, .labels = &labels, .classes = classes, .rows = 2, .each_class = true};
     void *memory;
     struct snug_metric_list metrics;
-    struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+    struct snug_metric_accumulator *accumulator = accumulator_with(fixture, &options, &memory);
     add(accumulator, logits, numbers, NULL, 2);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     assert_true(metrics.count <= SNUG_METRICS_MOST - 8 && metrics.count > SNUG_METRICS_MOST - 16);
@@ -220,7 +215,7 @@ static void test_many_classes(void **state) {
 }
 
 /* Without metrics of each class the matrix is there, too, if it is small; a reset empties it. */
-static void test_confusion_of_few_classes(void **state) {
+TEST_IN(test_confusion_of_few_classes, void *fixture, set_up, tear_down) {
     enum { classes = 51, rows = 3 };
     static char *names[classes];
     static const int32_t numbers[rows] = {0, 1, 1};
@@ -241,7 +236,7 @@ static void test_confusion_of_few_classes(void **state) {
             .task = SNUG_TASK_CLASSIFICATION, .labels = &labels, .classes = width, .rows = rows};
         float logits[rows * classes] = {0}, targets[rows * classes] = {0};
         void *memory;
-        struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+        struct snug_metric_accumulator *accumulator = accumulator_with(fixture, &options, &memory);
         for (int64_t row = 0; row < rows; row++) logits[row * width + (row == 2)] = 2; /* predicted: 0, 0, 1 */
         for (int round = 0; round < 2; round++) {
             snug_metric_accumulator_reset(accumulator);
@@ -348,13 +343,13 @@ static void check_tags(snug_context *ctx, const json_t *one) {
     free(memory);
 }
 
-static void test_tags(void **state) {
+TEST_IN(test_tags, void *fixture, set_up, tear_down) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/metrics.json", 0, NULL), *one;
     size_t i;
     int checked = 0;
     json_array_foreach(cases, i, one) {
         if (!json_object_get(one, "names")) continue;
-        check_tags(*state, one);
+        check_tags(fixture, one);
         checked++;
     }
     assert_int_equal(checked, 6);
@@ -363,7 +358,7 @@ static void test_tags(void **state) {
 
 /* Where there are more types than the result has room for, the first in sorted order are shown, and the number of the
    others is reported. */
-static void test_many_types(void **state) {
+TEST_IN(test_many_types, void *fixture, set_up, tear_down) {
     enum { TYPES = 100 };
     char texts[TYPES][8], *names[TYPES];
     int32_t positions[TYPES], chosen[TYPES], offsets[2] = {0, TYPES};
@@ -381,7 +376,7 @@ static void test_many_types(void **state) {
     const struct snug_metric_accumulator_options options = {
         .task = SNUG_TASK_TOKEN_CLASSIFICATION, .labels = &labels, .classes = TYPES, .entities = true};
     void *memory;
-    struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+    struct snug_metric_accumulator *accumulator = accumulator_with(fixture, &options, &memory);
     struct snug_metric_list metrics;
     add_logits(accumulator, logits, &batch, 0, TYPES);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
@@ -395,10 +390,10 @@ static void test_many_types(void **state) {
     free(logits);
 }
 
-static void test_loss_is_a_mean_over_items(void **state) {
+TEST_IN(test_loss_is_a_mean_over_items, void *fixture, set_up, tear_down) {
     void *memory;
     struct snug_metric_accumulator *accumulator =
-        accumulator_of(*state, SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, 4, 0, &memory);
+        accumulator_of(fixture, SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, 4, 0, &memory);
     const float logits[] = {0, 1, 0, 0, 9, 1, 0, 0, 0, 0, 0, 1};
     const int32_t labels[] = {1, SNUG_IGNORE_LABEL, 2};
     struct snug_metric_list metrics;
@@ -414,11 +409,11 @@ static void test_loss_is_a_mean_over_items(void **state) {
     free(memory);
 }
 
-static void test_nothing_to_measure(void **state) {
+TEST_IN(test_nothing_to_measure, void *fixture, set_up, tear_down) {
     for (int problem = SNUG_PROBLEM_SINGLE_LABEL; problem <= SNUG_PROBLEM_REGRESSION; problem++) {
         void *memory;
         struct snug_metric_accumulator *accumulator =
-            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, (enum snug_problem)problem, 2, 4, &memory);
+            accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, (enum snug_problem)problem, 2, 4, &memory);
         const float logits[] = {1, 2, 3, 4};
         const int32_t labels[] = {SNUG_IGNORE_LABEL, SNUG_IGNORE_LABEL};
         struct snug_metric_list metrics;
@@ -432,33 +427,33 @@ static void test_nothing_to_measure(void **state) {
     }
 }
 
-static void test_misuse_is_an_error(void **state) {
+TEST_IN(test_misuse_is_an_error, void *fixture, set_up, tear_down) {
     void *memory;
     struct snug_metric_list metrics;
     const float values[] = {1, 2, 3};
     struct snug_metric_accumulator *none;
     const struct snug_metric_accumulator_options many = {
         .labels = problems(SNUG_PROBLEM_REGRESSION), .classes = 1, .rows = INT64_C(1) << 31};
-    assert_int_equal(snug_metric_accumulator_create(*state, &many, NULL, &none), SNUG_E_UNSUPPORTED);
-    assert_non_null(strstr(snug_error_message(*state), "2147483648 rows to evaluate"));
-    snug_clear_error(*state);
+    assert_int_equal(snug_metric_accumulator_create(fixture, &many, NULL, &none), SNUG_E_UNSUPPORTED);
+    assert_non_null(strstr(snug_error_message(fixture), "2147483648 rows to evaluate"));
+    snug_clear_error(fixture);
     struct snug_metric_accumulator *accumulator =
-        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
+        accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
     add(accumulator, values, NULL, values, 3);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
-    assert_non_null(strstr(snug_error_message(*state), "more rows"));
-    snug_clear_error(*state);
+    assert_non_null(strstr(snug_error_message(fixture), "more rows"));
+    snug_clear_error(fixture);
     snug_metric_accumulator_reset(accumulator);
     add(accumulator, values, NULL, values, 1);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     add(accumulator, values, NULL, values, 1);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
-    assert_non_null(strstr(snug_error_message(*state), "after the result"));
-    snug_clear_error(*state);
+    assert_non_null(strstr(snug_error_message(fixture), "after the result"));
+    snug_clear_error(fixture);
     snug_metric_accumulator_free(accumulator);
     free(memory);
 
-    accumulator = accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, 3, 2, &memory);
+    accumulator = accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, 3, 2, &memory);
     for (int32_t bad = -1; bad <= 3; bad += 4) {
         snug_metric_accumulator_reset(accumulator);
         add(accumulator, values, &bad, NULL, 1);
@@ -469,14 +464,14 @@ static void test_misuse_is_an_error(void **state) {
 }
 
 /* Rounding does not give a correlation above 1; constant values have none. */
-static void test_correlation_is_bounded(void **state) {
+TEST_IN(test_correlation_is_bounded, void *fixture, set_up, tear_down) {
     enum { ROWS = 7, SETS = 64 };
     uint32_t random = 1;
     struct snug_metric_list metrics;
     for (int set = 0; set < SETS; set++) {
         void *memory;
         struct snug_metric_accumulator *accumulator =
-            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, ROWS, &memory);
+            accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, ROWS, &memory);
         const float slope = set % 2 ? 3.0f : -3.0f;
         for (int i = 0; i < ROWS; i++) {
             random = random * 1664525u + 1013904223u;
@@ -491,7 +486,7 @@ static void test_correlation_is_bounded(void **state) {
     }
     void *memory;
     struct snug_metric_accumulator *accumulator =
-        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
+        accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
     add(accumulator, (const float[]){1, 2}, NULL, (const float[]){5, 5}, 2);
     assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     assert_true(isnan(result_of(&metrics, "eval_pearson")));
@@ -500,7 +495,7 @@ static void test_correlation_is_bounded(void **state) {
 }
 
 /* Names come from one table: results have them, and the choice of a metric is looked up in it. */
-static void test_names(void **state) {
+TEST_IN(test_names, void *fixture, set_up, tear_down) {
     static const struct {
         enum snug_task task;
         enum snug_problem problem;
@@ -521,7 +516,7 @@ static void test_names(void **state) {
         void *memory;
         struct snug_metric_list metrics;
         struct snug_metric_accumulator *accumulator =
-            accumulator_of(*state, cases[i].task, cases[i].problem, 3, 2, &memory);
+            accumulator_of(fixture, cases[i].task, cases[i].problem, 3, 2, &memory);
         const int64_t place = snug_metric_find(cases[i].task, cases[i].problem, cases[i].name);
         assert_int_equal(place, cases[i].place);
         assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
@@ -532,11 +527,11 @@ static void test_names(void **state) {
 }
 
 /* Ranks of many rows against their closed form: without ties rho = 1 - 6 sum d^2 / (n^3 - n). */
-static void test_spearman_of_many_rows(void **state) {
+TEST_IN(test_spearman_of_many_rows, void *fixture, set_up, tear_down) {
     enum { rows = 20000 };
     void *memory;
     struct snug_metric_accumulator *accumulator =
-        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, rows, &memory);
+        accumulator_of(fixture, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, rows, &memory);
     double squares = 0;
     for (int64_t i = 0; i < rows; i++) { /* 7919 and 20000 are coprime: a permutation */
         int64_t other = i * 7919 % rows;
@@ -552,20 +547,4 @@ static void test_spearman_of_many_rows(void **state) {
     free(memory);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_golden, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_many_types, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_many_classes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_confusion_of_few_classes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_correlation_is_bounded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_spearman_of_many_rows, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

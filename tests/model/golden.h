@@ -7,14 +7,9 @@
 #define SNUG_TESTS_GOLDEN_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "folders.h"
@@ -26,6 +21,7 @@
 #include "optim/loss_scale.h"
 #include "run/runner.h"
 #include "temporary.h"
+#include "test.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
 

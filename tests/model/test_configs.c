@@ -8,6 +8,8 @@
 
 #include "model/family.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/configs.json"
 
 static snug_status read_json(struct scratch *s, const json_t *json, struct snug_config *config) {
@@ -106,20 +108,20 @@ static void check_case(struct scratch *s, const json_t *family, const json_t *c)
     json_decref(expected);
 }
 
-static void keys_mean_what_they_mean_in_transformers(void **state) {
+TEST_IN(keys_mean_what_they_mean_in_transformers, void *fixture, scratch_setup, scratch_teardown) {
     size_t f, i;
     json_t *family, *c;
     json_t *golden = json_load_file(GOLDEN, 0, NULL);
     assert_non_null(golden);
     json_array_foreach(json_object_get(golden, "families"), f, family) {
-        json_array_foreach(json_object_get(family, "cases"), i, c) check_case(*state, family, c);
+        json_array_foreach(json_object_get(family, "cases"), i, c) check_case(fixture, family, c);
     }
     assert_int_equal(f, 9);
     json_decref(golden);
 }
 
 /* A choice between two keys is said. */
-static void contradictions_are_said(void **state) {
+FIXTURE_TEST(contradictions_are_said) {
     static const struct {
         const char *json, *sentence;
     } cases[] = {
@@ -137,7 +139,6 @@ static void contradictions_are_said(void **state) {
         {"{\"model_type\": \"modernbert\", \"sliding_window\": 3}", NULL},
         {"{\"id2label\": {\"0\": 5, \"1\": 7}, \"label2id\": {\"5\": 0, \"7\": 1}, \"num_labels\": 2}", NULL},
     };
-    struct scratch *s = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_config config;
         s->log_count = 0;
@@ -149,8 +150,7 @@ static void contradictions_are_said(void **state) {
 }
 
 /* Names that are not texts are classes as Python prints them, and are saved as texts. */
-static void names_that_are_numbers(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(names_that_are_numbers) {
     struct snug_config config;
     assert_ok(s, read_text(s, "{\"id2label\": {\"0\": 7, \"1\": 2.0, \"2\": false}}", &config));
     assert_true(config.has_label_names);
@@ -172,11 +172,4 @@ static void names_that_are_numbers(void **state) {
                  "id2label gives classes 0 and 1 the same name, \"1\"");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(keys_mean_what_they_mean_in_transformers, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(contradictions_are_said, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(names_that_are_numbers, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -13,6 +13,8 @@
 #include "plan/stages.h"
 #include "write_tensors.h"
 
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
 /* A model for a task, without data. */
 struct model {
     struct snug_config config;
@@ -146,8 +148,7 @@ static void check_saved(struct scratch *s, const char *folder, const struct mode
     snug_safetensors_close(&ours);
 }
 
-static void every_folder_serves_every_task(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(every_folder_serves_every_task) {
     static const char *const words[] = {[SNUG_TASK_CLASSIFICATION] = "classification",
                                         [SNUG_TASK_MLM] = "mlm",
                                         [SNUG_TASK_TOKEN_CLASSIFICATION] = "token_classification"};
@@ -179,8 +180,7 @@ static void every_folder_serves_every_task(void **state) {
 
 /* Fields of a config other than the model's: the class that a saved folder names is read as the task that it was saved
    for. */
-static void classes_have_one_task(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(classes_have_one_task) {
     for (size_t f = 0; snug_families[f]; f++)
         for (int task = 0; task < SNUG_TASK_COUNT; task++) {
             char text[256], name[64];
@@ -202,7 +202,7 @@ static void classes_have_one_task(void **state) {
 }
 
 /* Classes by which a config names no head that is supported, or a second class of a task. */
-static void classes_of_no_task(void **state) {
+FIXTURE_TEST(classes_of_no_task) {
     static const struct {
         const char *family, *name;
         bool has_head;
@@ -211,7 +211,6 @@ static void classes_of_no_task(void **state) {
                  {"bert", "RobertaForMaskedLM", false, SNUG_TASK_CLASSIFICATION},
                  {"bert", "BertForPreTraining", true, SNUG_TASK_MLM},
                  {"electra", "ElectraForPreTraining", false, SNUG_TASK_CLASSIFICATION}};
-    struct scratch *s = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         struct snug_config config;
@@ -224,8 +223,7 @@ static void classes_of_no_task(void **state) {
     }
 }
 
-static void wrong_configs(void **state) {
-    struct scratch *s = *state;
+FIXTURE_TEST(wrong_configs) {
     static const struct {
         const char *json;
         snug_status status;
@@ -276,12 +274,11 @@ static void wrong_configs(void **state) {
 }
 
 /* The sizes of transformers' classes for masked LM. */
-static void built_in_shapes(void **state) {
+FIXTURE_TEST(built_in_shapes) {
     static const struct {
         const char *name;
         int64_t parameters;
     } shapes[] = {{"mpnet-base", 109518527}, {"ModernBERT-base", 149655232}};
-    struct scratch *s = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct snug_program program;
         struct snug_config config;
@@ -296,13 +293,4 @@ static void built_in_shapes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_folder_serves_every_task, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(classes_have_one_task, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(classes_of_no_task, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(wrong_configs, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(built_in_shapes, scratch_setup, scratch_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -193,13 +193,11 @@ static void check_all(enum families families, const struct snug_backend *backend
     json_decref(cases);
 }
 
-static void reference_agrees(void **state) {
-    (void)state;
+TEST(reference_agrees) {
     check_all(SANITIZED ? EVERY_PROGRAM : EVERY_FAMILY, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
-static void cpu_agrees(void **state) {
-    (void)state;
+TEST(cpu_agrees) {
     if (SANITIZED) return check_all(EVERY_PROGRAM, snug_backend_cpu(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
     for (int threads = 1; threads <= 2; threads++)
         check_all(EVERY_FAMILY, snug_backend_cpu(), threads, 0, SNUG_RECOMPUTE_ELEMENTWISE);
@@ -207,8 +205,7 @@ static void cpu_agrees(void **state) {
 
 /* A GPU's tolerances: logits 1e-4, gradients 1e-3. Its sums have another order, and dS is computed from do . o, which
    leaves more of the key bias's gradient. */
-static void cuda_agrees(void **state) {
-    (void)state;
+TEST(cuda_agrees) {
     snug_context *ctx;
     const struct snug_backend *cuda;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
@@ -311,13 +308,9 @@ static void check_autocast(const struct snug_backend *backend) {
     json_decref(cases);
 }
 
-static void reference_is_no_worse_than_autocast(void **state) {
-    (void)state;
-    check_autocast(snug_backend_reference());
-}
+TEST(reference_is_no_worse_than_autocast) { check_autocast(snug_backend_reference()); }
 
-static void cuda_is_no_worse_than_autocast(void **state) {
-    (void)state;
+TEST(cuda_is_no_worse_than_autocast) {
     snug_context *ctx;
     const struct snug_backend *cuda;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
@@ -328,13 +321,9 @@ static void cuda_is_no_worse_than_autocast(void **state) {
 }
 
 /* The number of loss positions per chunk changes nothing but the order of sums. */
-static void chunks_do_not_matter(void **state) {
-    (void)state;
-    check_all(EVERY_PROGRAM, snug_backend_cpu(), THREADS, 3, SNUG_RECOMPUTE_ELEMENTWISE);
-}
+TEST(chunks_do_not_matter) { check_all(EVERY_PROGRAM, snug_backend_cpu(), THREADS, 3, SNUG_RECOMPUTE_ELEMENTWISE); }
 
-static void every_level_of_recomputation_agrees(void **state) {
-    (void)state;
+TEST(every_level_of_recomputation_agrees) {
     for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
         check_all(EVERY_PROGRAM, snug_backend_cpu(), THREADS, 0, (enum snug_recompute)level);
 }
@@ -358,8 +347,7 @@ static void check_method(const json_t *c, const struct golden_method *method) {
     golden_close(&g);
 }
 
-static void every_method_agrees(void **state) {
-    (void)state;
+TEST(every_method_agrees) {
     static const struct golden_method methods[] = {
         {.name = "update in backward", .update_in_backward = true},
         {.name = "micro-batches", .micro_batches = 3},
@@ -385,8 +373,7 @@ static void every_method_agrees(void **state) {
 }
 
 /* Weights stored without a head, without the prefix, in shards or under old names give the same values. */
-static void other_files_hold_the_same_weights(void **state) {
-    (void)state;
+TEST(other_files_hold_the_same_weights) {
     json_t *cases = read_cases(EVERY_PROGRAM), *entry;
     size_t index;
     json_array_foreach(json_object_get(cases, "same_weights"), index, entry) {
@@ -452,8 +439,7 @@ static void assert_same_storage(const struct golden *narrow, const struct golden
 }
 
 /* Values that are exact in bf16 give the same logits, loss and gradients, bit for bit, in either storage. */
-static void storage_changes_nothing(void **state) {
-    (void)state;
+TEST(storage_changes_nothing) {
     json_t *cases = read_cases(EVERY_PROGRAM), *c;
     size_t index;
     json_array_foreach(json_object_get(cases, "cases"), index, c) for (int backend = 0; backend < 2; backend++) {
@@ -494,19 +480,4 @@ static void storage_changes_nothing(void **state) {
     json_decref(cases);
 }
 
-int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_agrees),
-        cmocka_unit_test(cpu_agrees),
-        cmocka_unit_test(cuda_agrees),
-        cmocka_unit_test(reference_is_no_worse_than_autocast),
-        cmocka_unit_test(cuda_is_no_worse_than_autocast),
-        cmocka_unit_test(chunks_do_not_matter),
-        cmocka_unit_test(every_level_of_recomputation_agrees),
-        cmocka_unit_test(every_method_agrees),
-        cmocka_unit_test(other_files_hold_the_same_weights),
-        cmocka_unit_test(storage_changes_nothing),
-    };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

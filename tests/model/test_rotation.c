@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rotations of rope types are transformers' (tools/golden/rotations.py). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "model/rotation.h"
+#include "test.h"
 
 static double number_of(const json_t *json, const char *key, double otherwise) {
     const json_t *value = json_object_get(json, key);
@@ -54,8 +50,7 @@ static struct snug_rotation rotation_of(const json_t *json) {
 }
 
 /* transformers computes in fp32. */
-static void test_rope_types(void **state) {
-    (void)state;
+TEST(test_rope_types) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/rotations.json", 0, NULL);
     assert_true(json_array_size(cases) > 0);
     for (size_t i = 0; i < json_array_size(cases); i++) {
@@ -73,7 +68,4 @@ static void test_rope_types(void **state) {
     json_decref(cases);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rope_types)};
-    return cmocka_run_group_tests_name("rotation", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

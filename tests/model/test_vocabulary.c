@@ -9,6 +9,8 @@
 #include "training_fixture.h"
 #include "write_tensors.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { TENSORS = 64, TOKENS = 240, NEW_TOKENS = 2 };
 
 static void ok(const struct fixture *f, snug_status status) {
@@ -192,8 +194,7 @@ static void check_grown(struct fixture *f, const json_t *c) {
 }
 
 /* Read as transformers reads it; what is dropped or untied is said. */
-static void used_as_in_transformers(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(used_as_in_transformers) {
     size_t i;
     json_t *c, *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/vocabulary.json", 0, NULL);
     assert_non_null(golden);
@@ -238,8 +239,7 @@ static void write_own_decoder(struct fixture *f) {
 }
 
 /* What is trained has both tables, says so, and is read back with the same predictions, also by a resumed run. */
-static void trained_with_its_own_decoder(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(trained_with_its_own_decoder) {
     double before[TOKENS] = {0}, after[TOKENS] = {0}, resumed[TOKENS] = {0};
     const char *words = "task=mlm line_by_line=True train_file=@t.txt config_name=@own tokenizer_name=@own"
                         " model_name_or_path=@own per_device_train_batch_size=4 save_strategy=steps save_steps=1";
@@ -278,8 +278,7 @@ static int64_t planned_weights(struct fixture *f, const char *words) {
 }
 
 /* A plan has the bytes of both tables if the weights are there; a config.json alone says nothing of them. */
-static void planned_with_its_own_decoder(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(planned_with_its_own_decoder) {
     write_own_decoder(f);
     const int64_t own = planned_weights(f, "task=mlm train_file=dummy:8x16 model_name_or_path=@own");
     const int64_t tied = planned_weights(f, "task=mlm train_file=dummy:8x16 config_name=@own");
@@ -297,7 +296,7 @@ static void planned_with_its_own_decoder(void **state) {
  */
 
 /* The same twice is read; with other values both names are in the message. */
-static void two_names_of_a_weight(void **state) {
+FIXTURE_TEST(two_names_of_a_weight) {
     static const struct {
         const char *name, *other;
     } cases[] = {
@@ -307,7 +306,6 @@ static void two_names_of_a_weight(void **state) {
         {"bert.encoder.layer.0.attention.self.query.bias", "encoder.layer.0.attention.self.query.bias"},
         {"cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.gamma"},
     };
-    struct fixture *f = *state;
     enum { SAME, REVERSED, SHORTER, FLAT, WAYS }; /* the second tensor */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int way = 0; way < WAYS; way++) {
@@ -340,8 +338,7 @@ static void two_names_of_a_weight(void **state) {
 }
 
 /* A classifier has no decoder: the stored one is unused, whatever its values, and named. */
-static void decoder_of_a_classifier(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(decoder_of_a_classifier) {
     write_own_decoder(f);
     f->log[0] = '\0';
     train(f, "class", "config_name=@own tokenizer_name=@own model_name_or_path=@own max_steps=1");
@@ -369,7 +366,7 @@ static void write_new_words(const struct fixture *f, const char *folder, int64_t
     " \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}}"
 
 /* A pad_token_id that is not the tokenizer's padding token is a warning, of what it means in the family. */
-static void padding_tokens_are_compared(void **state) {
+FIXTURE_TEST(padding_tokens_are_compared) {
     static const struct {
         const char *model, *pad;
         bool without;     /* the tokenizer has no padding token */
@@ -389,7 +386,6 @@ static void padding_tokens_are_compared(void **state) {
         {"xlm-roberta", "2", true, "pad_token_id is 2 (\"t6\"), the tokenizer has no padding token"},
     };
     static const char class[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}";
-    struct fixture *f = *state;
     write_text(f, "t.csv", "text,label\nt5 t6,no\nt7,yes\n");
     write_new_words(f, "full", 0);
     ok(f, snug_folder_create(f->ctx, path_of(f, "none")));
@@ -434,14 +430,13 @@ static snug_status make_old(const void *user, int64_t first, int64_t count, void
 }
 
 /* The mean and covariance of the old rows, scaled; any piece of the new rows has the same bits, with any threads. */
-static void distribution_of_new_rows(void **state) {
+TEST(distribution_of_new_rows) {
     enum { ROWS = 6001, NEW = 100, COUNT = COLS * NEW }; /* more old rows than are made at a time */
     struct snug_new_rows rows = {
         .old = make_old, .rows = ROWS, .cols = COLS, .deviation = 10 / sqrt(ROWS), .threads = 2};
     static float drawn[COUNT], again[COUNT];
     const double deviation = 10 / sqrt(12), count = COUNT / 3.0; /* ten times a uniform number's */
     double mean[COLS], sum = 0, squares = 0;
-    (void)state;
     rows.draw = snug_draw_of("a table", 5);
     rows.mean = mean;
     rows.part = calloc((size_t)snug_new_rows_part(COLS), sizeof(float));
@@ -472,9 +467,8 @@ static void add_token(struct fixture *f, const char *folder, const char *json) {
 }
 
 /* Old rows are unchanged, new ones differ from each other and from threads to threads not at all; also in bf16. */
-static void old_rows_are_kept(void **state) {
+FIXTURE_TEST(old_rows_are_kept) {
     static const char word[] = "bert.embeddings.word_embeddings.weight", bias[] = "cls.predictions.bias";
-    struct fixture *f = *state;
     struct tensors before, after;
     write_new_words(f, "new", 3);
     f->log[0] = '\0';
@@ -501,8 +495,7 @@ static void old_rows_are_kept(void **state) {
 }
 
 /* A run, resumed after each step, gives the bits of one that goes through; eval and predict read its folder. */
-static void trained_with_new_tokens(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(trained_with_new_tokens) {
     snug_metrics metrics;
     const char *words = "task=mlm line_by_line=True train_file=@t.txt config_name=@new tokenizer_name=@new"
                         " model_name_or_path=@new per_device_train_batch_size=2 max_steps=4 save_strategy=steps"
@@ -530,9 +523,8 @@ static void trained_with_new_tokens(void **state) {
 }
 
 /* Of a frozen table in 16 bits, the rows of the file are saved as they are there, the new ones as they are used. */
-static void frozen_with_new_tokens(void **state) {
+FIXTURE_TEST(frozen_with_new_tokens) {
     static const char word[] = "bert.embeddings.word_embeddings.weight";
-    struct fixture *f = *state;
     struct tensors before, after;
     const char *words = "task=mlm line_by_line=True train_file=@t.txt config_name=@new tokenizer_name=@new"
                         " model_name_or_path=@new per_device_train_batch_size=2 bf16=True"
@@ -563,8 +555,7 @@ static int64_t trained_vocabulary(struct fixture *f, const char *words) {
 }
 
 /* From scratch, with marker tokens of a classifier, of tags, and in bf16: the tables have the tokenizer's size. */
-static void every_training_grows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(every_training_grows) {
     write_new_words(f, "new", 1);
     write_new_words(f, "markers", 0);
     add_token(f, "markers", "{\"[A1]\": 200, \"[/A1]\": 201}");
@@ -596,8 +587,7 @@ static void fails(struct fixture *f, snug_status found, const char *says) {
 }
 
 /* A tokenizer that is another model's, or a model that was not trained with it. */
-static void tokenizers_of_other_models(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(tokenizers_of_other_models) {
     snug_model *model;
     write_new_words(f, "new", 70); /* of its own vocabulary */
     write_text(f, "m.csv", "text,label\nt5,no\nt7 t8,yes\n");
@@ -613,20 +603,4 @@ static void tokenizers_of_other_models(void **state) {
     assert_contains(f->log, " ...\n"); /* not all of their names */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(used_as_in_transformers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(trained_with_its_own_decoder, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(planned_with_its_own_decoder, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(two_names_of_a_weight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decoder_of_a_classifier, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(padding_tokens_are_compared, set_up, tear_down),
-        cmocka_unit_test(distribution_of_new_rows),
-        cmocka_unit_test_setup_teardown(old_rows_are_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(trained_with_new_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(frozen_with_new_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_training_grows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tokenizers_of_other_models, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

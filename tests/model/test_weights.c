@@ -8,6 +8,8 @@
 #include "training_fixture.h"
 #include "write_tensors.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -59,8 +61,7 @@ static void assert_stored_types(const struct fixture *f, const char *path) {
 }
 
 /* Drawn in fp32, then rounded; saved as they are; loaded in either type; fp32 files are rounded. */
-static void test_initialised_saved_and_loaded(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_initialised_saved_and_loaded) {
     snug_session *wide = open_session(f, NULL), *narrow = open_session(f, "dtype=bfloat16");
     assert_rounded(f, narrow, wide);
     ok(f, snug_save_model(wide, path_of(f, "broad")));
@@ -89,8 +90,7 @@ static void test_initialised_saved_and_loaded(void **state) {
 }
 
 /* Any piece of a parameter, also of a later row block of a fused tensor, and nothing around it. */
-static void test_pieces(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_pieces) {
     for (int type = 0; type < 2; type++) {
         snug_session *session = open_session(f, type ? "dtype=bfloat16" : NULL);
         const struct snug_program *program = &session->training->program;
@@ -121,8 +121,7 @@ static void test_pieces(void **state) {
 }
 
 /* The largest fp32 numbers round to an infinity in bf16. */
-static void test_too_large_for_bf16(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_too_large_for_bf16) {
     const float large = 3.4e38f;
     snug_session *session = open_session(f, NULL);
     const struct snug_program *program = &session->training->program;
@@ -141,8 +140,7 @@ static void test_too_large_for_bf16(void **state) {
 }
 
 /* The same initial weights up to rounding, the same batches and masks: about the same losses. */
-static void test_losses_are_about_the_same(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_losses_are_about_the_same) {
     const char *words = "validation_file=@dev.csv num_train_epochs=25 learning_rate=2e-3";
     char more[256];
     snprintf(more, sizeof more, "%s dtype=bfloat16", words);
@@ -165,10 +163,9 @@ static void test_losses_are_about_the_same(void **state) {
 
 /* Ten updates of about 1e-6 each, far below half a bf16 step at 0.02 (6e-5): with rounding to nearest no value would
    change. With stochastic rounding few values change, but on average as much as fp32 ones, in the same direction. */
-static void test_small_updates_count(void **state) {
+FIXTURE_TEST(test_small_updates_count) {
     static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
     enum { COUNT = 128 * 32 };
-    struct fixture *f = *state;
     double moves[2][COUNT], along = 0, length = 0;
     int changed = 0;
     for (int type = 0; type < 2; type++) {
@@ -227,9 +224,8 @@ static double loss_of(struct fixture *f, const char *folder) {
 #define MASKED "task=mlm train_file=@train.txt line_by_line=True "
 
 /* A decoder that is not tied to the word embedding, with the same values: the same model. */
-static void test_untied_decoder(void **state) {
+FIXTURE_TEST(test_untied_decoder) {
     static const char word[] = "bert.embeddings.word_embeddings.weight", decoder[] = "cls.predictions.decoder.weight";
-    struct fixture *f = *state;
     enum { COUNT = VOCABULARY * 32 };
     snug_session *session = open_session(f, MASKED);
     ok(f, snug_save_model(session, path_of(f, "tied")));
@@ -281,9 +277,8 @@ static void write_tensor(struct fixture *f, const char *folder, const char *name
     free(zeros);
 }
 
-static void test_other_shapes(void **state) {
+FIXTURE_TEST(test_other_shapes) {
     static const char hint[] = " (--ignore_mismatched_sizes initialises a new head instead)";
-    struct fixture *f = *state;
     snug_session *session = open_session(f, NULL);
     ok(f, snug_save_model(session, path_of(f, "saved")));
     close_session(session);
@@ -309,9 +304,8 @@ static void test_other_shapes(void **state) {
 }
 
 /* Unused tensors of a file are listed up to the length of a line. */
-static void test_unused_tensors(void **state) {
+FIXTURE_TEST(test_unused_tensors) {
     enum { TENSORS = 100 };
-    struct fixture *f = *state;
     static char names[TENSORS][1400];
     static const float zeros[32];
     struct values_to_write sources[TENSORS];
@@ -328,9 +322,8 @@ static void test_unused_tensors(void **state) {
 }
 
 /* The padding token's row is zero at any index, and no row is where there is no such token. */
-static void test_padding_row(void **state) {
+FIXTURE_TEST(test_padding_row) {
     static const struct { int pad, row; } cases[] = {{0, 0}, {200, 200}, {-1, -1}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         change_config(f, "model", "pad_token_id", cases[i].pad < 0 ? json_null() : json_integer(cases[i].pad));
         snug_session *session = open_session(f, NULL);
@@ -355,8 +348,7 @@ static struct snug_program *make_fp16(snug_session *session) {
     return program;
 }
 
-static void test_fp16_weights(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fp16_weights) {
     const float large = 70000;
     snug_session *session = open_session(f, NULL);
     const struct snug_parameter *p = parameter_of(session, "bert.pooler.dense.weight");
@@ -389,8 +381,7 @@ static snug_status copy_some(snug_context *ctx, void *to, const void *from, int6
     return SNUG_OK;
 }
 
-static void test_device_is_lost(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_device_is_lost) {
     snug_session *session = open_session(f, NULL);
     const struct snug_program *program = &session->training->program;
     const struct snug_config *config = &session->job.setup.config;
@@ -413,8 +404,7 @@ static void test_device_is_lost(void **state) {
 
 /* ---- states --------------------------------------------------------------------------------------------------- */
 
-static void test_states_of_another_model(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_states_of_another_model) {
     char path[512];
     snug_session *session = open_session(f, NULL);
     const struct snug_program *program = &session->training->program;
@@ -441,21 +431,4 @@ static void test_states_of_another_model(void **state) {
     close_session(session);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_initialised_saved_and_loaded),
-        TEST(test_pieces),
-        TEST(test_too_large_for_bf16),
-        TEST(test_losses_are_about_the_same),
-        TEST(test_small_updates_count),
-        TEST(test_untied_decoder),
-        TEST(test_other_shapes),
-        TEST(test_unused_tensors),
-        TEST(test_padding_row),
-        TEST(test_fp16_weights),
-        TEST(test_device_is_lost),
-        TEST(test_states_of_another_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -37,8 +37,7 @@ static float *stored(struct golden *golden, const char *name, int64_t count) {
     return values;
 }
 
-static void test_maps(void **state) {
-    (void)state;
+TEST(test_maps) {
     struct golden golden;
     open_golden(&golden);
     for (int has_sign = 0; has_sign < 2; has_sign++) {
@@ -171,8 +170,7 @@ static const struct snug_backend *fast_backend(int i, const char **name) {
 }
 enum { FAST = 4 };
 
-static void test_steps(void **state) {
-    (void)state;
+TEST(test_steps) {
     check_steps(snug_backend_reference(), "reference");
     for (int i = 0; i < FAST; i++) {
         const char *name;
@@ -207,8 +205,7 @@ static void read_codes(const struct snug_backend *backend, const char *name, boo
     close_update(&golden, backend);
 }
 
-static void test_reading(void **state) {
-    (void)state;
+TEST(test_reading) {
     for (int i = 0; i < FAST; i++) {
         const char *name;
         const struct snug_backend *backend = fast_backend(i, &name);
@@ -242,8 +239,7 @@ static void write_codes(const struct snug_backend *backend, const char *name, bo
     close_update(&golden, backend);
 }
 
-static void test_writing(void **state) {
-    (void)state;
+TEST(test_writing) {
     for (int i = 0; i < FAST; i++) {
         const char *name;
         const struct snug_backend *backend = fast_backend(i, &name);
@@ -251,8 +247,4 @@ static void test_writing(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_maps), cmocka_unit_test(test_steps),
-                                       cmocka_unit_test(test_reading), cmocka_unit_test(test_writing)};
-    return cmocka_run_group_tests_name("8-bit Adam", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

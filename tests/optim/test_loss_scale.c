@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loss scale of fp16 training against torch.amp.GradScaler's (tools/golden/loss_scale.py), with the operations of
    training: CLIP, an update and RESCALE, on the reference. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 
 #include "backend/backend.h"
 #include "optim/loss_scale.h"
+#include "test.h"
 
 enum { NONE, SUMS, CLIP, SCALER, GRADIENT, WEIGHT, TENSORS };
 
@@ -66,8 +62,7 @@ static void check_case(const json_t *one) {
     assert_int_equal(steps - updates, (int64_t)f.scaler[SNUG_SCALE_SKIPPED]);
 }
 
-static void agrees_with_grad_scaler(void **state) {
-    (void)state;
+TEST(agrees_with_grad_scaler) {
     json_t *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/loss_scale.json", 0, NULL), *one;
     const json_t *cases = json_object_get(golden, "cases");
     assert_true(json_array_size(cases) >= 6);
@@ -77,17 +72,10 @@ static void agrees_with_grad_scaler(void **state) {
 }
 
 /* Doubling stops at fp32's maximum, as in torch. */
-static void stays_finite(void **state) {
-    (void)state;
+TEST(stays_finite) {
     float values[SNUG_SCALE_VALUES] = {0x1p127f, SNUG_SCALE_INTERVAL - 1};
     snug_loss_scale_next(values);
     assert_true(values[SNUG_SCALE] == 0x1p127f && values[SNUG_SCALE_GOOD] == 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_grad_scaler),
-        cmocka_unit_test(stays_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static const char *const optimizers[] = {
     "optim=adamw_torch learning_rate=3e-3 weight_decay=0.01",
     "optim=adam learning_rate=2e-3 weight_decay=1e-5",
@@ -23,8 +25,7 @@ static bool learns(const char *optimizer) {
     return strstr(optimizer, "optim=adam") || strstr(optimizer, "rmsprop") || strstr(optimizer, "adafactor");
 }
 
-static void test_adaptive_optimizers_learn(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_adaptive_optimizers_learn) {
     for (size_t i = 0; i < OPTIMIZERS; i++) {
         if (!learns(optimizers[i])) continue;
         char words[256];
@@ -37,9 +38,8 @@ static void test_adaptive_optimizers_learn(void **state) {
 }
 
 /* Interrupted before and after the first steps of every optimizer, with another number of threads. */
-static void test_each_resumes(void **state) {
+FIXTURE_TEST(test_each_resumes) {
     static const int stops[] = {1, 13};
-    struct fixture *f = *state;
     for (size_t i = 0; i < OPTIMIZERS; i++) {
         char words[256], more[300];
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", optimizers[i]);
@@ -56,8 +56,7 @@ static void test_each_resumes(void **state) {
     }
 }
 
-static void test_another_optimizer_is_refused(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_another_optimizer_is_refused) {
     assert_int_equal(try_train(f, "cut", "optim=adamw_torch save_strategy=steps", 7, NULL), SNUG_E_INTERRUPTED);
     assert_int_equal(try_train(f, "cut", "optim=sgd optim_args=momentum=0.9 resume_from_checkpoint=True", 0, NULL),
                      SNUG_E_INPUT);
@@ -72,8 +71,7 @@ static void test_another_optimizer_is_refused(void **state) {
 }
 
 /* The logged rate is Adafactor's own: min(1e-2, 1 / sqrt(t)), or 1e-6 t during warm-up. */
-static void test_relative_steps(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_relative_steps) {
     static const double rates[] = {1e-2, 3e-6};
     for (int warms = 0; warms < 2; warms++) {
         char words[512];
@@ -94,13 +92,4 @@ static void test_relative_steps(void **state) {
     }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_adaptive_optimizers_learn),
-        TEST(test_each_resumes),
-        TEST(test_another_optimizer_is_refused),
-        TEST(test_relative_steps),
-    };
-    return cmocka_run_group_tests_name("training with each optimizer", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

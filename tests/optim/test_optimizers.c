@@ -7,6 +7,9 @@
 #include "io/safetensors.h"
 #include "ops_updates.h"
 
+static int set_up(void **state);
+static int tear_down(void **state);
+
 #define STEPS 12
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/optimizers.safetensors"
 
@@ -102,8 +105,7 @@ static void run_case(const struct golden_case *c, const struct snug_backend *bac
     ops_close(&f);
 }
 
-static void test_golden(void **state) {
-    (void)state;
+TEST(test_golden) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
             run_case(&cases[c], snug_backend_reference(), w);
@@ -111,7 +113,7 @@ static void test_golden(void **state) {
         }
 }
 
-static void test_names(void **state) {
+TEST_IN(test_names, void *fixture, set_up, tear_down) {
     static const struct {
         const char *optim, *name;
         const struct snug_optimizer_info *info;
@@ -126,28 +128,28 @@ static void test_names(void **state) {
     };
     struct snug_optimizer o;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_int_equal(snug_optimizer_parse(*state, names[i].optim, NULL, 0.8, 0.9, 1e-6, 0.1, &o), SNUG_OK);
+        assert_int_equal(snug_optimizer_parse(fixture, names[i].optim, NULL, 0.8, 0.9, 1e-6, 0.1, &o), SNUG_OK);
         assert_string_equal(o.name, names[i].name);
         assert_ptr_equal(o.info, names[i].info);
         assert_true(o.decoupled == names[i].decoupled && !o.tables_8bit);
         assert_true(o.beta1 == 0.8 && o.beta2 == 0.9 && o.epsilon == 1e-6 && o.weight_decay == 0.1);
     }
-    assert_int_equal(snug_optimizer_parse(*state, "adamw_8bit", "tables_8bit=True", 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
+    assert_int_equal(snug_optimizer_parse(fixture, "adamw_8bit", "tables_8bit=True", 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
     assert_true(o.tables_8bit);
     /* Adam's flags are no other optimizer's but Lion's betas. */
-    assert_int_equal(snug_optimizer_parse(*state, "lion_32bit", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
+    assert_int_equal(snug_optimizer_parse(fixture, "lion_32bit", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
     assert_true(o.beta1 == 0.8 && o.beta2 == 0.9 && o.epsilon == 0);
-    assert_int_equal(snug_optimizer_parse(*state, "adafactor", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
+    assert_int_equal(snug_optimizer_parse(fixture, "adafactor", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
     assert_true(o.epsilon == 1e-30 && o.epsilon2 == 1e-3 && !o.factored_momentum);
     assert_true(!o.scale_parameter && !o.relative_step && o.clip_threshold == 1 && o.decay_rate == -0.8);
-    assert_int_equal(snug_optimizer_parse(*state, "rmsprop", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
+    assert_int_equal(snug_optimizer_parse(fixture, "rmsprop", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
     assert_true(o.epsilon == 1e-8 && o.alpha == 0.99 && o.momentum == 0 && !o.centered);
 }
 
 /* --optim takes the names of the registry; each has what measure/rates.c measures it with, and states of its own
  * update.
  */
-static void test_registry(void **state) {
+TEST_IN(test_registry, void *fixture, set_up, tear_down) {
     const struct snug_weight weight = {.rows = 5000, .cols = 8, .segments = 1};
     const snug_arg_info *info;
     size_t at = 0, length = 0;
@@ -157,7 +159,7 @@ static void test_registry(void **state) {
         for (const struct snug_optimizer_name *name = snug_optimizers[i]->names; name->optim; name++) {
             struct snug_optimizer o;
             assert_int_equal(
-                snug_optimizer_parse(*state, name->optim, snug_optimizers[i]->measured, 0.9, 0.999, 1e-8, 0, &o),
+                snug_optimizer_parse(fixture, name->optim, snug_optimizers[i]->measured, 0.9, 0.999, 1e-8, 0, &o),
                 SNUG_OK);
             assert_non_null(o.name);
             assert_true(snug_op_info(o.info->states(&o, &weight).update)->flags & SNUG_OP_UPDATES);
@@ -168,7 +170,7 @@ static void test_registry(void **state) {
 }
 
 /* Names, and values a state keeps for a stack of three parameters of 5 x 6, or of three vectors of 30. */
-static void test_states(void **state) {
+TEST_IN(test_states, void *fixture, set_up, tear_down) {
     static const struct {
         const char *optim, *optim_args, *name;
         int64_t matrix, vector; /* 0: no such state */
@@ -188,7 +190,7 @@ static void test_states(void **state) {
         for (int vector = 0; vector < 2; vector++) {
             struct snug_optimizer o;
             int64_t values = 0;
-            assert_int_equal(snug_optimizer_parse(*state, rows[i].optim, rows[i].optim_args, 0.9, 0.999, 1e-8, 0, &o),
+            assert_int_equal(snug_optimizer_parse(fixture, rows[i].optim, rows[i].optim_args, 0.9, 0.999, 1e-8, 0, &o),
                              SNUG_OK);
             const struct snug_states states = o.info->states(&o, &kinds[vector]);
             for (int k = 0; k < states.count; k++) {
@@ -203,12 +205,12 @@ static void test_states(void **state) {
 }
 
 /* The word embedding keeps states of 32 bits unless it is told otherwise. */
-static void test_states_of_tables(void **state) {
+TEST_IN(test_states_of_tables, void *fixture, set_up, tear_down) {
     const struct snug_weight table = {.rows = 5000, .cols = 8, .segments = 1, .table = true};
     for (int coded = 0; coded < 2; coded++) {
         struct snug_optimizer o;
         assert_int_equal(
-            snug_optimizer_parse(*state, "adamw_8bit", coded ? "tables_8bit=True" : NULL, 0.9, 0.999, 1e-8, 0, &o),
+            snug_optimizer_parse(fixture, "adamw_8bit", coded ? "tables_8bit=True" : NULL, 0.9, 0.999, 1e-8, 0, &o),
             SNUG_OK);
         const struct snug_states states = o.info->states(&o, &table);
         assert_int_equal(states.update, coded ? SNUG_OP_ADAM_8BIT : SNUG_OP_ADAM);
@@ -216,7 +218,7 @@ static void test_states_of_tables(void **state) {
     }
 }
 
-static void test_refused(void **state) {
+TEST_IN(test_refused, void *fixture, set_up, tear_down) {
     static const struct {
         const char *optim, *optim_args, *says;
     } wrong[] = {
@@ -248,19 +250,18 @@ static void test_refused(void **state) {
     };
     struct snug_optimizer o;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        snug_clear_error(*state);
-        assert_int_equal(snug_optimizer_parse(*state, wrong[i].optim, wrong[i].optim_args, 0.9, 0.999, 1e-8, 0, &o),
+        snug_clear_error(fixture);
+        assert_int_equal(snug_optimizer_parse(fixture, wrong[i].optim, wrong[i].optim_args, 0.9, 0.999, 1e-8, 0, &o),
                          SNUG_E_USAGE);
-        if (!strstr(snug_error_message(*state), wrong[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", snug_error_message(*state), wrong[i].says);
+        if (!strstr(snug_error_message(fixture), wrong[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", snug_error_message(fixture), wrong[i].says);
     }
 }
 
 /* ---- stochastic rounding ---------------------------------------------------------------------------------------- */
 
 /* Each draw is up with the probability of the remainder: within five standard deviations of the mean. */
-static void test_rounding_is_unbiased(void **state) {
-    (void)state;
+TEST(test_rounding_is_unbiased) {
     static const float values[] = {1.0f + 0x1p-9f, -1.0f - 0x1.8p-8f, 0.3f,     -3.14159274f,
                                    1e-20f,         0x1.fffp10f,       0x1p-130f};
     enum { DRAWS = 1 << 16 };
@@ -282,8 +283,7 @@ static void test_rounding_is_unbiased(void **state) {
     }
 }
 
-static void test_rounding_keeps_what_bf16_has(void **state) {
-    (void)state;
+TEST(test_rounding_keeps_what_bf16_has) {
     for (uint32_t half = 0; half < 0x10000; half++) {
         const float value = snug_bf16_to_f32((uint16_t)half);
         const uint16_t rounded = snug_f32_to_bf16_stochastic(value, 0xffff);
@@ -295,8 +295,7 @@ static void test_rounding_keeps_what_bf16_has(void **state) {
 }
 
 /* Bits of different places do not go together: each pair of bits agrees about half the time. */
-static void test_rounding_bits_differ(void **state) {
-    (void)state;
+TEST(test_rounding_bits_differ) {
     enum { DRAWS = 4096 };
     int64_t agree[4] = {0};
     for (int64_t i = 0; i < DRAWS; i++) {
@@ -336,8 +335,7 @@ static void run_small_steps(const struct snug_backend *backend) {
     ops_close(&f);
 }
 
-static void test_small_steps_count(void **state) {
-    (void)state;
+TEST(test_small_steps_count) {
     run_small_steps(snug_backend_reference());
     run_small_steps(snug_backend_cpu());
 }
@@ -349,18 +347,4 @@ static int tear_down(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_states_of_tables, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_states, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test(test_rounding_is_unbiased),
-        cmocka_unit_test(test_rounding_keeps_what_bf16_has),
-        cmocka_unit_test(test_rounding_bits_differ),
-        cmocka_unit_test(test_small_steps_count),
-    };
-    return cmocka_run_group_tests_name("optimizers", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

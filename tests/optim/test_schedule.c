@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learning rates against transformers' (tools/golden/schedule.py), and refused arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 #include "optim/schedule.h"
+#include "test.h"
 
 static int set_up(void **state) { return snug_context_create((snug_context **)state) != SNUG_OK; }
 
@@ -19,7 +14,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void test_golden(void **state) {
+TEST_IN(test_golden, void *fixture, set_up, tear_down) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/schedule.json", 0, NULL), *one;
     assert_true(json_array_size(cases) > 20);
     size_t i;
@@ -32,7 +27,7 @@ static void test_golden(void **state) {
                                      "warmup", &warmup, "total", &total, "rates", &rates),
                          0);
         struct snug_schedule schedule;
-        assert_int_equal(snug_schedule_init(*state, type, kwargs, base, (double)warmup, (double)total, &schedule),
+        assert_int_equal(snug_schedule_init(fixture, type, kwargs, base, (double)warmup, (double)total, &schedule),
                          SNUG_OK);
         for (size_t step = 0; step < json_array_size(rates); step++) {
             double expected = json_number_value(json_array_get(rates, step));
@@ -45,30 +40,30 @@ static void test_golden(void **state) {
     json_decref(cases);
 }
 
-static void test_warmup_ratio_is_rounded_up(void **state) {
+TEST_IN(test_warmup_ratio_is_rounded_up, void *fixture, set_up, tear_down) {
     struct snug_schedule schedule;
-    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 1, 0.06, 101, &schedule), SNUG_OK);
+    assert_int_equal(snug_schedule_init(fixture, "linear", NULL, 1, 0.06, 101, &schedule), SNUG_OK);
     assert_true(schedule.warmup_steps == 7);
-    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 1, 1, 101, &schedule), SNUG_OK);
+    assert_int_equal(snug_schedule_init(fixture, "linear", NULL, 1, 1, 101, &schedule), SNUG_OK);
     assert_true(schedule.warmup_steps == 1);
 }
 
-static void test_nothing_to_divide_by(void **state) {
+TEST_IN(test_nothing_to_divide_by, void *fixture, set_up, tear_down) {
     struct snug_schedule schedule;
-    assert_int_equal(snug_schedule_init(*state, "polynomial", "{\"lr_end\": 0.25}", 1, 10, 10, &schedule), SNUG_OK);
+    assert_int_equal(snug_schedule_init(fixture, "polynomial", "{\"lr_end\": 0.25}", 1, 10, 10, &schedule), SNUG_OK);
     assert_true(snug_schedule_rate(&schedule, 10) == 0.25); /* all steps are warm-up */
-    assert_int_equal(snug_schedule_init(*state, "cosine_with_min_lr", "{\"min_lr\": 0.1}", 0, 0, 10, &schedule),
+    assert_int_equal(snug_schedule_init(fixture, "cosine_with_min_lr", "{\"min_lr\": 0.1}", 0, 0, 10, &schedule),
                      SNUG_OK);
     assert_true(snug_schedule_rate(&schedule, 5) == 0); /* with a learning rate of 0 */
 }
 
-static void test_quoted_numbers(void **state) {
+TEST_IN(test_quoted_numbers, void *fixture, set_up, tear_down) {
     struct snug_schedule schedule;
-    assert_int_equal(snug_schedule_init(*state, "polynomial", "{\"power\": \"2.5\"}", 1, 0, 10, &schedule), SNUG_OK);
+    assert_int_equal(snug_schedule_init(fixture, "polynomial", "{\"power\": \"2.5\"}", 1, 0, 10, &schedule), SNUG_OK);
     assert_true(schedule.power == 2.5);
 }
 
-static void test_refused(void **state) {
+TEST_IN(test_refused, void *fixture, set_up, tear_down) {
     static const struct {
         const char *type, *kwargs, *says;
     } cases[] = {
@@ -93,23 +88,14 @@ static void test_refused(void **state) {
     };
     struct snug_schedule schedule;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snug_clear_error(*state);
-        assert_int_equal(snug_schedule_init(*state, cases[i].type, cases[i].kwargs, 5e-5, 0, 10, &schedule),
+        snug_clear_error(fixture);
+        assert_int_equal(snug_schedule_init(fixture, cases[i].type, cases[i].kwargs, 5e-5, 0, 10, &schedule),
                          SNUG_E_USAGE);
-        if (!strstr(snug_error_message(*state), cases[i].says)) fail_msg("%s", snug_error_message(*state));
+        if (!strstr(snug_error_message(fixture), cases[i].says)) fail_msg("%s", snug_error_message(fixture));
     }
-    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, NAN, 10, &schedule), SNUG_E_USAGE);
-    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, 0, INFINITY, &schedule), SNUG_E_USAGE);
-    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, 0, NAN, &schedule), SNUG_E_USAGE);
+    assert_int_equal(snug_schedule_init(fixture, "linear", NULL, 5e-5, NAN, 10, &schedule), SNUG_E_USAGE);
+    assert_int_equal(snug_schedule_init(fixture, "linear", NULL, 5e-5, 0, INFINITY, &schedule), SNUG_E_USAGE);
+    assert_int_equal(snug_schedule_init(fixture, "linear", NULL, 5e-5, 0, NAN, &schedule), SNUG_E_USAGE);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_golden, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_warmup_ratio_is_rounded_up, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nothing_to_divide_by, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_quoted_numbers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

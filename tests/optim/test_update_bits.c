@@ -133,8 +133,7 @@ static void check(const struct ops_row *row, int variant, int shape, enum values
 
 /* Of every optimizer. Lazy updates of rows are ADAM's, see test_lazy_rows; the loss scale is that of test_loss_scale.
  */
-static void test_bits(void **state) {
-    (void)state;
+TEST(test_bits) {
     if (backend_count < 2) skip();
     for (size_t i = 0; i < OPS_ROWS; i++) {
         const struct ops_row *row = &ops_rows[i];
@@ -148,7 +147,4 @@ static void test_bits(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits)};
-    return cmocka_run_group_tests(tests, open_backends, close_backends);
-}
+TEST_MAIN(open_backends, close_backends)

@@ -5,6 +5,8 @@
 #include "plan/estimate.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum { LAYERS = 4, RANKS = 3 };
 /* Variants of a program. */
 enum { BF16 = 1, LAYER = 2, MLM = 4, ACCUMULATES = 8, TRAINS = 16, VARIANTS = 32 };
@@ -297,8 +299,7 @@ static void check_all(struct fixture *f, const char *folder) {
 }
 
 /* ELECTRA's embeddings have a matmul, whose 16-bit weight FORWARD needs at once; its vocabulary's bias is divided. */
-static void test_collectives_are_waited_for(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_collectives_are_waited_for) {
     write_model(f, "deep", 0.1, 160, LAYERS, 1200);
     check_all(f, "deep");
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "electra")), SNUG_OK);
@@ -318,7 +319,7 @@ static int64_t count_beside(const struct snug_program *program, enum snug_op_kin
 }
 
 /* Backends that are not asynchronous have no WAITs; and collectives whose operands may be offloaded are waited for. */
-static void test_what_stays(void **state) {
+FIXTURE_TEST(test_what_stays) {
     static const struct {
         struct snug_offload offload;
         bool gathers, sums, crosses;
@@ -330,7 +331,6 @@ static void test_what_stays(void **state) {
         {{.overlaps = true, .classes = 1 << SNUG_MEMORY_GRADIENTS}, true, false, false},
         {{.overlaps = true, .classes = 1 << SNUG_MEMORY_ACTIVATIONS}, true, true, false},
     };
-    struct fixture *f = *state;
     struct snug_config config;
     write_model(f, "deep", 0.1, 160, LAYERS, 1200);
     assert_int_equal(snug_config_read(f->ctx, path_of(f, "deep"), &config), SNUG_OK);
@@ -354,8 +354,7 @@ static void test_what_stays(void **state) {
 /* ---- the estimate ------------------------------------------------------------------------------------------------ */
 
 /* Collectives beside operations take time only where operations wait for them. */
-static void test_estimate(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_estimate) {
     struct snug_config config;
     double seconds[2][2]; /* by whether they run beside operations, and whether they take time */
     write_model(f, "deep", 0.1, 160, LAYERS, 1200);
@@ -386,11 +385,4 @@ static void test_estimate(void **state) {
     snug_config_free(&config);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_collectives_are_waited_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_stays, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_estimate, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

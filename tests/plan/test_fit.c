@@ -8,14 +8,15 @@
 #include "train/fit.h"
 #include "train/session.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void check(struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
 }
 
 /* ---- rates ---------------------------------------------------------------------------------------------------- */
 
-static void test_rates_are_fitted(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rates_are_fitted) {
     struct snug_rates rates = {.ctx = f->ctx};
     struct snug_rate_sample samples[24];
     for (int i = 0; i < 24; i++) {
@@ -47,8 +48,7 @@ static void open_rates(struct fixture *f, struct snug_rates *rates) {
     assert_true(rates->count > 10);
 }
 
-static void test_rates_are_measured_once(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rates_are_measured_once) {
     struct snug_rates measured, again;
     char *path;
     setenv("SNUG_RATES", "", 1);
@@ -85,7 +85,7 @@ static void test_rates_are_measured_once(void **state) {
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
 }
 
-static void test_wrong_rates_are_refused(void **state) {
+FIXTURE_TEST(test_wrong_rates_are_refused) {
     static const char *const cases[][2] = {
         {"{\"seconds\": []}", "must be a list"},
         {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is not an operation"},
@@ -95,7 +95,6 @@ static void test_wrong_rates_are_refused(void **state) {
         {"{\"seconds\": [3]}", "must hold objects"},
         {"[", "rates.json"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_rates rates;
         const char *path = write_text(f, "rates.json", cases[i][0]);
@@ -117,8 +116,7 @@ static void open_few(struct fixture *f) {
     snug_args_destroy(args);
 }
 
-static void test_rates_are_shown(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rates_are_shown) {
     struct snug_rates rates;
     char *text;
     check(f, snug_rates_read(f->ctx, SNUG_SOURCE_DIR "/tests/golden/rates.json", &rates));
@@ -143,8 +141,7 @@ static void test_rates_are_shown(void **state) {
 
 /* Rates that lack most operations: operations without a rate take no time. Stored where there is a folder. */
 /* A GPU's rates have their own file, and TF32 matmuls. */
-static void test_rates_of_a_gpu(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rates_of_a_gpu) {
     struct snug_rates rates, again;
     char *path, *text;
     setenv("SNUG_RATES", "", 1);
@@ -187,8 +184,7 @@ static struct snug_duration expect_duration(struct fixture *f, const char *words
 }
 
 /* Without rates a long run measures a few before its arena is allocated; nothing is stored. */
-static void test_time_without_rates(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_time_without_rates) {
     struct snug_rates known;
     setenv("SNUG_RATES", "", 1);
     struct snug_duration duration = expect_duration(f, "max_steps=1", true);
@@ -234,9 +230,8 @@ static void test_time_without_rates(void **state) {
     assert_int_equal(expect_duration(f, LONG_RUN, true).source, SNUG_SECONDS_MEASURED);
 }
 
-static void test_missing_rates(void **state) {
+FIXTURE_TEST(test_missing_rates) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
-    struct fixture *f = *state;
     char before[3][512] = {{0}}, *path;
     struct snug_rates rates;
     write_text(f, "few.json", "{\"seconds\": [{\"operation\": \"linear\", \"call\": 1}]}");
@@ -320,8 +315,7 @@ static int64_t arena_of(const struct snug_priced *mix) {
     return mix->total - mix->bytes[SNUG_MEMORY_CONTEXT] - mix->bytes[SNUG_MEMORY_HOST];
 }
 
-static void test_more_work_takes_longer(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_more_work_takes_longer) {
     struct planned p;
     open_job(f, "", &p);
     const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
@@ -342,8 +336,7 @@ static void test_more_work_takes_longer(void **state) {
 
 /* Copies beside operations take the seconds that operations wait for them: none if copies are fast, and if they are
    slow no less than those of one direction, or with a GPU's offload file of both. */
-static void test_waits_are_estimated(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_waits_are_estimated) {
     static const double bytes[] = {1e-15, 1e-9, 1e-3};
     double alone = 0;
     for (int i = 0; i < 3; i++)
@@ -387,8 +380,7 @@ static void test_waits_are_estimated(void **state) {
 }
 
 /* Norms and updates inside backward are separate launches, which have a rate of their own. */
-static void test_separate_launches(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_separate_launches) {
     for (int clips = 0; clips < 2; clips++)
         for (int inside = 0; inside < 2; inside++) {
             struct planned p;
@@ -418,9 +410,8 @@ static void test_separate_launches(void **state) {
         }
 }
 
-static void test_choice_fits_and_equals_the_plan(void **state) {
+FIXTURE_TEST(test_choice_fits_and_equals_the_plan) {
     const int limits = is_long() ? 8 : 4;
-    struct fixture *f = *state;
     struct planned p;
     double slowest = 0;
     int choices = 0;
@@ -455,10 +446,9 @@ static void test_choice_fits_and_equals_the_plan(void **state) {
 }
 
 /* Every level in every layer, every micro-batch, with and without the update in backward. */
-static void test_no_mix_is_much_quicker(void **state) {
+FIXTURE_TEST(test_no_mix_is_much_quicker) {
     static const char *const levels[] = {"elementwise", "ffn", "attention", "layer"};
     static const int64_t batches[] = {16, 8, 4, 2, 1};
-    struct fixture *f = *state;
     struct planned p;
     struct snug_priced *all;
     size_t count = 0;
@@ -502,14 +492,13 @@ static void test_no_mix_is_much_quicker(void **state) {
     close_job(&p);
 }
 
-static void test_user_settings_are_kept(void **state) {
+FIXTURE_TEST(test_user_settings_are_kept) {
     static const char *const cases[][2] = {{"gradient_accumulation_steps=1", "accumulation"},
                                            {"recompute=elementwise", "--recompute"},
                                            {"gradient_checkpointing=False", "--recompute"},
                                            {"update_in_backward=False", "--update_in_backward"},
                                            /* 76 rows are no whole number of steps: other rows would be dropped */
                                            {"dataloader_drop_last=True", "accumulation"}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct planned p;
         open_job(f, cases[i][0], &p);
@@ -521,8 +510,7 @@ static void test_user_settings_are_kept(void **state) {
     }
 }
 
-static void test_rounding_comes_last(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rounding_comes_last) {
     struct planned p, exact;
     open_job(f, "", &p);
     open_job(f, "optim=adamw_torch_fused dtype=float32", &exact);
@@ -538,8 +526,7 @@ static void test_rounding_comes_last(void **state) {
 
 /* Where copies are slow, the search offloads no more than it must; where a mix that rounds is much faster than the
    exact choice, it names that, too. */
-static void test_slow_offload(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_slow_offload) {
     struct planned p;
     int named = 0, partial = 0;
     open_job(f, "", &p);
@@ -564,8 +551,7 @@ static void test_slow_offload(void **state) {
 
 /* ---- whole runs ----------------------------------------------------------------------------------------------- */
 
-static void test_fitted_run_is_the_same_run(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fitted_run_is_the_same_run) {
     struct planned p;
     snug_train_result result;
     char words[512];
@@ -586,8 +572,7 @@ static void test_fitted_run_is_the_same_run(void **state) {
     assert_true(result.total.planned <= (asked + smallest) / 2);
 }
 
-static void test_refusal_names_the_mix(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refusal_names_the_mix) {
     struct planned p;
     snug_plan *plan;
     char budget[32], flags[256];
@@ -634,12 +619,11 @@ static void test_refusal_names_the_mix(void **state) {
     close_job(&p);
 }
 
-static void test_plan_has_the_time_of_the_run(void **state) {
+FIXTURE_TEST(test_plan_has_the_time_of_the_run) {
     /* Rows of one length, so that the sizes of a million batches need not be scanned. */
     static const char *const runs[][2] = {{"max_steps=10", "the run's 10 steps about "},
                                           {"train_file=dummy:76x8 max_steps=1000000", " minutes\n"},
                                           {"train_file=dummy:76x8 max_steps=100000000", " min\n"}};
-    struct fixture *f = *state;
     for (int i = 0; i < 3; i++) {
         snug_plan *plan;
         char *text;
@@ -653,8 +637,7 @@ static void test_plan_has_the_time_of_the_run(void **state) {
     }
 }
 
-static void test_plan_lists_the_costs_of_methods(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plan_lists_the_costs_of_methods) {
     snug_plan *plan;
     char *text;
     write_model(f, "wide", 0.1, 128, 4, VOCABULARY);
@@ -688,27 +671,4 @@ static void test_plan_lists_the_costs_of_methods(void **state) {
     snug_args_destroy(args);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rates_are_fitted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rates_of_a_gpu, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_time_without_rates, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_waits_are_estimated, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_separate_launches, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_choice_fits_and_equals_the_plan, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_user_settings_are_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rounding_comes_last, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_slow_offload, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fitted_run_is_the_same_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refusal_names_the_mix, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_plan_has_the_time_of_the_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_plan_lists_the_costs_of_methods, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

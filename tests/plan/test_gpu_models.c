@@ -5,9 +5,11 @@
 #include "measure/gpu_rates.h"
 #include "planned.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
-static void test_names(void **state) {
+FIXTURE_TEST(test_names) {
     static const char *const same[][2] = {
         {"RTX 4090", "NVIDIA GeForce RTX 4090"},
         {"rtx4090", "NVIDIA GeForce RTX 4090"},
@@ -43,7 +45,6 @@ static void test_names(void **state) {
         {"", "RTX 2060, "},
     };
     char text[1536], small[5];
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         const struct snug_gpu_model *model = snug_gpu_model_find(same[i][0]);
         if (!model || strcmp(model->name, same[i][1]) != 0)
@@ -67,10 +68,9 @@ static void test_names(void **state) {
 }
 
 /* Each row is one that the planner can use, and no other row has its names. */
-static void test_rows(void **state) {
+FIXTURE_TEST(test_rows) {
     char list[1536], *rest = list, *name;
     int count = 0, before_ampere = 0, tried = 0;
-    (void)state;
     snug_gpu_model_list("MI300X", list, sizeof list);
     while ((name = strsep(&rest, ","))) {
         name += strspn(name, " ");
@@ -98,8 +98,7 @@ static const struct snug_rate *rate_of(const struct snug_rates *rates, enum snug
 }
 
 /* A GPU without TF32 has none of its rates, and computes fp32 attention without tensor cores. */
-static void test_rates_without_tf32(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_rates_without_tf32) {
     const struct snug_gpu_model *h200 = snug_gpu_model_find("H200");
     for (int i = 0; i < 3; i++) {
         const struct snug_gpu_model *older =
@@ -119,8 +118,7 @@ static void test_rates_without_tf32(void **state) {
 }
 
 /* A rate is scaled by the peak that limits its operation; what is done before a kernel starts is not. */
-static void test_scaled_rates(void **state) {
-    const struct fixture *f = *state;
+FIXTURE_TEST(test_scaled_rates) {
     const struct snug_gpu_model *h200 = snug_gpu_model_find("H200"), *other = snug_gpu_model_find("RTX 4090");
     const struct {
         enum snug_op_kind kind;
@@ -160,9 +158,8 @@ static void test_scaled_rates(void **state) {
 
 /* ---- plans for a GPU of compute capability 7.5 ------------------------------------------------------------------ */
 
-static void test_plan_of_a_t4(void **state) {
+FIXTURE_TEST(test_plan_of_a_t4) {
     static const char *const gpus[] = {"T4", "RTX_2080_Ti", "Quadro_RTX_6000"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
         char words[256];
         snprintf(words, sizeof words, BERT "gpu=%s fp16=true per_device_train_batch_size=16", gpus[i]);
@@ -187,7 +184,7 @@ static void test_plan_of_a_t4(void **state) {
 }
 
 /* Types that the GPU lacks are refused by flag, also where --gpu is a file of its rates. */
-static void test_types_that_a_t4_lacks(void **state) {
+FIXTURE_TEST(test_types_that_a_t4_lacks) {
     static const struct {
         const char *words, *says;
     } cases[] = {
@@ -201,7 +198,6 @@ static void test_types_that_a_t4_lacks(void **state) {
         {"gpu=@t4.json bf16=true", "t4.json is an earlier one: use --fp16"},
         {"gpu=T4 fit=true bf16=true", "use --fp16"},
     };
-    struct fixture *f = *state;
     json_t *rates = json_load_file(SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json", 0, NULL);
     assert_int_equal(json_object_set_new(rates, "device", json_string("Tesla T4")), 0);
     assert_int_equal(json_dump_file(rates, path_of(f, "t4.json"), 0), 0);
@@ -223,7 +219,7 @@ static void test_types_that_a_t4_lacks(void **state) {
     "gradient_accumulation_steps=1 "
 
 /* What does not fit is refused with --fit, --memory_budget and the arguments to add, if any help. */
-static void test_advice(void **state) {
+FIXTURE_TEST(test_advice) {
     static const struct {
         const char *words, *says[3];
     } cases[] = {
@@ -240,7 +236,6 @@ static void test_advice(void **state) {
         {WHOLE "gpu=RTX_2060 memory_budget=2GiB", {"--fit runs it where that much is free, or within"}},
         {WHOLE "gpu=RTX_2060", {"the available 5734.4 MiB", "or within --memory_budget"}},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_plan *plan = plan_of(f, cases[i].words, SNUG_E_DOES_NOT_FIT);
         assert_non_null(plan); /* it can be printed */
@@ -249,11 +244,4 @@ static void test_advice(void **state) {
     }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_names),        TEST(test_rows),
-                                       TEST(test_scaled_rates), TEST(test_rates_without_tf32),
-                                       TEST(test_plan_of_a_t4), TEST(test_types_that_a_t4_lacks),
-                                       TEST(test_advice)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

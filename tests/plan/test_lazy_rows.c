@@ -4,21 +4,16 @@
  * trainings are run both ways, operation by operation, and parameters and moments are compared.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/philox.h"
 #include "model/family.h"
 #include "model/weights.h"
 #include "run/runner.h"
 #include "sanitized.h"
+#include "test.h"
 
 enum { VOCABULARY = 300, SEQUENCES = 3, LONGEST = 5, TOKENS = SEQUENCES * LONGEST, PADDING = 2 };
 
@@ -263,9 +258,8 @@ static void compare_ways(const struct snug_backend *backend, int part) {
     }
 }
 
-static void test_same_bits(void **state) {
+TEST(test_same_bits) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
-    (void)state;
     const struct snug_backend *widest = snug_backend_cpu();
     const int long_ones = is_long() ? 1 : SANITIZED ? 4 : 2;
     compare_ways(snug_backend_reference(), long_ones);
@@ -278,8 +272,7 @@ static void test_same_bits(void **state) {
 }
 
 /* A norm that is not finite makes every row NaN, also rows that never had a gradient. */
-static void test_not_finite(void **state) {
-    (void)state;
+TEST(test_not_finite) {
     const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
     for (int i = 0; i < 2; i++) {
         struct training *t = open_training(&ways[0], backends[i], true);
@@ -293,8 +286,7 @@ static void test_not_finite(void **state) {
 }
 
 /* The gradient has room for the rows of one step: more are refused before a write out of bounds. */
-static void test_too_many_micro_batches(void **state) {
-    (void)state;
+TEST(test_too_many_micro_batches) {
     const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
     for (int i = 0; i < 2; i++) {
         struct training *t = open_training(&ways[0], backends[i], true);
@@ -325,7 +317,7 @@ struct plan_case {
     int lazy;
 };
 
-static void test_which_tables_are_lazy(void **state) {
+TEST(test_which_tables_are_lazy) {
     static const struct plan_case cases[] = {
         {"AdamW", true, false, 0.1, 1e-8, 1, 256, 1},
         {"Adam", false, false, 0, 1e-8, 1, 256, 1},
@@ -336,7 +328,6 @@ static void test_which_tables_are_lazy(void **state) {
         {"half of them is the limit", true, false, 0, 1e-8, VOCABULARY / TOKENS / 2, 256, 1},
         {"not asked for", true, false, 0, 1e-8, 1, 0, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct plan_case *c = &cases[i];
         struct training t = {.way = &ways[0], .backend = snug_backend_cpu()};
@@ -369,12 +360,4 @@ static void test_which_tables_are_lazy(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_too_many_micro_batches),
-        cmocka_unit_test(test_which_tables_are_lazy),
-    };
-    return cmocka_run_group_tests_name("lazy rows", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,6 +4,8 @@
 #include "training_fixture.h"
 #include "write_tensors.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -14,14 +16,13 @@ static void assert_same_model(const struct fixture *f, const char *a, const char
 
 /* ---- recomputation -------------------------------------------------------------------------------------------- */
 
-static void test_recomputation_changes_no_bit(void **state) {
+FIXTURE_TEST(test_recomputation_changes_no_bit) {
     static const char *const ways[] = {
         "recompute=elementwise", "recompute=ffn",           "recompute=attention",         "recompute=layer",
         "recompute=none,layer",  "recompute=attention,ffn", "gradient_checkpointing=True", "recompute=layer,none",
         "recompute=ffn*2"};
     static const char *const tasks[] = {"", " bf16=True", " task=mlm line_by_line=True train_file=@train.txt",
                                         " dtype=bfloat16 task=mlm line_by_line=True train_file=@train.txt"};
-    struct fixture *f = *state;
     for (size_t task = 0; task < sizeof tasks / sizeof *tasks; task++) {
         char words[256];
         snprintf(words, sizeof words, "recompute=none gradient_accumulation_steps=2%s", tasks[task]);
@@ -35,14 +36,13 @@ static void test_recomputation_changes_no_bit(void **state) {
 }
 
 /* Local attention, RoPE, gated MLPs and mean pooling; a bias table that all layers share. */
-static void test_methods_of_other_families_change_no_bit(void **state) {
+FIXTURE_TEST(test_methods_of_other_families_change_no_bit) {
     static const char *const families[] = {"config_name=@modern", "config_name=@mpnet"};
     static const char *const kinds[] = {"bf16=True task=mlm line_by_line=True train_file=@train.txt",
                                         "gradient_accumulation_steps=2 optim=adamw_8bit"};
     static const char *const ways[] = {"recompute=ffn update_in_backward=True", "recompute=attention threads=3",
                                        "recompute=layer update_in_backward=True",
                                        "recompute=layer,none offload=weights,gradients,optimizer,activations"};
-    struct fixture *f = *state;
     write_other_families(f, 32);
     for (size_t family = 0; family < 2; family++)
         for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
@@ -67,7 +67,7 @@ static void check_refused(struct fixture *f, const char *const (*cases)[2], size
     }
 }
 
-static void test_wrong_levels_are_refused(void **state) {
+TEST_IN(test_wrong_levels_are_refused, void *fixture, set_up, tear_down) {
     static const char *const cases[][2] = {
         {"recompute=some", "not a list of levels"},
         {"recompute=ffn;layer", "not a list of levels"},
@@ -80,11 +80,10 @@ static void test_wrong_levels_are_refused(void **state) {
         {"recompute=layer*1x", "not a list of levels"},
         {"recompute=ffn gradient_checkpointing=True", "only one of them"},
     };
-    check_refused(*state, cases, sizeof cases / sizeof *cases);
+    check_refused(fixture, cases, sizeof cases / sizeof *cases);
 }
 
-static void test_tf32_needs_a_gpu(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tf32_needs_a_gpu) {
     snug_train_result result;
     assert_int_equal(try_train(f, "refused", "tf32=True device=cpu", 0, &result), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--tf32 needs an NVIDIA GPU");
@@ -115,14 +114,13 @@ static void assert_same_but_wider(const struct fixture *f, const char *narrow, c
 }
 
 /* The same training of the narrow model, whose rows are not lazy, and of the wide one, whose rows are. */
-static void test_lazy_rows_change_nothing(void **state) {
+FIXTURE_TEST(test_lazy_rows_change_nothing) {
     static const char *const runs[] = {
         "",
         "weight_decay=0.1 gradient_accumulation_steps=2 num_train_epochs=6 warmup_steps=5",
         "validation_file=@dev.csv eval_strategy=steps eval_steps=3 num_train_epochs=30 learning_rate=3e-3 threads=3",
         "bf16=True max_grad_norm=0.1",
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char words[512];
         snprintf(words, sizeof words, "save_strategy=steps save_steps=5 save_total_limit=1 %s", runs[i]);
@@ -160,8 +158,7 @@ static void assert_same_table(const struct fixture *f, snug_session *sessions[2]
 }
 
 /* A user's loop may zero gradients and read everything at any time. */
-static void test_lazy_rows_in_own_loop(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_lazy_rows_in_own_loop) {
     snug_session *sessions[2];
     snug_args *args[2];
     for (int i = 0; i < 2; i++) {
@@ -198,14 +195,13 @@ static void test_lazy_rows_in_own_loop(void **state) {
 
 /* ---- update inside backward ----------------------------------------------------------------------------------- */
 
-static void test_update_in_backward_changes_no_bit(void **state) {
+FIXTURE_TEST(test_update_in_backward_changes_no_bit) {
     static const char *const ways[] = {"recompute=none",  "recompute=elementwise",          "recompute=attention",
                                        "recompute=layer", "recompute=layer,none",           "recompute=ffn",
                                        "max_grad_norm=0", "max_grad_norm=0 recompute=layer"};
     static const char *const steps[] = {"", " gradient_accumulation_steps=2"};
     static const char *const tasks[] = {"", " bf16=True", " task=mlm line_by_line=True train_file=@train.txt",
                                         " dtype=bfloat16 task=mlm line_by_line=True train_file=@train.txt"};
-    struct fixture *f = *state;
     for (size_t task = 0; task < sizeof tasks / sizeof *tasks; task++)
         for (size_t step = 0; step < 2; step++)
             for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -230,8 +226,7 @@ static int64_t allocated(const snug_train_result *result) {
 }
 
 /* Gradients are never all allocated at the same time. */
-static void test_update_in_backward_frees_gradients(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_update_in_backward_frees_gradients) {
     const snug_train_result after = train(f, "after", "task=mlm line_by_line=True train_file=@train.txt"),
                             inside = train(f, "inside",
                                            "task=mlm line_by_line=True train_file=@train.txt "
@@ -266,7 +261,7 @@ static void assert_frozen(const struct fixture *f, const char *before, const cha
     snug_safetensors_close(&b);
 }
 
-static void test_frozen_parts_stay_as_they_are(void **state) {
+FIXTURE_TEST(test_frozen_parts_stay_as_they_are) {
     static const struct {
         const char *freeze, *parts[4];
     } cases[] = {
@@ -276,7 +271,6 @@ static void test_frozen_parts_stay_as_they_are(void **state) {
     };
     static const char *const ways[] = {"recompute=layer", "recompute=ffn", "update_in_backward=True",
                                        "offload=weights,gradients,optimizer,activations"};
-    struct fixture *f = *state;
     train(f, "start", "learning_rate=0");
     const snug_train_result all = train(f, "all", "");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -320,13 +314,12 @@ static void convert_model(const struct fixture *f, const char *folder, enum snug
 
 /* A frozen weight is stored in the compute type alone, and saved with the values of the file it was loaded from,
    whatever their type; a resumed training has them, too. */
-static void test_frozen_weights_in_16_bits(void **state) {
+FIXTURE_TEST(test_frozen_weights_in_16_bits) {
     static const struct {
         const char *freeze, *parts[4];
     } cases[] = {
         {"base_model", {"bert."}}, {"embeddings,layer.0", {"embeddings", "layer.0."}}, {"layer.1", {"layer.1."}}};
     static const enum snug_dtype types[] = {SNUG_F32, SNUG_BF16, SNUG_F16};
-    struct fixture *f = *state;
     for (size_t type = 0; type < 3; type++) {
         train(f, "start", "max_steps=1");
         if (types[type] != SNUG_F32) convert_model(f, "start", types[type]);
@@ -347,10 +340,9 @@ static void test_frozen_weights_in_16_bits(void **state) {
 }
 
 /* The values are read from the file when they are saved: it may be removed meanwhile, but not changed. */
-static void test_source_of_frozen_weights(void **state) {
+FIXTURE_TEST(test_source_of_frozen_weights) {
     static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
     enum { COUNT = 32 * 128 };
-    struct fixture *f = *state;
     snug_session *session;
     float values[COUNT], saved[COUNT];
     struct snug_safetensors files;
@@ -399,14 +391,13 @@ static void test_source_of_frozen_weights(void **state) {
 }
 
 /* The decoder of masked LM is the word embedding: only its bias is trained. */
-static void test_frozen_tables_of_masked_lm_stay(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_frozen_tables_of_masked_lm_stay) {
     train(f, "start", "task=mlm line_by_line=True train_file=@train.txt learning_rate=0");
     train(f, "frozen", "task=mlm line_by_line=True train_file=@train.txt freeze=embeddings");
     assert_frozen(f, "start", "frozen", (const char *const[]){"embeddings", NULL});
 }
 
-static void test_wrong_parts_are_refused(void **state) {
+TEST_IN(test_wrong_parts_are_refused, void *fixture, set_up, tear_down) {
     static const char *const cases[][2] = {
         {"freeze=encoder", "not one of embeddings, layer.N"},
         {"freeze=embeddings,", "not one of embeddings"},
@@ -419,24 +410,7 @@ static void test_wrong_parts_are_refused(void **state) {
         {"freeze=layer.1x", "not one of embeddings"},
         {"freeze=layer.0-10", "the model's layers 0 to 1"},
     };
-    check_refused(*state, cases, sizeof cases / sizeof *cases);
+    check_refused(fixture, cases, sizeof cases / sizeof *cases);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_recomputation_changes_no_bit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_methods_of_other_families_change_no_bit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_update_in_backward_changes_no_bit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_update_in_backward_frees_gradients, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_wrong_levels_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tf32_needs_a_gpu, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lazy_rows_change_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lazy_rows_in_own_loop, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_frozen_parts_stay_as_they_are, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_frozen_weights_in_16_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_source_of_frozen_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_frozen_tables_of_masked_lm_stay, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_wrong_parts_are_refused, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("methods", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

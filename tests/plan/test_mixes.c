@@ -9,6 +9,8 @@
 
 #include "backend/backend.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define CHOICES 12
 
 enum { NARROW = 32, BROAD = 256 }; /* hidden sizes */
@@ -105,7 +107,7 @@ static void check_memory_report(const char *words, const snug_train_result *resu
 }
 
 /* Where a share of the weights is updated on the host, the bits are those of updates on the GPU. */
-static void test_host_updates(void **state) {
+FIXTURE_TEST(test_host_updates) {
     static const char *const cases[] = {
         "optim=adamw_torch bf16=True offload=optimizer,gradients,master_weights",
         "optim=adamw_torch offload=optimizer,gradients,weights gradient_accumulation_steps=2",
@@ -118,7 +120,6 @@ static void test_host_updates(void **state) {
         "optim=adam_8bit gradient_accumulation_steps=2 offload=optimizer,gradients,weights",
     };
     static const char *const shares[] = {"0", "0.4", "1"};
-    struct fixture *f = *state;
     if (!on_gpu) skip();
     write_model(f, "model", 0.1, BROAD, 2, VOCABULARY);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -135,8 +136,7 @@ static void test_host_updates(void **state) {
         }
 }
 
-static void test_mixes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_mixes) {
     const char *asked = getenv("SNUG_MIXES");
     const char *only = getenv("SNUG_MIX");
     const uint32_t first = only ? (uint32_t)atoi(only) : 0;
@@ -162,8 +162,7 @@ static void test_mixes(void **state) {
     print_message("%u mixes\n", count - first);
 }
 
-static void test_broken_disk(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_broken_disk) {
     char words[256];
     if (on_gpu) write_model(f, "model", 0.1, BROAD, 1, VOCABULARY);
     snprintf(words, sizeof words, "per_device_train_batch_size=2 max_steps=4 offload=optimizer,weights%s",
@@ -185,8 +184,5 @@ static int open_gpu(void **state) {
 
 int main(int argc, char **argv) {
     on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_broken_disk, set_up, tear_down),
-                                       cmocka_unit_test_setup_teardown(test_host_updates, set_up, tear_down),
-                                       cmocka_unit_test_setup_teardown(test_mixes, set_up, tear_down)};
-    return cmocka_run_group_tests_name("mixes", tests, open_gpu, NULL);
+    return run_registered(open_gpu, NULL);
 }

@@ -10,6 +10,8 @@
 #include "model/family.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- the offload file ---------------------------------------------------------------------------------------- */
 
 static int files_in(const char *folder) {
@@ -24,9 +26,8 @@ static int files_in(const char *folder) {
 
 /* More copies than may be in flight, each region read back before and after it is written, all without a wait in
    between. */
-static void test_offload_file_copies_in_order(void **state) {
+FIXTURE_TEST(test_offload_file_copies_in_order) {
     enum { COPIES = 1000, WORDS_EACH = 3000, SIZE = WORDS_EACH * 4 };
-    struct fixture *f = *state;
     struct snug_offload_file *file;
     uint32_t(*out)[WORDS_EACH] = calloc(COPIES, SIZE), (*before)[WORDS_EACH] = malloc((size_t)COPIES * SIZE),
     (*back)[WORDS_EACH] = malloc((size_t)COPIES * SIZE);
@@ -53,8 +54,7 @@ static void test_offload_file_copies_in_order(void **state) {
     free(back);
 }
 
-static void test_offload_file_refuses_before_it_is_used(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_offload_file_refuses_before_it_is_used) {
     struct snug_offload_file *file;
     struct rlimit limit, before;
     write_text(f, "file", "in the way");
@@ -81,8 +81,7 @@ static void test_offload_file_refuses_before_it_is_used(void **state) {
 }
 
 /* The disk fails in the middle: the next wait returns the status, and so does every later one. */
-static void test_failed_copy_is_reported(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failed_copy_is_reported) {
     struct snug_offload_file *file;
     struct rlimit limit, before;
     char data[8192] = "data", back[8192] = "old";
@@ -383,9 +382,8 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     return bytes;
 }
 
-static void test_copies_are_waited_for(void **state) {
+FIXTURE_TEST(test_copies_are_waited_for) {
     static const int32_t distances[] = {1, 2, 7, 40};
-    struct fixture *f = *state;
     struct snug_config config;
     int deferred = 0;
     write_model(f, "wide", 0.1, 64, 2, 1200);
@@ -424,8 +422,7 @@ static void test_copies_are_waited_for(void **state) {
 }
 
 /* Programs of a run that keep different weights in the arena would use each other's bytes. */
-static void test_programs_must_agree(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_programs_must_agree) {
     struct snug_config config;
     struct snug_program programs[2];
     struct snug_layout layout;
@@ -463,7 +460,7 @@ static void assert_same(const struct fixture *f, const char *a, const char *b, c
 
 /* The tiny model's matrices of 16 KiB are staged whole; the wide model's table of 1.9 M elements is staged in pieces.
  */
-static void test_same_bits(void **state) {
+FIXTURE_TEST(test_same_bits) {
     static const char *const ways[] = {"optimizer",
                                        "gradients",
                                        "weights",
@@ -489,7 +486,6 @@ static void test_same_bits(void **state) {
         "config_name=@wide max_steps=5 save_strategy=steps save_steps=5 gradient_accumulation_steps=2 "
         "max_grad_norm=0 update_in_backward=True task=mlm line_by_line=True train_file=@train.txt",
     };
-    struct fixture *f = *state;
     write_model(f, "wide", 0.1, 64, 2, 30522);
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         const bool wide = strstr(runs[run], "wide");
@@ -513,9 +509,8 @@ static void test_same_bits(void **state) {
 #define ALL "offload=optimizer,gradients,weights,activations"
 
 /* A run resumes from another's checkpoint, with or without offloading in either, and best models are loaded. */
-static void test_resumed_is_uninterrupted(void **state) {
+FIXTURE_TEST(test_resumed_is_uninterrupted) {
     static const char *const words = "save_strategy=steps save_steps=4 max_steps=12";
-    struct fixture *f = *state;
     snug_train_result result;
     train(f, "plain", words);
     for (int i = 0; i < 2; i++) {
@@ -547,8 +542,7 @@ static void test_resumed_is_uninterrupted(void **state) {
 }
 
 /* Callers see the same parameters and gradients; a step that is skipped has no side effect. */
-static void test_own_loop(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_own_loop) {
     float *values[2][64];
     size_t counts[64], parameters = 0;
     for (int i = 0; i < 2; i++) {
@@ -593,7 +587,7 @@ static void test_own_loop(void **state) {
 /* 16 bytes a parameter of weights, gradients and states are four times the budget. Where activations are not offloaded,
    the total is larger than the variation of the system's figure (3 MiB), so that it can be compared with the plan,
    except for oneDNN's memory, which is planned at its maximum: with AVX2 its matmuls pack almost nothing. */
-static void test_four_times_the_budget(void **state) {
+FIXTURE_TEST(test_four_times_the_budget) {
     static const char *const budget[] = {
         "--offload", "optimizer,gradients,weights,activations", "--memory_budget", "110MiB", "--max_steps", "3", NULL};
     static const char *const precise[] = {"--offload=optimizer,gradients,weights",
@@ -606,7 +600,6 @@ static void test_four_times_the_budget(void **state) {
                                           "3",
                                           NULL};
     const int64_t states = 16 * (int64_t)28.9e6, limit = (int64_t)110 << 20, products = 2 * ((int64_t)3 << 20);
-    struct fixture *f = *state;
     if (SANITIZED) skip(); /* its shadow memory is counted as the process's */
     write_medium(f);
     const struct trained small = train_medium(f, budget);
@@ -628,10 +621,9 @@ static int64_t arena_of(struct fixture *f, const char *words, int64_t *offloaded
 }
 
 /* Each offloaded class saves memory, and the offload file has the bytes that are no longer in the arena. */
-static void test_each_class_saves(void **state) {
+FIXTURE_TEST(test_each_class_saves) {
     static const char *const ways[] = {"", "optimizer", "optimizer,gradients", "optimizer,gradients,weights",
                                        "optimizer,gradients,weights,activations"};
-    struct fixture *f = *state;
     int64_t before = 0, offloaded_before = -1;
     write_model(f, "wide", 0.1, 64, 6, 30522);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -650,7 +642,7 @@ static void test_each_class_saves(void **state) {
 
 /* ---- refusals ------------------------------------------------------------------------------------------------- */
 
-static void test_refusals(void **state) {
+FIXTURE_TEST(test_refusals) {
     static const struct {
         const char *words, *message;
         snug_status status;
@@ -672,7 +664,6 @@ static void test_refusals(void **state) {
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_train_result result;
         const snug_status status = try_train(f, "refused", cases[i].words, 0, &result);
@@ -682,20 +673,4 @@ static void test_refusals(void **state) {
     }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_programs_must_agree),
-        TEST(test_offload_file_copies_in_order),
-        TEST(test_offload_file_refuses_before_it_is_used),
-        TEST(test_failed_copy_is_reported),
-        TEST(test_copies_are_waited_for),
-        TEST(test_same_bits),
-        TEST(test_resumed_is_uninterrupted),
-        TEST(test_own_loop),
-        TEST(test_four_times_the_budget),
-        TEST(test_each_class_saves),
-        TEST(test_refusals),
-    };
-    return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

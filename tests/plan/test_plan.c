@@ -5,6 +5,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[SNUG_MEMORY_CLASS_COUNT]) {
     snug_plan *plan;
     if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
@@ -17,7 +19,7 @@ static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[S
 
 /* ---- the plan and what is allocated -------------------------------------------------------------------------- */
 
-static void test_planned_is_allocated(void **state) {
+FIXTURE_TEST(test_planned_is_allocated) {
     static const char *const runs[] = {
         "per_device_train_batch_size=8",
         "per_device_train_batch_size=16 gradient_accumulation_steps=2 dataloader_num_workers=3",
@@ -31,7 +33,6 @@ static void test_planned_is_allocated(void **state) {
         "train_file=dummy:20x40 threads=3",
         "offload=optimizer,gradients,weights,activations validation_file=@dev.csv",
     };
-    struct fixture *f = *state;
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         int64_t planned[SNUG_MEMORY_CLASS_COUNT], sum = 0;
         char words[512];
@@ -112,7 +113,7 @@ static void check_layout(const struct snug_program *program, const struct snug_l
     free(lives);
 }
 
-static void test_live_tensors_do_not_overlap(void **state) {
+FIXTURE_TEST(test_live_tensors_do_not_overlap) {
     static const char *const runs[] = {
         "validation_file=@dev.csv",
         "bf16=True validation_file=@dev.csv per_device_eval_batch_size=30",
@@ -122,7 +123,6 @@ static void test_live_tensors_do_not_overlap(void **state) {
         "config_name=@wide validation_file=@dev.csv offload=optimizer,gradients,weights,activations recompute=layer",
         "config_name=@wide task=mlm train_file=@train.txt validation_file=@dev.txt offload=weights,gradients",
     };
-    struct fixture *f = *state;
     write_model(f, "wide", 0.1, 64, 2, 30522);
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         struct snug_job job;
@@ -141,8 +141,7 @@ static void test_live_tensors_do_not_overlap(void **state) {
 
 /* Matrices take half the bytes, vectors the same; nothing else grows except the workspace of fp32 matmuls, which widen
    weights; bf16 matmuls need no copies. */
-static void test_bf16_weights_are_half(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_bf16_weights_are_half) {
     for (int bf16 = 0; bf16 <= (int)snug_backend_cpu_fast_bf16(); bf16++) {
         int64_t full[SNUG_MEMORY_CLASS_COUNT], half[SNUG_MEMORY_CLASS_COUNT], vectors = 0, matrices = 0;
         char words[256];
@@ -174,8 +173,7 @@ static void test_bf16_weights_are_half(void **state) {
 }
 
 /* A layer that recomputes everything has no 16-bit copy of its weights: neither for training nor for evaluation. */
-static void test_recomputed_layers_have_no_copies(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_recomputed_layers_have_no_copies) {
     if (!snug_backend_cpu_fast_bf16()) skip(); /* it computes in fp32, with the weights themselves */
     for (int half = 0; half < 2; half++) {
         int64_t kept = 0, made = 0;
@@ -200,14 +198,13 @@ static void test_recomputed_layers_have_no_copies(void **state) {
 
 /* ---- models without files ------------------------------------------------------------------------------------- */
 
-static void test_built_in_shapes(void **state) {
+FIXTURE_TEST(test_built_in_shapes) {
     static const struct {
         const char *name;
         int64_t parameters;
         int layers, hidden;
     } shapes[] = {{"bert-base-uncased", 109483778, 12, 768}, {"bert-large-uncased", 335143938, 24, 1024}};
     enum { TABLE = 30522, TOUCHED = 4 * 512 }; /* rows of the word embedding, and those that a step may read */
-    struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++) {
         int64_t sum = 0;
         char words[128], *text;
@@ -282,8 +279,7 @@ static double backward_flops(const json_t *plan) {
 }
 
 /* The plan reports the difference to the plan without --freeze, which has no such figures. */
-static void test_frozen_parts(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_frozen_parts) {
     json_t *whole = json_plan(f, "config_name=bert-base-uncased per_device_train_batch_size=4 max_seq_length=64");
     json_t *part = json_plan(
         f, "config_name=bert-base-uncased per_device_train_batch_size=4 max_seq_length=64 freeze=embeddings,layer.0-5");
@@ -303,13 +299,12 @@ static void test_frozen_parts(void **state) {
 }
 
 /* Matrices of 2 bytes a parameter, vectors of 4, and what is trained as without --freeze: nothing else. */
-static void test_frozen_weights_have_no_master(void **state) {
+FIXTURE_TEST(test_frozen_weights_have_no_master) {
     static const char *const runs[] = {
         "gpu=H100 bf16=true", "gpu=H100 bf16=true validation_file=dummy:64x16 recompute=layer",
         "gpu=T4 fp16=true optim=adamw_8bit", "gpu=H100 bf16=true gradient_accumulation_steps=4"};
     enum { H = 768, LAYERS = 12, MATRICES = 4 * H * H + 8 * H * H, VECTORS = (4 + 4 + 1 + 4) * H };
     const int64_t embeddings = (30522 + 512 + 2) * H * 2 + 2 * H * 4, layer = MATRICES * 2 + VECTORS * 4;
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char words[256];
         snprintf(words, sizeof words, "config_name=bert-base-uncased freeze=base_model train_file=dummy:64x16 %s",
@@ -343,8 +338,7 @@ static int64_t stable_total(struct fixture *f, snug_args *args) {
     return total;
 }
 
-static void test_budget_is_a_limit(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_budget_is_a_limit) {
     snug_plan *plan;
     if (SANITIZED) skip(); /* the allocator keeps freed memory, so that every measurement is larger */
     snug_args *args = training_args(f, "output_dir=@out num_train_epochs=1 validation_file=@dev.csv");
@@ -386,8 +380,7 @@ static void test_budget_is_a_limit(void **state) {
 /* ---- against the system --------------------------------------------------------------------------------------- */
 
 /* 29 M parameters, lengths that vary from batch to batch, with evaluation and saving. */
-static void test_peak_is_the_predicted_total(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_peak_is_the_predicted_total) {
     if (SANITIZED) skip(); /* its shadow memory is counted as the process's */
     write_medium(f);
     for (size_t i = 0; i < 2; i++) {
@@ -406,19 +399,4 @@ static void test_peak_is_the_predicted_total(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_planned_is_allocated),
-        TEST(test_live_tensors_do_not_overlap),
-        TEST(test_bf16_weights_are_half),
-        TEST(test_recomputed_layers_have_no_copies),
-        TEST(test_built_in_shapes),
-        TEST(test_frozen_parts),
-        TEST(test_frozen_weights_have_no_master),
-        TEST(test_budget_is_a_limit),
-        TEST(test_peak_is_the_predicted_total),
-    };
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 #include "planned.h"
 #include "train/job.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define GPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json"
 #define CPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates.json"
 
@@ -25,8 +27,7 @@ static double number(const json_t *json, const char *object, const char *key) {
     return json_number_value(value);
 }
 
-static void test_plan_of_a_known_gpu(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plan_of_a_known_gpu) {
     snug_plan *plan = plan_of(f, BERT "gpu=h200 bf16=true per_device_train_batch_size=16 num_train_epochs=2", SNUG_OK);
     json_t *json = json_of(plan);
     const double step = number(json, "run", "seconds_per_step");
@@ -67,7 +68,7 @@ static void test_plan_of_a_known_gpu(void **state) {
 
 /* What the driver allocates besides the arena, measured on an H200: hardly more for more operations, but for those that
    run beside others in captured phases. */
-static void test_context(void **state) {
+TEST_IN(test_context, void *fixture, set_up, tear_down) {
     static const struct {
         const char *words;
         int measured; /* MiB */
@@ -86,7 +87,7 @@ static void test_context(void **state) {
         snprintf(words, sizeof words,
                  "gpu=H200 config_name=bert-large-uncased train_file=dummy:1280x512 max_seq_length=512 %s",
                  cases[i].words);
-        snug_plan *plan = plan_of(*state, words, SNUG_OK);
+        snug_plan *plan = plan_of(fixture, words, SNUG_OK);
         assert_float_equal((double)plan->bytes[SNUG_MEMORY_CONTEXT] / 0x1p20, cases[i].measured, 9);
         snug_plan_destroy(plan);
     }
@@ -94,8 +95,8 @@ static void test_context(void **state) {
 
 /* What is not measured in BERTs, such as gated linear units, is estimated as an activation: a step of 32 x 512 took
    35.5 ms on an H100. */
-static void test_plan_of_modernbert(void **state) {
-    snug_plan *plan = plan_of(*state,
+TEST_IN(test_plan_of_modernbert, void *fixture, set_up, tear_down) {
+    snug_plan *plan = plan_of(fixture,
                               "gpu=H100 config_name=ModernBERT-base bf16=true per_device_train_batch_size=32 "
                               "max_seq_length=512",
                               SNUG_OK);
@@ -104,8 +105,7 @@ static void test_plan_of_modernbert(void **state) {
 }
 
 /* A rank of eight needs the less the larger the stage, and has a buffer for what the others send. */
-static void test_plan_of_ranks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plan_of_ranks) {
     int64_t before = INT64_MAX;
     for (int stage = 0; stage <= 3; stage++) {
         char words[256];
@@ -145,8 +145,7 @@ static double number_of(const json_t *object, const char *name) {
 
 /* plan --gpus: seconds with what ranks wait for each other, on GPUs that are not installed. Links are those of the
    GPU's model, between hosts those of a network. */
-static void test_seconds_of_ranks(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_seconds_of_ranks) {
     double before = 0;
     for (int stage = 0; stage <= 3; stage++) {
         char words[256];
@@ -182,8 +181,7 @@ static void test_seconds_of_ranks(void **state) {
 }
 
 /* From how many ranks on it fits: exactly this number, and in stage 0 none. */
-static void test_ranks_that_fit(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_ranks_that_fit) {
     char words[256];
     const char *const run = BERT "gpu=H100 memory_budget=2300MiB per_device_train_batch_size=4 ";
     snprintf(words, sizeof words, "%s gpus=8 zero_stage=3", run);
@@ -211,8 +209,7 @@ static void test_ranks_that_fit(void **state) {
 }
 
 /* --fit chooses the stage, unless it is given. */
-static void test_fit_chooses_the_stage(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fit_chooses_the_stage) {
     const char *const run = BERT "gpu=H100 gpus=8 memory_budget=2000MiB per_device_train_batch_size=4 ";
     char words[256];
     snprintf(words, sizeof words, "%s", run);
@@ -234,8 +231,7 @@ static void test_fit_chooses_the_stage(void **state) {
     snug_args_destroy(args);
 }
 
-static void test_fit_for_a_known_gpu(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fit_for_a_known_gpu) {
     /* A prime batch: few micro-batches to search through. */
     static const char *const large = "config_name=@large train_file=dummy:10007x64 max_seq_length=64 "
                                      "per_device_train_batch_size=10007 gpu=rtx3060 ";
@@ -274,8 +270,7 @@ static void test_fit_for_a_known_gpu(void **state) {
 }
 
 /* A file's GPU has the file's rates, and the table's memory if it is there. */
-static void test_file_of_rates(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_file_of_rates) {
     char words[1024];
     snug_plan *plan = plan_of(f, SMALL "bf16=true gpu=" GPU_RATES, SNUG_OK);
     json_t *json = json_of(plan);
@@ -314,8 +309,7 @@ static void test_file_of_rates(void **state) {
 }
 
 /* A rate that was measured in operations that are too small says nothing of larger ones: another variant's is taken. */
-static void test_rate_that_does_not_grow(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rate_that_does_not_grow) {
     json_t *rates = read_json(f, GPU_RATES);
     const json_t *items = json_object_get(rates, "seconds");
     double seconds[2];
@@ -340,7 +334,7 @@ static void test_rate_that_does_not_grow(void **state) {
     json_decref(rates);
 }
 
-static void test_refusals(void **state) {
+FIXTURE_TEST(test_refusals) {
     static const struct {
         const char *words, *says;
         snug_status status;
@@ -368,7 +362,6 @@ static void test_refusals(void **state) {
          "--fit: snug does not know the memory of a GPU of which the tests know the seconds: give --memory_budget",
          SNUG_E_USAGE},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[512];
         snprintf(words, sizeof words, SMALL "%s", cases[i].words);
@@ -426,15 +419,14 @@ static void check_sizes(struct fixture *f, const char *device, bool lacks_bf16) 
     }
 }
 
-static void test_sizes(void **state) {
-    check_sizes(*state, "gpu=H200", false);
-    check_sizes(*state, "gpu=H200 fit=true", false);
-    check_sizes(*state, "gpu=T4", true);
+TEST_IN(test_sizes, void *fixture, set_up, tear_down) {
+    check_sizes(fixture, "gpu=H200", false);
+    check_sizes(fixture, "gpu=H200 fit=true", false);
+    check_sizes(fixture, "gpu=T4", true);
 }
 
 /* Updates on the host: their rates, the seconds of a step, and what the backing store has for them. */
-static void test_updates_on_the_host(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_updates_on_the_host) {
     struct snug_rates rates = {.ctx = f->ctx};
     assert_int_equal(snug_rates_measure_host(&rates, 2, 2), SNUG_OK);
     assert_int_equal(rates.count, 12); /* six optimizers are elementwise; two types of weights */
@@ -483,7 +475,7 @@ static void test_updates_on_the_host(void **state) {
 }
 
 /* --fit lets the host update a share of the weights where its rates make that much faster. */
-static void test_fit_with_updates_on_the_host(void **state) {
+FIXTURE_TEST(test_fit_with_updates_on_the_host) {
     static const struct {
         const char *words;
         double byte; /* seconds of an update on the host */
@@ -497,7 +489,6 @@ static void test_fit_with_updates_on_the_host(void **state) {
         {"memory_budget=1300MiB optim=lion_32bit", 1e-11, false}, /* whose rates are unknown */
         {"memory_budget=8000MiB", 1e-11, false},                  /* nothing is offloaded */
     };
-    struct fixture *f = *state;
     json_t *rates = read_json(f, GPU_RATES);
     const json_t *items = json_object_get(rates, "seconds");
     /* A search takes seconds: a part has one case of each outcome. */
@@ -543,10 +534,9 @@ static struct snug_fit search_within(struct fixture *f, const char *words, int64
 
 /* A mix must leave what the host lacks memory for on the GPU, or round, or, if there is none, offload as little as
    possible. */
-static void test_fit_with_little_host_memory(void **state) {
+FIXTURE_TEST(test_fit_with_little_host_memory) {
     static const char *const words = "config_name=bert-base-uncased train_file=dummy:64x64 max_seq_length=64 bf16=true "
                                      "gpu=H200 per_device_train_batch_size=1 ";
-    struct fixture *f = *state;
     const int64_t limit = (int64_t)1200 << 20;
     const struct snug_fit any = search_within(f, words, limit, INT64_MAX);
     assert_true(any.fits && !any.chosen.approximate && any.chosen.backing > 0);
@@ -562,10 +552,9 @@ static void test_fit_with_little_host_memory(void **state) {
 }
 
 /* 8.2e9 parameters: all that can be offloaded is more than 128 GiB of host memory; a GPU of 80 GiB needs half of it. */
-static void test_fit_of_a_very_large_model(void **state) {
+FIXTURE_TEST(test_fit_of_a_very_large_model) {
     static const char *const words = "config_name=@huge.json train_file=dummy:1280x512 max_seq_length=512 bf16=true "
                                      "per_device_train_batch_size=8 gradient_accumulation_steps=1 gpu=H200 ";
-    struct fixture *f = *state;
     if (!is_long())
         skip(); /* it takes many seconds, of what test_fit_with_little_host_memory does with a small model */
     write_text(
@@ -584,8 +573,7 @@ static void test_fit_of_a_very_large_model(void **state) {
 }
 
 /* Whatever would use the GPU fails, and says why. */
-static void test_nothing_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_nothing_runs) {
     const struct snug_backend *backend = snug_backend_cuda_planned(90);
     struct snug_run run = {.ctx = f->ctx};
     const struct snug_op op = {.kind = SNUG_OP_LINEAR};
@@ -610,7 +598,7 @@ static void test_nothing_runs(void **state) {
 
 static bool needs_plugin;
 
-static void test_bytes_are_those_of_the_plugin(void **state) {
+FIXTURE_TEST(test_bytes_are_those_of_the_plugin) {
     static const char *const models[] = {
         "bert-large-uncased", "mpnet-base", "ModernBERT-base", "@roberta", "@modern", "@mpnet", "@model"};
     static const char *const mixes[] = {
@@ -628,7 +616,6 @@ static void test_bytes_are_those_of_the_plugin(void **state) {
         "bf16=true recompute=layer offload=optimizer,weights,gradients,activations freeze=embeddings",
         "bf16=true validation_file=dummy:64x64 per_device_eval_batch_size=64 max_seq_length=64",
     };
-    struct fixture *f = *state;
     const struct snug_backend *cuda;
     if (snug_backend_cuda(f->ctx, &cuda) != SNUG_OK) {
         if (needs_plugin) fail_msg("%s", snug_error_message(f->ctx));
@@ -660,8 +647,7 @@ static void test_bytes_are_those_of_the_plugin(void **state) {
         }
 }
 
-static void test_sizes_of_the_plugin(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_sizes_of_the_plugin) {
     const struct snug_backend *cuda;
     if (snug_backend_cuda(f->ctx, &cuda) != SNUG_OK) {
         if (needs_plugin) fail_msg("%s", snug_error_message(f->ctx));
@@ -673,30 +659,8 @@ static void test_sizes_of_the_plugin(void **state) {
 
 /* test_planned_gpu [plugin]: all tests, or what needs the plug-in alone, which then must work. */
 int main(int argc, char **argv) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_plan_of_a_known_gpu),
-        TEST(test_context),
-        TEST(test_plan_of_modernbert),
-        TEST(test_plan_of_ranks),
-        TEST(test_seconds_of_ranks),
-        TEST(test_ranks_that_fit),
-        TEST(test_fit_chooses_the_stage),
-        TEST(test_fit_for_a_known_gpu),
-        TEST(test_file_of_rates),
-        TEST(test_rate_that_does_not_grow),
-        TEST(test_refusals),
-        TEST(test_sizes),
-        TEST(test_updates_on_the_host),
-        TEST(test_fit_with_updates_on_the_host),
-        TEST(test_fit_with_little_host_memory),
-        TEST(test_fit_of_a_very_large_model),
-        TEST(test_nothing_runs),
-        TEST(test_bytes_are_those_of_the_plugin),
-        TEST(test_sizes_of_the_plugin),
-    };
     if (argc > 1 && strcmp(argv[1], "plugin") != 0) return 2;
     needs_plugin = argc > 1;
     if (needs_plugin) cmocka_set_test_filter("*_the_plugin");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

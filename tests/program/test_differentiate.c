@@ -334,8 +334,7 @@ static void check_model(const struct random_model *m) {
 
 static uint64_t first_seed, seed_count;
 
-static void test_random_models(void **state) {
-    (void)state;
+TEST(test_random_models) {
     for (seed_now = first_seed; seed_now < first_seed + seed_count; seed_now++) {
         struct random_model m;
         random_model_open(&m, seed_now);
@@ -345,12 +344,11 @@ static void test_random_models(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_models)};
     first_seed = SANITIZED || is_long() ? 0 : SEEDS / 10;
     seed_count = is_long() ? SEEDS : SANITIZED ? SEEDS / 10 : SEEDS / 3;
     if (argc > 1) {
         first_seed = strtoull(argv[1], NULL, 10);
         seed_count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     }
-    return cmocka_run_group_tests_name("differentiation", tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -3,18 +3,12 @@
  * The stages on graphs written by hand, which no model family builds: what cannot be differentiated is refused by name,
  * and unread, frozen and shared values get the expected backward operations. Their gradients: test_differentiate.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include "model/build.h"
 #include "plan/stages.h"
+#include "test.h"
 
 enum { H = 8 };
 
@@ -148,10 +142,9 @@ static int32_t read_gather(struct graph *g, int32_t u) { return snug_gather(&g->
 static int32_t read_residual(struct graph *g, int32_t u) { return residual(g, u, g->x); }
 
 /* The bias's gradient is computed from u's, which must be the activation's alone. */
-static void test_bias_of_a_shared_value(void **state) {
+TEST(test_bias_of_a_shared_value) {
     static int32_t (*const readers[])(struct graph *, int32_t) = {read_linear, read_norm, read_dropout, read_gather,
                                                                   read_residual};
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof readers / sizeof *readers; i++) {
         struct graph g;
         open_graph(&g);
@@ -201,7 +194,7 @@ static void frozen(struct graph *g) {
     for (size_t i = 1; i < g->program.tensor_count; i++) g->program.tensors[i].trainable = false;
 }
 
-static void test_refused(void **state) {
+TEST(test_refused) {
     static const struct {
         void (*build)(struct graph *g);
         const char *message;
@@ -220,7 +213,6 @@ static void test_refused(void **state) {
         {shared_in_head, "terms cannot be differentiated: its gradient is also another tensor's", SNUG_E_INTERNAL},
         {frozen, "all parameters are frozen", SNUG_E_USAGE},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct graph g;
         open_graph(&g);
@@ -232,8 +224,7 @@ static void test_refused(void **state) {
 /* ---- what costs nothing ---------------------------------------------------------------------------------------- */
 
 /* An operation of each kind that reads x, and is not read. */
-static void test_unread(void **state) {
-    (void)state;
+TEST(test_unread) {
     struct graph g;
     open_graph(&g);
     const int32_t s = value(&g, "s");
@@ -258,10 +249,9 @@ static int32_t of_glu(struct graph *g, int32_t x) {
 static int32_t of_activation(struct graph *g, int32_t x) { return activation(g, x, 0); }
 static int32_t of_residual(struct graph *g, int32_t x) { return residual(g, x, x); }
 
-static void test_frozen(void **state) {
+TEST(test_frozen) {
     static int32_t (*const operations[])(struct graph *, int32_t) = {
         read_linear, read_norm, read_dropout, read_gather, attention, of_glu, of_activation, of_residual};
-    (void)state;
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         struct graph g;
         open_graph(&g);
@@ -283,12 +273,11 @@ static struct snug_attention_form shared_keys(const struct graph *g) {
 }
 
 /* The operands of a tensor follow one another, and have one gradient. */
-static void test_operands_of_attention(void **state) {
+TEST(test_operands_of_attention) {
     static const struct {
         int tensors;
         int32_t widths[3], columns[3];
     } cases[] = {{1, {2 * H}, {0, H, H + H / 2}}, {2, {H, H}, {0, 0, H / 2}}, {3, {H, H / 2, H / 2}, {0, 0, 0}}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct graph g;
         open_graph(&g);
@@ -312,14 +301,13 @@ static void test_operands_of_attention(void **state) {
     }
 }
 
-static void test_wrong_operands_of_attention(void **state) {
+TEST(test_wrong_operands_of_attention) {
     static const struct {
         int32_t q, k, kv_heads;
         const char *message;
     } cases[] = {{H, H / 2, 2, "k is not the attention operands of 2 heads and 2 key/value heads of"},
                  {H + 1, H / 2, 1, "q is not the attention operands of 2 heads and 1 key/value heads of"},
                  {H, 3 * H / 2, 3, "q is not the attention operands of 2 heads and 3 key/value heads of"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct graph g;
         open_graph(&g);
@@ -336,8 +324,7 @@ static void test_wrong_operands_of_attention(void **state) {
 }
 
 /* A second loss whose logits nothing trained computes has no gradient. */
-static void test_frozen_logits(void **state) {
-    (void)state;
+TEST(test_frozen_logits) {
     struct graph g;
     open_graph(&g);
     const int32_t logits = finish(&g, g.x);
@@ -403,7 +390,7 @@ static void shared_embeddings(struct graph *g) {
     finish(g, residual(g, other, g->x));
 }
 
-static void test_shared_gradients(void **state) {
+TEST(test_shared_gradients) {
     static const struct {
         void (*build)(struct graph *g);
         const char *expected;
@@ -423,7 +410,6 @@ static void test_shared_gradients(void **state) {
         {shared_embeddings, "norm_backward norm_backward embed_backward norm_backward embed_backward"},
         {gathered_twice, "norm_backward fill gather_backward gather_backward norm_backward embed_backward"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct graph g;
         open_graph(&g);
@@ -448,9 +434,8 @@ static void recomputes_to(struct graph *g, enum snug_recompute level, const char
 }
 
 /* A weight's gradient waits until ACTIVATION_BACKWARD recomputes its input, if nothing else needs the input's own. */
-static void test_deferred(void **state) {
+TEST(test_deferred) {
     enum { SINGLE, READ_TWICE, FROZEN, VARIANTS };
-    (void)state;
     for (int variant = 0; variant < VARIANTS; variant++) {
         static const char *const expected[] = {
             [SINGLE] = "linear_dx activation_backward linear_dw norm linear_dw linear_dx norm_backward embed_backward",
@@ -469,8 +454,7 @@ static void test_deferred(void **state) {
 }
 
 /* The sum of frozen terms is not stored, and then recomputed together with its norm. */
-static void test_recomputed_norm(void **state) {
-    (void)state;
+TEST(test_recomputed_norm) {
     struct graph g;
     open_graph(&g);
     const int32_t y = value(&g, "y");
@@ -482,8 +466,7 @@ static void test_recomputed_norm(void **state) {
 }
 
 /* A program without a head or a backward has nothing to recompute. */
-static void test_forward_alone(void **state) {
-    (void)state;
+TEST(test_forward_alone) {
     struct graph g;
     open_graph(&g);
     linear(&g, g.x, "y");
@@ -492,19 +475,4 @@ static void test_forward_alone(void **state) {
     close_graph(&g);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias_of_a_shared_value),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_operands_of_attention),
-        cmocka_unit_test(test_wrong_operands_of_attention),
-        cmocka_unit_test(test_frozen_logits),
-        cmocka_unit_test(test_shared_gradients),
-        cmocka_unit_test(test_deferred),
-        cmocka_unit_test(test_recomputed_norm),
-        cmocka_unit_test(test_forward_alone),
-    };
-    return cmocka_run_group_tests_name("tape", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The final summary prints the figures of the result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "snug.h"
+#include "test.h"
 
 static void expect(const char *text, const char *says) {
     if (!strstr(text, says)) fail_msg("\"%s\" is not in:\n%s", says, text);
 }
 
-static void test_summary(void **state) {
+TEST(test_summary) {
     snug_train_result result = {
         .steps = 60,
         .samples = 1920,
@@ -43,7 +38,6 @@ static void test_summary(void **state) {
         .best_epoch = 2,
     };
     char *text;
-    (void)state;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Trained    60 steps, 3.00 epochs, 1920 samples, 44000 tokens; loss 0.3300\n");
     expect(text, "Time       6:31 min, first step after 0.25 s; 512 samples/s, 16 steps/s, 10.0\n           GFLOP/s\n");
@@ -78,10 +72,9 @@ static void test_summary(void **state) {
     snug_free(text);
 }
 
-static void test_summary_without_figures(void **state) {
+TEST(test_summary_without_figures) {
     snug_train_result result = {.total = {1 << 20, -1}, .metrics = &(const snug_metrics){0}};
     char *text;
-    (void)state;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Time       0.00 s");
     snug_free(text);
@@ -94,7 +87,7 @@ static void test_summary_without_figures(void **state) {
     snug_free(text);
 }
 
-static void test_summary_of_a_gpu(void **state) {
+TEST(test_summary_of_a_gpu) {
     snug_train_result result = {
         .seconds = 2,
         .infinite_gradients = 1,
@@ -110,7 +103,6 @@ static void test_summary_of_a_gpu(void **state) {
         .rank_count = 2,
         .ranks = (const snug_rank_use[]){{"node1", "NVIDIA H200", {4 << 20, 5 << 20}}, {"node2", NULL, {0, -1}}}};
     char *text;
-    (void)state;
     for (int others = 0; others < 2; others++) {
         if (others) result.device_others = "4711 python 990.0 MiB";
         assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
@@ -131,20 +123,11 @@ static void test_summary_of_a_gpu(void **state) {
 }
 
 /* Destroying results without content. */
-static void test_nothing_to_destroy(void **state) {
-    (void)state;
+TEST(test_nothing_to_destroy) {
     snug_gpus_destroy(NULL);
     snug_doctor_destroy(NULL);
     snug_rates_destroy(NULL);
     snug_plan_destroy(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_summary_without_figures),
-        cmocka_unit_test(test_summary_of_a_gpu),
-        cmocka_unit_test(test_nothing_to_destroy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

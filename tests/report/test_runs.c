@@ -7,6 +7,8 @@
 #include "inspect/runs.h"
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* The page of these folders of the fixture, checked as XML: every tag is closed, every name escaped. */
 static char *page_of(const struct fixture *f, const char *words) {
     char command[1024], line[256];
@@ -78,8 +80,7 @@ static void check_memory(struct fixture *f) {
     snug_runs_destroy(runs);
 }
 
-static void test_page_of_a_training(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_page_of_a_training) {
     free(run_well(f, TRAIN "--output_dir a --save_strategy no"));
     free(run_well(f, TRAIN "--output_dir b --save_strategy no --learning_rate 1e-3"));
     char *html = page_of(f, "a b");
@@ -140,8 +141,7 @@ static void test_page_of_a_training(void **state) {
 }
 
 /* Before its end a run has checkpoints alone; with --offload, buffers live across the end of a step. */
-static void test_unfinished_and_offloaded(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_unfinished_and_offloaded) {
     free(run_well(f, TRAIN "--output_dir c --save_steps 2 --offload optimizer --metric_for_best_model loss"));
     char *html = page_of(f, "c");
     expect(html, "<td>eval_<wbr/>loss 0.");
@@ -172,8 +172,7 @@ static void test_unfinished_and_offloaded(void **state) {
 
 /* ---- foreign files --------------------------------------------------------------------------------------------- */
 
-static void test_hostile_names(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_hostile_names) {
     char name[64]; /* with U+202E, in bytes, because the literal would mislead a reader */
     snprintf(name, sizeof name, "<script>alert('1')&\"\x1b[31m%c%c%c\xff", 0xe2, 0x80, 0xae);
     make_folder(f, name, "trainer_state.json",
@@ -197,8 +196,7 @@ static void test_hostile_names(void **state) {
 }
 
 /* Values that are not finite, one value alone, all alike, very many, and many quantities. */
-static void test_curves(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_curves) {
     make_folder(f, "odd", "trainer_state.json",
                 "{\"log_history\": [{\"step\": 5, \"loss\": null, \"note\": \"text\"}, {\"step\": 6, \"once\": 3}, "
                 "{\"step\": 7, \"same\": 0}, {\"step\": 8, \"same\": 0}, {\"step\": 8, \"gap\": 1}, {\"step\": 9, "
@@ -260,8 +258,7 @@ static void test_curves(void **state) {
 #define OPS "\"operations\": [\"a\", \"b\"], \"phases\": [\"forward\", \"update\"], \"layers\": [-1, -2]"
 
 /* The better one of several runs is marked, by what is better in that metric. */
-static void test_best_of_several(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_best_of_several) {
     static const char *const runs[] = {
         "\"eval_loss\": 0.5, \"eval_accuracy\": 0.25, \"eval_f1\": 0.5, \"eval_mse\": null",
         "\"eval_loss\": 0.25, \"eval_accuracy\": 0.125, \"eval_f1\": 0.5, \"eval_mse\": 2",
@@ -320,8 +317,7 @@ static void make_matrix(const struct fixture *f, const char *name, int classes, 
     free(text);
 }
 
-static void test_confusion(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_confusion) {
     make_matrix(f, "three", 3, 3);
     char *html = page_of(f, "three");
     expect(html, "<table class=\"matrix\"><tr><th></th><th class=\"soft\" colspan=\"3\">predicted class");
@@ -365,8 +361,7 @@ static void test_confusion(void **state) {
 
 #define MATRIX(labels, counts) "{\"confusion_matrix\": {\"labels\": " labels ", \"counts\": " counts "}}"
 
-static void test_damaged_files(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_damaged_files) {
     static const struct {
         const char *file, *text, *says;
     } cases[] = {
@@ -424,9 +419,8 @@ static void test_damaged_files(void **state) {
 }
 
 /* More operations than the picture has columns: the peak of one of them is kept. */
-static void test_many_operations(void **state) {
+FIXTURE_TEST(test_many_operations) {
     enum { OPERATIONS = 3000 };
-    struct fixture *f = *state;
     char *text = malloc(OPERATIONS * 48), *end = text;
     end += sprintf(end, "{\"seconds\": {\"training\": 0, \"operations\": {\"a\": 0}}, \"memory\": {" MEMORY
                         ", \"arena\": 1048576, \"operations\": [");
@@ -458,8 +452,7 @@ static void test_many_operations(void **state) {
 }
 
 /* More runs than colours, with a setting that differs, and one that no other run has. */
-static void test_many_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_runs) {
     char words[64] = "";
     for (int i = 0; i < 9; i++) {
         char name[8], text[128];
@@ -479,8 +472,7 @@ static void test_many_runs(void **state) {
     free(html);
 }
 
-static void test_usage(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_usage) {
     expect_refused(f, "", 2, "no run: name the --output_dir of a training");
     expect_refused(f, "--output x", 2, "--output is not a valid argument");
     expect_refused(f, "nowhere", 1, "nowhere");
@@ -500,14 +492,4 @@ static void test_usage(void **state) {
     snug_runs_destroy(NULL);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_page_of_a_training), TEST(test_unfinished_and_offloaded),
-        TEST(test_hostile_names),      TEST(test_curves),
-        TEST(test_best_of_several),    TEST(test_confusion),
-        TEST(test_damaged_files),      TEST(test_many_operations),
-        TEST(test_many_runs),          TEST(test_usage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

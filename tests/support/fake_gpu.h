@@ -3,17 +3,13 @@
 #ifndef SNUG_TESTS_FAKE_GPU_H
 #define SNUG_TESTS_FAKE_GPU_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define TWO_GPUS "driver 580.65.06 13000\ngpu 143771 1000 7 NVIDIA H200\ngpu 81559 0 0 NVIDIA H100\n"
 

@@ -4,19 +4,14 @@
 #define SNUG_TESTS_OPS_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
 #include "backend/backend.h"
 #include "core/philox.h"
+#include "test.h"
 
 #define OPS_ARENA ((size_t)32 << 20)
 #define OPS_GAP 64 /* bytes between tensors that nothing may touch */

@@ -4,21 +4,16 @@
 #define SNUG_TESTS_SCRATCH_H
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/context.h"
 #include "io/folder_write.h"
 #include "temporary.h"
+#include "test.h"
 
 struct scratch {
     snug_context *ctx;

@@ -7,11 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "core/philox.h"
 #include "folders.h"
 #include "sanitized.h"
 #include "temporary.h"
+#include "test.h"
 #include "train/session.h"
 
 /* w0 … w199 mean nothing; "good" and "bad" decide the label. */

@@ -4,6 +4,8 @@
 #include "core/utf8.h"
 #include "tokenizer_fixture.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 static void put_files(struct fixture *fixture, json_t *files) {
     const char *name;
     json_t *value;
@@ -81,8 +83,7 @@ static void check_case(struct fixture *fixture, const json_t *texts, json_t *one
     snug_tokenizer_free(tokenizer);
 }
 
-static void test_texts(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_texts) {
     json_t *golden = read_golden(fixture, ".", "decoding"), *cases = json_object_get(golden, "cases"), *one;
     size_t i;
     assert_true(json_array_size(cases) >= 15);
@@ -91,13 +92,12 @@ static void test_texts(void **state) {
 }
 
 /* The classes that build their parts have decoders, too: a text comes back, with the spaces that the class puts. */
-static void test_classes(void **state) {
+FIXTURE_TEST(test_classes) {
     static const char *const cases[][3] = {{"tokenizer_parts", "roberta", "The film's day"},
                                            {"tokenizer_parts", "gpt2", "The film's day"},
                                            {"tokenizer_parts", "xlm_roberta", "The film day"},
                                            {"tokenizer_parts", "camembert", "the film day"},
                                            {"tokenizer", "uncased", "the film, good"}};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_tokenizer *tokenizer = load_golden(fixture, cases[i][0], cases[i][1]);
         struct snug_ids ids = {0};
@@ -113,7 +113,7 @@ static void test_classes(void **state) {
 
 /* What only unusual tokens show: the text of all ids of a small vocabulary with a gap, its last token an added one that
    is not special. */
-static void test_unusual_tokens(void **state) {
+FIXTURE_TEST(test_unusual_tokens) {
     static const struct {
         const char *class, *decoder, *tokens[3], *text;
     } cases[] = {
@@ -129,7 +129,6 @@ static void test_unusual_tokens(void **state) {
          "abab+"},
         {"LlamaTokenizer", "{\"type\":\"ByteLevel\"}", {"\u0120a", "b", "c"}, " abc+"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static const int32_t ids[] = {0, 1, 2, 3, 4};
         struct snug_text text = {0};
@@ -156,8 +155,7 @@ static void test_unusual_tokens(void **state) {
 }
 
 /* Ids without a token are left out; a character comes when its last byte does, and an incomplete one at the end. */
-static void test_stream_of_bytes(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_stream_of_bytes) {
     struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_PARTS, "gpt2");
     struct snug_decode_stream stream = {.tokenizer = tokenizer};
     struct snug_ids ids = {0};
@@ -185,12 +183,4 @@ static void test_stream_of_bytes(void **state) {
     snug_tokenizer_free(tokenizer);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_texts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unusual_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stream_of_bytes, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

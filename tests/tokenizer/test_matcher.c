@@ -5,6 +5,8 @@
 #include "tokenizer/hash_map.h"
 #include "tokenizer/tokenizer_parts.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 static uint64_t draw(uint64_t *state) { /* xorshift64 (Marsaglia) */
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
     return *state >> 8;
@@ -40,8 +42,7 @@ static int draw_patterns(uint64_t *state, const char *letters, int most, size_t 
     return count;
 }
 
-static void test_matcher(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_matcher) {
     static char patterns[400][600], text[2001];
     uint64_t seed = 88172645463325252u;
     struct snug_search search = {0};
@@ -95,8 +96,7 @@ static size_t slow_split(const struct snug_added_token *tokens, int count, bool 
     return pieces;
 }
 
-static void test_splitter(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_splitter) {
     static char sought[30][600], text[1001];
     static int64_t expected[2002][3];
     uint64_t seed = 362436069362436069u;
@@ -137,8 +137,7 @@ static void test_splitter(void **state) {
 }
 
 /* Pairs of words with the same 32-bit FNV-1a hash: only the word that was added is found. */
-static void test_equal_hashes(void **state) {
-    struct fixture *f = *state;
+TEST_IN(test_equal_hashes, struct fixture *f, set_up, tear_down) {
     struct snug_hash_map map = {0};
     int32_t before;
     assert_int_equal(snug_hash_map_add(f->ctx, &map, "costarring", 10, 5, &before), SNUG_OK);
@@ -154,11 +153,4 @@ static void test_equal_hashes(void **state) {
     snug_hash_map_free(&map);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_matcher, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_splitter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_equal_hashes, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,6 +6,8 @@
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer_fixture.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 struct pieces {
     XXH3_state_t *hash;
     const json_t *expected; /* NULL: only the hash */
@@ -44,8 +46,7 @@ static void split(struct fixture *fixture, const struct snug_pretokenizer *split
     snug_words_free(&words);
 }
 
-static void test_pieces(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_pieces) {
     json_t *golden = read_golden(fixture, ".", "regex"), *cases = json_object_get(golden, "cases"), *one, *pair;
     size_t i, k;
     assert_true(json_array_size(cases) > 90);
@@ -112,8 +113,7 @@ static void check_pattern(struct fixture *fixture, const json_t *golden, const c
 }
 
 /* Of each model's pattern; GPT-2's also by the engine, which has a matcher of its own. */
-static void test_models(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_models) {
     json_t *golden = read_golden(fixture, ".", "regex"), *digests;
     const char *pattern;
     json_object_foreach(json_object_get(golden, "digests"), pattern, digests) {
@@ -126,7 +126,7 @@ static void test_models(void **state) {
     json_decref(golden);
 }
 
-static void test_refused(void **state) {
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *pattern;
         int byte;
@@ -184,7 +184,6 @@ static void test_refused(void **state) {
         {"(?i)FI", 6, "these two letters after (?i)"},
         {"a\xff", 2, "not UTF-8"},
     };
-    struct fixture *fixture = *state;
     struct snug_regex *regex;
     char deep[200] = "", place[64];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -207,13 +206,12 @@ static void test_refused(void **state) {
 }
 
 /* A pattern with exponentially many ways is given up; those of models take a long text of any kind. */
-static void test_no_pattern_hangs(void **state) {
+FIXTURE_TEST(test_no_pattern_hangs) {
     static const char *const slow[] = {"(?:a|a|aa)+b", "(?:a*a*a*a*a*)b|c", "(?>(?:a|aa)+)b|(?:a+a+)+b"};
     static const char quick[] =
         "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
         "|\\s+(?!\\S)|\\s+";
     enum { LENGTH = SANITIZED ? 1 << 16 : 1 << 22 };
-    struct fixture *fixture = *state;
     struct snug_regex_scratch scratch = {0};
     struct snug_regex *regex;
     size_t start, end;
@@ -240,12 +238,4 @@ static void test_no_pattern_hangs(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_models, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_pattern_hangs, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,14 +6,15 @@
 #include "tokenizer/bert_normalizer.h"
 #include "tokenizer/normalize.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 static const char *const variants[] = {
     "uncased",          "cased",           "cased_stripped", "lowered_accents",  "added",
     "added_cased_left", "split_special",   "older",          "vocab_alone",      "json_alone",
     "json_wrapped",     "json_and_config", "disagree",       "two_vocabularies",
 };
 
-static void test_golden_strings(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_golden_strings) {
     json_t *file = read_golden(fixture, GOLDEN_BERT, "texts"), *texts = json_object_get(file, "texts");
     assert_true(json_array_size(texts) > 150);
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
@@ -28,8 +29,7 @@ static void test_golden_strings(void **state) {
     json_decref(file);
 }
 
-static void test_disagreement_is_logged(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_disagreement_is_logged) {
     snug_tokenizer_free(load_golden(fixture, GOLDEN_BERT, "uncased"));
     assert_int_equal(fixture->warnings, 0);
     snug_tokenizer_free(load_golden(fixture, GOLDEN_BERT, "disagree"));
@@ -67,11 +67,12 @@ static void hash_codes(struct hashing *h, uint32_t block) {
         if (code < 0xd800 || code >= 0xe000) hash_code(h, code);
 }
 
-static void test_every_code_point(void **state) { check_code_points(*state, GOLDEN_BERT, 2, hash_codes); }
-static void test_random_texts(void **state) { check_random_texts(*state, GOLDEN_BERT, 2); }
+TEST_IN(test_every_code_point, void *fixture, set_up, tear_down) {
+    check_code_points(fixture, GOLDEN_BERT, 2, hash_codes);
+}
+TEST_IN(test_random_texts, void *fixture, set_up, tear_down) { check_random_texts(fixture, GOLDEN_BERT, 2); }
 
-static void test_truncation(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_truncation) {
     struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_BERT, "uncased");
     json_t *golden = read_golden(fixture, GOLDEN_BERT, "truncation"), *rows = json_object_get(golden, "rows");
     int32_t tokens[16] = {0};
@@ -101,8 +102,7 @@ static void test_truncation(void **state) {
 }
 
 /* The ids of words are those of each word encoded alone, and a row has the word index of each token. */
-static void test_words(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_words) {
     static const struct snug_word words[] = {{"unbelievable", 12}, {"", 0}, {"film,", 5}, {"[MASK]", 6}};
     const char *const sides[] = {"uncased", "added_cased_left"};
     for (int left = 0; left < 2; left++) {
@@ -139,8 +139,7 @@ static void test_words(void **state) {
 }
 
 /* Combining marks of alternating classes, so many that an insertion sort would take minutes. */
-static void test_many_combining_marks(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_many_combining_marks) {
     const struct snug_bert_normalizer strip = {.strip_accents = true};
     enum { PAIRS_OF_MARKS = 500000 };
     const char pair[] = "\u302e\U0001d165"; /* classes 224 and 216, neither of category Mn */
@@ -157,8 +156,7 @@ static void test_many_combining_marks(void **state) {
     free(text);
 }
 
-static void test_save_and_fingerprint(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_save_and_fingerprint) {
     struct snug_tokenizer *first = load_golden(fixture, GOLDEN_BERT, "disagree"),
                           *other = load_golden(fixture, GOLDEN_BERT, "added_cased_left");
     assert_int_equal(tokenizer_save(fixture->ctx, first, fixture->folder), SNUG_OK);
@@ -180,9 +178,8 @@ static void test_save_and_fingerprint(void **state) {
 }
 
 /* Saving writes what was loaded, even if the files changed, grew or disappeared in between. */
-static void test_save_after_changes(void **state) {
+FIXTURE_TEST(test_save_after_changes) {
     static const char *const folders[] = {"older", "json_and_config", "disagree", "vocab_alone", "two_vocabularies"};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char from[600], to[600], *before[SNUG_TOKENIZER_FILES] = {NULL}, *after;
         size_t sizes[SNUG_TOKENIZER_FILES], size;
@@ -234,17 +231,4 @@ static void test_save_after_changes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_golden_strings, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_disagreement_is_logged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_every_code_point, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_random_texts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_truncation, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_words, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_many_combining_marks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_save_after_changes, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,6 +3,8 @@
 #include "model/family.h"
 #include "tokenizer_fixture.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 #define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
 #define SMALL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 #define SMALL_JSON MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
@@ -79,8 +81,7 @@ static const struct {
     {NULL, "{\"added_tokens\":[null]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "number 1 of \"added_tokens\""},
 };
 
-static void test_refused(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_refused) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         put_file(fixture, "vocab.txt", refused[i].vocab);
         put_file(fixture, "tokenizer.json", refused[i].json);
@@ -229,8 +230,7 @@ static const struct {
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"\\u0301\"}}}", NULL, "a\u0301a", {1}, 1},
 };
 
-static void test_accepted(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_accepted) {
     for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
         put_file(fixture, "vocab.txt", accepted[i].vocab);
         put_file(fixture, "tokenizer.json", accepted[i].json);
@@ -252,7 +252,7 @@ static void test_accepted(void **state) {
 
 /* Objects in the lists of special_tokens_map.json, as transformers 4 wrote them, which 5.24 does not read: special
    tokens with their flags, as in 4. */
-static void test_objects_of_the_map(void **state) {
+FIXTURE_TEST(test_objects_of_the_map) {
     static const struct {
         const char *map, *text;
         int32_t ids[4];
@@ -265,7 +265,6 @@ static void test_objects_of_the_map(void **state) {
          {6, 1}},
         {"{\"pad_token\":null,\"my_token\":{\"content\":\"<X>\"},\"other_token\":7,\"name\":\"<Y>\"}", "<X>", {6}},
     };
-    struct fixture *fixture = *state;
     put_file(fixture, "vocab.txt", SMALL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_file(fixture, "special_tokens_map.json", cases[i].map);
@@ -285,7 +284,7 @@ static void test_objects_of_the_map(void **state) {
 }
 
 /* The side of tokenizer.json's truncation counts where tokenizer_config.json names none. */
-static void test_truncation_side(void **state) {
+FIXTURE_TEST(test_truncation_side) {
     static const struct {
         const char *truncation, *config;
         bool left;
@@ -295,7 +294,6 @@ static void test_truncation_side(void **state) {
                  {"{\"direction\":\"Left\"}", CLASS(",\"truncation_side\":\"right\""), false},
                  {"{\"direction\":\"Left\"}", BERT_CLASS(""), true},
                  {"null", CLASS(",\"truncation_side\":\"left\""), true}};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
         snprintf(text, sizeof text, "{\"truncation\":%s," AROUND "," SPLIT "," FULL_JSON "}", cases[i].truncation);
@@ -307,8 +305,7 @@ static void test_truncation_side(void **state) {
     }
 }
 
-static void test_nul_characters(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_nul_characters) {
     static const char vocabulary[] = "[UNK]\n[CLS]\n[SEP]\na\0b\n";
     char path[128];
     struct snug_tokenizer *tokenizer;
@@ -340,10 +337,9 @@ static void test_nul_characters(void **state) {
 
 /* However tokenizer.json is damaged, the result does not depend on a vocab.txt next to it: cutting out the vocabulary
    without parsing it (cut_vocabulary) agrees with the parser. */
-static void test_vocabulary_without_parsing(void **state) {
+FIXTURE_TEST(test_vocabulary_without_parsing) {
     static const char whole[] = "{" SPLIT ",\"model\":{\"type\":\"WordPiece\",\"vocab\": {\"[UNK]\": 0, \"[CLS]\": 1,"
                                 " \"[SEP]\": 2, \"\\\"\": 3, \"\\\\\": 4, \"a\": 5}}}";
-    struct fixture *fixture = *state;
     char text[sizeof whole], path[128];
     const size_t from = (size_t)(strstr(whole, "\"vocab\"") - whole);
     for (size_t at = from; at < sizeof whole - 1; at++)
@@ -388,7 +384,7 @@ static void test_vocabulary_without_parsing(void **state) {
     "],\"special_tokens\":{\"[CLS]\":{\"ids\":[2]},\"[SEP]\":{\"ids\":[3]}}}," SPLIT "," SMALL_JSON "}"
 
 /* BERT's template is accepted, and every other one is refused, because the special tokens would differ. */
-static void test_templates(void **state) {
+FIXTURE_TEST(test_templates) {
     static const char *const changes[][2] = {
         {"\"single\":[{\"SpecialToken\"", "\"single\":[{\"Sequence\""},
         {"\"single\":[", "\"single\":[" PIECE("Sequence", "A", "0") ","},
@@ -401,7 +397,6 @@ static void test_templates(void **state) {
         {"\"ids\":[3]", "\"ids\":[]"},
     };
     static const char whole[] = TEMPLATE;
-    struct fixture *fixture = *state;
     put_file(fixture, "tokenizer.json", whole);
     struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
     assert_int_equal(snug_tokenizer_special(tokenizer).cls, 2);
@@ -418,12 +413,11 @@ static void test_templates(void **state) {
 }
 
 /* A folder that names no class has that of its model type: its family's, or GPT2Tokenizer, which has no family here. */
-static void test_class_of_type(void **state) {
+FIXTURE_TEST(test_class_of_type) {
     static const struct {
         const char *config;
         size_t specials;
     } cases[] = {{"{\"model_type\":\"roberta\"}", 2}, {"{\"model_type\":\"gpt2\"}", 0}};
-    struct fixture *fixture = *state;
     put_file(fixture, "vocab.json",
              "{\"<s>\":0,\"</s>\":1,\"<unk>\":2,\"<pad>\":3,\"<mask>\":4,\"a\":5,\"<|endoftext|>\":6}");
     put_file(fixture, "merges.txt", "#version: 0.2\n");
@@ -498,8 +492,7 @@ static void check_row(struct fixture *fixture, const struct snug_tokenizer *toke
 }
 
 /* Every place in which versions of transformers wrote tokens, with all flags: ids and token types of each class. */
-static void test_layouts(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_layouts) {
     json_t *golden;
     if (snug_json_read(fixture->ctx, NULL, SNUG_SOURCE_DIR "/tests/golden/tokenizer_folders.json", &golden) != SNUG_OK)
         fail_msg("%s", snug_error_message(fixture->ctx));
@@ -517,17 +510,4 @@ static void test_layouts(void **state) {
     json_decref(golden);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_accepted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_objects_of_the_map, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_truncation_side, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nul_characters, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_vocabulary_without_parsing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_class_of_type, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_layouts, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,6 +6,8 @@
 
 #include "core/utf8.h"
 
+#define FIXTURE struct fixture *fixture, set_up, tear_down
+
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/tokenizer_parts"
 
 static void check_words(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *name,
@@ -47,8 +49,7 @@ static void check_special(const struct snug_tokenizer *tokenizer, const char *na
     }
 }
 
-static void test_folders(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_folders) {
     json_t *more = read_golden(fixture, GOLDEN_PARTS, "more"), *names = json_object_get(more, "names"),
            *texts = read_golden(fixture, GOLDEN_BERT, "texts");
     assert_true(json_array_size(names) >= 12);
@@ -82,8 +83,10 @@ static void hash_code_points(struct hashing *h, uint32_t block) {
     }
 }
 
-static void test_every_code_point(void **state) { check_code_points(*state, GOLDEN_PARTS, 5, hash_code_points); }
-static void test_random_texts(void **state) { check_random_texts(*state, GOLDEN_PARTS, 2); }
+TEST_IN(test_every_code_point, void *fixture, set_up, tear_down) {
+    check_code_points(fixture, GOLDEN_PARTS, 5, hash_code_points);
+}
+TEST_IN(test_random_texts, void *fixture, set_up, tear_down) { check_random_texts(fixture, GOLDEN_PARTS, 2); }
 
 /* ---- single parts ---- */
 
@@ -126,8 +129,7 @@ static void hash_plane(struct hashing *h, uint32_t plane) {
     }
 }
 
-static void test_parts(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_parts) {
     json_t *golden = read_golden(fixture, GOLDEN_PARTS, "parts"), *cases = json_object_get(golden, "cases"),
            *more = read_golden(fixture, GOLDEN_PARTS, "more"), *texts = read_golden(fixture, GOLDEN_BERT, "texts");
     struct hashing h = {.fixture = fixture, .hash = XXH3_createState()};
@@ -265,8 +267,7 @@ static const struct {
     {NULL, "{\"tokenizer_class\":\"CamembertTokenizer\"}", SNUG_E_INPUT, "has no tokenizer: neither vocab.txt, nor"},
 };
 
-static void test_refused(void **state) {
-    struct fixture *fixture = *state;
+FIXTURE_TEST(test_refused) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         put_file(fixture, "tokenizer.json", refused[i].json);
         put_file(fixture, "tokenizer_config.json", refused[i].config);
@@ -285,7 +286,7 @@ static void test_refused(void **state) {
 }
 
 /* Files that are read where there is no tokenizer.json. */
-static void test_refused_files(void **state) {
+FIXTURE_TEST(test_refused_files) {
     static const struct {
         const char *class, *vocab, *merges, *pieces, *message;
     } cases[] = {
@@ -304,7 +305,6 @@ static void test_refused_files(void **state) {
         {"RobertaTokenizer", "{\"a\":0}", "\r\n\na a", NULL, "merges.txt: merge 1 needs the token \"aa\""},
         {"CamembertTokenizer", NULL, NULL, "\x0a\xff", "sentencepiece.bpe.model"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char config[128];
         snprintf(config, sizeof config, "{\"tokenizer_class\":\"%s\"}", cases[i].class);
@@ -319,7 +319,7 @@ static void test_refused_files(void **state) {
 /* ---- fingerprints, saving, long words ---- */
 
 /* Each change of a part changes the fingerprint. */
-static void test_fingerprints(void **state) {
+FIXTURE_TEST(test_fingerprints) {
     static const char *const files[] = {
         "{" BPE "}",
         "{" BPE_WITH(",\"merges\":[]") "}",
@@ -355,7 +355,6 @@ static void test_fingerprints(void **state) {
         "{" WORDPIECE "}",
     };
     enum { FILES = sizeof files / sizeof *files };
-    struct fixture *fixture = *state;
     uint64_t prints[FILES];
     for (size_t i = 0; i < FILES; i++) {
         put_file(fixture, "tokenizer.json", files[i]);
@@ -375,9 +374,8 @@ static void test_fingerprints(void **state) {
 }
 
 /* A saved tokenizer loads as the same tokenizer. */
-static void test_saved(void **state) {
+FIXTURE_TEST(test_saved) {
     static const char *const names[] = {"roberta_files", "roberta", "camembert", "xlm_roberta_json", "mpnet"};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char to[128], config[64];
         struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_PARTS, names[i]);
@@ -457,7 +455,7 @@ static void fail_each_allocation(const char *folder) {
     }
 }
 
-static void test_failing_allocations(void **state) {
+FIXTURE_TEST(test_failing_allocations) {
     static const char *const files[] = {
         "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"Replace\",\"pattern\":"
         "{"
@@ -473,7 +471,6 @@ static void test_failing_allocations(void **state) {
             "[\"a\",0],[\"b\",-1.5],[\"<0xFF>\",-2]") "}",
         "{\"normalizer\":{\"type\":\"BertNormalizer\"}," WORDPIECE "}",
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         put_file(fixture, "tokenizer.json", files[i]);
         put_file(fixture, "tokenizer_config.json", "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}");
@@ -485,9 +482,8 @@ static void test_failing_allocations(void **state) {
 }
 
 /* Words of a million letters, with merges in every order: quadratic time would take minutes. */
-static void test_long_words(void **state) {
+FIXTURE_TEST(test_long_words) {
     static const char *const names[] = {"roberta", "bpe_characters", "unigram", "xlm_roberta", "mpnet"};
-    struct fixture *fixture = *state;
     enum { LETTERS = SANITIZED ? 100000 : 1000000 };
     char *text = malloc(LETTERS);
     assert_non_null(text);
@@ -509,10 +505,9 @@ static void test_long_words(void **state) {
 }
 
 /* Pieces that tokenizer_config.json names null keep fairseq's names. */
-static void test_unnamed_pieces(void **state) {
+FIXTURE_TEST(test_unnamed_pieces) {
     static const char *const classes[][2] = {{"xlm_roberta", "XLMRobertaTokenizer"},
                                              {"camembert", "CamembertTokenizer"}};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < 2; i++) {
         char path[512], config[256], *data;
         size_t size;
@@ -540,19 +535,4 @@ static void test_unnamed_pieces(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_folders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_every_code_point, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_random_texts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unnamed_pieces, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fingerprints, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_saved, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_failing_allocations, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_long_words, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

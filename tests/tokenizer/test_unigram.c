@@ -2,19 +2,16 @@
 /* The Unigram model, the precompiled normalizer and SentencePiece's files compared with the `tokenizers` library
    (tools/golden/unigram.py), every code point included, and refusals. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "io/file.h"
 #include "io/json.h"
 #include "sanitized.h"
+#include "test.h"
 #include "tokenizer/grapheme.h"
 #include "tokenizer/precompiled.h"
 #include "tokenizer/sentencepiece.h"
@@ -150,8 +147,7 @@ static void check_sentence(struct pipeline *pipeline, const char *text, const js
         assert_int_equal(pipeline->ids.ids[i], json_integer_value(json_array_get(ids, i)));
 }
 
-static void test_texts(void **state) {
-    (void)state;
+TEST(test_texts) {
     json_t *golden = read_golden(), *models = json_object_get(golden, "models"), *model;
     const json_t *sentences = json_object_get(golden, "sentences"), *texts = json_object_get(golden, "texts");
     const char *name;
@@ -191,8 +187,7 @@ static void update_code(XXH3_state_t *hash, struct pipeline *pipeline, uint32_t 
     }
 }
 
-static void test_code_points(void **state) {
-    (void)state;
+TEST(test_code_points) {
     enum { BLOCK = 16384 };
     json_t *golden = read_golden(), *model;
     const char *name;
@@ -258,8 +253,7 @@ static void update_products(snug_context *ctx, XXH3_state_t *hash, const struct 
     free(ids.ids);
 }
 
-static void test_handmade(void **state) {
-    (void)state;
+TEST(test_handmade) {
     json_t *golden = read_golden();
     const json_t *models = json_object_get(golden, "handmade");
     snug_context *ctx;
@@ -291,8 +285,7 @@ static void make_model(snug_context *ctx, struct snug_unigram *model, const char
 
 /* Time does not depend on the longest piece, nor the memory for nodes on the overlap of pieces. Nothing is allocated
    twice. */
-static void test_long_text(void **state) {
-    (void)state;
+TEST(test_long_text) {
     enum { LENGTH = 1 << 20, PIECE = 1 << 16 };
     snug_context *ctx;
     struct snug_unigram model;
@@ -341,8 +334,7 @@ static void expect_failure(snug_context *ctx, snug_status expected, snug_status 
     snug_clear_error(ctx);
 }
 
-static void test_vocabulary_is_refused(void **state) {
-    (void)state;
+TEST(test_vocabulary_is_refused) {
     snug_context *ctx;
     struct snug_unigram model = {0};
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
@@ -404,8 +396,7 @@ static void expect_normalized(const struct map *bytes, const char *text, const c
     snug_context_destroy(ctx);
 }
 
-static void test_charsmap(void **state) {
-    (void)state;
+TEST(test_charsmap) {
     struct map map = small_map();
     expect_normalized(&map, "", "");
     expect_normalized(&map, "xay\r\na", "x\xc3\xa4y\r\n\xc3\xa4");
@@ -421,8 +412,7 @@ static void test_charsmap(void **state) {
     expect_normalized(&map, "xa", "x");
 }
 
-static void test_charsmap_is_refused(void **state) {
-    (void)state;
+TEST(test_charsmap_is_refused) {
     const size_t size = small_size();
     struct map map = small_map();
     for (size_t cut = 0; cut < offsetof(struct map, texts); cut++) expect_map_refused(&map, cut, "is malformed");
@@ -461,8 +451,7 @@ static void test_charsmap_is_refused(void **state) {
     expect_map_refused(&longer.map, size + SNUG_REPLACEMENT_MOST, "has a replacement of 1029 bytes");
 }
 
-static void test_base64(void **state) {
-    (void)state;
+TEST(test_base64) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     static const char *const refused[] = {"A",    "AA",   "AAA",  "AAAAA",    "A===", "====", "AA=A",
                                           "AB==", "AAB=", "AA A", "AA==AAAA", "A-_A", "A{AA", "~AAA"};
@@ -498,8 +487,7 @@ static void test_base64(void **state) {
     snug_context_destroy(ctx);
 }
 
-static void test_graphemes(void **state) {
-    (void)state;
+TEST(test_graphemes) {
     /* Clusters, each followed by a bar. */
     static const char *const cases[] = {"a|b|\r\n|\r|\r|a|\n|\n|a\u0301\u0302|",
                                         "\u1100\u1161\u11a8|\u1100|a|\uac00\u1161|",
@@ -572,8 +560,7 @@ static struct bytes two_pieces(void) {
     return file;
 }
 
-static void test_sentencepiece(void **state) {
-    (void)state;
+TEST(test_sentencepiece) {
     snug_context *ctx;
     struct snug_sentencepiece model;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
@@ -626,8 +613,7 @@ static void expect_refused(const struct bytes *file, snug_status expected, const
     snug_context_destroy(ctx);
 }
 
-static void test_sentencepiece_is_refused(void **state) {
-    (void)state;
+TEST(test_sentencepiece_is_refused) {
     static const char *const types[] = {"unknown", NULL, "BPE", "WORD", "CHAR", "unknown"};
     for (int type = 0; type < 6; type++) {
         char part[64];
@@ -708,8 +694,7 @@ static snug_status read_and_encode(struct pipeline *p, const struct bytes *file,
     return snug_unigram_encode(p->ctx, &p->model, p->normalized.text, p->normalized.length, &p->scratch, &p->ids);
 }
 
-static void test_failing_allocations(void **state) {
-    (void)state;
+TEST(test_failing_allocations) {
     struct map map = small_map();
     struct bytes file = two_pieces();
     snug_status status = SNUG_E_MEMORY;
@@ -757,20 +742,6 @@ static int encode_input(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_code_points),
-        cmocka_unit_test(test_handmade),
-        cmocka_unit_test(test_long_text),
-        cmocka_unit_test(test_vocabulary_is_refused),
-        cmocka_unit_test(test_charsmap),
-        cmocka_unit_test(test_charsmap_is_refused),
-        cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_graphemes),
-        cmocka_unit_test(test_sentencepiece),
-        cmocka_unit_test(test_sentencepiece_is_refused),
-        cmocka_unit_test(test_failing_allocations),
-    };
     if (argc > 1) return encode_input(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

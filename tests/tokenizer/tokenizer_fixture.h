@@ -3,14 +3,10 @@
 #ifndef SNUG_TESTS_TOKENIZER_FIXTURE_H
 #define SNUG_TESTS_TOKENIZER_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "folders.h"
@@ -18,6 +14,7 @@
 #include "model/family.h"
 #include "sanitized.h"
 #include "temporary.h"
+#include "test.h"
 #include "tokenizer/text_buffer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"

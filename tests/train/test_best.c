@@ -5,6 +5,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* The evaluations of a training, as its log_history has them, and whether their steps were saved. */
 struct evaluation {
     int64_t step;
@@ -85,7 +87,7 @@ static bool check(struct fixture *f, const char *output, const char *name, bool 
     "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps load_best_model_at_end=True "       \
     "lr_scheduler_type=constant learning_rate=0.02 max_steps=12 "
 
-static void test_best_saved_step(void **state) {
+FIXTURE_TEST(test_best_saved_step) {
     static const struct {
         const char *words, *metric;
         bool greater;
@@ -102,7 +104,6 @@ static void test_best_saved_step(void **state) {
         {JUDGED "eval_steps=2 save_steps=6 seed=2", "loss", false},
         {JUDGED "save_strategy=best seed=2", "loss", false},
     };
-    struct fixture *f = *state;
     int differ = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         *f->log = '\0';
@@ -118,8 +119,7 @@ static void test_best_saved_step(void **state) {
 
 /* The best saved step and patience are those of an uninterrupted run; the checkpoint of the interruption is no
    candidate, since that run has none there. */
-static void test_resumed(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resumed) {
     const char *const words = JUDGED "save_steps=3 seed=7";
     train(f, "whole", words);
     for (int stop = 2; stop < 12; stop += 3) {
@@ -140,8 +140,7 @@ static void test_resumed(void **state) {
 }
 
 /* Only the last step is saved, or none that was evaluated: it is said before step 1, and at the end. */
-static void test_nothing_to_load(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_nothing_to_load) {
     snug_train_result result = train(f, "last", JUDGED "save_steps=500");
     assert_contains(f->log, "warning: --load_best_model_at_end has no effect: of 12 steps only the last one is both");
     assert_string_equal(result.best_checkpoint, path_of(f, "last/checkpoint-12"));
@@ -158,8 +157,7 @@ static void test_nothing_to_load(void **state) {
 }
 
 /* Evaluations that are not finite are no candidates, though their steps are saved. */
-static void test_not_finite(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_not_finite) {
     write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
     write_text(f, "far.csv", "sentence,label\nw1 good,3e38\n");
     *f->log = '\0';
@@ -172,7 +170,7 @@ static void test_not_finite(void **state) {
 }
 
 /* As transformers: the run stops early, and its last weights are the model. */
-static void test_early_stopping_without_saving(void **state) {
+FIXTURE_TEST(test_early_stopping_without_saving) {
     static const struct {
         const char *words;
         int steps; /* 0: of the metric */
@@ -186,7 +184,6 @@ static void test_early_stopping_without_saving(void **state) {
         {"eval_strategy=steps eval_steps=2 learning_rate=0 early_stopping_patience=2 save_strategy=steps save_steps=4",
          6},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[512], last[512];
         *f->log = '\0';
@@ -207,13 +204,4 @@ static void test_early_stopping_without_saving(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_best_saved_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_resumed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nothing_to_load, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_not_finite, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_early_stopping_without_saving, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

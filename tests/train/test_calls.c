@@ -9,6 +9,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -70,9 +72,8 @@ static void *destroy_there(void *user) {
     return NULL;
 }
 
-static void test_another_threads_call(void **state) {
+FIXTURE_TEST(test_another_threads_call) {
     static const char says[] = "another thread is in snug_train() with the same context";
-    struct fixture *f = *state;
     struct training t = {.args = training_args(f, "output_dir=@out")};
     struct destroying d = {.args = training_args(f, NULL)};
     snug_args *args = training_args(f, NULL), *made;
@@ -129,8 +130,7 @@ static void *step_there(void *user) {
 }
 
 /* Calls of two threads alternate as they come: each is done whole, or refused. */
-static void test_one_session_in_two_threads(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_one_session_in_two_threads) {
     struct stepping s;
     pthread_t threads[2];
     atomic_int wrong = 0;
@@ -196,8 +196,7 @@ static void call_within(void *user, const snug_event *event) {
     inner->called = true;
 }
 
-static void test_calls_in_a_callback(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_calls_in_a_callback) {
     struct inner inner = {.f = f, .args = training_args(f, "output_dir=@out validation_file=@dev.csv")};
     const snug_callbacks callbacks = {.user = &inner, .on_event = call_within};
     train(f, "ready", "max_steps=1");
@@ -242,9 +241,8 @@ static void *predict_until_closed(void *argument) {
 
 static void *close_there(void *model) { return snug_model_close(model) == SNUG_OK ? NULL : model; }
 
-static void test_close_during_predictions(void **state) {
+FIXTURE_TEST(test_close_during_predictions) {
     enum { USERS = 4, ROUNDS = 5 };
-    struct fixture *f = *state;
     sem_t begun;
     train(f, "out", "max_steps=1");
     sem_init(&begun, 0, 0);
@@ -293,8 +291,7 @@ static snug_status close_within(void *user, const snug_prediction *row) {
 }
 
 /* Closed or destroyed by on_row, the call goes on and the model is freed at its end. */
-static void test_close_in_on_row(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_close_in_on_row) {
     snug_args *args;
     snug_context *other;
     train(f, "out", "max_steps=1");
@@ -337,8 +334,7 @@ static void *predict_crossed(void *user) {
 }
 
 /* Two threads, each with its context, of which the other's model is: neither waits for ever or is refused. */
-static void test_crossed_models(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_crossed_models) {
     struct crossed c[2];
     snug_args *args[2];
     train(f, "out", "max_steps=1");
@@ -398,8 +394,7 @@ static int child_of(struct fixture *f, snug_model *model) {
     return WEXITSTATUS(status);
 }
 
-static void test_fork_during_predictions(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fork_during_predictions) {
     sem_t begun;
     snug_model *model;
     train(f, "out", "max_steps=1");
@@ -425,8 +420,7 @@ static void test_fork_during_predictions(void **state) {
 
 /* A session has threads and open files: it is refused in a child, and destroying it there ends nothing of its parent.
  */
-static void test_fork_with_a_session(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fork_with_a_session) {
     snug_session *session;
     int status;
     snug_args *args = training_args(f, "dataloader_num_workers=2");
@@ -475,10 +469,9 @@ static bool fork_when_asked(void *user) {
 }
 
 /* A child that returns from the callback does not continue the run beside its parent. */
-static void test_fork_in_callbacks(void **state) {
+FIXTURE_TEST(test_fork_in_callbacks) {
     static const struct forking cases[] = {
         {.kind = SNUG_EVENT_STEP}, {.kind = SNUG_EVENT_BEGIN}, {.kind = SNUG_EVENT_LOG}, {.ask = true}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct forking forking = cases[i];
         const snug_callbacks callbacks = {.user = &forking, .on_event = fork_at_event, .should_stop = fork_when_asked};
@@ -518,8 +511,7 @@ static void *train_without_end(void *user) {
 }
 
 /* exit() while another thread trains: no library's destructor frees what it computes with. */
-static void test_exit(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_exit) {
     if (SANITIZED) skip(); /* what the training holds counts as leaked */
     for (int round = 0; round < 5; round++) {
         int status;
@@ -540,14 +532,4 @@ static void test_exit(void **state) {
     }
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_another_threads_call),    TEST(test_one_session_in_two_threads),
-        TEST(test_calls_in_a_callback),     TEST(test_close_during_predictions),
-        TEST(test_close_in_on_row),         TEST(test_crossed_models),
-        TEST(test_fork_during_predictions), TEST(test_fork_with_a_session),
-        TEST(test_fork_in_callbacks),       TEST(test_exit),
-    };
-    return cmocka_run_group_tests_name("calls", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

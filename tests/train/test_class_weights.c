@@ -4,6 +4,8 @@
 #include "ops_programs.h"
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
 static double value_at(const json_t *object, const char *name, size_t i) {
@@ -45,10 +47,9 @@ static void check_case(const json_t *one, const struct snug_backend *backend) {
     ops_close(&f);
 }
 
-static void test_golden(void **state) {
+TEST(test_golden) {
     json_t *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/class_weights.json", 0, NULL), *one;
     size_t i;
-    (void)state;
     assert_non_null(golden);
     assert_true(json_array_size(json_object_get(golden, "cases")) > 3);
     json_array_foreach(json_object_get(golden, "cases"), i, one) {
@@ -59,8 +60,7 @@ static void test_golden(void **state) {
 }
 
 /* scikit-learn's weights for the same labels. */
-static void test_balanced(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_balanced) {
     json_t *golden = json_load_file(SNUG_SOURCE_DIR "/tests/golden/class_weights.json", 0, NULL), *label;
     char data[2048] = "sentence,label\n";
     size_t i;
@@ -82,8 +82,7 @@ static void test_balanced(void **state) {
 }
 
 /* Of many classes the first ones are reported. */
-static void test_many_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_classes) {
     char data[512] = "sentence,label\n";
     for (int i = 0; i < 12; i++) snprintf(data + strlen(data), sizeof data - strlen(data), "w%d,c%d\n", i, 10 + i);
     write_text(f, "twelve.csv", data);
@@ -122,8 +121,7 @@ static double loss_of(const json_t *row, size_t label) {
 }
 
 /* The mean loss of a file is its rows' losses times their weights, divided by the sum of the weights. */
-static void test_evaluation(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_evaluation) {
     free(run_well(f, TRAIN "--config_name model --train_file train.csv --output_dir plain"));
     char *lines = run_well(f, "predict --json --threads 1 --log_level error " MODEL "plain --test_file dev.csv");
     char *data = read_text(f, path_of(f, "dev.csv"), NULL), *at = strchr(data, '\n');
@@ -154,8 +152,7 @@ static void test_evaluation(void **state) {
 }
 
 /* All ways to write them; other micro-batches, and the model's own evaluation, have the same losses. */
-static void test_training(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_training) {
 #define WEIGHTED                                                                                                       \
     TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy steps --eval_steps 3 "
     json_t *result = run_json(f, WEIGHTED "--class_weights negative=3,positive=0.5 --output_dir named --json");
@@ -199,8 +196,7 @@ static void test_training(void **state) {
     free(run_well(f, "plan --config_name model --class_weights balanced --threads 1"));
 }
 
-static void test_several_labels(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_several_labels) {
     write_data(f, "multi.csv", FORM_MULTI, TRAIN_ROWS, 1);
     write_data(f, "multi_dev.csv", FORM_MULTI, EVAL_ROWS, 2);
 #define SEVERAL TRAIN "--config_name model --train_file multi.csv --validation_file multi_dev.csv --label_separator | "
@@ -240,8 +236,7 @@ static void test_several_labels(void **state) {
     assert_said(f, "\nWeights    a=0.333333, b=3, of the positives in the loss\n");
 }
 
-static void test_tags(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_tags) {
     write_words(f, "train.conll", TRAIN_ROWS, 1);
     write_words(f, "dev.conll", EVAL_ROWS, 2);
 #define TAGS TRAIN "--task ner --config_name model --train_file train.conll --validation_file dev.conll "
@@ -269,8 +264,7 @@ static void test_tags(void **state) {
 }
 
 /* Resumed with other weights a run would not be the same one. */
-static void test_resume(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resume) {
 #define SAVED                                                                                                          \
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 1 --device cpu --save_steps 2 " \
     "--logging_steps 1 --disable_tqdm --per_device_train_batch_size 8 --max_steps 4 "
@@ -286,8 +280,7 @@ static void test_resume(void **state) {
     assert_said(f, "class_weights was null and is [2,1]");
 }
 
-static void test_refused(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *words, *part;
     } refused[] = {
@@ -350,12 +343,4 @@ static void test_refused(void **state) {
     assert_said(f, "out/training_args.json: \"class_weights\" must be a list of numbers of at least 0");
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_many_classes), cmocka_unit_test(test_golden), TEST(test_balanced), TEST(test_evaluation),
-        TEST(test_training),     TEST(test_several_labels),     TEST(test_tags),     TEST(test_resume),
-        TEST(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

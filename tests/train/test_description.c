@@ -5,6 +5,8 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define TRAIN                                                                                                          \
     "train --config_name model --tokenizer_name model --max_steps 2 --threads 2 --device cpu --save_strategy no "
 
@@ -33,8 +35,7 @@ static void assert_narrow(const char *text) {
     }
 }
 
-static void test_train(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_train) {
     static const char *const parts[] = {
         "\nModel      BERT, ",
         " all trained from random weights\n",
@@ -100,8 +101,7 @@ static void test_train(void **state) {
 }
 
 /* The evaluations that are announced are those that are done. */
-static void test_evaluations(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_evaluations) {
     static const char *const strategies[] = {
         "", /* one after the training */
         "--eval_strategy steps --eval_steps 2",
@@ -140,8 +140,7 @@ static void test_evaluations(void **state) {
     free(text);
 }
 
-static void test_other_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_other_runs) {
     static const char *const multi[] = {"Text       a, b, joined by \" \"; not used: id", "several labels per text",
                                         "Classes    2: bad, good\n"},
                              *const value[] = {"Task       sequence classification, regression: a number per text\n",
@@ -171,8 +170,7 @@ static void test_other_runs(void **state) {
 }
 
 /* Long times, many classes, long names, offload, and a task without labels. */
-static void test_long_runs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_long_runs) {
     char name[100], words[512];
     memset(name, 'n', sizeof name);
     strcpy(name + 90, ".csv");
@@ -199,8 +197,7 @@ static void test_long_runs(void **state) {
 }
 
 /* eval and predict name columns, task and classes. */
-static void test_eval_and_predict(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_eval_and_predict) {
     static const char *const evaluated[] = {"Model      out: BERT", "Text       sentence\n",
                                             "Label      label\n",   "Classes    2: negative, positive\n",
                                             "Evaluate   dev.csv: ", "Device     CPU",
@@ -231,7 +228,7 @@ static void test_eval_and_predict(void **state) {
 }
 
 /* Files that do not exist are named before a missing tokenizer or model, and before another file is tokenized. */
-static void test_missing_files(void **state) {
+FIXTURE_TEST(test_missing_files) {
     static const char *const commands[][2] = {
         {"train --config_name model --train_file none.csv --output_dir out", "none.csv"},
         {"train --model_name_or_path nowhere --train_file none.csv --output_dir out", "none.csv"},
@@ -242,7 +239,6 @@ static void test_missing_files(void **state) {
         {"predict --model_name_or_path nowhere --text words", "model nowhere"},
         {"train --config_name model --train_file https://host/none.csv --output_dir out", "download it"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_int_equal(run(f, commands[i][0]) == 0, 0);
         char *text = output_of(f, "stderr");
@@ -254,8 +250,7 @@ static void test_missing_files(void **state) {
 }
 
 /* Without rates the time of a short run is estimated by assumed ones. */
-static void test_assumed_time(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_assumed_time) {
     char *rates = strdup(getenv("SNUG_RATES"));
     assert_non_null(rates);
     unsetenv("SNUG_RATES");
@@ -292,8 +287,7 @@ static void test_assumed_time(void **state) {
           "--learning_rate 1e-3 --warmup_ratio 0.5 --save_steps 1 --save_strategy steps "
 
 /* training_args.json repeats a run, to the bit; flags have precedence, and changed data is reported. */
-static void test_repeated(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_repeated) {
     write_rows(f, "many.csv", "id,a,b,label", "w1 w2,w3 w4");
     free(run_well(f, MADE "--output_dir made"));
     json_t *made = read_json(f, path_of(f, "made/training_args.json"));
@@ -361,8 +355,7 @@ static void test_repeated(void **state) {
 }
 
 /* A file of arguments as the scripts read it. */
-static void test_json_file(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_json_file) {
     static const struct {
         const char *json, *words;
         int code;
@@ -399,8 +392,7 @@ static void test_json_file(void **state) {
 }
 
 /* Each kind of text against each other. */
-static void test_other_kind_of_text(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_other_kind_of_text) {
     write_rows(f, "many.csv", "id,a,b,label", "w1 w2 w3 w4 w5 w6,w3 w4");
     static const struct {
         const char *training, *evaluation, *says;
@@ -424,8 +416,7 @@ static void test_other_kind_of_text(void **state) {
 }
 
 /* The validation file of a training has its texts, by other names at most. */
-static void test_other_validation_file(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_other_validation_file) {
     write_rows(f, "pair.csv", "id,question,sentence,label", "w1 w2,w3");
     write_rows(f, "one.csv", "id,sentence,label", "w1 w2");
     write_rows(f, "body.csv", "id,body,label", "w1 w2");
@@ -463,8 +454,7 @@ static void test_other_validation_file(void **state) {
 }
 
 /* Columns and length of the training count in eval and predict; what contradicts them is reported. */
-static void test_used_again(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_used_again) {
     write_rows(f, "many.csv", "id,a,b,label", "w1 w2 w3 w4 w5 w6,w3 w4");
     write_rows(f, "other.csv", "id,sentence,label", "w1 w2 w3 w4 w5 w6");
     free(run_well(f, MADE "--output_dir made"));
@@ -561,8 +551,7 @@ static void check_events(const struct fixture *f) {
     globfree(&found);
 }
 
-static void test_card(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_card) {
     static const char *const parts[] = {
         "---\nlibrary_name: transformers\n",
         "- generated_from_trainer\n",
@@ -620,8 +609,7 @@ static void test_card(void **state) {
 }
 
 /* Of a model from a folder or the hub, of odd names, without evaluations. */
-static void test_plain_card(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plain_card) {
     free(run_well(f,
                   "train --config_name model --tokenizer_name model --train_file train.csv --max_steps 1 --threads 2 "
                   "--save_strategy no --output_dir base"));
@@ -658,24 +646,4 @@ static void test_plain_card(void **state) {
     free(text);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_train),
-        TEST(test_other_runs),
-        TEST(test_eval_and_predict),
-        TEST(test_long_runs),
-        TEST(test_missing_files),
-        TEST(test_assumed_time),
-        TEST(test_repeated),
-        TEST(test_json_file),
-        TEST(test_used_again),
-        TEST(test_other_kind_of_text),
-        TEST(test_other_validation_file),
-        TEST(test_card),
-        TEST(test_plain_card),
-        TEST(test_evaluations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

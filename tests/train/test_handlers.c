@@ -12,6 +12,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -101,10 +103,9 @@ static void predict(struct fixture *f, const char *threads, struct answer answer
     snug_args_destroy(args);
 }
 
-static void test_storm(void **state) {
+FIXTURE_TEST(test_storm) {
     static const char *const settings[] = {"threads=1", "threads=2",
                                            "threads=2 dataloader_num_workers=2 offload=optimizer offload_dir=@disk"};
-    struct fixture *f = *state;
     struct answer calm[3], stormy[3];
     write_model(f, "large", 0.1, 128, 2, VOCABULARY);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -124,8 +125,7 @@ static void test_storm(void **state) {
 }
 
 /* Peak rates are measured by single operations. */
-static void test_storm_while_measuring(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_storm_while_measuring) {
     snug_anatomy *anatomy;
     snug_args *args = plain_args(f, "config_name=@model train_file=dummy:8x16 max_steps=2 threads=2 device=cpu");
     begin_storm();
@@ -153,8 +153,7 @@ static void raise_at_step(void *user, const snug_event *event) {
 }
 
 /* The usual handler sets a flag, which should_stop returns. */
-static void test_flag(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_flag) {
     const snug_callbacks callbacks = {.on_event = raise_at_step, .should_stop = should_stop};
     snug_args *args = training_args(f, "output_dir=@out");
     atomic_store(&asked, false);
@@ -166,8 +165,7 @@ static void test_flag(void **state) {
 }
 
 /* A pipe without a writer yet: opening it is interrupted, and waits on, unless the run is to stop. */
-static void test_waiting_for_a_pipe(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_waiting_for_a_pipe) {
     const char *path = path_of(f, "rows");
     const struct itimerval later = {.it_value = {.tv_usec = 200000}};
     const struct sigaction action = {.sa_handler = on_request};
@@ -218,8 +216,7 @@ static bool question(void *user) {
 }
 
 /* Log messages and questions come in the thread of the call, also from work in parallel regions. */
-static void test_callbacks_in_the_callers_thread(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_callbacks_in_the_callers_thread) {
     struct heard heard = {.caller = pthread_self()};
     const snug_callbacks callbacks = {.user = &heard, .should_stop = question};
     snug_args *args = training_args(f, "train_file=@long.jsonl output_dir=@out max_steps=2 eval_strategy=no");
@@ -237,8 +234,7 @@ static void test_callbacks_in_the_callers_thread(void **state) {
 }
 
 /* A child of fork() has no thread but its own: a model that its parent opened answers there, too. */
-static void test_fork(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_fork) {
     static const char *const texts[] = {"good w1 w2"};
     struct answer here, there = {0};
     snug_model *model;
@@ -265,15 +261,4 @@ static void test_fork(void **state) {
     snug_args_destroy(args);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_storm),
-        TEST(test_storm_while_measuring),
-        TEST(test_flag),
-        TEST(test_waiting_for_a_pipe),
-        TEST(test_callbacks_in_the_callers_thread),
-        TEST(test_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -5,6 +5,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 enum outcome { REFUSED, LOGGED, SAME };
 
 struct change {
@@ -179,8 +181,7 @@ static void check(struct fixture *f, const struct change *change) {
     assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "again")), SNUG_OK);
 }
 
-static void test_single_changes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_single_changes) {
     write_variants(f);
     train(f, "whole", "");
     assert_int_equal(try_train(f, "cut", "", 6, NULL), SNUG_E_INTERRUPTED);
@@ -188,8 +189,7 @@ static void test_single_changes(void **state) {
 }
 
 /* A data file with other labels, of the same size and time, is read again. */
-static void test_data_of_the_same_time(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_data_of_the_same_time) {
     struct stat info;
     write_variants(f);
     train(f, "whole", "");
@@ -204,7 +204,7 @@ static void test_data_of_the_same_time(void **state) {
     assert_same_in_both(f, "after", "swapped", "model.safetensors");
 }
 
-static void test_changes_of_tagged_words(void **state) {
+FIXTURE_TEST(test_changes_of_tagged_words) {
 #define TAGS "task=ner train_file=@train.conll "
     static const struct change changes_of_tags[] = {
         {TAGS, SAME, NULL},
@@ -214,7 +214,6 @@ static void test_changes_of_tagged_words(void **state) {
         {"task=ner train_file=@named.conll", REFUSED, "different labels"},
         {"task=classification", REFUSED, "task was \"token_classification\" and is \"classification\""},
     };
-    struct fixture *f = *state;
     write_words(f, "train.conll", TRAIN_ROWS, 1);
     char *text = read_text(f, path_of(f, "train.conll"), NULL), *at = strstr(text, "I-");
     assert_non_null(at);
@@ -228,9 +227,4 @@ static void test_changes_of_tagged_words(void **state) {
     for (size_t i = 0; i < sizeof changes_of_tags / sizeof *changes_of_tags; i++) check(f, &changes_of_tags[i]);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_single_changes), TEST(test_data_of_the_same_time),
-                                       TEST(test_changes_of_tagged_words)};
-    return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

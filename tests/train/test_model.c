@@ -4,6 +4,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
 }
@@ -105,7 +107,7 @@ static void assert_same_answers(const struct answers *a, const struct answers *b
 
 #define SINGLE "single_label_classification"
 
-static void test_bits(void **state) {
+FIXTURE_TEST(test_bits) {
     static const struct {
         const char *task, *train, *predict, *problem, *classes;
         bool pairs;
@@ -118,7 +120,6 @@ static void test_bits(void **state) {
         {"token_classification", "task=ner train_file=@words.jsonl", "per_device_eval_batch_size=2 max_seq_length=6",
          NULL, "B-a B-b O ", false},
     };
-    struct fixture *f = *state;
     write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1 good,w2,0\nw3,w4 bad,1\n");
     write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
     write_text(f, "several.jsonl", "{\"text\":\"w1\",\"label\":[\"a\",\"c\"]}\n{\"text\":\"w2\",\"label\":[\"b\"]}\n");
@@ -159,9 +160,8 @@ static void test_bits(void **state) {
     }
 }
 
-static void test_masked(void **state) {
+FIXTURE_TEST(test_masked) {
     static const char *const masked[] = {"w1 [MASK] w2 [MASK]", "", "w3 w4", "[MASK]"};
-    struct fixture *f = *state;
     struct answers answers = {0};
     snug_args *args;
     train(f, "mlm", "task=mlm train_file=@train.txt line_by_line=True max_steps=1");
@@ -195,7 +195,7 @@ static snug_status refuse(void *user, const snug_prediction *row) {
     return SNUG_E_INTERRUPTED;
 }
 
-static void test_errors(void **state) {
+FIXTURE_TEST(test_errors) {
     static const struct {
         const char *words, *says;
     } cases[] = {
@@ -205,7 +205,6 @@ static void test_errors(void **state) {
         {"model_name_or_path=@real return_all_scores=True", "this model predicts a value"},
     };
     static const char *const wrong[] = {"w1", "w2 \xff", NULL};
-    struct fixture *f = *state;
     snug_context *other;
     snug_model *model;
     snug_args *args;
@@ -285,9 +284,8 @@ static void *call(void *user) {
     return NULL;
 }
 
-static void test_threads(void **state) {
+FIXTURE_TEST(test_threads) {
     enum { CALLERS = 4 };
-    struct fixture *f = *state;
     struct caller callers[CALLERS];
     struct answers expected = {0};
     snug_args *args;
@@ -387,8 +385,7 @@ static void check_training(struct fixture *f, const json_t *one) {
 
 /* Token types follow model_input_names and the tokenizer's class, before a BERT, an ELECTRA, a DistilBERT, which has
    none, and a RoBERTa, which has one. */
-static void test_token_types(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_token_types) {
     json_t *golden = read_json(f, SNUG_SOURCE_DIR "/tests/golden/token_types.json"),
            *tokenizers = json_object_get(golden, "tokenizers"), *one;
     size_t index;
@@ -407,8 +404,7 @@ static snug_value text_value(const char *text) {
 }
 
 /* Rows with columns: those that the model was trained on, of one text, a pair, joined ones, or words. */
-static void test_rows(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rows) {
     static const struct {
         const char *train, *arguments, *first, *second;
         bool pair;
@@ -464,8 +460,7 @@ static void test_rows(void **state) {
     }
 }
 
-static void test_rows_of_words(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rows_of_words) {
     write_text(f, "tags.jsonl", "{\"tokens\": [\"w1\", \"good\"], \"ner_tags\": [\"X\", \"O\"]}\n");
     train(f, "out", "train_file=@tags.jsonl task=ner max_steps=1");
     snug_args *args;
@@ -491,10 +486,4 @@ static void test_rows_of_words(void **state) {
     snug_args_destroy(args);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_bits),         TEST(test_masked),  TEST(test_errors),
-                                       TEST(test_token_types),  TEST(test_threads), TEST(test_rows),
-                                       TEST(test_rows_of_words)};
-    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A training that takes far longer than planned says so once, with the likely cause; others say nothing. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/folder_write.h"
 #include "temporary.h"
+#include "test.h"
 #include "train/cgroup.h"
 #include "train/pace.h"
 
@@ -55,7 +51,7 @@ static void play(enum snug_seconds_source source, const struct part *parts, stru
     snug_context_destroy(ctx);
 }
 
-static void test_slow_trainings(void **state) {
+TEST(test_slow_trainings) {
     static const struct {
         enum snug_seconds_source source;
         struct part parts[4];
@@ -95,7 +91,6 @@ static void test_slow_trainings(void **state) {
         /* most steps are slow, but all of them together are not */
         {SNUG_SECONDS_MEASURED, {{10, 0.01, 100}, {14, 2.2, 100}, {5, 1, 100}}, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct said said;
         play(cases[i].source, cases[i].parts, &said);
@@ -119,9 +114,8 @@ static void expect_cause(const struct snug_slow *slow, const char *says) {
     expect_text(text, says);
 }
 
-static void test_causes(void **state) {
+TEST(test_causes) {
     struct snug_slow s;
-    (void)state;
     expect_cause(&quiet, "no cause was found: snug bench rates");
 #define WITH(change, says)                                                                                             \
     s = quiet;                                                                                                         \
@@ -189,12 +183,11 @@ static void check_group(struct snug_cgroup g, double cpus, double throttled, int
     assert_int_equal(g.available, available);
 }
 
-static void test_control_groups(void **state) {
+TEST(test_control_groups) {
     const int64_t gib = 1 << 30;
     struct snug_cgroup g;
     char root[256];
     snug_context *ctx;
-    (void)state;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     assert_non_null(temporary_folder(root, sizeof root));
     snug_cgroup_read(root, &g); /* no control groups at all */
@@ -232,8 +225,7 @@ static void test_control_groups(void **state) {
     snug_context_destroy(ctx);
 }
 
-static void test_threads_of_a_quota(void **state) {
-    (void)state;
+TEST(test_threads_of_a_quota) {
     static const struct {
         double cpus;
         int cores, ranks, threads;
@@ -247,11 +239,10 @@ static void test_threads_of_a_quota(void **state) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static void test_reading(void **state) {
+TEST(test_reading) {
     struct snug_machine m, own;
     char root[256], deep[600];
     snug_context *ctx;
-    (void)state;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     assert_non_null(temporary_folder(root, sizeof root));
     snug_machine_read(root, &m); /* an empty folder */
@@ -290,13 +281,4 @@ static void test_reading(void **state) {
     snug_context_destroy(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow_trainings),
-        cmocka_unit_test(test_causes),
-        cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_control_groups),
-        cmocka_unit_test(test_threads_of_a_quota),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

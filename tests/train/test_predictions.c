@@ -5,6 +5,9 @@
 
 #include "program.h"
 
+#define FIXTURE struct fixture *f, set_up_here, tear_down
+static int set_up_here(void **state);
+
 #define MODEL "--threads 1 --log_level info --model_name_or_path "
 
 static void train_into(const struct fixture *f, const char *folder, const char *words) {
@@ -31,8 +34,7 @@ static char *line_of(char *text, int number) {
     return line;
 }
 
-static void test_kept_columns(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_kept_columns) {
     train_into(f, "out", "--train_file train.csv");
     write_text(f, "rows.csv", "id,sentence,note\n7,w1 good,\"a, \"\"b\"\"\"\n8,w2 bad,\n");
     char *text =
@@ -105,8 +107,7 @@ static void test_kept_columns(void **state) {
     free(text);
 }
 
-static void test_all_scores(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_all_scores) {
     train_into(f, "out", "--train_file train.csv");
     char *text = run_well(f, "predict --json --return_all_scores " MODEL "out --test_file dev.csv");
     json_t *row = json_loads(line_of(text, 0), 0, NULL), *scores = json_object_get(row, "scores");
@@ -142,8 +143,7 @@ static void test_all_scores(void **state) {
     refused(f, "predict --top_k 3 " MODEL "out --test_file dev.csv", 2, "--top_k is for masked LM");
 }
 
-static void test_top_tokens(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_top_tokens) {
     train_into(f, "masks", "--task mlm --train_file lines.txt --line_by_line");
     char *text;
     write_text(f, "masked.txt", "w1 [MASK] good\n");
@@ -173,8 +173,7 @@ static void test_top_tokens(void **state) {
 }
 
 /* Metrics of a file with labels are those of eval. */
-static void test_metrics_and_files(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_metrics_and_files) {
     static const char *const names[] = {"loss", "accuracy", "f1", "matthews_correlation"};
     train_into(f, "out", "--train_file train.csv");
     json_t *evaluated = run_json(f, "eval --json " MODEL "out --validation_file dev.csv");
@@ -235,8 +234,7 @@ static void test_metrics_and_files(void **state) {
     free(text);
 }
 
-static void test_given_texts(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_given_texts) {
     train_into(f, "out", "--train_file train.csv");
     write_text(f, "one.csv", "sentence\ngood\n");
     write_text(f, "pair.csv", "sentence1,sentence2\ngood,bad\n");
@@ -279,8 +277,7 @@ static void test_given_texts(void **state) {
     refused(f, "predict " MODEL "out --text x --text_pair \xff", 2, "--text_pair is not UTF-8");
 }
 
-static void test_class_metrics(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_class_metrics) {
     train_into(f, "out", "--train_file train.csv --validation_file dev.csv --class_metrics");
     json_t *result = read_json(f, path_of(f, "out/eval_results.json")), *value;
     const json_t *counts = json_object_get(json_object_get(result, "confusion_matrix"), "counts");
@@ -337,11 +334,4 @@ static int set_up_here(void **state) {
     return 0;
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_kept_columns),      TEST(test_all_scores),  TEST(test_top_tokens),
-        TEST(test_metrics_and_files), TEST(test_given_texts), TEST(test_class_metrics),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

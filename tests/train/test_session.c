@@ -2,6 +2,8 @@
 /* What a loop of the caller's can do beyond the steps: checkpoints, the learning rate, parameters. */
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -58,7 +60,7 @@ static void run(const struct fixture *f, snug_session *session, int64_t stop, co
     }
 }
 
-static void test_resumed_is_uninterrupted(void **state) {
+FIXTURE_TEST(test_resumed_is_uninterrupted) {
     static const char *const settings[] = {
         "",
         "optim=adamw_8bit gradient_accumulation_steps=2 per_device_train_batch_size=4",
@@ -66,7 +68,6 @@ static void test_resumed_is_uninterrupted(void **state) {
         "optim=sgd dtype=bfloat16",
         "update_in_backward=True max_grad_norm=0 dataloader_num_workers=2",
         "offload=optimizer offload_dir=@disk"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char words[256];
         snprintf(words, sizeof words, "warmup_steps=2 weight_decay=0.01 %s", settings[i]);
@@ -89,8 +90,7 @@ static void test_resumed_is_uninterrupted(void **state) {
 }
 
 /* A session that has gone on returns to its own checkpoint. */
-static void test_return(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_return) {
     struct loop loop = open_loop(f, "config_name=@wide optim_args= ");
     run(f, loop.session, 13, path_of(f, "checkpoint"));
     while (step(f, loop.session)) continue;
@@ -103,8 +103,7 @@ static void test_return(void **state) {
     close_loop(&loop);
 }
 
-static void test_learning_rate(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_learning_rate) {
     struct loop loop = open_loop(f, "lr_scheduler_type=constant optim=sgd"), other;
     const double own = 0.25;
     ok(f, snug_session_begin_epoch(loop.session, 0));
@@ -140,10 +139,9 @@ static void test_learning_rate(void **state) {
     close_loop(&other);
 }
 
-static void test_parameters(void **state) {
+FIXTURE_TEST(test_parameters) {
     static const char name[] = "bert.encoder.layer.1.attention.self.key.weight";
     static const char *const settings[] = {"validation_file=@dev.csv", "validation_file=@dev.csv config_name=@wide"};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         struct loop from = open_loop(f, settings[i]), to = open_loop(f, settings[i]);
         snug_metrics *before, *after;
@@ -187,8 +185,7 @@ static size_t trained(const snug_session *session) {
     return count;
 }
 
-static void test_freezing(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_freezing) {
     static const char name[] = "bert.encoder.layer.0.output.dense.bias";
     float before[32], after[32];
     struct loop loop = open_loop(f, "freeze=embeddings");
@@ -213,8 +210,7 @@ static void test_freezing(void **state) {
     close_loop(&loop);
 }
 
-static void test_refused_checkpoints(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_refused_checkpoints) {
     struct loop loop = open_loop(f, NULL);
     ok(f, snug_session_begin_epoch(loop.session, 0));
     ok(f, snug_next_batch(loop.session, NULL));
@@ -248,7 +244,7 @@ static void test_refused_checkpoints(void **state) {
 }
 
 /* Values that no loop reaches, in a checkpoint whose checksums are right. */
-static void test_edited_state(void **state) {
+FIXTURE_TEST(test_edited_state) {
     static const struct {
         const char *key, *says;
         double value;
@@ -256,7 +252,6 @@ static void test_edited_state(void **state) {
                  {"epoch", "which no loop reaches", 1e17},
                  {"epoch_step", "epoch_step is 11, and an epoch has 10 steps", 11},
                  {"learning_rate", "learning_rate is -2", -2}};
-    struct fixture *f = *state;
     struct loop loop = open_loop(f, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_folder folder;
@@ -278,16 +273,4 @@ static void test_edited_state(void **state) {
     close_loop(&loop);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_resumed_is_uninterrupted),
-        TEST(test_return),
-        TEST(test_learning_rate),
-        TEST(test_parameters),
-        TEST(test_freezing),
-        TEST(test_refused_checkpoints),
-        TEST(test_edited_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

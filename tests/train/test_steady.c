@@ -8,6 +8,8 @@
 #include "train/memory.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static int64_t steps = 3000;
 
 struct sample {
@@ -44,11 +46,10 @@ static void look(void *user, const snug_event *event) {
     if (event->step == event->max_steps - 1) watch->last = take_sample(event->step);
 }
 
-static void test_memory_is_steady(void **state) {
+FIXTURE_TEST(test_memory_is_steady) {
     static const char *const ways[] = {"",
                                        "config_name=@wide tokenizer_name=@wide threads=2 optim=adamw_8bit bf16=True",
                                        "offload=optimizer,gradients,weights update_in_backward=True"};
-    struct fixture *f = *state;
     if (SANITIZED) skip(); /* its allocator does not report to mallinfo2() */
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[1024];
@@ -75,7 +76,6 @@ static void test_memory_is_steady(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_memory_is_steady, set_up, tear_down)};
     /* Without the allocator's caches, which count as used, heap figures are exact; it reads this variable when it
        starts. */
     if (!getenv("GLIBC_TUNABLES")) {
@@ -83,5 +83,5 @@ int main(int argc, char **argv) {
         execv("/proc/self/exe", argv);
     }
     if (argc > 1) steps = atoll(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

@@ -5,6 +5,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/token_classification"
 #define MODEL "model_name_or_path=" GOLDEN " "
 #define AS_THERE                                                                                                       \
@@ -96,8 +98,7 @@ static void check_metrics(const json_t *expected, const snug_metrics *metrics) {
     }
 }
 
-static void test_reference_loop(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_reference_loop) {
     json_t *golden = read_json(f, GOLDEN "/expected.json");
     for (int all = 0; all < 2; all++) {
         const json_t *expected = json_object_get(golden, all ? "all" : "first"),
@@ -152,14 +153,13 @@ static void convert(const struct fixture *f, const char *from, const char *name,
     free(text);
 }
 
-static void test_forms(void **state) {
+FIXTURE_TEST(test_forms) {
     static const char *const names[] = {"B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"};
     static const char *const forms[] = {
         "train_file=@train.conll validation_file=@dev.conll",
         "train_file=@train.txt validation_file=@dev.conll task=token_classification",
         "train_file=@numbers.jsonl validation_file=@dev.conll text_column_names=words label_column_name=pos_tags",
     };
-    struct fixture *f = *state;
     convert(f, GOLDEN "/train.jsonl", "train.conll", true, NULL);
     convert(f, GOLDEN "/train.jsonl", "train.txt", true, NULL);
     convert(f, GOLDEN "/train.jsonl", "numbers.jsonl", false, names);
@@ -208,8 +208,7 @@ static void assert_labels(struct fixture *f, const char *words, const char *expe
     ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "labels")));
 }
 
-static void test_classes(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_classes) {
     write_text(f, "s.jsonl", "{\"tokens\":[\"w1\",\"w2\",\"w3\"],\"tags\":[\"O\",\"I-b\",\"B-a\"]}\n");
     write_text(f, "n.jsonl", "{\"tokens\":[\"w1\",\"w2\"],\"tags\":[3,0]}\n{\"tokens\":[],\"tags\":[]}\n");
     assert_labels(f, "task=ner max_steps=1 label_column_name=tags train_file=@s.jsonl", "B-a I-b O");
@@ -235,8 +234,7 @@ static void test_classes(void **state) {
 
 /* ---- predicted tags ------------------------------------------------------------------------------------------- */
 
-static void test_predictions(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_predictions) {
     /* Six tokens remain: the first of the three of "x-y"; a blank word has none. */
     write_text(f, "p.jsonl",
                "{\"tokens\":[\"the\",\"of\",\"went\",\"x-y\",\"to\",\"john\"],\"ner_tags\":[\"nothing\"]}\n"
@@ -279,7 +277,7 @@ static bool has_results(struct fixture *f, const char *words) {
 }
 
 /* A file with tags is predicted with the metrics of its evaluation, in every form. */
-static void test_predicted_metrics(void **state) {
+FIXTURE_TEST(test_predicted_metrics) {
     static const char *const forms[] = {
         ("%s_file=" GOLDEN "/dev.jsonl"),
         "%s_file=@dev.conll",
@@ -288,7 +286,6 @@ static void test_predicted_metrics(void **state) {
         "%s_file=@numbers.jsonl label_column_name=pos_tags text_column_name=words return_entity_level_metrics=True",
     };
     static const char *const names[] = {"B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"};
-    struct fixture *f = *state;
     convert(f, GOLDEN "/dev.jsonl", "dev.conll", true, NULL);
     convert(f, GOLDEN "/dev.jsonl", "numbers.jsonl", false, names);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -317,7 +314,7 @@ static void test_predicted_metrics(void **state) {
 }
 
 /* Tags that some rows lack, or that cannot be used: predicted without metrics, which is said, also from the cache. */
-static void test_some_tags(void **state) {
+FIXTURE_TEST(test_some_tags) {
     static const struct {
         const char *file, *text, *said;
     } cases[] = {
@@ -335,7 +332,6 @@ static void test_some_tags(void **state) {
         {"other.conll", "john B-X\nwent O\n", "no metrics: "},
         {"unsure.conll", "john X 1\nwent Y 2\n", "no tags (--label_column_name says which column has them: 2 or 3)"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int again = 0; again < 2; again++) {
             char words[64];
@@ -352,8 +348,7 @@ static void test_some_tags(void **state) {
 static const char four[] = "# a\n1\tjohn\tO\tB-X\n2\twent\tB-Y\tO\n\n# b\n1\tto\tO\tO\n";
 
 /* A column that a training was told is the one of its evaluations, and of those of its model. */
-static void test_chosen_columns(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_chosen_columns) {
     snug_metrics metrics;
     write_text(f, "four.tsv", four);
     write_text(f, "two.conll", "john B-X\nwent O\n");
@@ -441,9 +436,8 @@ static void tokenizes(struct fixture *f, const char *words, snug_status status, 
     snug_args_destroy(args);
 }
 
-static void test_tokenize(void **state) {
+FIXTURE_TEST(test_tokenize) {
     static const char *const whole = "[CLS] john went [SEP]\n[CLS] to [SEP]\n";
-    struct fixture *f = *state;
     write_text(f, "four.tsv", four);
     write_text(f, "two.conll", "john B-X\nwent O\n\nto O\n");
     write_text(f, "tags.jsonl", "{\"tokens\":[\"john\",\"went\"],\"ner_tags\":[1,2]}\n{\"tokens\":[\"to\"]}\n");
@@ -488,8 +482,7 @@ static void test_tokenize(void **state) {
 }
 
 /* Chunks of loss positions, batches and synthetic rows: more positions than a backend takes at a time. */
-static void test_many_positions(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_many_positions) {
     snug_metrics metrics[3];
     for (int i = 0; i < 3; i++) {
         static const int batches[] = {1, 7, 64};
@@ -506,7 +499,7 @@ static void test_many_positions(void **state) {
           "per_device_train_batch_size=16 metric_for_best_model=f1");
 }
 
-static void test_refused(void **state) {
+FIXTURE_TEST(test_refused) {
     static const struct {
         const char *words, *part;
     } cases[] = {
@@ -521,7 +514,6 @@ static void test_refused(void **state) {
          "metric_for_best_model=perplexity",
          "eval_precision"},
     };
-    struct fixture *f = *state;
     write_text(f, "words.conll", "w1 O\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(try_train(f, "x", cases[i].words, 0, NULL), SNUG_E_USAGE);
@@ -530,13 +522,4 @@ static void test_refused(void **state) {
     assert_false(exists(path_of(f, "x")));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_reference_loop), TEST(test_forms),    TEST(test_classes),           TEST(test_predictions),
-        TEST(test_many_positions), TEST(test_refused),  TEST(test_predicted_metrics), TEST(test_some_tags),
-        TEST(test_chosen_columns), TEST(test_tokenize),
-    };
-    return cmocka_run_group_tests_name("token_classification", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

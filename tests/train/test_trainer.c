@@ -8,6 +8,8 @@
 #include "train/trainer.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -32,8 +34,7 @@ static snug_status train_with(struct fixture *f, const char *output, const char 
 /* Requests a stop at the given call. */
 static bool stop_when_asked(void *user) { return --*(int *)user < 0; }
 
-static void test_stopped_before_a_step(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_stopped_before_a_step) {
     const char words[] =
         "train_file=dummy:16x8 validation_file=dummy:8x8 eval_strategy=epoch eval_on_start=True max_steps=2";
     ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* no callbacks */
@@ -72,8 +73,7 @@ static void test_stopped_before_a_step(void **state) {
 #define JUDGED                                                                                                         \
     "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=best load_best_model_at_end=True "
 
-static void test_metrics_where_greater_is_better(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_metrics_where_greater_is_better) {
     const snug_train_result result =
         train(f, "out",
               JUDGED "metric_for_best_model=accuracy learning_rate=1e-2 early_stopping_patience=30 "
@@ -102,8 +102,7 @@ static void test_metrics_where_greater_is_better(void **state) {
 }
 
 /* Where every evaluation is NaN there is no best model: the last one is kept. */
-static void test_no_best(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_no_best) {
     write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
     write_text(f, "far.csv", "sentence,label\nw1 good,3e38\n");
     const snug_train_result result = train(
@@ -113,7 +112,7 @@ static void test_no_best(void **state) {
 }
 
 /* A resumed run that cannot load the best model in the end is refused at its begin. */
-static void test_best_checkpoint_is_gone(void **state) {
+FIXTURE_TEST(test_best_checkpoint_is_gone) {
     const char *const judged =
         "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 "
         "load_best_model_at_end=True learning_rate=0 max_steps=2";
@@ -122,7 +121,6 @@ static void test_best_checkpoint_is_gone(void **state) {
         "load_best_model_at_end=True learning_rate=0 max_steps=3 resume_from_checkpoint=True";
     const char *const unjudged =
         "save_strategy=steps save_steps=1 learning_rate=0 max_steps=3 resume_from_checkpoint=True";
-    struct fixture *f = *state;
     assert_string_equal(train(f, "out", judged).best_checkpoint, path_of(f, "out/checkpoint-1"));
     train(f, "other", judged);
     ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "out/checkpoint-1")));
@@ -134,8 +132,7 @@ static void test_best_checkpoint_is_gone(void **state) {
 
 /* ---- folders and files ---------------------------------------------------------------------------------------- */
 
-static void test_old_checkpoints(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_old_checkpoints) {
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=2 logging_dir=@logs");
     assert_false(exists(path_of(f, "logs"))); /* without callbacks */
     /* Saved at step 3, between those that exist, and replaced at step 4. */
@@ -169,8 +166,7 @@ static void test_old_checkpoints(void **state) {
           "out/checkpoint-2/notes.txt was not made by snug");
 }
 
-static void test_results(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_results) {
     const struct snug_metric_list metrics = {3, {{"whole", 3}, {"large", 0x1p60}, {"none", NAN}}};
     struct snug_output output = {0};
     ok(f, snug_output_make(f->ctx, path_of(f, "results"), false, false, 0666, &output));
@@ -184,7 +180,7 @@ static void test_results(void **state) {
 }
 
 /* A state with a correct manifest and contents that no run writes. */
-static void test_hostile_states(void **state) {
+FIXTURE_TEST(test_hostile_states) {
     static const struct {
         const char *state, *own, *says; /* members */
     } cases[] = {
@@ -196,7 +192,6 @@ static void test_hostile_states(void **state) {
         {"\"global_step\": 3", "\"best_checkpoint_step\": 4", "best_checkpoint_step is 4"},
         {"\"global_step\": 3", "\"best_checkpoint_step\": -2", "best_checkpoint_step is -2"},
     };
-    struct fixture *f = *state;
     struct snug_trainer t = {.ctx = f->ctx};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
@@ -218,7 +213,7 @@ static snug_status count_rows(void *user, const snug_tokenized *row) {
     return --*left < 0 ? SNUG_E_IO : SNUG_OK;
 }
 
-static void test_tokenize(void **state) {
+FIXTURE_TEST(test_tokenize) {
     static const struct {
         const char *words;
         int64_t rows;
@@ -237,7 +232,6 @@ static void test_tokenize(void **state) {
         {"model_name_or_path=@model test_file=@object.jsonl", 0, SNUG_E_INPUT,
          "object.jsonl:1: the text must be a string"},
     };
-    struct fixture *f = *state;
     write_text(f, "null.jsonl", "{\"sentence\": null}\n");
     write_text(f, "object.jsonl", "{\"sentence\": {\"w1\": 1}}\n");
     write_text(f, "list.jsonl", "{\"sentence\": \"w1\"}\n{\"sentence\": [\"w1\"]}\n");
@@ -253,8 +247,7 @@ static void test_tokenize(void **state) {
     }
 }
 
-static void test_evaluations(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_evaluations) {
     snug_metrics one, parts;
     train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
     /* More masked tokens than the head processes at a time, and fewer: the loss is the same. */
@@ -278,7 +271,7 @@ static void test_evaluations(void **state) {
 
 /* ---- a job ---------------------------------------------------------------------------------------------------- */
 
-static void test_jobs(void **state) {
+FIXTURE_TEST(test_jobs) {
     static const struct {
         const char *words;
         snug_status status;
@@ -292,7 +285,6 @@ static void test_jobs(void **state) {
         {"config_name=@model tokenizer_name=@model train_file=@pairs.csv max_steps=1", SNUG_OK, ""},
         {"config_name=@model train_file=dummy:4x8 num_train_epochs=1e-12 optim=adam_8bit", SNUG_OK, ""},
     };
-    struct fixture *f = *state;
     write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1,w2,0\nw3,w4,1\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args = plain_args(f, cases[i].words);
@@ -316,8 +308,7 @@ static void test_jobs(void **state) {
     snug_args_destroy(args);
 }
 
-static void test_plans_without_data(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_plans_without_data) {
     snug_plan *plan;
     char *text;
     json_t *config = read_json(f, path_of(f, "model/config.json"));
@@ -342,7 +333,7 @@ static void test_plans_without_data(void **state) {
     snug_args_destroy(args);
 }
 
-static void test_plans_of_chosen_methods(void **state) {
+FIXTURE_TEST(test_plans_of_chosen_methods) {
     static const struct {
         const char *words, *says[3];
     } cases[] = {
@@ -358,7 +349,6 @@ static void test_plans_of_chosen_methods(void **state) {
         {"dataloader_drop_last=True", {"--recompute layer\n", NULL}}, /* the number of steps would change */
         {"config_name=bert-large-uncased train_file= per_device_train_batch_size=4096", {"it does not fit", NULL}},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_plan *plan;
         char *text;
@@ -392,8 +382,7 @@ static void do_step(const struct fixture *f, snug_session *s) {
     ok(f, snug_backward(s));
 }
 
-static void test_session_that_updates_in_backward(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_session_that_updates_in_backward) {
     snug_args *args = training_args(f, "update_in_backward=True max_grad_norm=0");
     snug_session *s;
     float values[2];
@@ -407,8 +396,7 @@ static void test_session_that_updates_in_backward(void **state) {
 }
 
 /* Also in 16 bits, with more tokens than are packed at a time. */
-static void test_gradients_of_many_tokens(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_gradients_of_many_tokens) {
     float bias[2][128];
     double difference = 0, norm = 0;
     for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -481,9 +469,8 @@ static int64_t first_candidate(const struct snug_trainer *t) {
     return 0;
 }
 
-static void test_prediction_of_the_schedule_matches_the_loop(void **state) {
+FIXTURE_TEST(test_prediction_of_the_schedule_matches_the_loop) {
     static const enum snug_interval strategies[] = {SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH};
-    (void)state;
     for (uint32_t trial = 0; trial < 20000; trial++) {
         uint32_t words[4][4];
         for (uint32_t i = 0; i < 4; i++) memcpy(words[i], snug_philox(trial, i, 0, 0, 3, 9).word, sizeof words[i]);
@@ -525,8 +512,7 @@ static void test_prediction_of_the_schedule_matches_the_loop(void **state) {
 
 /* A run of 10^12 steps starts as fast as one of 10, and with early stopping the disk need not hold the files of all
    steps. */
-static void test_endless_runs_start(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_endless_runs_start) {
     const double begin = snug_seconds();
     const char *const endless = "max_steps=1000000000000 validation_file=@dev.csv eval_strategy=steps eval_steps=1 "
                                 "save_strategy=steps save_steps=1 "
@@ -569,7 +555,7 @@ static void break_norm_of(const struct fixture *f, snug_session *s, const char *
     assert_true(found);
 }
 
-static void test_named_parameter_of_bad_gradients(void **state) {
+FIXTURE_TEST(test_named_parameter_of_bad_gradients) {
     static const struct {
         const char *words, *breaks, *says;
     } cases[] = {
@@ -583,7 +569,6 @@ static void test_named_parameter_of_bad_gradients(void **state) {
          "the gradient of bert.encoder.layer.1.attention.self.value.weight holds NaN"},
         {"config_name=@huge offload=gradients", "word_embeddings", "the gradient of bert.embeddings.word_embeddings"},
     };
-    struct fixture *f = *state;
     write_model(f, "huge", 0.1, 32, 1, 9000); /* more than one piece of what is offloaded */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args = training_args(f, cases[i].words);
@@ -604,8 +589,7 @@ static void test_named_parameter_of_bad_gradients(void **state) {
 }
 
 /* The first ten times one by one, then at powers of two. A loss alone does not skip a step. */
-static void test_warnings_are_rate_limited(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_warnings_are_rate_limited) {
     snug_args *args = training_args(f, NULL);
     snug_session *s;
     ok(f, snug_session_create(args, &s));
@@ -635,28 +619,4 @@ static void test_warnings_are_rate_limited(void **state) {
     snug_args_destroy(args);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_prediction_of_the_schedule_matches_the_loop),
-        TEST(test_endless_runs_start),
-        TEST(test_stopped_before_a_step),
-        TEST(test_metrics_where_greater_is_better),
-        TEST(test_no_best),
-        TEST(test_best_checkpoint_is_gone),
-        TEST(test_old_checkpoints),
-        TEST(test_results),
-        TEST(test_hostile_states),
-        TEST(test_tokenize),
-        TEST(test_evaluations),
-        TEST(test_jobs),
-        TEST(test_plans_without_data),
-        TEST(test_plans_of_chosen_methods),
-        TEST(test_session_that_updates_in_backward),
-        TEST(test_gradients_of_many_tokens),
-        TEST(test_named_parameter_of_bad_gradients),
-        TEST(test_warnings_are_rate_limited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

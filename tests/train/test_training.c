@@ -7,6 +7,8 @@
 #include "backend/backend.h"
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up_tasks, tear_down
+
 static bool same_weights(const struct fixture *f, const char *a, const char *b) {
     return same_file(f, path_of(f, "%s/model.safetensors", a), path_of(f, "%s/model.safetensors", b));
 }
@@ -65,8 +67,7 @@ static bool own_step(const struct fixture *f, snug_session *session, double *los
     return true;
 }
 
-static void test_own_loop_is_the_trainer(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_own_loop_is_the_trainer) {
     for (const char *type = NULL; next_type(&type);)
         for (size_t task = 0; task < TASKS; task++) {
             char words[256];
@@ -89,8 +90,7 @@ static void test_own_loop_is_the_trainer(void **state) {
         }
 }
 
-static void test_misused_loop(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_misused_loop) {
     snug_args *args = training_args(f, NULL);
     snug_session *session;
     float value;
@@ -187,9 +187,8 @@ static void forget(struct accumulated *run) {
     free(run->weights.values);
 }
 
-static void test_accumulation_changes_nothing(void **state) {
+FIXTURE_TEST(test_accumulation_changes_nothing) {
     static const struct { int batch, steps; } splits[] = {{8, 4}, {1, 32}};
-    struct fixture *f = *state;
     for (size_t task = 0; task < TASKS; task++) {
         char words[256];
         struct accumulated whole, split;
@@ -217,7 +216,7 @@ static void test_accumulation_changes_nothing(void **state) {
 
 /* ---- the same bits -------------------------------------------------------------------------------------------- */
 
-static void test_threads_seeds_and_workers(void **state) {
+FIXTURE_TEST(test_threads_seeds_and_workers) {
     static const char *const same[] = {
         "threads=1",
         "threads=2",
@@ -226,7 +225,6 @@ static void test_threads_seeds_and_workers(void **state) {
         "dataloader_num_workers=3 dataloader_prefetch_factor=1",
         "dataloader_num_workers=3 dataloader_prefetch_factor=7 threads=1",
     };
-    struct fixture *f = *state;
     for (const char *type = NULL; next_type(&type);)
         for (size_t task = 0; task < TASKS; task++) {
             char words[256];
@@ -244,8 +242,7 @@ static void test_threads_seeds_and_workers(void **state) {
         }
 }
 
-static void test_bf16_is_another_arithmetic(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_bf16_is_another_arithmetic) {
     const snug_train_result full = train(f, "full", NULL), half = train(f, "half", "bf16=True");
     if (snug_backend_cpu_fast_bf16()) {
         assert_false(same_weights(f, "full", "half"));
@@ -258,7 +255,7 @@ static void test_bf16_is_another_arithmetic(void **state) {
 
 /* ---- resuming ------------------------------------------------------------------------------------------------- */
 
-static void test_resumed_is_uninterrupted(void **state) {
+FIXTURE_TEST(test_resumed_is_uninterrupted) {
     /* 76 rows, 8 a step: 10 steps an epoch. 7 and 13 are in the middle of the first and the second; with the
        evaluations below, 10 and 12 fall into one. */
     static const char *const runs[] = {
@@ -277,7 +274,6 @@ static void test_resumed_is_uninterrupted(void **state) {
          "label_all_tokens=True"),
     };
     static const int stops[] = {7, 10, 12, 13};
-    struct fixture *f = *state;
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         char words[512];
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", runs[run]);
@@ -301,8 +297,7 @@ static void test_resumed_is_uninterrupted(void **state) {
     }
 }
 
-static void test_interrupted_at_the_last_step(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_interrupted_at_the_last_step) {
     train(f, "whole", "");
     /* Nothing remains to be done after the last step, so nothing can be interrupted. */
     assert_int_equal(try_train(f, "last", "", 20, NULL), SNUG_OK);
@@ -321,8 +316,7 @@ static void test_interrupted_at_the_last_step(void **state) {
     free(card);
 }
 
-static void test_damaged_checkpoint_is_skipped(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_damaged_checkpoint_is_skipped) {
     char *bytes;
     size_t size;
     train(f, "whole", "save_strategy=steps save_steps=5");
@@ -349,8 +343,7 @@ static void test_damaged_checkpoint_is_skipped(void **state) {
     free(bytes);
 }
 
-static void test_resuming_another_run_is_logged(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_resuming_another_run_is_logged) {
     train(f, "out", "save_strategy=epoch");
     f->log[0] = '\0';
     train(f, "out", "save_strategy=no num_train_epochs=3 resume_from_checkpoint=True");
@@ -394,8 +387,7 @@ static int64_t best_step_of(const struct fixture *f, const char *output, double 
     return step;
 }
 
-static void test_rotation_of_checkpoints(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_rotation_of_checkpoints) {
     train(f, "all", "save_strategy=steps save_steps=5");
     assert_string_equal(checkpoints_of(f, "all"), "5 10 15 20");
     train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2");
@@ -427,8 +419,7 @@ static void test_rotation_of_checkpoints(void **state) {
 /* With a learning rate so high that training soon diverges, the best model is not the last. */
 #define WILD "validation_file=@dev.csv eval_strategy=steps eval_steps=2 lr_scheduler_type=constant learning_rate=0.03"
 
-static void test_best_model(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_best_model) {
     double loss, logged;
     char name[128];
     const snug_train_result result =
@@ -474,8 +465,7 @@ static size_t count_in_history(const struct fixture *f, const char *output, cons
     return count;
 }
 
-static void test_strategies(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_strategies) {
     train(f, "steps", "validation_file=@dev.csv eval_strategy=steps eval_steps=6");
     assert_int_equal(count_in_history(f, "steps", "eval_loss"), 4); /* at 6, 12, 18 and of the model that is saved */
     assert_int_equal(count_in_history(f, "steps", "loss"), 10);
@@ -541,8 +531,7 @@ static void assert_same_metrics(const snug_metrics *a, const snug_metrics *b) {
 #define LEARN "num_train_epochs=12 learning_rate=3e-3 warmup_steps=0.1 "
 
 /* Evaluating the saved folder gives the metrics of the training; predictions agree with them. */
-static void test_single_label(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_single_label) {
     struct rows rows, wide;
     const snug_train_result result = train(f, "out", LEARN "validation_file=@dev.csv eval_strategy=epoch");
     const double accuracy = metric_of(result.metrics, "eval_accuracy");
@@ -576,8 +565,7 @@ static void test_single_label(void **state) {
     }
 }
 
-static void test_label_smoothing(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_label_smoothing) {
     const snug_train_result plain = train(f, "plain", "num_train_epochs=1 max_steps=1"),
                             smooth =
                                 train(f, "smooth", "num_train_epochs=1 max_steps=1 label_smoothing_factor=0.3 seed=42");
@@ -590,8 +578,7 @@ static void test_label_smoothing(void **state) {
     assert_true(learnt.train_loss > -0.85 * log(0.85) - 0.15 * log(0.15));
 }
 
-static void test_multi_label_and_regression(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_multi_label_and_regression) {
     struct rows rows;
     write_data(f, "multi.csv", FORM_MULTI, 4 * TRAIN_ROWS, 1);
     write_data(f, "multi_dev.csv", FORM_MULTI, EVAL_ROWS, 2);
@@ -637,9 +624,8 @@ static snug_status count_row(void *user, const snug_prediction *row) {
     return SNUG_OK;
 }
 
-static void test_masked_language_model(void **state) {
+FIXTURE_TEST(test_masked_language_model) {
     static const char *const forms[] = {"line_by_line=True ", ""};
-    struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++) {
         char words[512];
         snprintf(words, sizeof words,
@@ -671,8 +657,7 @@ static void test_masked_language_model(void **state) {
     snug_args_destroy(args);
 }
 
-static void test_truncation_is_counted(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_truncation_is_counted) {
     const snug_train_result whole = train(f, "whole", "max_steps=1"),
                             cut = train(f, "cut", "max_steps=1 max_seq_length=8");
     int64_t longer = 0;
@@ -683,9 +668,8 @@ static void test_truncation_is_counted(void **state) {
     assert_contains(f->log, "are longer than 8 tokens and were truncated");
 }
 
-static void test_only_true_labels_can_be_learnt(void **state) {
+FIXTURE_TEST(test_only_true_labels_can_be_learnt) {
     if (SANITIZED || !is_long()) skip(); /* three long trainings; each optimizer learns in test_optimizer_training */
-    struct fixture *f = *state;
     const char *demo = SNUG_SOURCE_DIR "/examples/demo";
     char words[1024], *text = NULL;
     size_t size;
@@ -731,8 +715,7 @@ static void test_only_true_labels_can_be_learnt(void **state) {
 
 /* ---- no memory grows ------------------------------------------------------------------------------------------- */
 
-static void test_no_growth(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_no_growth) {
     const char *words = "validation_file=@dev.csv eval_strategy=epoch save_strategy=epoch dataloader_num_workers=2";
     size_t used[4];
     if (SANITIZED) skip(); /* its allocator does not report to mallinfo2(), and it has its own leak check */
@@ -753,28 +736,6 @@ static void without_caches(char *argv[]) {
 
 int main(int argc, char *argv[]) {
     without_caches(argv);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_tasks, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_own_loop_is_the_trainer),
-        TEST(test_misused_loop),
-        TEST(test_accumulation_changes_nothing),
-        TEST(test_threads_seeds_and_workers),
-        TEST(test_bf16_is_another_arithmetic),
-        TEST(test_resumed_is_uninterrupted),
-        TEST(test_interrupted_at_the_last_step),
-        TEST(test_damaged_checkpoint_is_skipped),
-        TEST(test_resuming_another_run_is_logged),
-        TEST(test_rotation_of_checkpoints),
-        TEST(test_best_model),
-        TEST(test_strategies),
-        TEST(test_single_label),
-        TEST(test_label_smoothing),
-        TEST(test_multi_label_and_regression),
-        TEST(test_masked_language_model),
-        TEST(test_truncation_is_counted),
-        TEST(test_only_true_labels_can_be_learnt),
-        TEST(test_no_growth),
-    };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_registered(NULL, NULL);
 }

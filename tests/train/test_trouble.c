@@ -4,6 +4,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -39,8 +41,7 @@ static const char *const ways[] = {
 };
 
 /* Steps with that row are counted, logged and skipped: the run ends with finite weights. */
-static void test_overflowing_steps_are_skipped(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_overflowing_steps_are_skipped) {
     write_overflowing(f, "over.csv", TRAIN_ROWS);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[512], name[32];
@@ -79,8 +80,7 @@ static void test_overflowing_steps_are_skipped(void **state) {
 }
 
 /* A skipped step changes neither weights nor states, and a run of only skipped steps saves nothing. */
-static void test_skipped_step_changes_no_weight(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_skipped_step_changes_no_weight) {
     write_overflowing(f, "over.csv", 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[512];
@@ -93,8 +93,7 @@ static void test_skipped_step_changes_no_weight(void **state) {
 }
 
 /* During a streak of skipped steps nothing is saved, and the last checkpoint before it is kept. */
-static void test_streak_keeps_last_good(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_streak_keeps_last_good) {
     FILE *file = fopen(path_of(f, "late.csv"), "w");
     assert_non_null(file);
     fprintf(file, "sentence,label\n");
@@ -114,8 +113,7 @@ static void test_streak_keeps_last_good(void **state) {
     assert_true(exists(path_of(f, "cut/checkpoint-4")));
 }
 
-static void test_logging_filter(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_logging_filter) {
     write_overflowing(f, "over.csv", TRAIN_ROWS);
     const snug_train_result result = train(f, "out", OVERFLOWING "logging_nan_inf_filter=False");
     int64_t nulls = 0;
@@ -141,8 +139,7 @@ static void test_logging_filter(void **state) {
     json_decref(loss);
 }
 
-static void test_runs_without_finite_steps_end(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_runs_without_finite_steps_end) {
     write_overflowing(f, "over.csv", 1);
     assert_int_equal(try_train(f, "out", OVERFLOWING, 0, NULL), SNUG_E_NUMERIC);
     assert_contains(snug_error_message(f->ctx), "step 10: the loss is infinite and the gradient");
@@ -158,11 +155,10 @@ static void test_runs_without_finite_steps_end(void **state) {
 }
 
 /* An evaluation with outputs that are not finite ends the run, also where early stopping would end it at that step. */
-static void test_nan_evaluations_end_the_run(void **state) {
+FIXTURE_TEST(test_nan_evaluations_end_the_run) {
 #define JUDGED                                                                                                         \
     "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 max_steps=4 "          \
     "load_best_model_at_end=True early_stopping_patience=1 lr_scheduler_type=constant "
-    struct fixture *f = *state;
     assert_int_equal(try_train(f, "out", JUDGED "learning_rate=1e39", 0, NULL), SNUG_E_NUMERIC);
     assert_contains(snug_error_message(f->ctx), "dev.csv: row 0: the model's outputs are NaN");
     assert_contains(snug_error_message(f->ctx), "this is the evaluation after step 1: a smaller --learning_rate");
@@ -181,8 +177,7 @@ static void test_nan_evaluations_end_the_run(void **state) {
 }
 
 /* One product a row, of either sign, so that a class of each row overflows, and nothing is NaN. */
-static void test_infinite_outputs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_infinite_outputs) {
     snug_args *args = training_args(f, "validation_file=@dev.csv");
     snug_session *session;
     snug_metrics *metrics;
@@ -198,8 +193,7 @@ static void test_infinite_outputs(void **state) {
 }
 
 /* A label far from every output has an infinite loss, which is not the model's fault. */
-static void test_infinite_losses_of_finite_outputs(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_infinite_losses_of_finite_outputs) {
     write_overflowing(f, "over.csv", TRAIN_ROWS);
     const snug_train_result result = train(f, "out", OVERFLOWING "validation_file=@over.csv max_steps=2");
     assert_true(isinf(metric_of(result.metrics, "eval_loss")));
@@ -211,12 +205,11 @@ static void test_infinite_losses_of_finite_outputs(void **state) {
 
 /* Every file of the last checkpoint is changed, truncated and removed in turn: it is named, and the checkpoint before
    it is used. */
-static void test_damaged_checkpoints_are_passed_over(void **state) {
+FIXTURE_TEST(test_damaged_checkpoints_are_passed_over) {
     static const char *const files[] = {"model.safetensors",  "optimizer.safetensors",
                                         "trainer_state.json", "config.json",
                                         "vocab.txt",          "manifest.json"};
     static const char *const damages[] = {"changed", "cut", "removed"};
-    struct fixture *f = *state;
     train(f, "whole", SAVING);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         for (int damage = 0; damage < 3; damage++) {
@@ -252,8 +245,7 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
 }
 
 /* A flipped bit in any byte of the manifest: it is detected, or has no effect. */
-static void test_any_byte_of_a_manifest(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_any_byte_of_a_manifest) {
     size_t size;
     train(f, "out", SAVING);
     char path[512], *bytes;
@@ -275,19 +267,4 @@ static void test_any_byte_of_a_manifest(void **state) {
     free(bytes);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_nan_evaluations_end_the_run),
-        TEST(test_infinite_outputs),
-        TEST(test_infinite_losses_of_finite_outputs),
-        TEST(test_overflowing_steps_are_skipped),
-        TEST(test_skipped_step_changes_no_weight),
-        TEST(test_streak_keeps_last_good),
-        TEST(test_logging_filter),
-        TEST(test_runs_without_finite_steps_end),
-        TEST(test_damaged_checkpoints_are_passed_over),
-        TEST(test_any_byte_of_a_manifest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -8,6 +8,8 @@
 
 #include "training_fixture.h"
 
+#define FIXTURE struct fixture *f, set_up, tear_down
+
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
@@ -292,8 +294,7 @@ static void check_null(struct world *w, const struct function *function, int nul
         if (i != null && function->parameters[i].out && w->out) fail_msg("%s: %s is set", expected, "out");
 }
 
-static void test_null(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_null) {
     struct function functions[FUNCTIONS_MOST] = {0};
     const int count = read_functions(f, functions);
     int pointers = 0;
@@ -324,8 +325,7 @@ static void test_null(void **state) {
 }
 
 /* NULL among the items of an array, and results that are not wanted. */
-static void test_items(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_items) {
     char *const argv[] = {"program", "--seed", NULL};
     const char *const folders[] = {"a", "b", NULL};
     snug_runs *runs;
@@ -340,8 +340,7 @@ static void test_items(void **state) {
 }
 
 /* A refused call's message is its thread's, until its next call; that of a failed call stays its context's. */
-static void test_messages(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_messages) {
     snug_context *other;
     ok(f, snug_context_create(&other));
     snug_args *args = plain_args(f, "");
@@ -390,7 +389,7 @@ static snug_status step(struct fixture *f, snug_session *s, char letter) {
     }
 }
 
-static void test_order(void **state) {
+FIXTURE_TEST(test_order) {
     /* Calls of which the last one is refused; says NULL: it is not. */
     static const struct {
         const char *calls, *says;
@@ -430,7 +429,6 @@ static void test_order(void **state) {
         {"enflbuszkoe", NULL},
         {"enflbef", "snug_forward: there is no current batch"},
     };
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_session *session;
         snug_args *args = training_args(f, "gradient_accumulation_steps=2 validation_file=@dev.csv");
@@ -451,12 +449,11 @@ static void test_order(void **state) {
 }
 
 /* Epochs that were not planned, whose batches may be larger than the plan's. */
-static void test_epochs(void **state) {
+FIXTURE_TEST(test_epochs) {
     static const struct {
         const char *words;
         int64_t epochs;
     } cases[] = {{"num_train_epochs=2", 2}, {"num_train_epochs=1.5", 2}, {"max_steps=25", 3}, {"max_steps=1", 1}};
-    struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_session *session;
         snug_args *args = training_args(f, cases[i].words);
@@ -477,8 +474,7 @@ static void test_epochs(void **state) {
 }
 
 /* A checkpoint of which only a part was loaded: everything that uses the weights is refused until another is. */
-static void test_failed_session(void **state) {
-    struct fixture *f = *state;
+FIXTURE_TEST(test_failed_session) {
     snug_session *frozen, *session;
     snug_args *of_frozen = training_args(f, "freeze=embeddings"), *args = training_args(f, "validation_file=@dev.csv");
     ok(f, snug_session_create(of_frozen, &frozen));
@@ -501,9 +497,4 @@ static void test_failed_session(void **state) {
     snug_args_destroy(args);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_null),  TEST(test_items),  TEST(test_messages),
-                                       TEST(test_order), TEST(test_epochs), TEST(test_failed_session)};
-    return cmocka_run_group_tests_name("usage", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
