@@ -20,7 +20,7 @@
 struct snug_crossing {
     bool fetched; /* BACKWARD has fetched what the update reads first; else it is fetched where it is used */
     bool pending; /* UPDATE has run, and the rest has not: FORWARD does it, or a flush */
-    /* Of the pending update, as in struct snug_run. */
+    /* The pending update's, as in struct snug_run. */
     int64_t step;
     float learning_rate;
 };

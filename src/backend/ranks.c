@@ -8,19 +8,18 @@
 #include <string.h>
 
 #include "backend/host.h"
+#include "core/min_max.h"
 
 enum {
     PIECE = 1 << 20, /* elements: 4 MiB, long enough for the full bandwidth of memory and networks */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* A rank's elements of a piece, the last ranks' fewer or none. */
 static int64_t shard_of(int64_t piece, int ranks) { return (piece + ranks - 1) / ranks; }
 
 int64_t snug_host_ranks_workspace(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_tensor *g = &program->tensors[op->sum_ranks.g];
-    return shard_of(smaller(g->rows * g->cols, PIECE), program->ranks) * program->ranks * (int64_t)sizeof(float);
+    return shard_of(snug_min(g->rows * g->cols, PIECE), program->ranks) * program->ranks * (int64_t)sizeof(float);
 }
 
 /* to = ((shard 0 + shard 1) + …), or += the shards one by one */
@@ -39,7 +38,7 @@ static snug_status sum_for_all(struct snug_run *run, const float *values, float 
     const int64_t size = sizeof(float);
     float *received = run->workspace;
     for (int64_t at = 0; at < count; at += PIECE) {
-        const int64_t piece = smaller(PIECE, count - at), part = shard_of(piece, c->size);
+        const int64_t piece = snug_min(PIECE, count - at), part = shard_of(piece, c->size);
         const struct snug_shards parts = snug_equal_parts(piece * size, part * size, c->size);
         const int64_t own = snug_shard_size(&parts, c->rank) / size;
         RETURN_IF_ERROR(c->exchange(run->ctx, values + at, received, &parts, 0, part * size));
@@ -53,7 +52,7 @@ static snug_status sum_for_all(struct snug_run *run, const float *values, float 
 static snug_status sum_for_owners(struct snug_run *run, const struct snug_op *op, float *values, bool accumulate) {
     const struct snug_collectives *c = run->collectives;
     const struct snug_shards *shards = &op->sum_ranks.shards;
-    const int64_t size = sizeof(float), part = shard_of(smaller(shards->elements, PIECE), c->size);
+    const int64_t size = sizeof(float), part = shard_of(snug_min(shards->elements, PIECE), c->size);
     const int64_t begin = snug_shard_begin(shards, c->rank), largest = snug_shard_largest(shards);
     const struct snug_shards parts = snug_shards_in_bytes(shards, size);
     float *received = run->workspace, *to = op->sum_ranks.sum ? snug_run_data(run, op->sum_ranks.sum) : values + begin;

@@ -66,7 +66,7 @@ int cli_finish(struct cli *cli, snug_status status);
 /* A command that prints one text, which make allocates, as JSON if cli->json is set. If make fails and still returns a
    text, the text is printed too. */
 int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text));
-/* The same, between cli_open() and cli_close(). */
+/* The part of cli_report() between cli_open() and cli_close(). */
 int cli_make(struct cli *cli, snug_status (*make)(struct cli *cli, char **text));
 
 /* All results are written with these functions: SNUG_E_IO if that fails. Lines are escaped on a terminal, because names
@@ -77,11 +77,11 @@ snug_status cli_put_part(struct cli *cli, const char *text, size_t length);
 /* A name of a class or a metric in a line of text: in quotes, and escaped, if it has other characters than letters,
    digits and _-.+/ among the ASCII ones. So it cannot look like another line, or like a value. */
 snug_status cli_put_name(struct cli *cli, const char *name);
-/* The same, with a newline after its last line. */
+/* Lines of text, with a newline after the last one. */
 snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL means out of memory. digits: significant digits of a real. */
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
-/* The same, of an object, with what was understood and planned as its last member, "run". */
+/* An object as cli_put_json() does, with what was understood and planned as its last member, "run". */
 snug_status cli_put_result(struct cli *cli, json_t *object, int digits);
 /* A number; null if JSON has no such number. */
 json_t *cli_real(double value);

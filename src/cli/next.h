@@ -9,7 +9,7 @@
 void cli_tell_next(const struct cli *cli, const char *folder);
 /* How a training that was interrupted continues; argv[0] is the command's name. */
 void cli_tell_continuation(const struct cli *cli, int argc, char **argv);
-/* The same command with the arguments that the message of a run that does not fit ends with: "; add --fit". */
+/* This command with the arguments that the message of a run that does not fit ends with: "; add --fit". */
 void cli_tell_fitting(const struct cli *cli, const char *message);
 
 #endif

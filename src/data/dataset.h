@@ -22,8 +22,8 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
                               const struct snug_dataset_options *options, struct snug_dataset **out);
 void snug_dataset_close(struct snug_dataset *dataset);
 
-/* Of the rows that are used (data/used_rows.h); at first all of them. Labels are those of the whole file, as are the
-   largest sizes; of a part of the rows, tokens and what was truncated are estimated from the whole file's. */
+/* Counts of the rows that are used (data/used_rows.h); at first all of them. Labels are those of the whole file, as are
+   the largest sizes; of a part of the rows, tokens and what was truncated are estimated from the whole file's. */
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: data/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
@@ -31,7 +31,7 @@ double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum 
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset);        /* of all tokens, raw labels, used rows */
 bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were truncated */
-/* Of token classification: words of all rows, and words without tokens: they were truncated, or never had one. */
+/* Token classification: words of all rows, and words without tokens: they were truncated, or never had one. */
 int64_t snug_dataset_words(const struct snug_dataset *dataset);
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */

@@ -5,12 +5,12 @@
 
 #include "data/classes.h"
 
-/* Of the data to train on, whose labels are bound: classes that a person hardly tells apart, as many classes as rows,
-   numbers with a point that are classes, tags that programs write for a missing value. */
+/* Warns about data to train on, whose labels are bound: classes that a person hardly tells apart, as many classes as
+   rows, numbers with a point that are classes, tags that programs write for a missing value. */
 snug_status snug_labels_check(snug_context *ctx, const struct snug_dataset *train, const struct snug_labels *labels);
 
-/* Of the rows that are used: classes without a row to train on; or, if they are evaluated on, that all have one class.
-   whole: the rows are all of the file's. options: as for snug_classes_count(). */
+/* Warns about the rows that are used: classes without a row to train on; or, if they are evaluated on, that all have
+   one class. whole: the rows are all of the file's. options: as for snug_classes_count(). */
 snug_status snug_classes_check(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,
                                const struct snug_loader_options *options, bool whole, bool trains);
 

@@ -41,7 +41,7 @@ static snug_status read_line(struct snug_reader *reader) {
                                "a carriage return within a line; end lines with \\n or \\r\\n");
 }
 
-/* The same, after those that are held. */
+/* The next line, after those that are held. */
 static snug_status next_line(struct snug_reader *reader, const char **line) {
     struct snug_sentences *s = reader->sentences;
     if (s->next < s->held_size) {

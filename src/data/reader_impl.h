@@ -75,13 +75,13 @@ bool snug_reader_refill(struct snug_reader *reader);
 snug_status snug_reader_append(struct snug_reader *reader, const char *data, size_t size);
 /* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
 snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line);
-/* The same where malformed bytes are on the given line. */
+/* Repairs bytes that are malformed, all on the given line. */
 snug_status snug_reader_repair(struct snug_reader *reader, size_t start, int64_t line);
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */
 snug_status snug_reader_line(struct snug_reader *reader);
 /* Starts a new record with the next line. */
 snug_status snug_reader_first_line(struct snug_reader *reader);
-/* The same with the next line that is not blank; only in text files is a blank line a row. */
+/* Starts a new record with the next line that is not blank; only in text files is a blank line a row. */
 snug_status snug_reader_filled_line(struct snug_reader *reader);
 /* Removes the line's end from the record. */
 void snug_reader_trim(struct snug_reader *reader);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
 #include "core/philox.h"
 #include "data/radix.h"
 
@@ -12,8 +13,6 @@
 #define LEAST_BITS                                                                                                     \
     8 /* the network needs a minimum size to mix even a few rows; with few rows cycle walking is cheap                 \
        */
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The random word of a round, for a right half. */
 static uint32_t round_word(uint32_t right, uint32_t round, int bits, uint32_t key, uint32_t epoch) {
@@ -101,7 +100,7 @@ int64_t snug_order_window(int64_t rows, const struct snug_loader_options *option
 }
 
 static snug_status alloc_window(snug_context *ctx, struct snug_order *order) {
-    const size_t rows = (size_t)smaller(order->window, order->rows);
+    const size_t rows = (size_t)snug_min(order->window, order->rows);
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->sorted, (void **)&order->sorted));
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->scratch, (void **)&order->scratch));
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->keys, (void **)&order->keys));
@@ -128,11 +127,11 @@ snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *datase
                                .rows = rows,
                                .bits = bits_of(rows),
                                .window = window,
-                               .used = smaller(snug_loader_batches(rows, options) * options->batch_size, rows),
+                               .used = snug_min(snug_loader_batches(rows, options) * options->batch_size, rows),
                                .deal = {.batch = options->batch_size},
                                .cached_first = -1};
     const bool groups = options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH;
-    int64_t most = groups ? smaller(window, rows) : 0;
+    int64_t most = groups ? snug_min(window, rows) : 0;
     out->step = options->batch_size * options->accumulation;
     if (groups && out->window > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE,
@@ -141,7 +140,7 @@ snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *datase
                          out->window);
     if (groups) RETURN_IF_ERROR(alloc_window(ctx, out));
     if (options->sampling != SNUG_SAMPLING_SEQUENTIAL && options->accumulation > 1) {
-        out->deal.rows = smaller(out->step, rows);
+        out->deal.rows = snug_min(out->step, rows);
         RETURN_IF_ERROR(alloc_deal(ctx, &out->deal, out->deal.rows));
         if (out->deal.rows > most) most = out->deal.rows;
     }
@@ -241,7 +240,8 @@ static void deal_rows(struct snug_deal *deal, int32_t *lengths, int64_t count, i
     snug_radix_order(deal->sorted, deal->scratch, lengths, count); /* stably, the longest first */
     for (int64_t i = 0; i < count; i++) lengths[i] = longest - lengths[i];
     for (int64_t i = 0; i < batches; i++)
-        deal->heap[i] = (struct snug_deal_batch){0, (int32_t)i, (int32_t)smaller(deal->batch, count - i * deal->batch)};
+        deal->heap[i] =
+            (struct snug_deal_batch){0, (int32_t)i, (int32_t)snug_min(deal->batch, count - i * deal->batch)};
     for (int64_t i = 0; i < count; i++) {
         struct snug_deal_batch *least = &deal->heap[0];
         deal->batches[deal->sorted[i]] = least->number;
@@ -265,7 +265,7 @@ void snug_order_deal_lengths(struct snug_order *order, int32_t *lengths, int64_t
 /* The step whose first place is `first`. */
 static snug_status deal_step(snug_context *ctx, struct snug_order *order, int64_t epoch, int64_t first) {
     struct snug_deal *deal = &order->deal;
-    const int64_t count = smaller(order->step, order->used - first);
+    const int64_t count = snug_min(order->step, order->used - first);
     deal->count = 0; /* no step if this fails */
     if (order->sampling == SNUG_SAMPLING_RANDOM)
         permute(order, epoch, first, count, deal->members);

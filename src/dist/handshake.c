@@ -329,7 +329,7 @@ static void take_message(struct handshake *h, struct caller *caller) {
     if (!caller->welcomed) hang_up(caller);
 }
 
-/* Of a rank that waits for the start; -1: it is missing, or has started, and what it sends is not for here. */
+/* The connection of a rank that waits for the start; -1: it is missing, or has started. */
 static int waiting_fd(const struct seat *seat) { return seat->started ? -1 : seat->fd; }
 
 /* A rank that waits says nothing: its connection has ended. */

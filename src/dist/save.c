@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/block.h"
+#include "core/min_max.h"
 
 enum { PIECE = 1 << 20 }; /* bytes that are read, and written or sent, at a time */
 
@@ -51,9 +52,6 @@ struct origin {
     char folder[PATH_MAX], temporary[NAME_MAX + 1];
 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* ---- which rank writes what ------------------------------------------------------------------------------------ */
 
 static const struct snug_tensor *tensor_of(const struct saving *s, const struct part *part) {
@@ -69,15 +67,15 @@ static int64_t size_of(const struct saving *s, const struct part *part) {
 static int64_t share_end(const struct saving *s, const struct part *part, int64_t writers) {
     const int64_t end = s->common / s->writers * writers + s->common % s->writers * writers / s->writers;
     const int64_t size = size_of(s, part);
-    return end <= part->before ? 0 : smaller(part->count, (end - part->before + size - 1) / size);
+    return end <= part->before ? 0 : snug_min(part->count, (end - part->before + size - 1) / size);
 }
 
 /* The elements of a part that a rank writes or sends: so many, from *first on. */
 static int64_t range_of(const struct saving *s, const struct part *part, int rank, int64_t *first) {
     const struct snug_shards *shards = &tensor_of(s, part)->shards;
     if (shards->chunk) {
-        *first = larger(0, snug_shard_begin(shards, rank) - part->first);
-        return smaller(part->count, snug_shard_begin(shards, rank + 1) - part->first) - *first;
+        *first = snug_max(0, snug_shard_begin(shards, rank) - part->first);
+        return snug_min(part->count, snug_shard_begin(shards, rank + 1) - part->first) - *first;
     }
     const int64_t place = s->places[rank];
     *first = place < 0 ? 0 : share_end(s, part, place);
@@ -100,13 +98,13 @@ static snug_status check_finite(const struct saving *s, size_t i, int64_t count)
     return SNUG_OK;
 }
 
-/* The same of a narrowed parameter, whose values are rounded in the arena: they are those of its source. Where they
-   differ by more than the rounding, the file was changed meanwhile. */
+/* As read_part() for a narrowed parameter, which is rounded in the arena: its values are read from its source. Where
+   they differ by more than the rounding, the file was changed meanwhile. */
 static snug_status read_narrowed(const struct saving *s, const struct part *part, int64_t first, int64_t count) {
     float *values = (float *)s->piece.base;
     uint16_t *rounded = (uint16_t *)(s->piece.base + PIECE);
     const struct snug_stored_tensor *stored = s->source->of ? s->source->of[part->parameter] : NULL;
-    const int64_t known = stored ? larger(0, smaller(count, stored->count - first)) : 0;
+    const int64_t known = stored ? snug_max(0, snug_min(count, stored->count - first)) : 0;
     const enum snug_dtype dtype = tensor_of(s, part)->dtype;
     RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, rounded));
     if (known) RETURN_IF_ERROR(snug_safetensors_read(s->ctx, &s->source->files, stored, first, known, values));
@@ -145,7 +143,7 @@ static snug_status for_pieces(struct saving *s, int rank, piece_fn *act) {
         const int64_t count = range_of(s, &s->parts[i], rank, &first);
         const int64_t most = PIECE / snug_dtype_size(s->entries[i].dtype);
         for (int64_t at = 0; at < count; at += most)
-            RETURN_IF_ERROR(act(s, i, first + at, smaller(most, count - at), rank));
+            RETURN_IF_ERROR(act(s, i, first + at, snug_min(most, count - at), rank));
     }
     return SNUG_OK;
 }

@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
 #include "metrics/metrics_impl.h"
 
 enum { TOGETHER = 1 << 10 }; /* words that the ranks exchange at a time, about: 8 KiB */
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Gathers the words of `rounds` rounds from `first` on, in each of which every rank has a batch, and puts them to their
    rows. part: [ranks, rounds * batch], of which the last may be incomplete. */
@@ -17,14 +16,14 @@ static snug_status merge_rounds(const struct snug_metric_accumulator *accumulato
     const int ranks = snug_group_size(group);
     uint64_t *own = part + snug_group_rank(group) * rounds * batch;
     const int64_t begin = first * batch, left = accumulator->rows - begin;
-    if (left > 0) memcpy(own, words + begin, (size_t)smaller(left, rounds * batch) * sizeof *own);
+    if (left > 0) memcpy(own, words + begin, (size_t)snug_min(left, rounds * batch) * sizeof *own);
     RETURN_IF_ERROR(snug_group_all_gather(accumulator->ctx, group, part, rounds * batch * (int64_t)sizeof *part));
     for (int64_t round = 0; round < rounds; round++)
         for (int r = 0; r < ranks; r++) {
             const int64_t row = ((first + round) * ranks + r) * batch;
             if (row < all)
                 memcpy(words + row, part + (r * rounds + round) * batch,
-                       (size_t)smaller(batch, all - row) * sizeof *part);
+                       (size_t)snug_min(batch, all - row) * sizeof *part);
         }
     return SNUG_OK;
 }
@@ -38,7 +37,7 @@ snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumu
     void *part;
     RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, &all, 1));
     const int64_t rounds = (all + ranks * batch - 1) / (ranks * batch);
-    const int64_t fit = TOGETHER / (ranks * batch), together = fit < 1 ? 1 : smaller(fit, rounds);
+    const int64_t fit = TOGETHER / (ranks * batch), together = fit < 1 ? 1 : snug_min(fit, rounds);
     RETURN_IF_ERROR(snug_alloc(accumulator->ctx, (size_t)(ranks * together * batch), sizeof(uint64_t), &part));
     snug_status status = SNUG_OK;
     for (int64_t end = rounds; end > 0 && status == SNUG_OK; end -= together) {

@@ -82,7 +82,7 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    and eval_X_number. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and
    Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
-/* Of a single label, with at most 50 classes, with each_class 1024: [classes, classes] rows by their class and the
+/* Single label with at most 50 classes, 1024 with each_class: [classes, classes] rows by their class and the
    predicted one; else NULL. */
 const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumulator *accumulator);
 

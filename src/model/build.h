@@ -80,7 +80,7 @@ int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name);
 /* The sum of a token's rows of the tables, of which position and type may be none; word's row is multiplied by scale.
  */
 int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale);
-/* The same with a norm and a dropout after it. */
+/* snug_embed_sum(), then a norm and a dropout. */
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
 

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
+#include "core/min_max.h"
 #include "core/normal.h"
 #include "core/philox.h"
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* FNV-1a */
 struct snug_draw snug_draw_of(const char *name, uint64_t seed) {
@@ -42,7 +41,7 @@ snug_status snug_new_rows_begin(struct snug_new_rows *rows) {
     const int64_t cols = rows->cols, step = rows_of_part(cols);
     for (int64_t c = 0; c < cols; c++) rows->mean[c] = 0;
     for (int64_t r = 0; r < rows->rows; r += step) {
-        const int64_t n = smaller(step, rows->rows - r);
+        const int64_t n = snug_min(step, rows->rows - r);
         RETURN_IF_ERROR(rows->old(rows->user, r * cols, n * cols, rows->part));
         for (int64_t i = 0; i < n * cols; i++) rows->mean[i % cols] += (double)rows->part[i];
     }
@@ -58,7 +57,7 @@ static void add_deviations(const struct snug_new_rows *rows, int64_t row, int64_
     const int64_t stride = (rows->rows + 3) / 4 * 4;
     float weights[WEIGHTS];
     for (int64_t i = 0; i < count; i += WEIGHTS) {
-        const int64_t n = smaller(WEIGHTS, count - i);
+        const int64_t n = snug_min(WEIGHTS, count - i);
         snug_draw_normal(&rows->draw, row * stride + first + i, n, rows->deviation, weights);
         for (int64_t k = 0; k < n; k++) {
             const float *old = rows->part + (i + k) * rows->cols, weight = weights[k];
@@ -73,7 +72,7 @@ snug_status snug_new_rows_make(const void *user, int64_t first, int64_t count, v
     float *out = values;
     memset(out, 0, (size_t)count * sizeof *out);
     for (int64_t r = 0; r < rows->rows; r += step) {
-        const int64_t n = smaller(step, rows->rows - r);
+        const int64_t n = snug_min(step, rows->rows - r);
         RETURN_IF_ERROR(rows->old(rows->user, r * cols, n * cols, rows->part));
 #pragma omp parallel for num_threads(rows->threads) schedule(static) if (count > SNUG_DRAW_MOST)
         for (int64_t row = first / cols; row <= last; row++) {

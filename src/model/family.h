@@ -118,7 +118,7 @@ struct snug_family {
 SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
 #undef SNUG_DECLARE_FAMILY
 
-/* Of a config.json without model_type. */
+/* The family of a config.json without model_type. */
 #define SNUG_FAMILY_DEFAULT snug_family_bert
 
 /* The kind of the config's head. */

@@ -21,7 +21,7 @@ struct snug_layer {
     int32_t bias; /* of all layers' attention, by relative position; or none */
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */
     struct snug_attention_form (*form)(const struct snug_builder *b);
-    /* Of its queries and keys; NULL: none. */
+    /* The rotation of its queries and keys; NULL: none. */
     struct snug_rotation (*rotation)(const struct snug_builder *b);
 
     /* Names of parameters, below the family's prefix; all but final_norm below layer.NUMBER. */

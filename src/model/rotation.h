@@ -5,7 +5,7 @@
 
 #include "program/program.h"
 
-/* Of the first `channels` channels of a head, an even number of at most 2 SNUG_ROTATION_PAIRS_MOST, with the base
+/* Rotates the first `channels` channels of a head, an even number of at most 2 SNUG_ROTATION_PAIRS_MOST, with the base
    theta; the channels c and c + channels / 2 are a pair. */
 struct snug_rotation snug_rotation_default(int64_t channels, double theta);
 struct snug_rotation snug_rotation_linear(int64_t channels, double theta, double factor);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/block.h"
+#include "core/min_max.h"
 #include "io/file.h"
 #include "io/folder_kind.h"
 #include "io/manifest.h"
@@ -20,8 +21,6 @@ enum {
     PIECE = SNUG_DRAW_MOST, /* values that a thread processes at a time */
     PART = 64 * PIECE,      /* values of one copy into the arena: on a device every copy has a fixed cost */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
     return program->tensors[parameter->tensor].dtype;
@@ -43,7 +42,7 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
     if (dtype == SNUG_F32) return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
-        const int64_t n = smaller(PIECE, count - i);
+        const int64_t n = snug_min(PIECE, count - i);
         RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
         for (int64_t k = 0; k < n; k++) values[i + k] = snug_half_to_f32(dtype, stored[k]);
     }
@@ -65,7 +64,7 @@ static int threads_of(const struct snug_memory *memory) { return memory->threads
 /* Makes all elements where they are stored, a part at a time, which the processor's cache holds. */
 static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, snug_make_fn *make, const void *user) {
     for (int64_t i = 0; i < count; i += PART)
-        RETURN_IF_ERROR(make(user, i, smaller(PART, count - i), values + i * size));
+        RETURN_IF_ERROR(make(user, i, snug_min(PART, count - i), values + i * size));
     return SNUG_OK;
 }
 
@@ -88,7 +87,7 @@ static snug_status fill_here(void *argument) {
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
     if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), f->make, f->user);
-    const int64_t most = smaller(PART, count), bytes = most * snug_dtype_size(made);
+    const int64_t most = snug_min(PART, count), bytes = most * snug_dtype_size(made);
     struct snug_block room;
     RETURN_IF_ERROR(
         snug_block_host(to->program->ctx, bytes + (made == dtype ? 0 : most * snug_dtype_size(dtype)), &room));
@@ -96,7 +95,7 @@ static snug_status fill_here(void *argument) {
     uint16_t *rounded = (uint16_t *)(room.base + bytes);
     snug_status status = SNUG_OK;
     for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
-        const int64_t n = smaller(PART, count - i);
+        const int64_t n = snug_min(PART, count - i);
         status = f->make(f->user, i, n, room.base);
         if (status != SNUG_OK) break;
         if (made != dtype) {
@@ -146,7 +145,7 @@ int64_t snug_parameter_count(const struct snug_parameter *parameter) {
 static void clear_zero_row(const struct snug_parameter *parameter, float *values, int64_t first, int64_t count) {
     const int64_t size = parameter->shape[1], begin = parameter->zero_row * size;
     if (!parameter->has_zero_row) return;
-    const int64_t end = smaller(begin + size, first + count);
+    const int64_t end = snug_min(begin + size, first + count);
     for (int64_t i = begin < first ? first : begin; i < end; i++) values[i - first] = 0;
 }
 
@@ -162,7 +161,7 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
 #pragma omp parallel for num_threads(init->threads) schedule(static) if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE) {
         float *piece = (float *)values + i;
-        const int64_t n = smaller(PIECE, count - i);
+        const int64_t n = snug_min(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
             snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range, piece);
             clear_zero_row(init->parameter, piece, first + i, n);
@@ -340,13 +339,13 @@ static snug_status compare(snug_context *ctx, const struct snug_safetensors *fil
     struct snug_block room;
     *at = 0;
     if (a->dims != b->dims || memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) != 0) return SNUG_OK;
-    const int64_t most = smaller(PART, a->count);
+    const int64_t most = snug_min(PART, a->count);
     RETURN_IF_ERROR(snug_block_host(ctx, 2 * most * (int64_t)sizeof(float), &room));
     float *x = (float *)room.base, *y = x + most;
     snug_status status = SNUG_OK;
     *at = -1;
     for (int64_t i = 0; i < a->count; i += PART) {
-        const int64_t n = smaller(PART, a->count - i);
+        const int64_t n = snug_min(PART, a->count - i);
         int64_t same = 0;
         status = snug_safetensors_read(ctx, files, a, i, n, x);
         if (status == SNUG_OK) status = snug_safetensors_read(ctx, files, b, i, n, y);

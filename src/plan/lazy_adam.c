@@ -44,7 +44,7 @@ static void pass_index(struct snug_program *program, int32_t gradient, int32_t i
     }
 }
 
-/* The same operands, but without the gradient. */
+/* The update's operands without the gradient. */
 static struct snug_op lazy_update_of(const struct snug_op *update) {
     struct snug_op op = *update;
     op.kind = SNUG_OP_LAZY_UPDATE;

@@ -338,7 +338,7 @@ static snug_status transient_gradients(const struct snug_program *program, int64
     return SNUG_OK;
 }
 
-/* The same tensor in an earlier program, or NULL. */
+/* This tensor in an earlier program, or NULL. */
 static const struct snug_tensor *shared_tensor(struct snug_program *const programs[], int index,
                                                const struct snug_tensor *tensor) {
     if (!tensor->identity) return NULL;

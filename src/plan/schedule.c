@@ -23,10 +23,8 @@
  */
 #include <stdlib.h>
 
+#include "core/min_max.h"
 #include "plan/moves.h"
-
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* ---- between ranks ---------------------------------------------------------------------------------------------- */
 
@@ -68,7 +66,7 @@ static snug_status add_gathering(struct snug_moves *moves, int32_t i) {
         then = program->ops[cast];
         then.phase = op.phase;
         then.crosses = true;
-        use = smaller(use, first_use(program, then.cast.q, begin, end));
+        use = snug_min(use, first_use(program, then.cast.q, begin, end));
         snug_edits_drop(&moves->edits, (size_t)cast);
     }
     snug_edits_drop(&moves->edits, (size_t)i);
@@ -165,13 +163,13 @@ static snug_status add_sums(struct snug_moves *moves) {
 /* A tensor is not fetched before an earlier interval of its phase has been stored, which is then waited for before the
    first use. */
 static void place_fetch(struct snug_moves *moves, struct snug_move *m) {
-    m->begin = larger(moves->begin[m->op.phase], m->end - moves->how->ahead);
+    m->begin = snug_max(moves->begin[m->op.phase], m->end - moves->how->ahead);
     for (int32_t i = m->previous; i >= 0; i = moves->items[i].previous) {
         struct snug_move *p = &moves->items[i];
         if (p->op.kind != SNUG_OP_STORE || p->op.phase != m->op.phase) continue;
         if (!snug_moves_share(moves->program, p, m)) continue;
-        p->end = smaller(p->end, m->end);
-        m->begin = larger(m->begin, p->end);
+        p->end = snug_min(p->end, m->end);
+        m->begin = snug_max(m->begin, p->end);
     }
 }
 
@@ -181,7 +179,7 @@ static void place_copies(struct snug_moves *moves) {
         if (m->op.kind == SNUG_OP_FETCH)
             place_fetch(moves, m);
         else
-            m->end = larger(m->end, smaller(moves->begin[m->op.phase + 1], m->begin + moves->how->ahead));
+            m->end = snug_max(m->end, snug_min(moves->begin[m->op.phase + 1], m->begin + moves->how->ahead));
     }
 }
 
@@ -215,14 +213,14 @@ static void find_lifetimes(struct snug_moves *moves) {
     for (int32_t i = 0; i < moves->begin[SNUG_PHASE_COUNT]; i++)
         for (int k = 0; k < snug_op_operands(&program->ops[i]); k++) {
             struct snug_tensor *t = &program->tensors[snug_moves_base(program, program->ops[i].operands[k])];
-            t->first = smaller(t->first, 2 * i + 1);
-            t->last = larger(t->last, 2 * i + 1);
+            t->first = snug_min(t->first, 2 * i + 1);
+            t->last = snug_max(t->last, 2 * i + 1);
         }
     for (size_t i = 0; i < moves->count; i++) {
         const struct snug_move *m = &moves->items[i];
         struct snug_tensor *t = &program->tensors[m->tensor];
-        t->first = smaller(t->first, 2 * m->begin + 1);
-        t->last = larger(t->last, 2 * m->end);
+        t->first = snug_min(t->first, 2 * m->begin + 1);
+        t->last = snug_max(t->last, 2 * m->end);
     }
 }
 
@@ -248,7 +246,7 @@ static int32_t earliest(const struct room *r, const struct snug_move *m, enum sn
     for (int32_t i = r->moves->latest[m->op.fetch.backing]; i >= 0; i = r->moves->items[i].previous) {
         const struct snug_move *p = &r->moves->items[i];
         if (p->op.kind == SNUG_OP_STORE && 2 * p->end < end && snug_moves_share(r->moves->program, p, m))
-            begin = larger(begin, 2 * p->end + 1);
+            begin = snug_max(begin, 2 * p->end + 1);
     }
     const int64_t bytes = bytes_of(r, m);
     while (at > begin && has_room(r, at - 1, at, bytes)) at--;
@@ -286,14 +284,14 @@ static int32_t fetched_again(const struct room *r, const struct snug_move *m, in
     for (int32_t i = r->moves->latest[m->op.store.backing]; i >= 0; i = r->moves->items[i].previous) {
         const struct snug_move *p = &r->moves->items[i];
         if (p->op.kind == SNUG_OP_FETCH && p->begin >= begin && snug_moves_share(r->moves->program, p, m))
-            first = smaller(first, p->begin);
+            first = snug_min(first, p->begin);
     }
     return first;
 }
 
 /* The last operation of FORWARD, from `begin` on, before which the buffer may be waited for: there is room up to it. */
 static int32_t latest(const struct room *r, const struct snug_move *m, int32_t begin) {
-    const int32_t end = smaller(fetched_again(r, m, begin), r->moves->begin[SNUG_PHASE_FORWARD + 1]);
+    const int32_t end = snug_min(fetched_again(r, m, begin), r->moves->begin[SNUG_PHASE_FORWARD + 1]);
     const int64_t bytes = bytes_of(r, m);
     int32_t at = begin;
     while (at < end && has_room(r, 2 * at + 1, 2 * at + 3, bytes)) at++;

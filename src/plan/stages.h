@@ -51,7 +51,7 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
  * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly.
  */
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods);
-/* Of a run of several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
+/* For several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
  * The update must follow backward. */
 snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 

@@ -69,19 +69,19 @@
     X(CLIP, clip, clip)                                                                                                \
     SNUG_OPTIMIZERS(X)                                                                                                 \
     X(CAST, cast, cast)
-/* Of backends that train in fp16. */
+/* Backends that train in fp16 have these. */
 #define SNUG_OPS_LOSS_SCALING(X) X(RESCALE, rescale, rescale)
-/* Of backends that update embedding rows lazily. */
+/* Backends that update embedding rows lazily have these. */
 #define SNUG_OPS_LAZY_ROWS(X)                                                                                          \
     X(ADAM_ROWS, adam_rows, update)                                                                                    \
     X(LAZY_UPDATE, lazy_update, update)                                                                                \
     X(ROWS_BEGIN, rows_begin, rows_begin)
-/* Of backends that several ranks can use. */
+/* Backends that several ranks can use have these. */
 #define SNUG_OPS_RANKS(X)                                                                                              \
     X(SUM_RANKS, sum_ranks, sum_ranks)                                                                                 \
     X(GATHER_RANKS, gather_ranks, gather_ranks)                                                                        \
     X(SUM_CHUNKS, sum_chunks, sum_chunks)
-/* Of backends that offload. */
+/* Backends that offload have these. */
 #define SNUG_OPS_OFFLOAD(X)                                                                                            \
     X(FETCH, fetch, fetch)                                                                                             \
     X(STORE, store, store)                                                                                             \
@@ -589,11 +589,11 @@ static inline bool snug_op_reads(const struct snug_op *op, int k) {
 }
 /* Number of the operand with one of these flags; -1 if op's kind has none. */
 int snug_op_operand(const struct snug_op *op, unsigned flags);
-/* Of ATTENTION and ATTENTION_BACKWARD. */
+/* The form of ATTENTION or ATTENTION_BACKWARD. */
 static inline const struct snug_attention_form *snug_op_attention_form(const struct snug_op *op) {
     return op->kind == SNUG_OP_ATTENTION ? &op->attention.form : &op->attention_backward.form;
 }
-/* Of SUM_RANKS: whether all ranks get the sum. */
+/* Whether all ranks get the sum of SUM_RANKS. */
 static inline bool snug_sums_for_all(const struct snug_op *op) {
     return !op->sum_ranks.shards.chunk || op->sum_ranks.for_all;
 }

@@ -38,13 +38,13 @@ int32_t snug_tape_new(struct snug_tape *tape, int32_t x);
    and which may also be x's gradient: both terms of a sum share one. Followed by snug_tape_give() after the operation
    was emitted. */
 int32_t snug_tape_target(struct snug_tape *tape, int32_t x, int32_t dy, bool *accumulate);
-/* The same for an operation with an addend operand that it may overwrite: *addend is x's gradient so far, or none; the
-   result is the output tensor, which is x's gradient from now on if that is needed. in_place: a tensor that may be
-   overwritten if there is no addend, or none. */
+/* snug_tape_target() for an operation with an addend operand that it may overwrite: *addend is x's gradient so far, or
+   none; the result is the output tensor, which is x's gradient from now on if that is needed. in_place: a tensor that
+   may be overwritten if there is no addend, or none. */
 int32_t snug_tape_sum(struct snug_tape *tape, int32_t x, int32_t in_place, int32_t *addend);
 /* gradient is x's gradient, or a part of it that is added to the existing one. */
 void snug_tape_give(struct snug_tape *tape, int32_t x, int32_t gradient);
-/* The same for both terms of a sum, which may be one tensor's gradient each. */
+/* snug_tape_give() to both terms of a sum. */
 void snug_tape_give_both(struct snug_tape *tape, int32_t x, int32_t z, int32_t gradient);
 /* Sets the outputs of op that are gradients of weights, of those that are needed, and op->first: all of them are
    overwritten or all added to. If an earlier operation of the step writes some of them, the others are cleared first.

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/min_max.h"
 #include "io/folder.h"
 #include "model/weights.h"
 #include "train/trainer.h"
@@ -17,9 +18,6 @@ enum {
     LOG_ENTRY = 320,  /* bytes of one log in trainer_state.json, and of its four records for TensorBoard */
     EVALUATION = 1024 /* the same of an evaluation's metrics */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64_t last, const int64_t *there,
                                              size_t count) {
@@ -68,9 +66,9 @@ static void count_checkpoints(const struct snug_trainer *t, const struct snug_pr
     *peak = p->made + (p->replaced > 0);
     *end = p->made;
     if (t->save_total_limit <= 0) return;
-    const int64_t kept = larger(t->save_total_limit, t->args->metric_for_best_model ? 2 : 1);
-    *peak = smaller(*peak, larger(old, kept) + 1 - old);
-    *end = smaller(*end, larger(old, kept) - old);
+    const int64_t kept = snug_max(t->save_total_limit, t->args->metric_for_best_model ? 2 : 1);
+    *peak = snug_min(*peak, snug_max(old, kept) + 1 - old);
+    *end = snug_min(*end, snug_max(old, kept) - old);
 }
 
 /* Bytes that a run writes; doubles, because 10^12 steps may write more than 2^63 bytes. */

@@ -16,7 +16,7 @@ json_t *snug_identity(const struct snug_job *job);
 /* SNUG_E_INPUT names what differs in "fixed"; what differs in "settings" is logged. path: of the saved identity.
    other_best: the best checkpoint has another metric, or was measured on other data. */
 snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best);
-/* The same for a loop of the caller's, which may freeze other parts: *refrozen. */
+/* snug_identity_check() for a loop of the caller's, which may freeze other parts: *refrozen. */
 snug_status snug_identity_check_loop(const struct snug_job *job, const char *path, json_t *saved, bool *refrozen);
 
 #endif

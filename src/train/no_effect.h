@@ -13,7 +13,7 @@ struct snug_effects {
     const struct snug_schedule *schedule;
     const struct snug_optimizer *optimizer;
     bool evaluates; /* there is evaluation data */
-    /* Of a resumed run: steps that are done, evaluations without improvement, whether there was an evaluation, and a
+    /* A resumed run's steps that are done, evaluations without improvement, whether there was an evaluation, and a
        checkpoint of one. */
     int64_t step, impatience;
     bool has_best, has_saved;

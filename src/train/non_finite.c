@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
 #include "model/weights.h"
 #include "train/trainer.h"
 
@@ -16,8 +17,6 @@ enum {
     PIECE = 4096,     /* values per block of the search */
     LOGGED_EACH = 10, /* number of warnings after which only powers of two are logged */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static const char *kind_of(double value) { return isnan(value) ? "NaN" : "infinite"; }
 
@@ -53,7 +52,7 @@ static snug_status scan_tensor(struct snug_session *s, int32_t tensor, int64_t f
     float values[PIECE];
     *bad = 0;
     for (int64_t done = 0; done < count; done += PIECE) {
-        const int64_t n = smaller(PIECE, count - done);
+        const int64_t n = snug_min(PIECE, count - done);
         RETURN_IF_ERROR(snug_tensor_read(&s->training->program, &s->memory, tensor, first + done, n, values));
         for (int64_t i = 0; i < n; i++)
             if (!isfinite(values[i])) {
@@ -133,9 +132,9 @@ static snug_status find_weight(struct snug_session *s, int64_t *number) {
         const int64_t before = p->row * t->cols;
         int64_t begin;
         const int64_t stored = snug_tensor_stored(program, t, &begin);
-        const int64_t end = smaller(begin + stored - before, snug_parameter_count(p));
+        const int64_t end = snug_min(begin + stored - before, snug_parameter_count(p));
         for (int64_t first = begin > before ? begin - before : 0; first < end; first += PIECE) {
-            const int64_t n = smaller(PIECE, end - first);
+            const int64_t n = snug_min(PIECE, end - first);
             RETURN_IF_ERROR(snug_parameter_read(program, &s->memory, p, first, n, values));
             for (int64_t i = 0; i < n; i++)
                 if (!isfinite(values[i])) return SNUG_OK;
@@ -155,7 +154,7 @@ static snug_status find_weight_together(const struct snug_trainer *t, const char
     snug_status status = find_weight(s, &numbers[snug_group_rank(group)]);
     if (status == SNUG_OK) status = snug_group_all_gather(t->ctx, group, numbers, sizeof *numbers);
     for (int rank = 0; rank < snug_group_size(group) && status == SNUG_OK; rank++)
-        first = smaller(first, numbers[rank]);
+        first = snug_min(first, numbers[rank]);
     *name = first < (int64_t)program->parameter_count ? program->parameters[first].name : NULL;
     free(numbers);
     return status;

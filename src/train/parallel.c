@@ -46,7 +46,7 @@ static snug_status hash_arguments(const struct snug_args *args, uint64_t *hash) 
     return SNUG_OK;
 }
 
-/* Of every weight and state, as it is stored. */
+/* A hash of every weight and state, as it is stored. */
 static snug_status hash_tensors(const struct snug_program *program, const struct snug_memory *memory, uint64_t *hash) {
     enum { PART = 1 << 14 };
     uint8_t values[PART];

@@ -62,7 +62,7 @@ void snug_session_close(struct snug_session *session); /* NULL is allowed */
 bool snug_session_is_here(const struct snug_session *session);
 /* Enters a call of the program's, function: SNUG_E_USAGE where the session cannot be used. snug_leave() ends it. */
 snug_status snug_session_enter(struct snug_session *session, const char *function);
-/* The same for a call that needs weights and states of which no part was changed alone. */
+/* Enters a call that needs weights and states of which no part was changed alone. */
 snug_status snug_session_enter_whole(struct snug_session *session, const char *function);
 /* After such a change by call, whose status it returns. */
 snug_status snug_session_changed(struct snug_session *session, const char *call, snug_status status);
@@ -153,7 +153,7 @@ json_t *snug_session_confusion(const struct snug_session *session);
 /* Writes config.json, model.safetensors and the tokenizer's files. Rank 0 has the folder; all ranks write the weights.
  */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
-/* The same into an output folder; replaces the files of an earlier run. */
+/* Writes these files into an output folder, where they replace those of an earlier run. */
 snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);
 
 /* A NaN that a processor generates has a sign, which printf would print. */

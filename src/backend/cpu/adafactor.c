@@ -8,6 +8,7 @@
 #include "optim/formulas/adafactor.h"
 
 #include "backend/cpu/update.h"
+#include "core/min_max.h"
 
 enum {
     LANES = SNUG_ADAFACTOR_LANES,
@@ -16,8 +17,6 @@ enum {
     CHUNK = SNUG_ADAFACTOR_EACH * LANES, /* values of a row that its lanes add in fp32 */
     COLUMNS = 256,                       /* that a thread sums at a time */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* One parameter of the stack. */
 struct segment {
@@ -71,11 +70,11 @@ static double sum_groups(double sums[SUMS]) {
 static void add_parameter(const struct segment *s, double sums[SUMS], int64_t first, int64_t n) {
     for (int64_t done = 0; done < n; done += SNUG_UPDATE_PART) {
         float buffer[SNUG_UPDATE_PART];
-        const int64_t count = smaller(SNUG_UPDATE_PART, n - done);
+        const int64_t count = snug_min(SNUG_UPDATE_PART, n - done);
         const float *p = SNUG_KERNEL(update_begin)(s->run, s->op, buffer, s->first + first + done, count);
         for (int64_t at = 0; at < count; at += SUMS)
 #pragma omp simd
-            for (int64_t i = at; i < smaller(at + SUMS, count); i++) sums[i - at] += (double)p[i] * (double)p[i];
+            for (int64_t i = at; i < snug_min(at + SUMS, count); i++) sums[i - at] += (double)p[i] * (double)p[i];
     }
 }
 
@@ -99,7 +98,7 @@ static double measure_update(const struct segment *s, int64_t part) {
     for (int64_t row = begin; row < begin_of(s, part + 1); row++)
         for (int64_t c = 0; c < s->cols; c += CHUNK)
             add_chunk(sums + (row - begin) % GROUPS * LANES, s->g + row * s->cols + c, row_factor(s, row),
-                      s->factors + c, smaller(CHUNK, s->cols - c));
+                      s->factors + c, snug_min(CHUNK, s->cols - c));
     return sum_groups(sums);
 }
 
@@ -122,7 +121,7 @@ static void square_part(const struct segment *s, int64_t part) {
         const float *restrict g = s->g + row * s->cols;
         double lanes[LANES] = {0};
         for (int64_t c = 0; c < s->cols; c += CHUNK) {
-            const int64_t n = smaller(CHUNK, s->cols - c);
+            const int64_t n = snug_min(CHUNK, s->cols - c);
             add_chunk(lanes, g + c, s->clip, NULL, n);
 #pragma omp simd
             for (int64_t i = c; i < c + n; i++) {
@@ -137,7 +136,7 @@ static void square_part(const struct segment *s, int64_t part) {
 
 /* Computes the new means of some columns, and their factors. */
 static void finish_columns(const struct segment *s, int64_t first) {
-    const int64_t end = smaller(first + COLUMNS, s->cols), count = end - first;
+    const int64_t end = snug_min(first + COLUMNS, s->cols), count = end - first;
     double sums[COLUMNS] = {0};
     for (int64_t part = 0; part < s->parts; part++)
         for (int64_t i = 0; i < count; i++) sums[i] += (double)s->column_sums[part * s->cols + first + i];
@@ -175,7 +174,7 @@ static void update_part(const struct segment *s, int64_t part) {
     for (int64_t row = begin_of(s, part); row < begin_of(s, part + 1); row++)
         for (int64_t column = 0; column < s->cols; column += SNUG_UPDATE_PART) {
             float buffer[SNUG_UPDATE_PART];
-            const int64_t count = smaller(SNUG_UPDATE_PART, s->cols - column), at = row * s->cols + column;
+            const int64_t count = snug_min(SNUG_UPDATE_PART, s->cols - column), at = row * s->cols + column;
             float *p = SNUG_KERNEL(update_begin)(s->run, s->op, buffer, s->first + at, count);
             update_row(s, p, s->momentum ? s->momentum + at : NULL, s->g + at, s->factors + column, row_factor(s, row),
                        count);
@@ -210,7 +209,7 @@ static void update_vector(struct segment *s) {
     s->scales = snug_adafactor_scales(&s->numbers, sum_groups(sizes), sum_groups(squares), s->cols);
     for (int64_t first = 0; first < s->cols; first += SNUG_UPDATE_PART) {
         float buffer[SNUG_UPDATE_PART];
-        const int64_t count = smaller(SNUG_UPDATE_PART, s->cols - first);
+        const int64_t count = snug_min(SNUG_UPDATE_PART, s->cols - first);
         float *p = SNUG_KERNEL(update_begin)(s->run, s->op, buffer, s->first + first, count);
         for (int64_t i = 0; i < count; i++) {
             const float u = snug_adafactor_vector_direction(s->g[first + i] * s->clip, s->column_state[first + i]);

@@ -13,6 +13,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vec.h"
+#include "core/min_max.h"
 
 enum { ROWS = 2 * VEC_LANES, VECS = 3, COLUMNS = VECS * VEC_LANES, BLOCK_ROWS = 256, DEPTH = 256 };
 
@@ -20,8 +21,6 @@ enum { ROWS = 2 * VEC_LANES, VECS = 3, COLUMNS = VECS * VEC_LANES, BLOCK_ROWS = 
 struct packed {
     float a[BLOCK_ROWS * DEPTH], b[COLUMNS * DEPTH];
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* to [depth][width] = count rows of from along the inner dimension, and zeros: element (row, k) is at from[row * ld +
    k] if along, else at from[k * ld + row]. */
@@ -70,7 +69,7 @@ static void multiply_panels(float *c, int64_t ldc, const float *a, const float *
         }
 }
 
-/* The same for a tile at c's end, of fewer rows or columns. */
+/* A tile at c's end, of fewer rows or columns. */
 static void multiply_edge(float *c, int64_t ldc, const float *a, const float *b, int64_t depth, bool add, int64_t rows,
                           int64_t columns) {
     float whole[ROWS * COLUMNS];
@@ -86,13 +85,13 @@ static void multiply_edge(float *c, int64_t ldc, const float *a, const float *b,
 static void multiply_block(struct packed *packed, float *c, int64_t ldc, const float *b, int64_t ldb, bool transpose_b,
                            int64_t m, int64_t n, int64_t depth, bool add) {
     for (int64_t j = 0; j < n; j += COLUMNS) {
-        const int64_t columns = smaller(COLUMNS, n - j);
+        const int64_t columns = snug_min(COLUMNS, n - j);
         if (transpose_b)
             pack(packed->b, b + j * ldb, ldb, true, columns, COLUMNS, depth);
         else
             pack(packed->b, b + j, ldb, false, columns, COLUMNS, depth);
         for (int64_t i = 0; i < m; i += ROWS) {
-            const int64_t rows = smaller(ROWS, m - i);
+            const int64_t rows = snug_min(ROWS, m - i);
             const float *a = packed->a + i * DEPTH;
             float *to = c + i * ldc + j;
             if (rows == ROWS && columns == COLUMNS)
@@ -108,14 +107,14 @@ bool snug_gemm_f32(float *c, int64_t ldc, const float *a, int64_t lda, bool tran
     struct packed packed;
     for (int64_t first = 0; first < m; first += BLOCK_ROWS)
         for (int64_t inner = 0; inner < k; inner += DEPTH) {
-            const int64_t rows = smaller(BLOCK_ROWS, m - first), depth = smaller(DEPTH, k - inner);
+            const int64_t rows = snug_min(BLOCK_ROWS, m - first), depth = snug_min(DEPTH, k - inner);
             for (int64_t i = 0; i < rows; i += ROWS) {
                 const int64_t at = first + i;
                 float *to = packed.a + i * DEPTH;
                 if (transpose_a)
-                    pack(to, a + inner * lda + at, lda, false, smaller(ROWS, rows - i), ROWS, depth);
+                    pack(to, a + inner * lda + at, lda, false, snug_min(ROWS, rows - i), ROWS, depth);
                 else
-                    pack(to, a + at * lda + inner, lda, true, smaller(ROWS, rows - i), ROWS, depth);
+                    pack(to, a + at * lda + inner, lda, true, snug_min(ROWS, rows - i), ROWS, depth);
             }
             multiply_block(&packed, c + first * ldc, ldc, transpose_b ? b + inner : b + inner * ldb, ldb, transpose_b,
                            rows, n, depth, beta != 0 || inner > 0);

@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/vec.h"
+#include "core/min_max.h"
 
 enum {
     BLOCK = SNUG_BLOCK,
@@ -21,7 +22,6 @@ enum {
 };
 
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
@@ -56,8 +56,8 @@ static inline __attribute__((always_inline)) void transpose(words r[16]) {
 static const uint16_t *whole(const uint16_t *p, int64_t *ld, int64_t rows, int64_t columns, uint16_t *spare) {
     if (rows >= BLOCK && columns >= BLOCK) return p;
     memset(spare, 0, BLOCK_SIZE * sizeof *spare);
-    for (int64_t i = 0; i < smaller(rows, BLOCK); i++)
-        memcpy(spare + i * BLOCK, p + i * *ld, (size_t)smaller(columns, BLOCK) * sizeof *p);
+    for (int64_t i = 0; i < snug_min(rows, BLOCK); i++)
+        memcpy(spare + i * BLOCK, p + i * *ld, (size_t)snug_min(columns, BLOCK) * sizeof *p);
     *ld = BLOCK;
     return spare;
 }
@@ -152,7 +152,7 @@ static const struct snug_microkernel *microkernel(const struct snug_run *run) {
    as a few steps of the micro-kernel. */
 static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, enum snug_dtype dtype,
                                                       const float *c, int64_t row, int64_t column, int64_t columns) {
-    int64_t rows = smaller(BLOCK, p->m - row), size = snug_dtype_size(dtype);
+    int64_t rows = snug_min(BLOCK, p->m - row), size = snug_dtype_size(dtype);
     uint8_t *y = (uint8_t *)p->y + (row * p->n + column) * size;
     vec bias[BLOCK / VEC_LANES];
     for (int64_t j = 0; j < columns; j += VEC_LANES)
@@ -211,15 +211,15 @@ snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_mat
     {
         kernel->begin();
         for (int64_t slab = 0; slab < panels; slab += SLAB) {
-            int64_t end = smaller(slab + SLAB, panels), across = (end - slab + UNIT_PANELS - 1) / UNIT_PANELS;
+            int64_t end = snug_min(slab + SLAB, panels), across = (end - slab + UNIT_PANELS - 1) / UNIT_PANELS;
 #pragma omp for
             for (int64_t panel = slab; panel < end; panel++)
                 pack_panel(packed + (panel - slab) * blocks(p->k) * BLOCK_SIZE, p, panel);
 #pragma omp for schedule(dynamic)
             for (int64_t unit = 0; unit < down * across; unit++) {
                 int64_t row = unit % down * UNIT_ROWS, first = slab + unit / down * UNIT_PANELS;
-                for (int64_t i = row; i < smaller(row + UNIT_ROWS, p->m); i += BLOCK)
-                    run_strip(p, kernel->run, packed, slab, i, first, smaller(first + UNIT_PANELS, end));
+                for (int64_t i = row; i < snug_min(row + UNIT_ROWS, p->m); i += BLOCK)
+                    run_strip(p, kernel->run, packed, slab, i, first, snug_min(first + UNIT_PANELS, end));
             }
         }
         kernel->end();
@@ -228,7 +228,7 @@ snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_mat
 }
 
 int64_t SNUG_KERNEL(matmul_bf16_workspace)(int64_t n, int64_t k) {
-    return smaller(blocks(n), SLAB) * blocks(k) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
+    return snug_min(blocks(n), SLAB) * blocks(k) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -237,7 +237,7 @@ int64_t SNUG_KERNEL(matmul_bf16_workspace)(int64_t n, int64_t k) {
 static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int64_t start, int64_t end,
                     int64_t column) {
     const uint16_t *dy = (const uint16_t *)p->dy + column;
-    int64_t columns = smaller(BLOCK, p->n - column);
+    int64_t columns = snug_min(BLOCK, p->n - column);
     for (int64_t t = start; t < end; t += BLOCK, packed += BLOCK_SIZE)
         pack_a_transposed(packed, dy + t * p->n, p->n, end - t, p->n - column);
     if (!p->db) return;
@@ -246,7 +246,8 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int6
         vec total = start ? before : vec_all(0.0f);
         for (int64_t t = start; t < end; t += BLOCK) {
             vec sum = vec_all(0.0f);
-            for (int64_t i = t; i < smaller(t + BLOCK, end); i++) sum += vec_load(dy + i * p->n, SNUG_BF16, j, columns);
+            for (int64_t i = t; i < snug_min(t + BLOCK, end); i++)
+                sum += vec_load(dy + i * p->n, SNUG_BF16, j, columns);
             total += sum;
         }
         if (!start) total += before;
@@ -265,7 +266,7 @@ static void add_block(float *dw, int64_t ld, const float *c, int64_t rows, int64
 static void run_weight_block(const struct snug_weight_gradient *p, snug_microkernel_fn *kernel, const uint16_t *dy,
                              const uint16_t *x, int64_t steps, int64_t row, int64_t column, bool add, bool apart) {
     float *dw = p->dw + row * p->k + column, c[BLOCK_SIZE] __attribute__((aligned(64)));
-    int64_t rows = smaller(BLOCK, p->n - row), columns = smaller(BLOCK, p->k - column);
+    int64_t rows = snug_min(BLOCK, p->n - row), columns = snug_min(BLOCK, p->k - column);
     if (add && apart) {
         kernel(c, BLOCK, dy, BLOCK, BLOCK_SIZE, x, steps, false);
         add_block(dw, p->k, c, rows, columns);
@@ -292,7 +293,7 @@ snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct
     {
         kernel->begin();
         for (int64_t start = 0; start < p->t; start += CHUNK_ROWS) {
-            int64_t end = smaller(start + CHUNK_ROWS, p->t), steps = blocks(end - start), size = steps * BLOCK_SIZE;
+            int64_t end = snug_min(start + CHUNK_ROWS, p->t), steps = blocks(end - start), size = steps * BLOCK_SIZE;
             uint16_t *dy = run->workspace, *x = dy + down * size;
 #pragma omp for
             for (int64_t panel = 0; panel < down + across; panel++) {
@@ -308,7 +309,7 @@ snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct
 #pragma omp for schedule(dynamic)
             for (int64_t unit = 0; unit < down * groups; unit++) {
                 int64_t row = unit / groups, first = unit % groups * UNIT_PANELS;
-                for (int64_t panel = first; panel < smaller(first + UNIT_PANELS, across); panel++)
+                for (int64_t panel = first; panel < snug_min(first + UNIT_PANELS, across); panel++)
                     run_weight_block(p, kernel->run, dy + row * size, x + panel * size, steps, row * BLOCK,
                                      panel * BLOCK, start || p->add, p->apart && start == 0);
             }
@@ -319,5 +320,5 @@ snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct
 }
 
 int64_t SNUG_KERNEL(weight_gradient_bf16_workspace)(int64_t t, int64_t n, int64_t k) {
-    return (blocks(n) + blocks(k)) * blocks(smaller(t, CHUNK_ROWS)) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
+    return (blocks(n) + blocks(k)) * blocks(snug_min(t, CHUNK_ROWS)) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }

@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/vec.h"
+#include "core/min_max.h"
 
 /* As fast as the best of a dozen tile sizes on MiniLM's and BERT's shapes, within noise; small enough to balance the
    load of the threads. */
@@ -26,7 +27,6 @@ enum { LD_PERIOD = 1024 };
 enum { FEW_ROWS = 8 * VEC_LANES };
 
 static int64_t tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void add_bias(float *y, int64_t ldy, const float *bias, int64_t m, int64_t n) {
     for (int64_t i = 0; i < m; i++, y += ldy)
@@ -48,7 +48,7 @@ static bool is_copied(int64_t n, bool transpose_b, enum snug_dtype b) {
 
 /* Leading dimension, in floats, of a copied tile of b; n and k are b's sizes. */
 static int64_t copied_ld(int64_t n, int64_t k, bool transpose_b) {
-    if (!transpose_b) return smaller(n, COLUMN_TILE);
+    if (!transpose_b) return snug_min(n, COLUMN_TILE);
     return k <= INNER_TILE ? k : INNER_TILE + k % LD_PERIOD;
 }
 
@@ -74,7 +74,7 @@ static void take_tile(const struct snug_matmul *p, struct tile *out, int64_t inn
 
 /* Scratch of one thread, in whole cache lines. */
 static int64_t scratch_floats(int64_t n, int64_t k, bool transpose_b) {
-    const int64_t line = 16, rows = transpose_b ? smaller(n, COLUMN_TILE) : smaller(k, INNER_TILE);
+    const int64_t line = 16, rows = transpose_b ? snug_min(n, COLUMN_TILE) : snug_min(k, INNER_TILE);
     return tiles(rows * copied_ld(n, k, transpose_b), line) * line;
 }
 
@@ -92,10 +92,10 @@ snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matm
 #pragma omp for schedule(dynamic)
         for (int64_t tile = 0; tile < down * across; tile++) {
             const int64_t i = tile % down * ROW_TILE, j = tile / down * COLUMN_TILE;
-            const int64_t m = smaller(ROW_TILE, p->m - i), n = smaller(COLUMN_TILE, p->n - j);
+            const int64_t m = snug_min(ROW_TILE, p->m - i), n = snug_min(COLUMN_TILE, p->n - j);
             float *y = (float *)p->y + i * p->n + j;
             for (int64_t s = 0; s < p->k; s += INNER_TILE) {
-                const int64_t k = smaller(INNER_TILE, p->k - s);
+                const int64_t k = snug_min(INNER_TILE, p->k - s);
                 take_tile(p, &b, s, k, j, n);
                 refused = refused || !snug_gemm_f32(y, p->n, a + i * p->k + s, p->k, false, b.data, b.ld,
                                                     p->transpose_b, m, n, k, p->add || s > 0);
@@ -116,7 +116,7 @@ static void sum_columns(float *db, const float *dy, int64_t ld, int64_t t, int64
         vec total = vec_all(0.0f);
         for (int64_t i = 0; i < t; i += 64) {
             vec sum = vec_all(0.0f);
-            for (int64_t row = i; row < smaller(i + 64, t); row++) sum += vec_load(dy + row * ld, SNUG_F32, j, n);
+            for (int64_t row = i; row < snug_min(i + 64, t); row++) sum += vec_load(dy + row * ld, SNUG_F32, j, n);
             total += sum;
         }
         if (add) total += vec_load(db, SNUG_F32, j, n);
@@ -133,7 +133,7 @@ static void add_product(float *dw, int64_t ld, const float *product, int64_t m, 
 
 /* Floats of the largest tile. */
 static int64_t product_floats(int64_t n, int64_t k) {
-    return smaller(WEIGHT_ROW_TILE, n) * smaller(WEIGHT_COLUMN_TILE, k);
+    return snug_min(WEIGHT_ROW_TILE, n) * snug_min(WEIGHT_COLUMN_TILE, k);
 }
 
 int64_t SNUG_KERNEL(weight_gradient_f32_workspace)(int64_t n, int64_t k, int threads) {
@@ -158,7 +158,7 @@ snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct 
 #pragma omp for schedule(dynamic)
         for (int64_t tile = 0; tile < down * across; tile++) {
             int64_t i = tile / across * WEIGHT_ROW_TILE, j = tile % across * WEIGHT_COLUMN_TILE;
-            int64_t m = smaller(WEIGHT_ROW_TILE, p->n - i), n = smaller(WEIGHT_COLUMN_TILE, p->k - j);
+            int64_t m = snug_min(WEIGHT_ROW_TILE, p->n - i), n = snug_min(WEIGHT_COLUMN_TILE, p->k - j);
             float *dw = p->dw + i * p->k + j, *to = apart ? product : dw;
             refused = refused || !snug_gemm_f32(to, apart ? n : p->k, dy + i, p->n, true, x + j, p->k, false, m, n,
                                                 p->t, p->add && !apart);

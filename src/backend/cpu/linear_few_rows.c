@@ -8,6 +8,7 @@
  */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/vec.h"
+#include "core/min_max.h"
 
 enum {
     COLUMNS = 4,                         /* a tile's columns of y, which are rows of w */
@@ -16,8 +17,6 @@ enum {
     INNER = 512,                         /* of the inner dimension at a time, so that operands stay in the cache */
     AHEAD = 2                            /* rows of w that a tile fetches for the next ones */
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Rows of a tile's operands, and of w for the next tiles. */
 struct operands {
@@ -77,17 +76,17 @@ static inline __attribute__((always_inline)) void run_tile(const struct snug_mat
     const float *x = (const float *)p->a + inner;
     const uint8_t *w = (const uint8_t *)p->b + inner * size, *next = (const uint8_t *)p->b + next_inner * size;
     struct operands o;
-    for (int64_t i = 0; i < rows; i++) o.x[i] = x + smaller(row + i, p->m - 1) * p->k;
-    for (int64_t j = 0; j < COLUMNS; j++) o.w[j] = w + smaller(column + j, p->n - 1) * p->k * size;
+    for (int64_t i = 0; i < rows; i++) o.x[i] = x + snug_min(row + i, p->m - 1) * p->k;
+    for (int64_t j = 0; j < COLUMNS; j++) o.w[j] = w + snug_min(column + j, p->n - 1) * p->k * size;
     for (int64_t j = 0; j < AHEAD; j++) {
-        const int64_t ahead = next_column + smaller(row / ROWS * AHEAD, COLUMNS - AHEAD) + j;
-        o.next[j] = next + smaller(ahead, p->n - 1) * p->k * size;
+        const int64_t ahead = next_column + snug_min(row / ROWS * AHEAD, COLUMNS - AHEAD) + j;
+        o.next[j] = next + snug_min(ahead, p->n - 1) * p->k * size;
     }
-    const vec results = multiply_tile(&o, dtype, rows, smaller(INNER, p->k - inner));
+    const vec results = multiply_tile(&o, dtype, rows, snug_min(INNER, p->k - inner));
     if (columns >= COLUMNS)
-        put(p, row, smaller(rows, p->m - row), column, COLUMNS, inner == 0, results);
+        put(p, row, snug_min(rows, p->m - row), column, COLUMNS, inner == 0, results);
     else
-        put(p, row, smaller(rows, p->m - row), column, columns, inner == 0, results);
+        put(p, row, snug_min(rows, p->m - row), column, columns, inner == 0, results);
 }
 
 /* Columns column … column + 3 of y, if it has them. */

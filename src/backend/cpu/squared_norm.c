@@ -3,13 +3,13 @@
 #include <math.h>
 
 #include "backend/cpu/update.h"
+#include "core/min_max.h"
 
 /* Values of a thread's unit of work: fixed, so that sums do not depend on the number of threads, nor on where a tensor
    is split, if it is split at multiples of this. */
 enum { BLOCK = SNUG_NORM_CHUNK };
 
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Values summed at a time: in fp32 over a few values per lane, which loses little precision, then in double. */
 enum { LANES = 32, PART = 8 * LANES };
@@ -40,7 +40,7 @@ static const float *part_at(const struct gradient *g, int64_t first, int64_t n, 
     for (int64_t row = first / g->cols; row * g->cols < first + n; row++) any |= g->rows->slots[row] >= 0;
     for (int64_t i = 0, end; any && i < n; i = end) {
         const int64_t row = (first + i) / g->cols, col = (first + i) % g->cols, slot = g->rows->slots[row];
-        end = smaller(n, i + g->cols - col);
+        end = snug_min(n, i + g->cols - col);
         if (slot >= 0)
             memcpy(buffer + i, g->values + slot * g->cols + col, (size_t)(end - i) * sizeof *buffer);
         else
@@ -50,11 +50,11 @@ static const float *part_at(const struct gradient *g, int64_t first, int64_t n, 
 }
 
 static double sum_of_block(const struct gradient *g, int64_t block) {
-    const int64_t end = smaller((block + 1) * BLOCK, g->size);
+    const int64_t end = snug_min((block + 1) * BLOCK, g->size);
     double sum = 0;
     for (int64_t first = block * BLOCK; first < end; first += PART) {
         float buffer[PART];
-        const int64_t n = smaller(PART, end - first);
+        const int64_t n = snug_min(PART, end - first);
         const float *part = part_at(g, first, n, buffer);
         if (part) sum = add_part(sum, part, n);
     }

@@ -2,11 +2,10 @@
 #include "backend/cpu/update.h"
 
 #include "backend/cpu/vec.h"
+#include "core/min_max.h"
 
 /* Values of a thread's unit of work. */
 enum { BLOCK = 16 * SNUG_UPDATE_PART };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void widen(float *restrict to, const uint16_t *restrict from, int64_t n) {
 #pragma omp simd
@@ -29,7 +28,7 @@ static void round_stochastic(uint16_t *restrict to, const float *restrict from, 
     uint16_t bits[SNUG_UPDATE_PART + 8 * VEC_BLOCKS];
     const int64_t begin = op->element + first, skip = begin % 8;
     for (int64_t at = 0; at < n; at += SNUG_UPDATE_PART) {
-        const int64_t count = smaller(SNUG_UPDATE_PART, n - at);
+        const int64_t count = snug_min(SNUG_UPDATE_PART, n - at);
         vec_rounding_bits(bits, run, op->update.parameter, begin - skip + at, skip + count);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) to[at + i] = snug_f32_to_bf16_stochastic(from[at + i], bits[skip + i]);
@@ -58,9 +57,9 @@ void SNUG_KERNEL(update_elements)(struct snug_run *run, const struct snug_op *op
     int64_t n = snug_run_rows(run, op->update.g) * snug_run_cols(run, op->update.g);
 #pragma omp parallel for num_threads(run->threads) schedule(guided) if (n > BLOCK)
     for (int64_t block = 0; block < n; block += BLOCK)
-        for (int64_t first = block; first < smaller(block + BLOCK, n); first += SNUG_UPDATE_PART) {
+        for (int64_t first = block; first < snug_min(block + BLOCK, n); first += SNUG_UPDATE_PART) {
             float buffer[SNUG_UPDATE_PART], *states[SNUG_STATES_MAX];
-            const int64_t count = smaller(SNUG_UPDATE_PART, n - first);
+            const int64_t count = snug_min(SNUG_UPDATE_PART, n - first);
             for (int i = 0; i < SNUG_STATES_MAX; i++)
                 states[i] = op->update.states[i] ? (float *)snug_run_data(run, op->update.states[i]) + first : NULL;
             float *p = SNUG_KERNEL(update_begin)(run, op, buffer, first, count);

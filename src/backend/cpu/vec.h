@@ -463,8 +463,8 @@ static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dr
     }
 }
 
-/* The same for keys first … first + n-1 of queries 2 pair and, at distance stride, 2 pair + 1; up to a multiple of two
-   vectors. first is also such a multiple. */
+/* vec_mask() for keys first … first + n-1 of queries 2 pair and, at distance stride, 2 pair + 1; up to a multiple of
+   two vectors. first is also such a multiple. */
 static inline void vec_attention_masks(float *masks, int64_t stride, int64_t first, int64_t n,
                                        const struct vec_dropout *dropout, int32_t pair, int32_t sample) {
     for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {

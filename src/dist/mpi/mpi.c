@@ -87,7 +87,7 @@ static snug_status transfer(snug_context *ctx, void *values, int64_t bytes, int 
     return status;
 }
 
-/* Of large values each rank gets its parts by a call of its own. */
+/* Gathers large values by one call for each rank's parts. */
 static snug_status gather_parts(snug_context *ctx, const char *from, void *to, const struct snug_shards *parts,
                                 int64_t first, int64_t most) {
     snug_status status = SNUG_OK;

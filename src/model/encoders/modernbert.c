@@ -257,7 +257,7 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
 }
 
-/* Of a sequence or of a token. */
+/* Classifies a sequence, or each token. */
 static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
     const size_t first = b->program->parameter_count;

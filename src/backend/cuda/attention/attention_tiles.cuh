@@ -24,7 +24,7 @@ static __device__ void load_tile(float (*to)[D + 4], const T *from, int64_t stri
     }
 }
 
-/* The same, over a tile that all threads have used. */
+/* load_tile() over a tile that all threads have used. */
 template <typename T, int D, int N>
 static __device__ void replace_tile(float (*to)[D + 4], const T *from, int64_t stride, const struct head &head,
                                     int row0, int d) {
@@ -159,7 +159,7 @@ template <int D, int N> constexpr size_t shared_bytes(int matrices, int scores) 
     return sizeof(typename tiles<D, N>::matrix) * matrices + sizeof(typename tiles<D, N>::scores) * scores +
            16 * N * 4 * N;
 }
-/* Of the largest kernel of a pass. */
+/* Shared memory of the largest kernel of a pass. */
 template <typename S> constexpr size_t pass_bytes(bool backward) {
     return backward ? shared_bytes<S::D, S::N>(S::TURNS ? 3 : 4, 2) : shared_bytes<S::D, S::N>(3, 1);
 }

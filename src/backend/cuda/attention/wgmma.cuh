@@ -68,8 +68,8 @@ static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uin
 #undef PRODUCT
 }
 
-/* The same with a in a tile: 16 of its columns, whose rows are c's rows; LEFT_BY_ROWS: 16 of its rows, whose columns
-   are c's rows. */
+/* c += a b with a in a tile, too: 16 of its columns, whose rows are c's rows; LEFT_BY_ROWS: 16 of its rows, whose
+   columns are c's rows. */
 template <typename E, int LEFT_BY_ROWS, int BY_ROWS>
 static __device__ __forceinline__ void multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, int add) {
 #define PRODUCT(type)                                                                                                  \

@@ -28,8 +28,7 @@ struct snug_cuda_host_updates {
 
 /* Part of a program's state; all zeros where operations wait for nothing. */
 struct snug_cuda_offload {
-    /* Of the copies to the device and from the device; [1]: of those that cross phases, behind which others must not
-     * wait. */
+    /* For copies to the device and from it; [1]: for copies that cross phases, for which others must not wait. */
     cudaStream_t stream[2][2];
     struct snug_cuda_copied *copied; /* by tensor: the last copy of this staging buffer, or its last collective */
     size_t count;

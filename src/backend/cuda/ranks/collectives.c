@@ -662,7 +662,7 @@ static uint64_t hash_offset(const struct snug_program *program, int32_t tensor, 
     return tensor ? XXH3_64bits_withSeed(offset, sizeof *offset, hash) : hash;
 }
 
-/* Of the offsets of the tensors of collectives, which other ranks write. */
+/* A hash of the offsets of the tensors of collectives, which other ranks write. */
 static uint64_t hash_layout(const struct snug_run *run) {
     const struct snug_program *program = run->program;
     uint64_t hash = 0;

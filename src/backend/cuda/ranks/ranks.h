@@ -118,7 +118,8 @@ struct snug_cuda_shard_sums {
 void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
 
-/* The same, with their chunks: all items have them, and some elements, and none is to_all. */
+/* snug_cuda_add_shards() with the sums of squares of their chunks: all items have them, and some elements, and none is
+ * to_all. */
 void snug_cuda_add_chunks(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
                           cudaStream_t stream);
 

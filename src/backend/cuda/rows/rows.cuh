@@ -59,7 +59,7 @@ static __device__ __forceinline__ void load_row(row<W, V> &r, const T *from, int
     each_piece<W, V>(h, [&](int i, int column) { load<W>(r.v[i], from + column); });
 }
 
-/* The same; zeros if from is NULL. */
+/* load_row(), or zeros if from is NULL. */
 template <int W, int V, typename T>
 static __device__ __forceinline__ void load_row_or_zeros(row<W, V> &r, const T *from, int h) {
     if (from)

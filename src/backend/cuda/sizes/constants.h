@@ -30,7 +30,7 @@ enum { SNUG_CUDA_FARTHEST = 128, SNUG_CUDA_DISTANCES = 2 * SNUG_CUDA_FARTHEST + 
 /* Channels of a tile of attention_mma.cu for heads of d channels; 0: it does not support them. */
 #define SNUG_CUDA_MMA_WIDTH(d)                                                                                         \
     ((d) < 32 || (d) % 16 || (d) > 256 ? 0 : (d) > 128 ? 256 : (d) > 64 ? 128 : (d) > 32 ? 64 : 32)
-/* Of a block of attention_mma_backward.cu for tiles of d channels; wide: with operands of 32 bits. */
+/* The sizes of a block of attention_mma_backward.cu for tiles of d channels; wide: with operands of 32 bits. */
 #define SNUG_CUDA_MMA_WARPS(wide, d) ((d) >= 128 || ((wide) && (d) == 32) ? 2 : 4)
 #define SNUG_CUDA_MMA_KEYS(wide, d) (32 * SNUG_CUDA_MMA_WARPS(wide, d))
 #define SNUG_CUDA_MMA_QUERIES(wide) ((wide) ? 16 : 32)

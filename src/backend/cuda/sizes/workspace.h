@@ -6,7 +6,7 @@
 #include "backend/cuda/sizes/constants.h"
 #include "program/program.h"
 
-/* Of a matmul's operands: which of them are c, a and b. */
+/* Which operands of a matmul are c, a and b. */
 struct snug_cuda_roles {
     int32_t c, a, b;
 };

@@ -43,7 +43,7 @@ template <typename W> static inline W weight_of(struct snug_run *run, const stru
     return w;
 }
 
-/* The same for an entry of multi_tensor.c's table. */
+/* The weights of an entry of multi_tensor.c's table. */
 template <typename W>
 static __device__ __forceinline__ void take_entry(W &w, const struct snug_cuda_entry &entry, uint8_t *arena) {
     w.p = entry.low ? NULL : (float *)(arena + entry.p);
