@@ -2,6 +2,7 @@
 /* Field numbers and defaults: sentencepiece_model.proto of SentencePiece. */
 #include "tokenizer/sentencepiece.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +23,6 @@ enum {
     TRAINER_PAD = 43,
 };
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-enum { UNIGRAM = 1 };
 static const char *const model_types[] = {NULL, "UNIGRAM", "BPE", "WORD", "CHAR"};
 
 /* The unread part of a message. */
@@ -178,14 +178,14 @@ static snug_status read_model(snug_context *ctx, struct snug_sentencepiece *mode
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-static snug_status check_model(snug_context *ctx, const struct snug_sentencepiece *model, const char *path,
-                               uint64_t model_type) {
-    if (model_type != UNIGRAM) {
+static snug_status check_model(snug_context *ctx, const struct snug_sentencepiece *model,
+                               enum snug_sentencepiece_kind kind, const char *path, uint64_t model_type) {
+    if (model_type != kind) {
         const bool known = model_type && model_type < sizeof model_types / sizeof *model_types;
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s: the SentencePiece model is of type %s (trainer_spec.model_type %" PRIu64
-                         "); only UNIGRAM is supported here: use the tokenizer.json of the same model",
-                         path, known ? model_types[model_type] : "unknown", model_type);
+                         "); only %s is supported here: use the tokenizer.json of the same model",
+                         path, known ? model_types[model_type] : "unknown", model_type, model_types[kind]);
     }
     if (!model->count) return snug_fail(ctx, SNUG_E_INPUT, "%s: the SentencePiece model has no pieces", path);
     if (model->unk_id < 0 || model->unk_id >= (int64_t)model->count)
@@ -194,8 +194,9 @@ static snug_status check_model(snug_context *ctx, const struct snug_sentencepiec
     return SNUG_OK;
 }
 
-snug_status snug_sentencepiece_read(snug_context *ctx, struct snug_sentencepiece *model, const char *path,
-                                    const void *data, size_t size) {
+snug_status snug_sentencepiece_read(snug_context *ctx, struct snug_sentencepiece *model,
+                                    enum snug_sentencepiece_kind kind, const char *path, const void *data,
+                                    size_t size) {
     *model = (struct snug_sentencepiece){.bos_id = 1,
                                          .eos_id = 2,
                                          .pad_id = -1,
@@ -203,9 +204,15 @@ snug_status snug_sentencepiece_read(snug_context *ctx, struct snug_sentencepiece
                                          .remove_extra_whitespaces = true,
                                          .escape_whitespaces = true};
     const unsigned char *file = data;
-    uint64_t model_type = UNIGRAM;
+    /* A first piece has two fields at least: its key is the byte 0x0a. tiktoken's lines begin with base64. */
+    if (size && (isalnum(file[0]) || file[0] == '+' || file[0] == '/'))
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s is not a SentencePiece model but text, perhaps tiktoken's; use the tokenizer.json of the "
+                         "same model",
+                         path);
+    uint64_t model_type = SNUG_SENTENCEPIECE_UNIGRAM;
     snug_status status = read_model(ctx, model, (struct message){file, file + size, file, path}, &model_type);
-    if (status == SNUG_OK) status = check_model(ctx, model, path, model_type);
+    if (status == SNUG_OK) status = check_model(ctx, model, kind, path, model_type);
     if (status != SNUG_OK) snug_sentencepiece_free(model);
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a SentencePiece model (spiece.model, sentencepiece.bpe.model): a ModelProto in protobuf's wire format.
+/* Reads a SentencePiece model (sentencepiece.bpe.model, tokenizer.model): a ModelProto in protobuf's wire format.
    A small bounds-checked reader of the few needed fields replaces libprotobuf-c, which would need a copy of
    SentencePiece's schema, a compiler at build time and one more library at run time. */
 #ifndef SNUG_TOKENIZER_SENTENCEPIECE_H
@@ -24,7 +24,10 @@ struct snug_sentencepiece_piece {
     double score;
 };
 
-/* A Unigram model; the fields that the file does not have are SentencePiece's defaults. Freed by
+/* trainer_spec.model_type */
+enum snug_sentencepiece_kind { SNUG_SENTENCEPIECE_UNIGRAM = 1, SNUG_SENTENCEPIECE_BPE = 2 };
+
+/* A model; the fields that the file does not have are SentencePiece's defaults. Freed by
    snug_sentencepiece_free. */
 struct snug_sentencepiece {
     struct snug_sentencepiece_piece *pieces; /* [count] by id */
@@ -37,9 +40,9 @@ struct snug_sentencepiece {
 };
 
 /* Reads the size bytes of the file, which must outlive the model. path is for messages. A malformed file is
-   SNUG_E_INPUT; a model that is not Unigram SNUG_E_UNSUPPORTED. */
-snug_status snug_sentencepiece_read(snug_context *ctx, struct snug_sentencepiece *model, const char *path,
-                                    const void *data, size_t size);
+   SNUG_E_INPUT; a model of another kind SNUG_E_UNSUPPORTED. */
+snug_status snug_sentencepiece_read(snug_context *ctx, struct snug_sentencepiece *model,
+                                    enum snug_sentencepiece_kind kind, const char *path, const void *data, size_t size);
 void snug_sentencepiece_free(struct snug_sentencepiece *model);
 
 #endif

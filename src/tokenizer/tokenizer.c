@@ -12,7 +12,7 @@
 
 const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES] = {
     "vocab.txt",  "tokenizer.json", "tokenizer_config.json",   "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt",     "sentencepiece.bpe.model",
+    "vocab.json", "merges.txt",     "sentencepiece.bpe.model", "tokenizer.model",
 };
 
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {

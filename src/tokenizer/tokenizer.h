@@ -12,11 +12,11 @@ struct snug_tokenizer;
 /* transformers' tokenizer class for a config.json's model_type; NULL if it is not known. */
 typedef const char *snug_class_of_type(const char *model_type);
 
-/* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE) or
-   sentencepiece.bpe.model (Unigram), with tokenizer_config.json, special_tokens_map.json and added_tokens.json.
-   The class named in tokenizer_config.json builds the tokenizer, as in transformers 5: BertTokenizer uses only the
-   vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Where it names none, class_of_type gives the class
-   for the model type in config.json. Ignored settings are logged. */
+/* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE),
+   sentencepiece.bpe.model (Unigram) or tokenizer.model (SentencePiece's BPE), with tokenizer_config.json,
+   special_tokens_map.json and added_tokens.json. The class named in tokenizer_config.json builds the tokenizer, as in
+   transformers 5: BertTokenizer uses only the vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Where it
+   names none, class_of_type gives the class for the model type in config.json. Ignored settings are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
                                 struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);

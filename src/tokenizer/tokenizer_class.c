@@ -76,7 +76,8 @@ static const struct snug_tokenizer_class classes[] = {
                      {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}],
             "else": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
                      {"type": "Fuse"}]}},
-        "add_prefix_space": true, "legacy": false, "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>") "}", .wraps_bytes = true},
+        "add_prefix_space": true, "legacy": false, "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>") "}", .wraps_bytes = true,
+     .pieces = true},
     {.name = "GemmaTokenizer", .json = "{" JSON(
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"},
@@ -84,7 +85,7 @@ static const struct snug_tokenizer_class classes[] = {
         "decoder": {"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
         "unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>",
-        "mask_token": "<mask>") "}"},
+        "mask_token": "<mask>") "}", .pieces = true},
     {.name = "XLMRobertaTokenizer", .json = "{" SENTENCEPIECE "," JSON(
         "model": {"type": "Unigram", "unk_id": 3, "vocab": [
             ["<s>", 0, "bos_token"], ["<pad>", 0, "pad_token"], ["</s>", 0, "eos_token"], ["<unk>", 0, "unk_token"],

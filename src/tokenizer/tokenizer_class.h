@@ -22,6 +22,7 @@ struct snug_tokenizer_class {
     const char *json;  /* NULL: any tokenizer.json, and nothing without one */
     bool wraps;        /* normalizer, pre_tokenizer and model are those of a tokenizer.json, if there is one */
     bool wraps_bytes;  /* the same, if that tokenizer.json is byte-level */
+    bool pieces;       /* BPE: without tokenizer.json it is a tokenizer.model, not vocab.json and merges.txt */
     bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
 };
 

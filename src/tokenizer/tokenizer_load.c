@@ -63,11 +63,11 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
         paths[file] = NULL;
     }
     if (paths[SNUG_TOKENIZER_VOCAB] || paths[SNUG_TOKENIZER_JSON] || paths[SNUG_TOKENIZER_VOCAB_JSON] ||
-        paths[SNUG_TOKENIZER_SENTENCEPIECE])
+        paths[SNUG_TOKENIZER_SENTENCEPIECE] || paths[SNUG_TOKENIZER_MODEL])
         return SNUG_OK;
     return snug_fail(loader->ctx, SNUG_E_INPUT,
                      "%s has no tokenizer: neither vocab.txt, nor tokenizer.json, nor vocab.json, nor "
-                     "sentencepiece.bpe.model; give a folder that has one with --tokenizer_name",
+                     "sentencepiece.bpe.model, nor tokenizer.model; give a folder that has one with --tokenizer_name",
                      loader->folder);
 }
 
@@ -102,6 +102,13 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
                          "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
                          loader->folder, name);
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    if (!json && !loader->class->json && snug_loader_path(loader, SNUG_TOKENIZER_MODEL) &&
+        !snug_loader_path(loader, SNUG_TOKENIZER_VOCAB))
+        return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                         "%s: its tokenizer.model is supported with the tokenizer classes LlamaTokenizer and "
+                         "GemmaTokenizer; for another one write a tokenizer.json with transformers: "
+                         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)",
+                         loader->folder);
     if (!json && !loader->class->json) loader->class = snug_tokenizer_class_default();
     loader->own = loader->sources.own = json && loader->class->wraps;
     return SNUG_OK;
@@ -212,7 +219,9 @@ const char *snug_loader_source(const struct snug_tokenizer_loader *loader) {
         [SNUG_MODEL_BPE] = SNUG_TOKENIZER_VOCAB_JSON,
         [SNUG_MODEL_UNIGRAM] = SNUG_TOKENIZER_SENTENCEPIECE,
     };
-    return snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : vocabularies[loader->tokenizer->kind]);
+    if (loader->json) return snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    return snug_loader_path(loader,
+                            loader->class->pieces ? SNUG_TOKENIZER_MODEL : vocabularies[loader->tokenizer->kind]);
 }
 
 static snug_status fill(const struct snug_tokenizer_loader *loader, const json_t *class, const json_t *part,

@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_load.h"
+#include "tokenizer/unicode.h"
 
 /* ---- vocabulary ---------------------------------------------------------------------------------------------- */
 
@@ -133,19 +134,26 @@ static bool same_vocabulary(const struct snug_vocabulary *a, const struct snug_v
     return true;
 }
 
-/* Writes a piece of a Unigram model to *to, within the memory of the vocabulary's texts. */
-static snug_status add_piece(struct snug_tokenizer_loader *loader, const char *path, char **to, const char *text,
-                             size_t length, double score) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const int64_t id = tokenizer->vocabulary.count;
+/* Writes a piece to *to, within the memory of the vocabulary's texts, and adds it to the vocabulary. */
+static snug_status put_piece(struct snug_tokenizer_loader *loader, const char *path, char **to, const char *text,
+                             size_t length) {
+    struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
+    const int64_t id = vocabulary->count;
     if (memchr(text, 0, length))
         return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: piece %" PRId64 " holds a NUL", path, id);
     memcpy(*to, text, length);
     (*to)[length] = '\0';
-    RETURN_IF_ERROR(snug_vocabulary_add(loader->ctx, &tokenizer->vocabulary, path, *to, length, id));
-    RETURN_IF_ERROR(snug_unigram_add(loader->ctx, &tokenizer->unigram, path, *to, length, score));
+    RETURN_IF_ERROR(snug_vocabulary_add(loader->ctx, vocabulary, path, *to, length, id));
     *to += length + 1;
     return SNUG_OK;
+}
+
+/* Also to a Unigram model. */
+static snug_status add_piece(struct snug_tokenizer_loader *loader, const char *path, char **to, const char *text,
+                             size_t length, double score) {
+    const char *piece = *to;
+    RETURN_IF_ERROR(put_piece(loader, path, to, text, length));
+    return snug_unigram_add(loader->ctx, &loader->tokenizer->unigram, path, piece, length, score);
 }
 
 /*
@@ -341,19 +349,43 @@ static snug_status take_pieces(struct snug_tokenizer_loader *loader, const json_
     return SNUG_OK;
 }
 
-/* Its pieces become the vocabulary once the names of the special tokens are known. */
-static snug_status load_sentencepiece(struct snug_tokenizer_loader *loader) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
+static snug_status read_sentencepiece(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file,
+                                      enum snug_sentencepiece_kind kind) {
+    const struct snug_tokenizer *tokenizer = loader->tokenizer;
     struct snug_sentencepiece *model = &loader->sentencepiece;
-    RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
-    RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
-    RETURN_IF_ERROR(snug_sentencepiece_read(loader->ctx, model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
-                                            tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]));
-    if (model->charsmap_size)
-        RETURN_IF_ERROR(snug_normalizer_add_charsmap(loader->ctx, &tokenizer->normalizer, path, model->charsmap,
-                                                     model->charsmap_size, false));
+    RETURN_IF_ERROR(need_file(loader, file));
+    RETURN_IF_ERROR(snug_loader_read_file(loader, file));
+    RETURN_IF_ERROR(snug_sentencepiece_read(loader->ctx, model, kind, snug_loader_path(loader, file),
+                                            tokenizer->data[file], tokenizer->sizes[file]));
     return list_control_pieces(loader, model);
+}
+
+/* Its pieces become the vocabulary once the names of the special tokens are known. */
+static snug_status load_unigram(struct snug_tokenizer_loader *loader) {
+    const struct snug_sentencepiece *model = &loader->sentencepiece;
+    RETURN_IF_ERROR(read_sentencepiece(loader, SNUG_TOKENIZER_SENTENCEPIECE, SNUG_SENTENCEPIECE_UNIGRAM));
+    if (!model->charsmap_size) return SNUG_OK;
+    return snug_normalizer_add_charsmap(loader->ctx, &loader->tokenizer->normalizer,
+                                        snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE), model->charsmap,
+                                        model->charsmap_size, false);
+}
+
+/* All pieces by id: also control pieces, bytes, and the unknown one. */
+static snug_status load_pieces(struct snug_tokenizer_loader *loader) {
+    struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
+    const struct snug_sentencepiece *model = &loader->sentencepiece;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_MODEL);
+    size_t bytes = 0;
+    RETURN_IF_ERROR(read_sentencepiece(loader, SNUG_TOKENIZER_MODEL, SNUG_SENTENCEPIECE_BPE));
+    for (size_t i = 0; i < model->count; i++) bytes += model->pieces[i].length + 1;
+    RETURN_IF_ERROR(
+        snug_vocabulary_reserve(loader->ctx, vocabulary, path, (int64_t)model->count, (int64_t)model->count, bytes));
+    char *to = vocabulary->texts;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct snug_sentencepiece_piece *piece = &model->pieces[i];
+        RETURN_IF_ERROR(put_piece(loader, path, &to, piece->text, piece->length));
+    }
+    return SNUG_OK;
 }
 
 snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
@@ -365,17 +397,21 @@ snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
         RETURN_IF_ERROR(find_kind(loader, json_object_get(loader->class_json, "model"), &loader->tokenizer->kind));
         switch (loader->tokenizer->kind) {
         case SNUG_MODEL_WORDPIECE: RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB)); break;
-        case SNUG_MODEL_BPE: RETURN_IF_ERROR(load_vocab_json(loader)); break;
-        case SNUG_MODEL_UNIGRAM: RETURN_IF_ERROR(load_sentencepiece(loader)); break;
+        case SNUG_MODEL_BPE:
+            RETURN_IF_ERROR(loader->class->pieces ? load_pieces(loader) : load_vocab_json(loader));
+            break;
+        case SNUG_MODEL_UNIGRAM: RETURN_IF_ERROR(load_unigram(loader)); break;
         }
     }
     const enum snug_model_kind kind = loader->tokenizer->kind;
     if (kind != SNUG_MODEL_WORDPIECE) snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
-    if (json || kind != SNUG_MODEL_BPE) {
+    const bool pieces = !json && loader->class->pieces;
+    if (json || pieces || kind != SNUG_MODEL_BPE) {
         snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB_JSON);
         snug_loader_forget(loader, SNUG_TOKENIZER_MERGES);
     }
     if (json || kind != SNUG_MODEL_UNIGRAM) snug_loader_forget(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    if (!pieces) snug_loader_forget(loader, SNUG_TOKENIZER_MODEL);
     return SNUG_OK;
 }
 
@@ -434,6 +470,33 @@ static snug_status take_json_merges(struct snug_tokenizer_loader *loader, const 
     return SNUG_OK;
 }
 
+/* transformers' generate_merges(): a piece is merged from each two pieces that it can be divided into; merges have the
+   order of the pieces that they make, and of these the one with the shortest left piece is the first. */
+static snug_status derive_merges(struct snug_tokenizer_loader *loader, const char *path) {
+    const struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
+    for (int64_t id = 0; id < vocabulary->size; id++) {
+        const char *piece = vocabulary->tokens[id];
+        const size_t length = strlen(piece);
+        for (size_t at = 0; snug_utf8_next(piece, &at), at < length;) {
+            if (snug_hash_map_find(&vocabulary->ids, "", 0, piece, at) < 0 ||
+                snug_vocabulary_find(vocabulary, piece + at) < 0)
+                continue;
+            RETURN_IF_ERROR(
+                snug_bpe_add(loader->ctx, &loader->tokenizer->bpe, path, piece, at, piece + at, length - at));
+        }
+    }
+    return SNUG_OK;
+}
+
+static snug_status take_merges(struct snug_tokenizer_loader *loader, const char *path) {
+    const struct snug_tokenizer *tokenizer = loader->tokenizer;
+    if (loader->json)
+        return take_json_merges(loader, path, json_object_get(json_object_get(loader->json, "model"), "merges"));
+    if (loader->class->pieces) return derive_merges(loader, path);
+    return snug_bpe_read(loader->ctx, &loader->tokenizer->bpe, snug_loader_path(loader, SNUG_TOKENIZER_MERGES),
+                         tokenizer->data[SNUG_TOKENIZER_MERGES], tokenizer->sizes[SNUG_TOKENIZER_MERGES]);
+}
+
 static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *settings) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
@@ -448,12 +511,7 @@ static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *
     RETURN_IF_ERROR(snug_json_bool(ctx, path, settings, "fuse_unk", false, &model->fuse_unk));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, settings, "byte_fallback", false, &model->byte_fallback));
     model->byte_level = splitting->count && splitting->steps[splitting->count - 1].kind == SNUG_SPLITTING_BYTE_LEVEL;
-    if (loader->json)
-        RETURN_IF_ERROR(
-            take_json_merges(loader, path, json_object_get(json_object_get(loader->json, "model"), "merges")));
-    else
-        RETURN_IF_ERROR(snug_bpe_read(ctx, model, snug_loader_path(loader, SNUG_TOKENIZER_MERGES),
-                                      tokenizer->data[SNUG_TOKENIZER_MERGES], tokenizer->sizes[SNUG_TOKENIZER_MERGES]));
+    RETURN_IF_ERROR(take_merges(loader, path));
     RETURN_IF_ERROR(snug_bpe_finish(ctx, model));
     bool complete = model->byte_level; /* then no character is unknown */
     for (int byte = 0; byte < 256; byte++) complete &= model->byte_ids[byte] >= 0;

@@ -22,7 +22,8 @@ enum snug_tokenizer_file {
     SNUG_TOKENIZER_ADDED,
     SNUG_TOKENIZER_VOCAB_JSON,
     SNUG_TOKENIZER_MERGES,
-    SNUG_TOKENIZER_SENTENCEPIECE,
+    SNUG_TOKENIZER_SENTENCEPIECE, /* Unigram */
+    SNUG_TOKENIZER_MODEL,         /* BPE, in the same format */
     SNUG_TOKENIZER_FILES
 };
 extern const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES];

@@ -24,6 +24,7 @@ static const struct {
     {"vocab.json", true, false},
     {"merges.txt", true, false},
     {"sentencepiece.bpe.model", true, false},
+    {"tokenizer.model", true, false},
     {"training_args.json", true, false},
     {"trainer_state.json", false, false},
     {SNUG_RUN_REPORT, false, false},

@@ -94,7 +94,9 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_sentencepiece file;
     if (!size || data[0] >= size) return;
     const uint8_t *rest = data + 1 + data[0];
-    if (!fuzz_accepts(ctx, snug_sentencepiece_read(ctx, &file, "m", rest, size - 1 - data[0]))) return;
+    if (!fuzz_accepts(ctx,
+                      snug_sentencepiece_read(ctx, &file, SNUG_SENTENCEPIECE_UNIGRAM, "m", rest, size - 1 - data[0])))
+        return;
     struct snug_precompiled map = {0};
     struct snug_text out = {0};
     size_t length;

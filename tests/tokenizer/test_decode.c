@@ -6,10 +6,27 @@
 
 #define FIXTURE struct fixture *fixture, set_up, tear_down
 
+/* A SentencePiece model is written in hexadecimal. */
+static void put_model(struct fixture *fixture, const char *name, const char *hex) {
+    char path[128];
+    const size_t size = strlen(hex) / 2;
+    char *data = malloc(size + 1);
+    assert_non_null(data);
+    for (size_t i = 0; i < size; i++) data[i] = (char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
+    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, data, size), SNUG_OK);
+    free(data);
+}
+
 static void put_files(struct fixture *fixture, json_t *files) {
     const char *name;
     json_t *value;
+    put_file(fixture, "tokenizer.json", NULL);
+    put_file(fixture, "tokenizer.model", NULL);
+    put_file(fixture, "sentencepiece.bpe.model", NULL);
     json_object_foreach(files, name, value) {
+        if (json_is_string(value)) put_model(fixture, name, json_string_value(value));
+        if (json_is_string(value)) continue;
         char *text = json_dumps(value, JSON_COMPACT);
         assert_non_null(text);
         put_file(fixture, name, text);
@@ -51,6 +68,20 @@ static void check_stream(struct fixture *fixture, const struct snug_tokenizer *t
         fail_msg("%s, row %zu: one by one \"%s\", together \"%s\"", name, row, text, whole);
 }
 
+/* With the special tokens that the post-processor or the class's settings put around it. */
+static void check_row(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *name,
+                      const char *text, const json_t *expected) {
+    struct snug_ids ids = {0}, row = {0};
+    size_t first;
+    bool truncated;
+    encode(fixture, tokenizer, text, strlen(text), &ids);
+    assert_int_equal(snug_tokenizer_assemble(fixture->ctx, tokenizer, &ids, NULL, 512, &row, &first, &truncated),
+                     SNUG_OK);
+    expect_ids(name, 1, expected, &row);
+    free(ids.ids);
+    free(row.ids);
+}
+
 static void check_case(struct fixture *fixture, const json_t *texts, json_t *one) {
     const char *name = json_string_value(json_object_get(one, "name"));
     const json_t *rows = json_object_get(one, "ids");
@@ -59,6 +90,7 @@ static void check_case(struct fixture *fixture, const json_t *texts, json_t *one
     struct snug_text text = {0};
     struct snug_ids ids = {0};
     assert_true(json_array_size(rows) > json_array_size(texts));
+    check_row(fixture, tokenizer, name, json_string_value(json_array_get(texts, 1)), json_object_get(one, "row"));
     for (size_t row = 0; row < json_array_size(rows); row++) {
         int32_t list[256];
         const json_t *source = json_array_get(texts, row), *right = json_array_get(rows, row);
@@ -86,7 +118,7 @@ static void check_case(struct fixture *fixture, const json_t *texts, json_t *one
 FIXTURE_TEST(test_texts) {
     json_t *golden = read_golden(fixture, ".", "decoding"), *cases = json_object_get(golden, "cases"), *one;
     size_t i;
-    assert_true(json_array_size(cases) >= 15);
+    assert_true(json_array_size(cases) >= 25);
     json_array_foreach(cases, i, one) check_case(fixture, json_object_get(golden, "texts"), one);
     json_decref(golden);
 }
@@ -127,6 +159,10 @@ FIXTURE_TEST(test_unusual_tokens) {
          "{\"type\":\"Strip\",\"content\":\"a\",\"start\":1,\"stop\":2}",
          {"aabaaa", "aa", "b"},
          "abab+"},
+        {"PreTrainedTokenizerFast",
+         "{\"type\":\"ByteLevel\"}",
+         {"\u0120\u6f22b", "a\u0200c", "\u6f22"},
+         "\u0120\u6f22ba\u0200c\u6f22+"},
         {"LlamaTokenizer", "{\"type\":\"ByteLevel\"}", {"\u0120a", "b", "c"}, " abc+"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -180,6 +216,26 @@ FIXTURE_TEST(test_stream_of_bytes) {
     snug_decode_stream_free(&stream);
     free(text.text);
     free(ids.ids);
+    snug_tokenizer_free(tokenizer);
+}
+
+/* A byte that comes later makes a character that was shown invalid, and the text that replaces it has the same first
+   byte: each part is whole characters all the same. */
+FIXTURE_TEST(test_stream_of_changed_bytes) {
+    struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_PARTS, "bpe_bytes");
+    struct snug_decode_stream stream = {.tokenizer = tokenizer};
+    static const char *const tokens[] = {"<0xEF>", "<0xBC>", "<0x81>", "<0xFF>", "a"};
+    static const char *const shown[] = {"", "", "\uff01", "", "\ufffd\ufffd\ufffd\ufffda"};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        const int32_t id = snug_vocabulary_find(&tokenizer->vocabulary, tokens[i]);
+        const char *part;
+        size_t length;
+        assert_true(id >= 0);
+        assert_int_equal(snug_decode_stream_push(fixture->ctx, &stream, id, &part, &length), SNUG_OK);
+        assert_string_equal(part, shown[i]);
+        assert_int_equal(length, strlen(shown[i]));
+    }
+    snug_decode_stream_free(&stream);
     snug_tokenizer_free(tokenizer);
 }
 

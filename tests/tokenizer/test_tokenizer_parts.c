@@ -227,6 +227,7 @@ static const struct {
     {"{" BPE_WITH(",\"merges\":[\"a b\",\"ab\"]") "}", NULL, SNUG_E_INPUT,
      "number 2 of \"merges\" is not two tokens with a space between them"},
     {"{" BPE_WITH(",\"merges\":[[\"a\",\"b\",\"c\"]]") "}", NULL, SNUG_E_INPUT, "number 1 of \"merges\""},
+    {"{" BPE_WITH(",\"merges\":[\"a b c\"]") "}", NULL, SNUG_E_INPUT, "number 1 of \"merges\""},
     {"{" BPE_WITH(",\"merges\":[[\"a\",1]]") "}", NULL, SNUG_E_INPUT, "number 1 of \"merges\""},
     {"{" BPE_WITH(",\"merges\":[\"a c\"]") "}", NULL, SNUG_E_INPUT,
      "tokenizer.json: merge 1 needs the token \"c\", which the vocabulary lacks"},
@@ -257,6 +258,11 @@ static const struct {
     {ROWS(A("0"), B("0") "," A("0")), NULL, SNUG_E_UNSUPPORTED, "a sequence occurs twice, or B before A"},
     {ROWS(A("0"), A("1") "," B("0")), NULL, SNUG_E_UNSUPPORTED, "token types must be first 0, then 1"},
     {ROWS(A("2"), A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED, "piece 1 of \"single\" is neither"},
+    {ROWS(A("-1"), A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED, "piece 1 of \"single\" is neither"},
+    {ROWS("{\"Sequence\":{\"type_id\":0}}", A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED,
+     "piece 1 of \"single\" is neither"},
+    {ROWS("{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}", A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED,
+     "piece 1 of \"single\" is neither"},
     {ROWS(A("0") "," T("z", "0"), A("0") "," B("0")), NULL, SNUG_E_INPUT, "adds the id 9"},
     {ROWS(A("0") "," T("n", "0"), A("0") "," B("0")), NULL, SNUG_E_INPUT, "must be ids from 0"},
     {ROWS(A("0") "," T("y", "0"), A("0") "," B("0")), NULL, SNUG_E_UNSUPPORTED, "its token \"y\" has no \"ids\""},
@@ -304,6 +310,26 @@ FIXTURE_TEST(test_refused_files) {
         {"RobertaTokenizer", "{\"a\":0}", "a \n", NULL, "merges.txt, line 1"},
         {"RobertaTokenizer", "{\"a\":0}", "\r\n\na a", NULL, "merges.txt: merge 1 needs the token \"aa\""},
         {"CamembertTokenizer", NULL, NULL, "\x0a\xff", "sentencepiece.bpe.model"},
+        {"LlamaTokenizer", "{\"a\":0}", "", "\x0a\xff", "neither tokenizer.json nor tokenizer.model exists"},
+    };
+    static const struct {
+        const char *class, *pieces, *message;
+        snug_status status;
+    } models[] = {
+        {"LlamaTokenizer", "\x0a\xff", "tokenizer.model: byte", SNUG_E_INPUT},
+        {"GemmaTokenizer",
+         "\x0a\x03\x0a\x01"
+         "a\x12\x02\x18\x01",
+         "is of type UNIGRAM (trainer_spec.model_type 1); only BPE", SNUG_E_UNSUPPORTED},
+        {"GemmaTokenizer",
+         "\x0a\x03\x0a\x01"
+         "a\x0a\x03\x0a\x01"
+         "a\x12\x02\x18\x02",
+         "\"a\"", SNUG_E_INPUT},
+        {"LlamaTokenizer", "IQ== 0\nIg== 1\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
+        {"LlamaTokenizer", "+w== 0\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
+        {"LlamaTokenizer", "/w== 0\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
+        {"PreTrainedTokenizerFast", "\x0a\xff", "write a tokenizer.json with transformers", SNUG_E_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char config[128];
@@ -314,6 +340,37 @@ FIXTURE_TEST(test_refused_files) {
         put_file(fixture, "sentencepiece.bpe.model", cases[i].pieces);
         expect_refusal(fixture, i, SNUG_E_INPUT, cases[i].message);
     }
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char config[128];
+        snprintf(config, sizeof config, "{\"tokenizer_class\":\"%s\"}", models[i].class);
+        put_file(fixture, "tokenizer_config.json", config);
+        put_file(fixture, "tokenizer.model", models[i].pieces);
+        expect_refusal(fixture, 100 + i, models[i].status, models[i].message);
+    }
+    static const char nul[] = "\x0a\x04\x0a\x02"
+                              "a\0\x12\x02\x18\x02";
+    char path[128];
+    put_file(fixture, "tokenizer_config.json", "{\"tokenizer_class\":\"LlamaTokenizer\"}");
+    snprintf(path, sizeof path, "%s/tokenizer.model", fixture->folder);
+    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, nul, sizeof nul - 1), SNUG_OK);
+    expect_refusal(fixture, 200, SNUG_E_INPUT, "piece 0 holds a NUL");
+    put_file(fixture, "tokenizer_config.json", NULL);
+    put_file(fixture, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\n"); /* which PreTrainedTokenizer reads instead */
+    snug_tokenizer_free(load(fixture, fixture->folder));
+}
+
+/* A byte that no token has is left out, whatever byte_fallback says, and a merge that is listed twice counts once. */
+FIXTURE_TEST(test_unknown_bytes) {
+    struct snug_ids ids = {0};
+    put_file(fixture, "tokenizer.json",
+             "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," BPE_WITH(
+                 ",\"byte_fallback\":true,\"merges\":[[\"a\",\"b\"],[\"a\",\"b\"]]") "}");
+    struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+    encode(fixture, tokenizer, "zabz", 4, &ids);
+    assert_int_equal(ids.count, 1);
+    assert_int_equal(ids.ids[0], 2);
+    free(ids.ids);
+    snug_tokenizer_free(tokenizer);
 }
 
 /* ---- fingerprints, saving, long words ---- */

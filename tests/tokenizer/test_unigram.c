@@ -46,7 +46,7 @@ static void pipeline_open(struct pipeline *pipeline, const char *path) {
     snug_context *ctx = pipeline->ctx;
     const struct snug_sentencepiece *file = &pipeline->file;
     must(ctx, snug_file_read(ctx, NULL, path, &pipeline->data, &size));
-    must(ctx, snug_sentencepiece_read(ctx, &pipeline->file, path, pipeline->data, size));
+    must(ctx, snug_sentencepiece_read(ctx, &pipeline->file, SNUG_SENTENCEPIECE_UNIGRAM, path, pipeline->data, size));
     if (file->charsmap)
         must(ctx, snug_precompiled_read(ctx, &pipeline->map, path, file->charsmap, file->charsmap_size));
     for (size_t id = 0; id < file->count; id++) {
@@ -565,7 +565,7 @@ TEST(test_sentencepiece) {
     struct snug_sentencepiece model;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
     struct bytes file = two_pieces(), normalizer = {.size = 0};
-    must(ctx, snug_sentencepiece_read(ctx, &model, "m", file.data, file.size));
+    must(ctx, snug_sentencepiece_read(ctx, &model, SNUG_SENTENCEPIECE_UNIGRAM, "m", file.data, file.size));
     assert_int_equal(model.count, 2);
     assert_int_equal(model.pieces[0].type, SNUG_SENTENCEPIECE_UNKNOWN);
     assert_int_equal(model.pieces[1].type, SNUG_SENTENCEPIECE_NORMAL);
@@ -593,7 +593,7 @@ TEST(test_sentencepiece) {
     put_bytes(&normalizer, 2, "charsmap", 8);
     for (unsigned field = 3; field <= 5; field++) put_number(&normalizer, field, 0);
     put_bytes(&file, 3, normalizer.data, normalizer.size);
-    must(ctx, snug_sentencepiece_read(ctx, &model, "m", file.data, file.size));
+    must(ctx, snug_sentencepiece_read(ctx, &model, SNUG_SENTENCEPIECE_UNIGRAM, "m", file.data, file.size));
     assert_int_equal(model.count, 3);
     assert_true(model.unk_id == 1 && model.bos_id == -1 && model.eos_id == 7 && model.pad_id == 0);
     assert_true(model.byte_fallback && model.treat_whitespace_as_suffix);
@@ -608,7 +608,8 @@ static void expect_refused(const struct bytes *file, snug_status expected, const
     snug_context *ctx;
     struct snug_sentencepiece model;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
-    expect_failure(ctx, expected, snug_sentencepiece_read(ctx, &model, "m", file->data, file->size), part);
+    expect_failure(ctx, expected,
+                   snug_sentencepiece_read(ctx, &model, SNUG_SENTENCEPIECE_UNIGRAM, "m", file->data, file->size), part);
     assert_null(model.pieces);
     snug_context_destroy(ctx);
 }
@@ -684,7 +685,7 @@ void *__wrap_realloc(void *memory, size_t size) { return allocations_left-- > 0 
 static snug_status read_and_encode(struct pipeline *p, const struct bytes *file, const struct map *map) {
     static const char text[] = "axb a\xcc\x81xxxx aaaabbbb a\r\nxy";
     const size_t length = sizeof text - 1;
-    RETURN_IF_ERROR(snug_sentencepiece_read(p->ctx, &p->file, "m", file->data, file->size));
+    RETURN_IF_ERROR(snug_sentencepiece_read(p->ctx, &p->file, SNUG_SENTENCEPIECE_UNIGRAM, "m", file->data, file->size));
     RETURN_IF_ERROR(snug_precompiled_read(p->ctx, &p->map, "m", map, small_size()));
     for (size_t id = 0; id < p->file.count; id++)
         RETURN_IF_ERROR(snug_unigram_add(p->ctx, &p->model, "m", p->file.pieces[id].text, p->file.pieces[id].length,

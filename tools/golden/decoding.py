@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/golden/decoding.json: small tokenizers of the kinds that decoders have (byte-level BPE with the regular expressions of
-known models, SentencePiece's BPE with byte fallback in the three layouts of Llama and Gemma) and others for each decoder; of texts the
-ids, and of these and of random ids the text, with and without special tokens, as transformers' PreTrainedTokenizerFast gives it.
+known models, SentencePiece's BPE with byte fallback in the three layouts of Llama and Gemma, also as a tokenizer.model, in hexadecimal)
+and others for each decoder; of texts the ids, of one also the row with special tokens, and of these and of random ids the text, with
+and without special tokens, as transformers' AutoTokenizer gives them.
 
-Usage: decoding.py [FILE]    (needs transformers, tokenizers)
+Usage: decoding.py [FILE]    (needs transformers, tokenizers, sentencepiece, protobuf)
 """
 import json
 import random
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sentencepiece import SentencePieceTrainer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 from split_patterns import MODELS
@@ -19,7 +21,8 @@ from split_patterns import MODELS
 TRAINED = ["The quick brown fox doesn't jump over the lazy dog.", "camelCase HTTPServer and snake_case, 123 numbers 2024!",
            "  indented\n    code();\n\n", "Der schnelle Fuchs: schön, größer.", "быстрая лиса", "漢字かな 한국어", "it's what we've said"] * 3
 TEXTS = ["", "The quick brown fox.", "  two  spaces, doesn't it's", "line\n\n  next\r\n\tend ", "größer 漢字かな 한국어 नमस्ते", "👩‍👩‍👧 👍🏽 e\u0301",
-         "123 12345 HTTPServer", "<s>The</s> <mask> x", " ▁ a▁b", "<0x41> . , ! ' s n't do not", "a" * 30, "\u00a0\u3000x\u200b"]
+         "123 12345 HTTPServer", "<s>The</s> <mask> x", " ▁ a▁b", "<0x41> . , ! ' s n't do not", "a" * 30, "\u00a0\u3000x\u200b", "'sup 'rx 'vx 'lx 'r 'l abc ab  ",
+         "ab\u6f22c bb cab"]
 SPECIAL = ["<unk>", "<s>", "</s>", "<mask>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 ROUNDS = 40
@@ -61,6 +64,18 @@ def sentencepiece(normalizer, pre_tokenizer, decoder, fuse_unk=True, fallback=Tr
     return added(tokenizer, normalized)
 
 
+def sentencepiece_model(kind="bpe", **options):
+    """SentencePiece's own, without "z"."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "texts.txt")
+        source.write_text("\n".join(text.replace("z", "").replace("\n", " ") for text in TRAINED), encoding="utf-8")
+        SentencePieceTrainer.train(
+            input=str(source), model_prefix=str(Path(folder, "m")), model_type=kind, byte_fallback=kind == "bpe",
+            vocab_size=430 if kind == "bpe" else 80,
+            normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1, minloglevel=2, **options)
+        return Path(folder, "m.model").read_bytes()
+
+
 def plain(model, decoder=None, pre_tokenizer=None):
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
@@ -77,6 +92,19 @@ def word_piece(decoder):
 def unigram(decoder):
     pieces = [("<unk>", 0.0)] + [(piece, -float(number)) for number, piece in enumerate(["▁", "▁The", "▁a", "e", "a", "x", "fox", "▁quick", "."])]
     return plain(models.Unigram(pieces, unk_id=0, byte_fallback=False), decoder, pre_tokenizers.Metaspace())
+
+
+def pieces_cases():
+    """Folders with a tokenizer.model alone."""
+    llama = sentencepiece_model(control_symbols=["[INST]", "[/INST]"], user_defined_symbols=["<mask>", "fox"])
+    gemma = sentencepiece_model(pad_id=0, eos_id=1, bos_id=2, unk_id=3, pad_piece="<pad>", eos_piece="<eos>", bos_piece="<bos>",
+                                add_dummy_prefix=False)
+    yield "llama.model", llama, {"tokenizer_class": "LlamaTokenizer"}
+    yield "llama.model legacy", llama, {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True}
+    yield "llama.model no prefix", llama, {"tokenizer_class": "LlamaTokenizerFast", "add_prefix_space": False, "add_bos_token": True,
+                                           "add_eos_token": True}
+    yield "no charsmap", sentencepiece_model("unigram"), {"tokenizer_class": "XLMRobertaTokenizer"}
+    yield "gemma.model", gemma, {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True}
 
 
 def tokenizers():
@@ -113,32 +141,55 @@ def tokenizers():
                                               decoders.Strip("<", 3, 0)])), {}
 
 
+def odd_files():
+    """What trained tokenizers do not have: a merge twice, tokens that no merges make, that are empty or not of the alphabet of bytes."""
+    alphabet = {char: number for number, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    vocab = {**alphabet, "ab": 256, "bc": 257, "abc": 258, "xyz": 259, "a\u6f22b": 260, "": 261, "b\u0120": 262, "\u6f22": 263, "\u0149x": 264}
+    model = {"type": "BPE", "vocab": vocab, "merges": ["b c", "a b", "ab c", "b c", ["b", "\u0120"]], "byte_fallback": True}
+    model["merges"] = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    rows = lambda *pieces: {"type": "TemplateProcessing", "single": list(pieces), "pair": [A, B], "special_tokens": {}}
+    A, B = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
+    parts = {"version": "1.0", "added_tokens": [], "normalizer": {"type": "Strip", "strip_left": False, "strip_right": True},
+             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True, "trim_offsets": True},
+             "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+             "post_processor": rows(A), "model": model}
+    split = {"type": "Split", "pattern": {"Regex": "\\p{L}+"}, "behavior": "Isolated", "invert": False}
+    replace = {"type": "Replace", "pattern": {"Regex": "[bc] "}, "content": "x"}
+    yield "odd", Tokenizer.from_str(json.dumps(parts)), {}
+    yield "odd, left", Tokenizer.from_str(json.dumps({**parts, "normalizer": {"type": "Strip", "strip_left": True, "strip_right": False}})), {}
+    yield "odd, replaced", Tokenizer.from_str(json.dumps({**parts, "normalizer": replace})), {}
+    yield "odd, ignore_merges", Tokenizer.from_str(json.dumps({**parts, "model": {**model, "ignore_merges": True}, "pre_tokenizer": {
+        "type": "Sequence", "pretokenizers": [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False, "trim_offsets": True}]}})), {}
+
+
 def case(name, tokenizer, settings):
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "tokenizer.json")
-        tokenizer.save(path)
+        model = isinstance(tokenizer, bytes)
+        unigram = settings.get("tokenizer_class") == "XLMRobertaTokenizer"
+        path = str(Path(folder) / ("sentencepiece.bpe.model" if unigram else "tokenizer.model" if model else "tokenizer.json"))
+        Path(path).write_bytes(tokenizer) if model else tokenizer.save(path)
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
         (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings))
         fast = AutoTokenizer.from_pretrained(folder)
         assert type(fast).__name__ in (settings["tokenizer_class"].removesuffix("Fast"), "TokenizersBackend"), type(fast)
-        file = json.loads(Path(path).read_text())
+        file = tokenizer.hex() if model else json.loads(Path(path).read_text())
     ids = [fast(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
     source = random.Random(name)
     size = len(fast)
-    byte_tokens = [fast.convert_tokens_to_ids(text) for text in BYTES] if "<0x00>" in tokenizer.get_vocab() else []
+    byte_tokens = [fast.convert_tokens_to_ids(text) for text in BYTES] if "<0x00>" in fast.get_vocab() else []
     for number in range(ROUNDS):
         some = byte_tokens if byte_tokens and number % 2 else range(size)
         row = [source.choice(some) for _ in range(source.randrange(1, 12))]
         if "\0" not in fast.decode(row):  # which Jansson does not read
             ids.append(row)
-    return {"name": name, "files": {"tokenizer.json": file, "tokenizer_config.json": settings},
-            "ids": ids, "texts": [fast.decode(row) for row in ids], "skipped": [fast.decode(row, skip_special_tokens=True) for row in ids]}
+    return {"name": name, "files": {Path(path).name: file, "tokenizer_config.json": settings},
+            "row": fast(TEXTS[1])["input_ids"], "ids": ids, "texts": [fast.decode(row) for row in ids], "skipped": [fast.decode(row, skip_special_tokens=True) for row in ids]}
 
 
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "tests/golden/decoding.json"
     with open(path, "w") as file:
-        json.dump({"texts": TEXTS, "cases": [case(*one) for one in tokenizers()]}, file, separators=(",", ":"))
+        json.dump({"texts": TEXTS, "cases": [case(*one) for source in (tokenizers(), odd_files(), pieces_cases()) for one in source]}, file, separators=(",", ":"))
         file.write("\n")
 
 
