@@ -237,9 +237,17 @@ static inline int64_t snug_run_rows(const struct snug_run *run, int32_t tensor) 
 static inline int64_t snug_run_token(const struct snug_run *run, int32_t tensor, int64_t row) {
     switch (run->program->tensors[tensor].extent) {
     case SNUG_EXTENT_ROWS: return run->batch->loss_positions[run->first_row + row];
-    case SNUG_EXTENT_SEQUENCES: return run->batch->offsets[row];
+    case SNUG_EXTENT_SEQUENCES: {
+        const int last = run->program->tensors[tensor].pooling == SNUG_POOL_LAST;
+        return run->batch->offsets[row + last] - last;
+    }
     default: return row;
     }
+}
+
+/* Whether the rows of a tensor are means of sequences. */
+static inline bool snug_run_means(const struct snug_run *run, int32_t tensor) {
+    return run->program->tensors[tensor].pooling == SNUG_POOL_MEAN;
 }
 
 /* GATHER: the row of x that is copied to `row` of r. */

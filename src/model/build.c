@@ -130,6 +130,7 @@ static int32_t add_value(struct snug_builder *b, int32_t extent_of, int64_t cols
         (struct snug_tensor){.dtype = SNUG_F32,
                              .memory_class = SNUG_MEMORY_TEMPORARY,
                              .extent = !extent_of ? SNUG_EXTENT_TOKENS : b->program->tensors[extent_of].extent,
+                             .pooling = !extent_of ? SNUG_POOL_FIRST : b->program->tensors[extent_of].pooling,
                              .cols = cols,
                              .part = b->part,
                              .layer = b->layer,
@@ -353,17 +354,23 @@ int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *na
     return y;
 }
 
-int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name) {
+static int32_t gather(struct snug_builder *b, int32_t x, enum snug_extent extent, enum snug_pooling pooling,
+                      const char *name) {
     int32_t r = add_value(b, x, cols_of(b, x), true, name);
-    if (b->status == SNUG_OK) b->program->tensors[r].extent = extent;
+    if (b->status == SNUG_OK) {
+        b->program->tensors[r].extent = extent;
+        b->program->tensors[r].pooling = pooling;
+    }
     add_op(b, (struct snug_op){.kind = SNUG_OP_GATHER, .gather = {.x = x, .r = r}});
     return r;
 }
 
-int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name) {
-    const int32_t r = snug_gather(b, x, SNUG_EXTENT_SEQUENCES, name);
-    if (b->status == SNUG_OK) b->program->ops[b->program->op_count - 1].gather.mean = true;
-    return r;
+int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name) {
+    return gather(b, x, extent, SNUG_POOL_FIRST, name);
+}
+
+int32_t snug_pool(struct snug_builder *b, int32_t x, enum snug_pooling pooling, const char *name) {
+    return gather(b, x, SNUG_EXTENT_SEQUENCES, pooling, name);
 }
 
 static int32_t best_op(struct snug_builder *b, int32_t logits) {

@@ -73,10 +73,10 @@ int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, co
 void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,
                  const struct snug_rotation *rotation);
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name);
-/* The rows of x for an extent: each sequence's first token, or the loss positions. */
+/* The rows of x for an extent, most often the loss positions. */
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);
-/* The mean of each sequence's rows of x, [B,h]. */
-int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name);
+/* A row for each sequence, [B,h], from its rows of x. */
+int32_t snug_pool(struct snug_builder *b, int32_t x, enum snug_pooling pooling, const char *name);
 /* The sum of a token's rows of the tables, of which position and type may be none; word's row is multiplied by scale.
  */
 int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale);

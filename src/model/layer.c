@@ -76,8 +76,7 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
     const struct snug_affine output_norm = build_output_norm(b, layer);
 
     /* In this order gradients of 16 bits are added as they always were. */
-    const int32_t sum =
-        pools && !layer->pre_norm ? snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens") : s.sum;
+    const int32_t sum = pools && !layer->pre_norm ? snug_pool(b, s.sum, layer->pooling, "pooled") : s.sum;
     const struct snug_attention_form form = layer->form ? layer->form(b) : snug_attention_form(b);
     const int32_t operands = snug_linear(b, s.x, qkv, "qkv");
     if (layer->rotation) {
@@ -86,8 +85,8 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
     }
     int32_t attended = snug_attention(b, operands, operands, operands, layer->bias, form);
     if (pools) {
-        s.sum = layer->pre_norm ? snug_gather(b, s.sum, SNUG_EXTENT_SEQUENCES, "first_tokens") : sum;
-        attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");
+        s.sum = layer->pre_norm ? snug_pool(b, s.sum, layer->pooling, "pooled") : sum;
+        attended = snug_pool(b, attended, layer->pooling, "attention.pooled");
     }
     const int32_t z = snug_linear(b, attended, out, "attention.dense");
     s = add_block(b, layer, z, s, layer->attention_dropout, norm, layer->pre_norm ? "ffn.input" : "attention.norm");
@@ -100,7 +99,7 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
 
 int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_layer *layer) {
     const int32_t last = (int32_t)b->config->num_hidden_layers - 1;
-    const bool pools = snug_head_of(b->config) == SNUG_HEAD_SEQUENCE;
+    const bool pools = snug_head_of(b->config) == SNUG_HEAD_SEQUENCE, means = layer->pooling == SNUG_POOL_MEAN;
     struct stream s = {x, x};
     if (layer->pre_norm && !layer->first_normed) {
         snug_build_part(b, SNUG_PART_LAYER, 0);
@@ -108,10 +107,10 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     }
     for (int32_t i = 0; i <= last; i++) {
         snug_build_part(b, SNUG_PART_LAYER, i);
-        s = build_layer(b, s, layer, pools && !layer->pools_means && i == last);
+        s = build_layer(b, s, layer, pools && !means && i == last);
     }
     snug_build_part(b, SNUG_PART_HEAD, 0);
-    if (pools && layer->pools_means) s.x = snug_gather_means(b, s.x, "means");
+    if (pools && means) s.x = snug_pool(b, s.x, SNUG_POOL_MEAN, "means");
     b->phase = SNUG_PHASE_HEAD;
     return s.x;
 }

@@ -16,7 +16,7 @@ struct snug_layer {
     bool first_normed; /* pre_norm: the first layer's attention reads x itself, since x is a norm already */
     bool gated;        /* up has two halves: ffn(y) = down(activation(one half) * the other) */
     bool no_attention_bias, no_ffn_bias, no_norm_bias;
-    bool pools_means; /* a sequence's head reads the mean of all its tokens, not the first token */
+    enum snug_pooling pooling;                                 /* the row that a sequence's head reads */
     double attention_dropout, activation_dropout, ffn_dropout; /* of attention's output, the activation, ffn's output */
     int32_t bias; /* of all layers' attention, by relative position; or none */
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */

@@ -251,16 +251,14 @@ struct snug_rotate {
 struct snug_dropout {
     int32_t x, y; /* [n,m]; y (= x) */
 };
-/* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; mean: r is [B,h], the means of x [T,h] over
-   the tokens of each sequence */
+/* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
+   of x [T,h], or that r[i] is the mean of sequence i's rows */
 struct snug_gather {
     int32_t x, r; /* [T,h] or [B,h]; [R,h] or [B,h] */
-    bool mean;
 };
 /* the row of dx that r[i] was copied from += dr[i]; mean: each token of sequence i += dr[i] / its length */
 struct snug_gather_backward {
     int32_t dr, dx;
-    bool mean;
 };
 /* loss = sum over the items (+= in later chunks);  d = d loss_sum / d logits * run->loss_scale
    cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows contribute nothing; label smoothing e as PyTorch's

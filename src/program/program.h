@@ -23,17 +23,21 @@
 enum snug_extent {
     SNUG_EXTENT_FIXED,     /* rows as given */
     SNUG_EXTENT_TOKENS,    /* T */
-    SNUG_EXTENT_SEQUENCES, /* B: a row for the first token of each */
+    SNUG_EXTENT_SEQUENCES, /* B */
     SNUG_EXTENT_ROWS,      /* R: loss positions of one chunk */
     SNUG_EXTENT_COUNT
 };
+
+/* What the row of a sequence is: the row of its first or its last token, or the mean of its tokens' rows. */
+enum snug_pooling { SNUG_POOL_FIRST, SNUG_POOL_LAST, SNUG_POOL_MEAN };
 
 struct snug_tensor {
     char name[88];
     enum snug_dtype dtype;
     snug_memory_class memory_class;
     enum snug_extent extent;
-    int64_t rows, cols; /* row-major; rows counts only if the extent is FIXED */
+    enum snug_pooling pooling; /* if extent is SEQUENCES */
+    int64_t rows, cols;        /* row-major; rows counts only if the extent is FIXED */
     enum snug_part part;
     int32_t layer;    /* if part is LAYER; otherwise -1 */
     bool persistent;  /* lives across steps: weights, gradients, states */

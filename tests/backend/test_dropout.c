@@ -34,14 +34,18 @@ static void assert_mask(double got, double want) {
 /* Inputs are chosen so that each operation writes the mask itself. */
 TEST(test_mask_definition) {
     static const struct ops_shape shape = {{64, 3, 1, 40}, 128, 2, 50, 2, 37, 5, 60};
+    void (*const builders[])(struct ops *, int) = {build_residual_norm, build_norm, build_dropout};
+    static const struct {
+        int family, variant;
+        enum { TOKENS, ROWS, LAST } rows; /* tokens that rows of the output belong to: all, loss positions, last ones */
+    } masked[] = {{0, 1, TOKENS}, {0, 11, LAST}, {1, 8, TOKENS}, {2, 0, ROWS}, {2, 3, LAST}};
     for (int b = 0; b < 2; b++) {
         struct ops f;
-        for (int family = 0; family < 3; family++) {
-            void (*const builders[])(struct ops *, int) = {build_residual_norm, build_norm, build_dropout};
-            static const int variants[] = {1, 8, 0};
+        for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
+            const int family = masked[i].family;
             ops_open(&f, &shape, SNUG_F32);
             for (int64_t t = 0; t < f.batch.tokens; t++) f.batch.sample[t] = f.batch.sample[t] * 77 % 101;
-            builders[family](&f, variants[family]);
+            builders[family](&f, masked[i].variant);
             const struct snug_op *op = &f.ops[0];
             const int32_t out = family == 0 ? op->residual_norm.s : family == 1 ? op->norm.y : op->dropout.y;
             if (family == 1) {
@@ -52,9 +56,12 @@ TEST(test_mask_definition) {
                 if (family == 0) ops_fill(&f, op->residual_norm.x, 0);
             }
             ops_run(&f, backend_of(b), op, 2);
-            for (int64_t i = 0; i < ops_count(&f, out); i++) {
-                int64_t row = i / shape.h, token = family == 2 ? f.batch.loss_positions[f.run.first_row + row] : row;
-                assert_mask(ops_get(&f, f.arena, out, i), mask_at(&f, op, token, i % shape.h));
+            for (int64_t k = 0; k < ops_count(&f, out); k++) {
+                const int64_t row = k / shape.h, token = masked[i].rows == ROWS
+                                                             ? f.batch.loss_positions[f.run.first_row + row]
+                                                         : masked[i].rows == LAST ? f.batch.offsets[row + 1] - 1
+                                                                                  : row;
+                assert_mask(ops_get(&f, f.arena, out, k), mask_at(&f, op, token, k % shape.h));
             }
             ops_close(&f);
         }

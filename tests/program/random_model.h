@@ -28,7 +28,8 @@ struct random_model {
     struct snug_config config;
     int layers;
     bool of_sequences; /* the loss is over sequences, otherwise over tokens */
-    bool first_tokens; /* the last layer computes only the first token of each sequence */
+    bool pools;        /* the last layer computes only one row of each sequence */
+    enum snug_pooling pooling;
     bool tied, clips;
     enum snug_loss_kind loss;
     int64_t classes, rows_in_chunk;
@@ -262,9 +263,9 @@ static inline void random_graph_build(struct random_graph *g) {
         snug_build_part(&g->b, SNUG_PART_LAYER, layer);
         for (int i = 1 + random_pick(g, 1 + (int)(m->seed < 200 ? m->seed / 50 : 4)); i > 0; i--)
             random_operation(g, true);
-        if (m->first_tokens && layer + 1 == m->layers) { /* of two values, so that later ones read both */
-            const int32_t a = snug_gather(&g->b, random_value(g), SNUG_EXTENT_SEQUENCES, "first.a");
-            const int32_t b = snug_gather(&g->b, random_value(g), SNUG_EXTENT_SEQUENCES, "first.b");
+        if (m->pools && layer + 1 == m->layers) { /* of two values, so that later ones read both */
+            const int32_t a = snug_pool(&g->b, random_value(g), m->pooling, "pooled.a");
+            const int32_t b = snug_pool(&g->b, random_value(g), m->pooling, "pooled.b");
             g->value_count = 0;
             random_push(g, random_residual(g, a, b, &sum));
             for (int i = random_pick(g, 3); i > 0; i--) random_operation(g, false);
@@ -400,7 +401,8 @@ static inline void random_model_open(struct random_model *m, uint64_t seed) {
     const double p = a % 2 ? 0.25 : 0;
     m->layers = 1 + (int)(seed < 30 ? 0 : b % RANDOM_LAYERS);
     m->of_sequences = a >> 1 & 1;
-    m->first_tokens = m->of_sequences && (a >> 2 & 1);
+    m->pools = m->of_sequences && (a >> 2 & 1);
+    m->pooling = (enum snug_pooling)(a / 64 % 3);
     m->tied = !m->of_sequences && (a >> 3 & 1);
     m->clips = a >> 4 & 1;
     m->batch_count = 1 + (a >> 5 & 1);

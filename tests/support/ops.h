@@ -39,8 +39,9 @@ struct ops {
     struct snug_run run;
     struct snug_optimizer optimizer;
     uint8_t *arena;
-    size_t bytes, room; /* of the arena: so far, and at most */
-    bool quick;         /* random values repeat */
+    size_t bytes, room;        /* of the arena: so far, and at most */
+    bool quick;                /* random values repeat */
+    enum snug_pooling pooling; /* of tensors that are added */
     /* For finite differences: the output that the functional reads, its gradient (none: run->loss_scale), and inputs
        with their gradients. */
     int32_t y, dy;
@@ -197,7 +198,8 @@ static inline int32_t ops_tensor(struct ops *f, enum snug_dtype dtype, enum snug
     if (extent != SNUG_EXTENT_FIXED) {
         rows = (f->program.capacity[extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
     }
-    *t = (struct snug_tensor){.dtype = dtype, .extent = extent, .rows = rows, .cols = cols, .layer = -1};
+    *t = (struct snug_tensor){
+        .dtype = dtype, .extent = extent, .pooling = f->pooling, .rows = rows, .cols = cols, .layer = -1};
     t->bytes = rows * cols * snug_dtype_size(dtype);
     t->offset = (int64_t)f->bytes;
     size_t end = f->bytes + (size_t)t->bytes, next = (end + OPS_GAP + 63) / 64 * 64;

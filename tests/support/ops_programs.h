@@ -214,16 +214,17 @@ static inline void build_attention(struct ops *f, int variant) {
 
 /* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an
    addend. 6: dropout, ds in place of the addend. 7: frozen gamma and beta. 8: frozen beta. 9: RMS, no beta. 10: RMS
-   with a unit offset, dropout, an addend. 11: inference, no s. 12: the same with RMS. */
-enum { RESIDUAL_NORM_VARIANTS = 13, RESIDUAL_NORM_TRAINING = 11 };
+   with a unit offset, dropout, an addend. 11: dropout, over last tokens. 12: inference, no s. 13: the same with RMS. */
+enum { RESIDUAL_NORM_VARIANTS = 14, RESIDUAL_NORM_TRAINING = 12 };
 static inline void build_residual_norm(struct ops *f, int variant) {
     const int64_t h = f->shape->h;
     const enum snug_dtype type = f->program.compute;
-    const enum snug_extent extent = variant == 3 ? R : T;
+    const enum snug_extent extent = variant == 3 ? R : variant == 11 ? B : T;
     const bool addend = variant == 5 || variant == 6 || variant == 10,
-               rms = variant == 9 || variant == 10 || variant == 12;
+               rms = variant == 9 || variant == 10 || variant == 13;
     const float p = p_of[variant != 0];
     struct snug_residual_norm n = {.form = {.eps = rms ? 1e-5f : 1e-12f, .rms = rms, .unit_offset = variant == 10}};
+    f->pooling = SNUG_POOL_LAST;
     n.z = ops_source(f, type, extent, 0, h);
     n.x = ops_source(f, type, extent, 0, h);
     n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
@@ -375,11 +376,14 @@ static inline void build_rotate(struct ops *f, int variant) {
 /* 0: dropout. 1: in place. 2: none. */
 static inline void build_dropout(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    int32_t x = ops_source(f, type, R, 0, f->shape->h), y = variant == 1 ? x : ops_tensor(f, type, R, 0, f->shape->h);
+    const enum snug_extent extent = variant == 3 ? B : R;
+    f->pooling = SNUG_POOL_LAST;
+    int32_t x = ops_source(f, type, extent, 0, f->shape->h);
+    int32_t y = variant == 1 ? x : ops_tensor(f, type, extent, 0, f->shape->h);
     float p = p_of[variant != 2];
     ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = x, .y = y}});
     if (variant == 1) return;
-    int32_t dy = ops_source(f, type, R, 0, f->shape->h), dx = ops_tensor(f, type, R, 0, f->shape->h);
+    int32_t dy = ops_source(f, type, extent, 0, f->shape->h), dx = ops_tensor(f, type, extent, 0, f->shape->h);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = dy, .y = dx}});
     f->y = y;
     f->dy = dy;
@@ -395,12 +399,12 @@ static inline void build_add(struct ops *f, int variant) {
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ADD, .add = {.x = x, .y = y}});
 }
 
-/* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. */
-enum { GATHER_VARIANTS = 4 };
+/* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. 4: last tokens. */
+enum { GATHER_VARIANTS = 5 };
 static inline void build_gather(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 ? B : R;
-    const bool mean = variant == 3;
+    const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 || variant == 4 ? B : R;
+    f->pooling = variant == 4 ? SNUG_POOL_LAST : variant == 3 ? SNUG_POOL_MEAN : SNUG_POOL_FIRST;
     if (variant == 2) {
         if (f->batch.rows > f->batch.sequences) f->batch.rows = f->batch.sequences;
         f->run.first_row = f->batch.rows / 4;
@@ -408,10 +412,9 @@ static inline void build_gather(struct ops *f, int variant) {
     }
     int32_t x = ops_source(f, type, all, 0, f->shape->h), r = ops_tensor(f, type, some, 0, f->shape->h);
     int32_t dr = ops_source(f, type, some, 0, f->shape->h), dx = ops_source(f, type, all, 0, f->shape->h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .gather = {.x = x, .r = r, .mean = mean}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .gather = {.x = x, .r = r}});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_FILL, .fill = {.x = dx}});
-    ops_add(f,
-            (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .gather_backward = {.dr = dr, .dx = dx, .mean = mean}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .gather_backward = {.dr = dr, .dx = dx}});
     f->y = r;
     f->dy = dr;
     ops_pair(f, x, dx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects the tokens that the head uses: the first of each sequence, or the masked ones; or the mean of each
-   sequence. */
+/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or computes the
+   mean of each sequence. */
 #include "backend/cpu/rows.h"
 
 /* r[i] = mean of sequence i's rows of x, in the order of the rows */
@@ -21,7 +21,7 @@ static void gather_means(const struct snug_run *run, struct snug_matrix x, struc
 
 snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix x = snug_matrix_of(run, op->gather.x), r = snug_matrix_of(run, op->gather.r);
-    if (op->gather.mean) {
+    if (snug_run_means(run, op->gather.r)) {
         gather_means(run, x, r);
         return SNUG_OK;
     }
@@ -55,7 +55,7 @@ static void spread_means(const struct snug_run *run, struct snug_matrix dr, stru
 snug_status SNUG_KERNEL(gather_backward)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix dr = snug_matrix_of(run, op->gather_backward.dr),
                        dx = snug_matrix_of(run, op->gather_backward.dx);
-    if (op->gather_backward.mean) {
+    if (snug_run_means(run, op->gather_backward.dr)) {
         spread_means(run, dr, dx);
         return SNUG_OK;
     }

@@ -209,10 +209,20 @@ static __device__ __forceinline__ int64_t live_rows(const struct snug_cuda_step 
                                              : fixed;
 }
 
-static __device__ __forceinline__ int64_t token_of_row(const struct snug_cuda_batch &batch, int extent, int64_t row) {
-    return extent == SNUG_EXTENT_ROWS        ? batch.loss_positions[batch.step->first_row + row]
-           : extent == SNUG_EXTENT_SEQUENCES ? batch.offsets[row]
-                                             : row;
+/* Which tokens a tensor's rows belong to. */
+struct row_tokens {
+    int extent;
+    int last; /* 1: the last of each sequence; 0: the first */
+};
+static inline struct row_tokens row_tokens_of(const struct snug_run *run, int32_t tensor) {
+    const struct snug_tensor *t = &run->program->tensors[tensor];
+    return {t->extent, t->pooling == SNUG_POOL_LAST};
+}
+static __device__ __forceinline__ int64_t token_of_row(const struct snug_cuda_batch &batch, const struct row_tokens &of,
+                                                       int64_t row) {
+    return of.extent == SNUG_EXTENT_ROWS        ? batch.loss_positions[batch.step->first_row + row]
+           : of.extent == SNUG_EXTENT_SEQUENCES ? batch.offsets[row + of.last] - of.last
+                                                : row;
 }
 
 struct dropout {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects the tokens that the head uses: the first of each sequence, or the masked ones; or the mean of each
-   sequence. */
+/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or computes the
+   mean of each sequence. */
 #include "backend/reference/reference.h"
 
 /* r[i] = mean of sequence i's rows of x */
@@ -16,7 +16,7 @@ static void gather_means(const struct snug_run *run, struct snug_matrix x, struc
 
 snug_status snug_reference_gather(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix x = snug_matrix_of(run, op->gather.x), r = snug_matrix_of(run, op->gather.r);
-    if (op->gather.mean) {
+    if (snug_run_means(run, op->gather.r)) {
         gather_means(run, x, r);
         return SNUG_OK;
     }
@@ -36,7 +36,7 @@ snug_status snug_reference_gather_backward(struct snug_run *run, const struct sn
     struct snug_matrix dr = snug_matrix_of(run, g->dr), dx = snug_matrix_of(run, g->dx);
     const int32_t *offsets = run->batch->offsets;
     for (int64_t row = 0; row < dr.rows; row++)
-        if (g->mean)
+        if (snug_run_means(run, g->dr))
             for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
                 add_row(dx, token, dr, row, 1.0 / (offsets[row + 1] - offsets[row]));
         else

@@ -11,7 +11,7 @@
 
 struct settings {
     bool norm_bias, attention_bias, mlp_bias, decoder_bias, classifier_bias;
-    bool pools_means; /* its classifier reads the mean of all tokens, not the first token */
+    enum snug_pooling pooling; /* what its classifier reads */
     enum snug_activation classifier_activation;
     int32_t window;                        /* positions to each side that a local layer attends to */
     float global_theta, local_theta;       /* bases of the rotary position embeddings */
@@ -97,16 +97,15 @@ static void read_layer_types(struct snug_reading *r) {
     }
 }
 
-static const char *const poolings[] = {[false] = "cls", [true] = "mean"}; /* by pools_means */
+static const char *const poolings[] = {[SNUG_POOL_FIRST] = "cls", [SNUG_POOL_MEAN] = "mean"};
 
 static void read_pooling(struct snug_reading *r) {
-    const char *pooling = poolings[false];
+    const char *pooling = poolings[SNUG_POOL_FIRST];
     if (r->status == SNUG_OK)
         r->status = snug_json_string(r->ctx, r->path, r->json, "classifier_pooling", pooling, &pooling);
     struct settings *m = r->config->settings;
-    m->pools_means = strcmp(pooling, poolings[true]) == 0;
-    if (!m->pools_means && strcmp(pooling, poolings[false]) != 0)
-        refuse(r, "classifier_pooling", "is neither cls nor mean");
+    m->pooling = strcmp(pooling, poolings[SNUG_POOL_MEAN]) == 0 ? SNUG_POOL_MEAN : SNUG_POOL_FIRST;
+    if (strcmp(pooling, poolings[m->pooling]) != 0) refuse(r, "classifier_pooling", "is neither cls nor mean");
 }
 
 static void read_attention(struct snug_reading *r) {
@@ -175,7 +174,7 @@ static void identify(json_t **to, const struct snug_config *config) {
     snug_json_add(to, "local_rope_theta", snug_json_number((double)m->local_theta));
     snug_json_add(to, "mlp_dropout", snug_json_number(config->mlp_dropout));
     snug_json_add(to, "classifier_activation", json_integer(m->classifier_activation));
-    snug_json_add(to, "classifier_pooling", json_string(poolings[m->pools_means]));
+    snug_json_add(to, "classifier_pooling", json_string(poolings[m->pooling]));
 }
 
 /* ---- the encoder ---------------------------------------------------------------------------------------------- */
@@ -203,7 +202,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
                                      .no_attention_bias = !m->attention_bias,
                                      .no_ffn_bias = !m->mlp_bias,
                                      .no_norm_bias = !m->norm_bias,
-                                     .pools_means = m->pools_means,
+                                     .pooling = m->pooling,
                                      .attention_dropout = c->attention_probs_dropout_prob,
                                      .activation_dropout = c->mlp_dropout,
                                      .form = form_of,

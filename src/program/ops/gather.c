@@ -12,13 +12,13 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t dx = snug_tape_target(t, x, dr, &accumulate);
     if (head && !accumulate && t->gradient[x]) snug_tape_refuse(t, x, "its gradient is also another tensor's");
     if (!accumulate) snug_tape_clear(t, dx, head ? SNUG_PHASE_FORWARD : t->phase, false);
-    snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD,
-                                       .gather_backward = {.dr = dr, .dx = dx, .mean = op->gather.mean}});
+    snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .gather_backward = {.dr = dr, .dx = dx}});
     snug_tape_give(t, x, dx);
 }
 
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = snug_cost_elements(view, op->gather.mean ? op->gather.x : op->gather.r);
+    const bool mean = view->program->tensors[op->gather.r].pooling == SNUG_POOL_MEAN;
+    view->cost.flops = snug_cost_elements(view, mean ? op->gather.x : op->gather.r);
 }
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
     view->cost.flops = snug_cost_elements(view, op->gather_backward.dx);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects tokens: the first of each sequence, or the masked ones; or computes each sequence's mean. */
+/* Selects tokens: the first or the last of each sequence, or the masked ones; or computes each sequence's mean. */
 #include "backend/cuda/device.cuh"
 
 /* back: x's rows += r[i]; they are different rows, so no two blocks write the same one. */
 template <typename T>
-static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, int extent, bool of_tokens, int64_t cols,
-                                     bool back) {
+static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, struct row_tokens rows, bool of_tokens,
+                                     int64_t cols, bool back) {
     const int64_t row = blockIdx.x;
-    const bool live = row < live_rows(batch.step, extent, 0);
+    const bool live = row < live_rows(batch.step, rows.extent, 0);
     if (!live && back) return;
     const int64_t from = !live       ? 0
-                         : of_tokens ? token_of_row(batch, extent, row)
+                         : of_tokens ? token_of_row(batch, rows, row)
                                      : batch.step->first_row + row; /* the sequence of a loss position */
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
         T *one = r + row * cols + c, *all = x + from * cols + c;
@@ -26,12 +26,11 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     const int64_t rows = snug_cuda_rows(run, r), cols = snug_run_cols(run, r);
     if (rows == 0) return SNUG_OK;
     void *R = snug_run_data(run, r), *X = snug_run_data(run, x);
-    const int extent = run->program->tensors[r].extent;
     const bool of_tokens = run->program->tensors[x].extent == SNUG_EXTENT_TOKENS;
     with_type(snug_run_dtype(run, r), [&](auto type) {
         typedef decltype(type) T;
-        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, extent, of_tokens, cols,
-                                                                back);
+        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, row_tokens_of(run, r),
+                                                                of_tokens, cols, back);
     });
     return snug_cuda_done(run, op);
 }
@@ -107,11 +106,11 @@ static snug_status spread_means(struct snug_run *run, const struct snug_op *op) 
 }
 
 extern "C" snug_status snug_cuda_gather(struct snug_run *run, const struct snug_op *op) {
-    if (op->gather.mean) return gather_means(run, op);
+    if (snug_run_means(run, op->gather.r)) return gather_means(run, op);
     return launch(run, op, op->gather.r, op->gather.x, false);
 }
 
 extern "C" snug_status snug_cuda_gather_backward(struct snug_run *run, const struct snug_op *op) {
-    if (op->gather_backward.mean) return spread_means(run, op);
+    if (snug_run_means(run, op->gather_backward.dr)) return spread_means(run, op);
     return launch(run, op, op->gather_backward.dr, op->gather_backward.dx, true);
 }

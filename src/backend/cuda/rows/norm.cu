@@ -18,7 +18,8 @@ struct norm_forward {
     const float *gamma, *beta; /* beta may be NULL */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    int h, extent, parts; /* rows: parts of a tensor's rows, each of h values */
+    struct row_tokens tokens;
+    int h, parts; /* rows: parts of a tensor's rows, each of h values */
     int64_t rows, fixed;
     struct snug_norm_form form;
 };
@@ -50,7 +51,7 @@ template <typename T, int W, int V, int R> struct fetched {
 template <typename T, int W, int V, int R>
 static __device__ __forceinline__ void fetch(struct fetched<T, W, V, R> &to, const T *a, const T *b, int h,
                                              int64_t first, int64_t live, const struct snug_cuda_batch &batch,
-                                             int extent, bool masked) {
+                                             const struct row_tokens &tokens, bool masked) {
 #pragma unroll
     for (int k = 0; k < R; k++) {
         const int64_t r = first + k;
@@ -59,7 +60,7 @@ static __device__ __forceinline__ void fetch(struct fetched<T, W, V, R> &to, con
         if (b) fetch_row(to.b[k], b + r * h, h, there);
         to.position[k] = to.sample[k] = 0;
         if (!there || !masked) continue;
-        const int64_t token = token_of_row(batch, extent, r);
+        const int64_t token = token_of_row(batch, tokens, r);
         to.position[k] = batch.positions[token];
         to.sample[k] = batch.sample[token];
     }
@@ -80,13 +81,13 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
     norm_forward_kernel(const struct norm_forward a) {
     __shared__ struct warp_sums sums[2 * R];
     const int h = a.h;
-    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
+    const int64_t live = live_rows(a.batch.step, a.tokens.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
     const bool masked = a.dropout.threshold;
     const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
     int64_t first = (int64_t)blockIdx.x * R;
     struct fetched<T, W, V, R> next;
     row<W, V> gamma, beta;
-    fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.extent,
+    fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.tokens,
                       masked);
     load_gamma(gamma, a.gamma, h, a.form);
     load_row_or_zeros(beta, a.beta, h);
@@ -112,7 +113,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
             }
         }
         fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first + stride, live, a.batch,
-                          a.extent, masked);
+                          a.tokens, masked);
         normalise_rows<W, V, R>(x, gamma, beta, h, a.form, sums);
 #pragma unroll
         for (int k = 0; k < R; k++) {
@@ -162,13 +163,13 @@ static __device__ __forceinline__ float wide_squares(const T *s, int64_t h, cons
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS) wide_forward_kernel(const struct norm_forward a) {
     __shared__ struct warp_sums sums[2];
-    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts;
+    const int64_t h = a.h, live = live_rows(a.batch.step, a.tokens.extent, a.fixed) * a.parts;
     clear_sums(sums, 2);
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const T *s = (const T *)a.x + r * h;
         T *y = (T *)a.y + r * h;
         struct dropout_row mask = {};
-        if (r < live && a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.extent, r));
+        if (r < live && a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.tokens, r));
         if (a.z) {
             T *stored = a.s ? (T *)a.s + r * h : y; /* each thread reads what it writes here */
             each_column<W>(h, [&](int64_t column) {
@@ -235,7 +236,7 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->dropout = dropout_of(op);
     a->parts = parts_of(form);
     a->h = (int)snug_run_cols(run, y) / a->parts;
-    a->extent = run->program->tensors[y].extent;
+    a->tokens = row_tokens_of(run, y);
     a->fixed = snug_cuda_rows(run, y);
     a->rows = a->fixed * a->parts;
     a->form = form;
@@ -271,7 +272,8 @@ struct norm_backward {
     float *partial; /* [blocks, 2 or 3, h]: sums of dgamma, dbeta, and a bias's gradient */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    int h, extent, parts; /* as in struct norm_forward */
+    struct row_tokens tokens;
+    int h, parts; /* as in struct norm_forward */
     int64_t rows, fixed;
     struct snug_norm_form form;
     const void *addend; /* or NULL */
@@ -284,7 +286,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     norm_backward_kernel(const struct norm_backward a) {
     __shared__ struct warp_sums sums[4 * R];
     const int h = a.h;
-    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
+    const int64_t live = live_rows(a.batch.step, a.tokens.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
     const float each = 1 / (float)h;
     const bool masked = a.dropout.threshold;
     const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
@@ -292,7 +294,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     struct fetched<T, W, V, R> next;
     raw_row<T, W, V> next_addend[R];
     row<W, V> gamma, dgamma, dbeta, dbias;
-    fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first, live, a.batch, a.extent, masked);
+    fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first, live, a.batch, a.tokens, masked);
     if constexpr (ADDEND) fetch_rows<T, W, V, R>(next_addend, (const T *)a.addend, h, first, live);
     load_gamma(gamma, a.gamma, h, a.form);
     clear_row(dgamma);
@@ -312,7 +314,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
             open_row(dy[k], next.b[k]);
             if constexpr (ADDEND) addend[k] = next_addend[k];
         }
-        fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first + stride, live, a.batch, a.extent, masked);
+        fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first + stride, live, a.batch, a.tokens, masked);
         if constexpr (ADDEND) fetch_rows<T, W, V, R>(next_addend, (const T *)a.addend, h, first + stride, live);
         centre_rows<W, V, R>(x, h, a.form, sums);
         float means[3 * R] = {}; /* of squares, of g, and of g times the centred row */
@@ -377,7 +379,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS) wide_backward_kernel(const struct norm_backward a, bool bias) {
     __shared__ struct warp_sums sums[4];
-    const int64_t h = a.h, live = live_rows(a.batch.step, a.extent, a.fixed) * a.parts;
+    const int64_t h = a.h, live = live_rows(a.batch.step, a.tokens.extent, a.fixed) * a.parts;
     float *partial = a.partial + (int64_t)blockIdx.x * (bias ? 3 : 2) * h;
     const auto add = [&](int which, int64_t column, const float(&more)[W]) {
         float sum[W];
@@ -403,7 +405,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) wide_backward_kernel(const
             continue;
         }
         struct dropout_row mask = {};
-        if (a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.extent, r));
+        if (a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.tokens, r));
         const auto load_dy = [&](float(&dy)[W], int64_t column) {
             load<W>(dy, (const T *)a.dy + r * h + column);
             if (a.drops_y) drop<W>(dy, a.dropout, mask, (uint32_t)column);
@@ -542,7 +544,7 @@ extern "C" snug_status snug_cuda_norm_backward(struct snug_run *run, const struc
                                     .batch = cuda->batch,
                                     .dropout = dropout_of(op),
                                     .h = (int)snug_run_cols(run, n.dy) / parts_of(n.form),
-                                    .extent = run->program->tensors[n.dy].extent,
+                                    .tokens = row_tokens_of(run, n.dy),
                                     .parts = parts_of(n.form),
                                     .rows = snug_cuda_rows(run, n.dy) * parts_of(n.form),
                                     .fixed = snug_cuda_rows(run, n.dy),

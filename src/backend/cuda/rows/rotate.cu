@@ -12,7 +12,8 @@ struct rotate {
     void *to;
     struct snug_cuda_batch batch;
     int64_t cols, fixed;
-    int heads, head_dim, extent;
+    int heads, head_dim;
+    struct row_tokens tokens;
     bool back;
     struct snug_rotation rotation;
 };
@@ -23,10 +24,10 @@ template <typename T, int W> static __global__ void __launch_bounds__(THREADS) r
         sines[ROWS * SNUG_ROTATION_PAIRS_MOST]; /* [ROWS,pairs] */
     const int pairs = a.rotation.pairs;
     const bool neighbours = W == 1 && a.rotation.neighbours;
-    const int64_t first = (int64_t)blockIdx.x * ROWS, left = live_rows(a.batch.step, a.extent, a.fixed) - first;
+    const int64_t first = (int64_t)blockIdx.x * ROWS, left = live_rows(a.batch.step, a.tokens.extent, a.fixed) - first;
     const int rows = left < ROWS ? (int)left : ROWS;
     for (int i = threadIdx.x; i < rows * pairs; i += THREADS) {
-        const int position = a.batch.positions[token_of_row(a.batch, a.extent, first + i / pairs)];
+        const int position = a.batch.positions[token_of_row(a.batch, a.tokens, first + i / pairs)];
         const double turn = 6.283185307179586, angle = position * a.rotation.frequencies[i % pairs];
         const float factor = (float)a.rotation.factor;
         float sine, cosine;
@@ -72,7 +73,7 @@ extern "C" snug_status snug_cuda_rotate(struct snug_run *run, const struct snug_
                              .fixed = rows,
                              .heads = o.heads,
                              .head_dim = o.head_dim,
-                             .extent = run->program->tensors[o.x].extent,
+                             .tokens = row_tokens_of(run, o.x),
                              .back = o.back,
                              .rotation = run->program->rotations[o.rotation]};
     if (rows == 0) return SNUG_OK;
