@@ -413,11 +413,11 @@ typedef struct snug_model snug_model;
 snug_status snug_model_open(snug_args *args, snug_model **out);
 /* What a model predicts. */
 typedef struct snug_model_info {
-    const char *task; /* "classification", "mlm" or "token_classification" */
+    const char *task; /* "classification", "mlm", "clm" or "token_classification" */
     /* Hugging Face's "single_label_classification", "multi_label_classification" or "regression"; NULL where the task
      * has no kinds */
     const char *problem;
-    size_t class_count; /* 0 for masked LM and regression */
+    size_t class_count; /* 0 for language models and regression */
     const char *const *classes;
 } snug_model_info;
 /* For any thread, also of a closed model; valid until the model is destroyed. */
@@ -505,7 +505,7 @@ typedef struct snug_session snug_session;
 /* One micro-batch of packed sequences. */
 typedef struct snug_batch_info {
     int64_t sequences, tokens;
-    int64_t items;         /* labels or masked tokens in this micro-batch */
+    int64_t items;         /* labels, or tokens that are predicted, in this micro-batch */
     int64_t items_in_step; /* the same over all micro-batches of the step: the divisor of the mean loss, unless
                               class_weights divide by the sum of the items' weights */
     bool last_in_step;     /* the optimizer steps after this one: every k batches, and at the epoch's end */

@@ -287,6 +287,9 @@ class _Of7(TypedDict, total=False):
             "classification",
             "text_classification",
             "mlm",
+            "clm",
+            "causal_lm",
+            "text_generation",
             "token_classification",
             "ner",
         ]

@@ -16,8 +16,7 @@ snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dat
                                   .scratch = scratch,
                                   .batches = snug_loader_batches(snug_dataset_rows(dataset), options)};
     RETURN_IF_ERROR(snug_order_init(ctx, dataset, options, &out->order));
-    if (snug_task_info(options->task)->head == SNUG_HEAD_VOCABULARY)
-        RETURN_IF_ERROR(snug_masking_init(ctx, options, limits->tokens, &out->masking));
+    if (options->task == SNUG_TASK_MLM) RETURN_IF_ERROR(snug_masking_init(ctx, options, limits->tokens, &out->masking));
     /* Reserves memory for the largest row, so that collating allocates nothing. */
     return snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, (size_t)snug_dataset_row_bytes(dataset), 1);
 }

@@ -28,6 +28,7 @@ struct snug_task_info {
     bool joins;              /* texts are joined and cut into blocks, unless options say line by line */
     bool skips_empty;        /* line by line, a text without tokens is not a row */
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
+    bool causal;             /* a token is predicted from those before it, which decoders do */
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */

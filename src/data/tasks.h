@@ -11,6 +11,7 @@
 #define SNUG_TASKS(TASK) \
     TASK(CLASSIFICATION, classification, "|text_classification") \
     TASK(MLM, mlm, "") \
+    TASK(CLM, clm, "|causal_lm|text_generation") \
     TASK(TOKEN_CLASSIFICATION, token_classification, "|ner")
 /* clang-format on */
 
@@ -31,7 +32,7 @@ enum { SNUG_PROBLEM_COUNT = SNUG_PROBLEM_REGRESSION + 1 };
 enum snug_head {
     SNUG_HEAD_SEQUENCE,   /* scores of the classes of a sequence, from its pooled tokens */
     SNUG_HEAD_TOKEN,      /* scores of the classes of a token */
-    SNUG_HEAD_VOCABULARY, /* scores of all tokens at the place of one */
+    SNUG_HEAD_VOCABULARY, /* scores of all tokens, of which one is at a place, or comes next */
 };
 enum { SNUG_HEAD_COUNT = SNUG_HEAD_VOCABULARY + 1 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of classes: single-label or multi-label; and of masked tokens. metrics_scores.c has those of each class. */
+/* Metrics of classes: single-label or multi-label; and of the tokens that a language model predicts. metrics_scores.c
+ * has those of each class. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int64_t counts(struct snug_metric_accumulator *accumulator, int64_t **out
     return 3 * accumulator->options.classes + snug_scores_counts(&accumulator->options);
 }
 
-static void add_masked(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+static void add_tokens(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                        const struct snug_batch *batch) {
     for (int64_t row = 0; row < chunk->rows; row++) {
         const int64_t label = batch->labels[chunk->first + row];
@@ -127,7 +128,7 @@ static void multi_label_result(struct snug_metric_accumulator *accumulator, doub
     values[2] = micro_f1(accumulator);
 }
 
-static void masked_result(struct snug_metric_accumulator *accumulator, double *values) {
+static void tokens_result(struct snug_metric_accumulator *accumulator, double *values) {
     values[1] = snug_metric_accumulator_accuracy(accumulator);
     values[2] = exp(values[0]);
 }
@@ -157,9 +158,9 @@ const struct snug_metric_kind snug_multi_label_metrics = {
     .more = snug_scores_more,
 };
 
-const struct snug_metric_kind snug_masked_lm_metrics = {
+const struct snug_metric_kind snug_language_model_metrics = {
     .names = {"eval_loss", "eval_accuracy", "perplexity"},
     .main = 2,
-    .add = add_masked,
-    .result = masked_result,
+    .add = add_tokens,
+    .result = tokens_result,
 };

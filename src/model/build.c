@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/task.h"
+
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer) {
     b->part = part;
     b->layer = part == SNUG_PART_LAYER ? layer : -1;
@@ -64,16 +66,24 @@ int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name) 
     return tensor;
 }
 
-struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias) {
+struct snug_affine snug_build_norm_of(struct snug_builder *b, int64_t size, const char *prefix, struct snug_affine form,
+                                      bool bias) {
     char name[96];
-    struct snug_affine norm = {0};
+    struct snug_affine norm = form;
     snprintf(name, sizeof name, "%s.weight", prefix);
     norm.weight = add_weights(b, 1, size, name);
-    add_parameter(b, (struct snug_parameter){.tensor = norm.weight, .shape = {size, 0}, .init = SNUG_INIT_ONES}, name,
-                  "");
+    add_parameter(b,
+                  (struct snug_parameter){.tensor = norm.weight,
+                                          .shape = {size, 0},
+                                          .init = form.unit_offset ? SNUG_INIT_ZEROS : SNUG_INIT_ONES},
+                  name, "");
     snprintf(name, sizeof name, "%s.bias", prefix);
     if (bias) norm.bias = snug_build_bias(b, size, name);
     return norm;
+}
+
+struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias) {
+    return snug_build_norm_of(b, size, prefix, (struct snug_affine){0}, bias);
 }
 
 struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
@@ -103,6 +113,21 @@ struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outpu
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
                                      bool bias) {
     return snug_build_fused_linear(b, outputs, inputs, 1, &name, bias);
+}
+
+struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
+                                                const char *name, bool bias) {
+    char suffixed[128];
+    struct snug_affine linear = {.transposed = true};
+    snprintf(suffixed, sizeof suffixed, "%s.weight", name);
+    linear.weight = add_weights(b, inputs, outputs, suffixed);
+    add_parameter(b,
+                  (struct snug_parameter){
+                      .tensor = linear.weight, .shape = {inputs, outputs}, .init = SNUG_INIT_NORMAL, .decay = true},
+                  suffixed, "");
+    snprintf(suffixed, sizeof suffixed, "%s.bias", name);
+    if (bias) linear.bias = snug_build_bias(b, outputs, suffixed);
+    return linear;
 }
 
 void snug_build_mark_head(struct snug_builder *b, size_t first) {
@@ -224,7 +249,7 @@ int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine 
    bf16). */
 int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                               enum snug_activation activation, const char *activated) {
-    const int32_t u = snug_linear(b, x, (struct snug_affine){.weight = w.weight}, name);
+    const int32_t u = snug_linear(b, x, (struct snug_affine){.weight = w.weight, .transposed = w.transposed}, name);
     tag_last_op(b, SNUG_IN_FFN);
     const int32_t a = add_value(b, u, cols_of(b, u), true, activated);
     add_op(b, (struct snug_op){.kind = SNUG_OP_ACTIVATION,
@@ -321,6 +346,11 @@ int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, co
     return add_norm(b, s, norm, 0, 0, name);
 }
 
+int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine norm, const char *name) {
+    tag_maker(b, x, SNUG_IN_ATTENTION);
+    return snug_norm(b, x, norm, name);
+}
+
 static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
     const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
     return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor &&
@@ -401,4 +431,9 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
                                         .function = kind,
                                         .label_smoothing = (float)label_smoothing,
                                         .weighted = b->program->weighs_classes}});
+}
+
+void snug_build_loss(struct snug_builder *b, int32_t logits) {
+    const struct snug_task_info *task = snug_task_info(b->config->task);
+    snug_loss_op(b, logits, task->loss[b->config->labels.problem], task->labelled ? b->label_smoothing : 0);
 }

@@ -34,8 +34,14 @@ struct snug_affine {
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
 struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
+/* The same with the form's rms and unit_offset. */
+struct snug_affine snug_build_norm_of(struct snug_builder *b, int64_t size, const char *prefix, struct snug_affine form,
+                                      bool bias);
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
                                      bool bias);
+/* Its weight is stored as [inputs, outputs], as transformers' Conv1D has it. */
+struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
+                                                const char *name, bool bias);
 /* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
 struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
                                            const char *const names[], bool bias);
@@ -69,6 +75,8 @@ int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double 
 int32_t snug_residual_sum_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                                const char *name, int32_t *s);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);
+/* The norm of queries or keys, before attention reads them. */
+int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine norm, const char *name);
 /* Rotates the first `heads` heads of x in place, before attention reads them. */
 void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,
                  const struct snug_rotation *rotation);
@@ -83,6 +91,8 @@ int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, i
 /* snug_embed_sum(), then a norm and a dropout. */
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
+/* The loss of the config's task and problem. */
+void snug_build_loss(struct snug_builder *b, int32_t logits);
 
 /* Appends the forward operations of config's family and task. */
 snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,

@@ -86,11 +86,12 @@ bool snug_read_bool(struct snug_reading *r, const char *key, bool otherwise) {
 }
 
 void snug_read_activation(struct snug_reading *r, const char *key) {
-    snug_read_function(r, key, &r->config->hidden_act, &r->config->hidden_act_name);
+    snug_read_function(r, key, "gelu", &r->config->hidden_act, &r->config->hidden_act_name);
 }
 
-void snug_read_function(struct snug_reading *r, const char *key, enum snug_activation *out, const char **known) {
-    const char *name = "gelu";
+void snug_read_function(struct snug_reading *r, const char *key, const char *otherwise, enum snug_activation *out,
+                        const char **known) {
+    const char *name = otherwise;
     if (r->status == SNUG_OK) r->status = snug_json_string(r->ctx, r->path, r->json, key, name, &name);
     if (r->status != SNUG_OK) return;
     for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
@@ -337,10 +338,12 @@ static void read_architecture(const struct snug_reading *r) {
     const struct snug_family *family = config->family;
     const size_t length = strlen(family->class_name);
     int found = -1;
-    config->task = (enum snug_task)SNUG_TASK_DEFAULT;
+    config->task = snug_family_task(family);
     if (!name) return;
     for (int task = 0; task < SNUG_TASK_COUNT && strncmp(name, family->class_name, length) == 0; task++)
-        if (strcmp(name + length, snug_task_info((enum snug_task)task)->model_class) == 0) found = task;
+        if (snug_family_has(family, (enum snug_task)task) &&
+            strcmp(name + length, snug_task_info((enum snug_task)task)->model_class) == 0)
+            found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
         if (strcmp(a->name, name) == 0) found = (int)a->task;
     config->has_head = found >= 0;
@@ -360,7 +363,7 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     if (config->family->settings_size)
         RETURN_IF_ERROR(snug_alloc(ctx, 1, config->family->settings_size, &config->settings));
     config->family->read(&r);
-    config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", true);
+    config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", !config->family->untied);
     config->own_decoder = !config->tie_word_embeddings;
     RETURN_IF_ERROR(r.status);
     if (!config->embedding_size) config->embedding_size = config->hidden_size;

@@ -24,9 +24,14 @@ const char *snug_family_tokenizer_class(const char *model_type) {
 
 static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), cut = strlen(end);
+    return length >= cut && strcmp(text + length - cut, end) == 0;
+}
+
 static void replace_end(char *text, size_t size, const char *end, const char *by) {
     const size_t length = strlen(text), cut = strlen(end);
-    if (length < cut || strcmp(text + length - cut, end) != 0) return;
+    if (!ends_with(text, end)) return;
     snprintf(text + length - cut, size - (length - cut), "%s", by);
 }
 
@@ -36,12 +41,12 @@ void snug_family_word_name(const struct snug_config *config, char *name, size_t 
 }
 
 void snug_family_decoder_name(const struct snug_config *config, char *name, size_t size) {
-    snprintf(name, size, "%s.weight", config->family->heads->masked_lm->decoder);
+    snprintf(name, size, "%s.weight", config->family->heads->language_model->decoder);
 }
 
 /* As in transformers, where tying has one condition, tie_word_embeddings, but each pair of names is tied by itself. */
-static enum snug_stored_use masked_lm_parameter(const struct snug_config *config, char *name, size_t size) {
-    const struct snug_masked_lm_names *names = config->family->heads->masked_lm;
+static enum snug_stored_use language_model_parameter(const struct snug_config *config, char *name, size_t size) {
+    const struct snug_language_model_names *names = config->family->heads->language_model;
     char decoder[96];
     snug_family_decoder_name(config, decoder, sizeof decoder);
     if (!config->own_decoder && strcmp(name, decoder) == 0) snug_family_word_name(config, name, size);
@@ -58,16 +63,27 @@ enum snug_stored_use snug_family_parameter(const struct snug_config *config, con
     bool whole = starts_with(stored, family->prefix); /* saved from a model with a head, not from the bare encoder */
     for (const char *const *head = family->heads->prefixes; *head; head++) whole |= starts_with(stored, *head);
     snprintf(name, size, "%s%s", whole ? "" : family->prefix, stored);
-    /* A buffer that earlier versions of transformers saved: 0, 1, 2 … */
+    /* Buffers that earlier versions of transformers saved, such as positions: 0, 1, 2 … */
     const char *rest = name + strlen(family->prefix);
     if (starts_with(name, family->prefix) && strcmp(rest, "embeddings.position_ids") == 0) return SNUG_STORED_CONSTANT;
+    for (const char *const *end = family->constants; end && *end; end++)
+        if (ends_with(name, *end)) return SNUG_STORED_CONSTANT;
     replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight"); /* of the first checkpoints, from TensorFlow */
     replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
-    return snug_head_of(config) == SNUG_HEAD_VOCABULARY ? masked_lm_parameter(config, name, size)
+    return snug_head_of(config) == SNUG_HEAD_VOCABULARY ? language_model_parameter(config, name, size)
                                                         : SNUG_STORED_PARAMETER;
 }
 
 enum snug_head snug_head_of(const struct snug_config *config) { return snug_task_info(config->task)->head; }
+
+bool snug_family_has(const struct snug_family *family, enum snug_task task) {
+    const struct snug_task_info *info = snug_task_info(task);
+    return family->heads->build[info->head] && (info->head != SNUG_HEAD_VOCABULARY || info->causal == family->causal);
+}
+
+enum snug_task snug_family_task(const struct snug_family *family) {
+    return family->causal ? SNUG_TASK_CLM : (enum snug_task)SNUG_TASK_DEFAULT;
+}
 
 /* ---- programs ------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Families of models. A family is one file src/model/encoders/NAME.c, which defines a struct snug_family, and one line
- * in SNUG_FAMILIES. The rest of snug asks this table: the names of config.json's keys, transformers' classes for each
- * task, the names of a file's tensors, and how the program is built.
+ * Families of models. A family is one file src/model/encoders/NAME.c or src/model/decoders/NAME.c, which defines a
+ * struct snug_family, and one line in SNUG_FAMILIES. The rest of snug asks this table: the names of config.json's keys,
+ * transformers' classes for each task, the names of a file's tensors, and how the program is built.
  */
 #ifndef SNUG_MODEL_FAMILY_H
 #define SNUG_MODEL_FAMILY_H
@@ -17,7 +17,7 @@ struct snug_name snug_model_name(const struct snug_builder *b, const char *rest)
 
 /* ---- reading config.json -------------------------------------------------------------------------------------- */
 
-/* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
+/* Far above any model in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
 enum { SNUG_DIMENSION_MOST = 1 << 20, SNUG_VOCABULARY_MOST = 1 << 24, SNUG_HEADS_MOST = 4095 };
 
 /* A config.json while it is read. The first failure sticks in status; later calls then do nothing. */
@@ -36,8 +36,9 @@ void snug_read_dropout(struct snug_reading *r, const char *key, double otherwise
 bool snug_read_bool(struct snug_reading *r, const char *key, bool otherwise);
 /* config->hidden_act */
 void snug_read_activation(struct snug_reading *r, const char *key);
-/* The activation that the member key names, and, unless known is NULL, that name. */
-void snug_read_function(struct snug_reading *r, const char *key, enum snug_activation *out, const char **known);
+/* The activation that the member key names, otherwise if it is absent; and, unless known is NULL, that name. */
+void snug_read_function(struct snug_reading *r, const char *key, const char *otherwise, enum snug_activation *out,
+                        const char **known);
 /* config->pad_token_id, an id of the vocabulary or -1: otherwise if it is absent, -1 if it is null. Below 0 in the file
    it counts from the vocabulary's end. */
 void snug_read_padding(struct snug_reading *r, int64_t otherwise);
@@ -58,11 +59,11 @@ struct snug_architecture {
     enum snug_task task;
 };
 
-/* The names of masked LM's head, below none. */
-struct snug_masked_lm_names {
-    const char *dense, *norm;
-    const char *decoder; /* its weight is the word table, or a table of its own */
-    const char *bias;    /* the decoder's; a second name of it, or NULL, which the model reads in transformers: */
+/* The names of a language model's head, below none. */
+struct snug_language_model_names {
+    const char *dense, *norm; /* of masked LM */
+    const char *decoder;      /* its weight is the word table, or a table of its own */
+    const char *bias; /* the decoder's, or NULL; a second name of it, or NULL, which the model reads in transformers: */
     const char *decoder_bias;
 };
 
@@ -75,9 +76,9 @@ struct snug_shape {
 typedef void snug_head_builder(struct snug_builder *b, int32_t hidden, int32_t word);
 
 struct snug_heads {
-    snug_head_builder *build[SNUG_HEAD_COUNT];
-    const char *const *prefixes; /* of their parameters' names; ends with NULL */
-    const struct snug_masked_lm_names *masked_lm;
+    snug_head_builder *build[SNUG_HEAD_COUNT]; /* NULL: the family has no such head */
+    const char *const *prefixes;               /* of their parameters' names; ends with NULL */
+    const struct snug_language_model_names *language_model;
 };
 
 struct snug_family {
@@ -90,8 +91,11 @@ struct snug_family {
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
     const char *tokenizer_class;                     /* of transformers, for a folder that names none */
     bool one_type;                                   /* has no token types: those of the tokenizer are not used */
-    size_t settings_size;                            /* of config->settings, zero before read(); 0: none */
-    void (*read)(struct snug_reading *r);            /* fills r->config, except labels, task and tie_word_embeddings */
+    bool causal; /* a decoder: tokens see those before them, and its language model predicts the next one */
+    bool untied; /* tie_word_embeddings is false in a file without it */
+    const char *const *constants; /* ends of names of tensors that files may have and no model needs; NULL: none */
+    size_t settings_size;         /* of config->settings, zero before read(); 0: none */
+    void (*read)(struct snug_reading *r); /* fills r->config, except labels, task and tie_word_embeddings */
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);
@@ -101,7 +105,7 @@ struct snug_family {
     const struct snug_heads *heads;
 };
 
-/* The registry, one line per family: snug_family_NAME of src/model/NAME.c. The first is used for a config.json without
+/* The registry, one line per family: snug_family_NAME. The first is used for a config.json without
    model_type. */
 /* clang-format off */
 #define SNUG_FAMILIES(FAMILY) \
@@ -111,7 +115,8 @@ struct snug_family {
     FAMILY(electra) \
     FAMILY(distilbert) \
     FAMILY(mpnet) \
-    FAMILY(modernbert)
+    FAMILY(modernbert) \
+    FAMILY(llama) FAMILY(mistral)
 /* clang-format on */
 
 #define SNUG_DECLARE_FAMILY(name) extern const struct snug_family snug_family_##name;
@@ -123,6 +128,10 @@ SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
 
 /* The kind of the config's head. */
 enum snug_head snug_head_of(const struct snug_config *config);
+/* Whether the family has models for the task; and the task of its language models, or SNUG_TASK_DEFAULT, which is
+   trained unless another one is given. */
+bool snug_family_has(const struct snug_family *family, enum snug_task task);
+enum snug_task snug_family_task(const struct snug_family *family);
 
 extern const struct snug_family *const snug_families[]; /* all of them, then NULL */
 

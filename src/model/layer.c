@@ -10,6 +10,16 @@ struct stream {
     int32_t x, sum;
 };
 
+/* A layer's parameters. Those that it has not are 0. */
+struct parameters {
+    struct snug_affine operands[3]; /* query, key and value; the first alone is all three, unless they are separate */
+    struct snug_affine head_norms[2];
+    struct snug_affine out, up, down;
+    struct snug_affine norm;           /* between the blocks */
+    struct snug_affine output_norm;    /* after the second block */
+    struct snug_affine block_norms[2]; /* of what the blocks add */
+};
+
 /* ---- parameters ------------------------------------------------------------------------------------------------- */
 
 static struct snug_name in_layer(const struct snug_builder *b, const struct snug_layer *layer, const char *rest) {
@@ -18,17 +28,56 @@ static struct snug_name in_layer(const struct snug_builder *b, const struct snug
     return name;
 }
 
-static struct snug_affine norm_in_layer(struct snug_builder *b, const struct snug_layer *layer, const char *rest) {
-    return snug_build_norm(b, b->config->hidden_size, in_layer(b, layer, rest).text, !layer->no_norm_bias);
+static struct snug_affine build_norm(struct snug_builder *b, const struct snug_layer *layer, int64_t size,
+                                     const char *name) {
+    return snug_build_norm_of(b, size, name, (struct snug_affine){.rms = layer->rms, .unit_offset = layer->unit_offset},
+                              !layer->no_norm_bias);
 }
 
-static struct snug_affine build_qkv(struct snug_builder *b, const struct snug_layer *layer) {
-    const int64_t hidden = b->config->hidden_size;
-    const struct snug_name query = in_layer(b, layer, layer->query);
-    if (!layer->key) return snug_build_linear(b, 3 * hidden, hidden, query.text, !layer->no_attention_bias);
-    const struct snug_name key = in_layer(b, layer, layer->key), value = in_layer(b, layer, layer->value);
-    const char *const names[] = {query.text, key.text, value.text};
-    return snug_build_fused_linear(b, hidden, hidden, 3, names, !layer->no_attention_bias);
+/* rest NULL: none. */
+static struct snug_affine norm_in_layer(struct snug_builder *b, const struct snug_layer *layer, const char *rest) {
+    if (!rest) return (struct snug_affine){0};
+    return build_norm(b, layer, b->config->hidden_size, in_layer(b, layer, rest).text);
+}
+
+static struct snug_affine linear_in_layer(struct snug_builder *b, const struct snug_layer *layer, int64_t outputs,
+                                          int64_t inputs, const char *rest, bool bias) {
+    const struct snug_name name = in_layer(b, layer, rest);
+    return layer->transposed ? snug_build_transposed_linear(b, outputs, inputs, name.text, bias)
+                             : snug_build_linear(b, outputs, inputs, name.text, bias);
+}
+
+static void build_operands(struct snug_builder *b, const struct snug_layer *layer,
+                           const struct snug_attention_form *form, struct parameters *p) {
+    const int64_t hidden = b->config->hidden_size, d = form->head_dim;
+    const int64_t widths[] = {form->heads * d, form->kv_heads * d, form->kv_heads * d};
+    const char *const rests[] = {layer->query, layer->key, layer->value};
+    const char *const norms[] = {layer->query_norm, layer->key_norm};
+    const bool bias = !layer->no_attention_bias;
+    if (layer->separate) {
+        for (int n = 0; n < 3; n++) p->operands[n] = linear_in_layer(b, layer, widths[n], hidden, rests[n], bias);
+        for (int n = 0; n < 2 && norms[n]; n++) {
+            p->head_norms[n] =
+                build_norm(b, layer, layer->whole_norms ? widths[n] : d, in_layer(b, layer, norms[n]).text);
+            if (!layer->whole_norms) p->head_norms[n].parts = (int32_t)(widths[n] / d);
+        }
+    } else if (!layer->key) {
+        p->operands[0] = linear_in_layer(b, layer, widths[0] + 2 * widths[1], hidden, layer->query, bias);
+    } else {
+        const struct snug_name query = in_layer(b, layer, layer->query), key = in_layer(b, layer, layer->key),
+                               value = in_layer(b, layer, layer->value);
+        const char *const names[] = {query.text, key.text, value.text};
+        p->operands[0] = snug_build_fused_linear(b, widths[0], hidden, 3, names, bias);
+    }
+}
+
+static struct snug_affine build_up(struct snug_builder *b, const struct snug_layer *layer) {
+    const int64_t hidden = b->config->hidden_size, inner = b->config->intermediate_size;
+    const bool bias = !layer->no_ffn_bias;
+    if (!layer->gate) return linear_in_layer(b, layer, layer->gated ? 2 * inner : inner, hidden, layer->up, bias);
+    const struct snug_name gate = in_layer(b, layer, layer->gate), up = in_layer(b, layer, layer->up);
+    const char *const names[] = {gate.text, up.text};
+    return snug_build_fused_linear(b, inner, hidden, 2, names, bias);
 }
 
 /* The norm of a layer's output: after its sum, or before the next layer's attention, or the final one. */
@@ -41,59 +90,82 @@ static struct snug_affine build_output_norm(struct snug_builder *b, const struct
         norm = norm_in_layer(b, layer, layer->attention_norm);
     } else {
         snug_build_part(b, SNUG_PART_HEAD, 0);
-        norm = snug_build_norm(b, b->config->hidden_size, snug_model_name(b, layer->final_norm).text,
-                               !layer->no_norm_bias);
+        norm = build_norm(b, layer, b->config->hidden_size, snug_model_name(b, layer->final_norm).text);
     }
     snug_build_part(b, SNUG_PART_LAYER, number);
     return norm;
 }
 
+static struct parameters build_parameters(struct snug_builder *b, const struct snug_layer *layer,
+                                          const struct snug_attention_form *form) {
+    const int64_t hidden = b->config->hidden_size, width = (int64_t)form->heads * form->head_dim;
+    const char *const block_norms[] = {layer->attention_output_norm, layer->ffn_output_norm};
+    struct parameters p = {0};
+    build_operands(b, layer, form, &p);
+    p.out = linear_in_layer(b, layer, hidden, width, layer->out, !layer->no_attention_bias && !layer->no_out_bias);
+    p.norm = norm_in_layer(b, layer, layer->pre_norm ? layer->ffn_norm : layer->attention_norm);
+    p.up = build_up(b, layer);
+    p.down = linear_in_layer(b, layer, hidden, b->config->intermediate_size, layer->down, !layer->no_ffn_bias);
+    for (int n = 0; n < 2; n++) p.block_norms[n] = norm_in_layer(b, layer, block_norms[n]);
+    p.output_norm = build_output_norm(b, layer);
+    return p;
+}
+
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
-/* Adds a block's output z to the sum, and normalises that. */
+/* Adds a block's output z, or its norm `own`, to the sum, and normalises that. */
 static struct stream add_block(struct snug_builder *b, const struct snug_layer *layer, int32_t z, struct stream s,
-                               double dropout, struct snug_affine norm, const char *name) {
-    if (layer->pre_norm)
-        s.x = snug_residual_sum_norm(b, z, s.sum, dropout, norm, name, &s.sum);
-    else
+                               double dropout, struct snug_affine own, struct snug_affine norm, const char *name) {
+    char own_name[48];
+    snprintf(own_name, sizeof own_name, "%s.normed", name);
+    if (own.weight) z = snug_norm(b, z, own, own_name);
+    if (!layer->pre_norm)
         s.x = s.sum = snug_residual_norm(b, z, s.sum, dropout, norm, name);
+    else
+        s.x = snug_residual_sum_norm(b, z, s.sum, dropout, norm, name, &s.sum);
     return s;
+}
+
+static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer *layer, const struct parameters *p,
+                      struct snug_attention_form form) {
+    static const char *const names[] = {"query", "key", "value"}, *const normed[] = {"query.norm", "key.norm"};
+    const struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
+    int32_t operands[3];
+    if (!layer->separate) {
+        operands[0] = operands[1] = operands[2] = snug_linear(b, x, p->operands[0], "qkv");
+        if (rotation.pairs) snug_rotate(b, operands[0], form.heads + form.kv_heads, form.head_dim, &rotation);
+    }
+    for (int n = 0; n < 3 && layer->separate; n++) {
+        operands[n] = snug_linear(b, x, p->operands[n], names[n]);
+        if (n == 2) break;
+        if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
+        if (rotation.pairs) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &rotation);
+    }
+    return snug_attention(b, operands[0], operands[1], operands[2], layer->bias, form);
 }
 
 /* pools: the head reads one row of each sequence. The other tokens are then used as keys and values only, and three
    quarters of the layer's matmuls skip them. */
 static struct stream build_layer(struct snug_builder *b, struct stream s, const struct snug_layer *layer, bool pools) {
     const struct snug_config *c = b->config;
-    const int64_t hidden = c->hidden_size, inner = c->intermediate_size;
-    const struct snug_affine qkv = build_qkv(b, layer);
-    const struct snug_affine out =
-        snug_build_linear(b, hidden, hidden, in_layer(b, layer, layer->out).text, !layer->no_attention_bias);
-    const struct snug_affine norm = norm_in_layer(b, layer, layer->pre_norm ? layer->ffn_norm : layer->attention_norm);
-    const struct snug_affine up = snug_build_linear(b, layer->gated ? 2 * inner : inner, hidden,
-                                                    in_layer(b, layer, layer->up).text, !layer->no_ffn_bias);
-    const struct snug_affine down =
-        snug_build_linear(b, hidden, inner, in_layer(b, layer, layer->down).text, !layer->no_ffn_bias);
-    const struct snug_affine output_norm = build_output_norm(b, layer);
+    const struct snug_attention_form form = layer->form ? layer->form(b) : snug_attention_form(b);
+    const struct parameters p = build_parameters(b, layer, &form);
 
     /* In this order gradients of 16 bits are added as they always were. */
     const int32_t sum = pools && !layer->pre_norm ? snug_pool(b, s.sum, layer->pooling, "pooled") : s.sum;
-    const struct snug_attention_form form = layer->form ? layer->form(b) : snug_attention_form(b);
-    const int32_t operands = snug_linear(b, s.x, qkv, "qkv");
-    if (layer->rotation) {
-        const struct snug_rotation rotation = layer->rotation(b);
-        snug_rotate(b, operands, form.heads + form.kv_heads, form.head_dim, &rotation);
-    }
-    int32_t attended = snug_attention(b, operands, operands, operands, layer->bias, form);
+    int32_t attended = attend(b, s.x, layer, &p, form);
     if (pools) {
         s.sum = layer->pre_norm ? snug_pool(b, s.sum, layer->pooling, "pooled") : sum;
         attended = snug_pool(b, attended, layer->pooling, "attention.pooled");
     }
-    const int32_t z = snug_linear(b, attended, out, "attention.dense");
-    s = add_block(b, layer, z, s, layer->attention_dropout, norm, layer->pre_norm ? "ffn.input" : "attention.norm");
-    int32_t a = layer->gated ? snug_gated_linear(b, s.x, up, "ffn.up", c->hidden_act, "ffn.activation")
-                             : snug_activated_linear(b, s.x, up, "ffn.up", c->hidden_act, "ffn.activation");
+    int32_t z = snug_linear(b, attended, p.out, "attention.dense");
+    s = add_block(b, layer, z, s, layer->attention_dropout, p.block_norms[0], p.norm,
+                  layer->pre_norm ? "ffn.input" : "attention.norm");
+    int32_t a = layer->gated ? snug_gated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation")
+                             : snug_activated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation");
     if (layer->activation_dropout > 0) a = snug_dropout(b, a, layer->activation_dropout, "ffn.dropout");
-    return add_block(b, layer, snug_linear(b, a, down, "ffn.down"), s, layer->ffn_dropout, output_norm,
+    z = snug_linear(b, a, p.down, "ffn.down");
+    return add_block(b, layer, z, s, layer->ffn_dropout, p.block_norms[1], p.output_norm,
                      layer->pre_norm ? "output" : "ffn.norm");
 }
 

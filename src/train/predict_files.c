@@ -12,7 +12,10 @@ snug_status snug_predict_files_check(const struct snug_args *args, struct snug_p
     RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
     RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &files->output));
     const char *names[SNUG_TASK_COUNT + 2] = {"predict_results.json"};
-    for (int task = 0; task < SNUG_TASK_COUNT; task++) names[1 + task] = snug_task_results((enum snug_task)task)->file;
+    for (int task = 0, count = 1; task < SNUG_TASK_COUNT; task++) {
+        const char *file = snug_task_results((enum snug_task)task)->file;
+        if (file) names[count++] = file;
+    }
     return snug_output_check(&files->output, names);
 }
 

@@ -16,6 +16,7 @@
 #include "data/task.h"
 #include "data/used_rows.h"
 #include "io/json.h"
+#include "metrics/task_results.h"
 #include "model/family.h"
 #include "model/weights.h"
 
@@ -80,15 +81,37 @@ static snug_status find_model(struct snug_setup *setup) {
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
 
+/* Whether the model's family, and the command, have the task. */
+static snug_status check_task(const struct snug_setup *setup) {
+    const struct snug_family *family = setup->config.family;
+    const enum snug_task task = setup->config.task;
+    char known[128] = "";
+    if (snug_family_has(family, task)) {
+        if (snug_task_results(task)->take || setup->command == SNUG_COMMAND_TRAIN ||
+            setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
+            return SNUG_OK;
+        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                         "predictions of a %s are not supported: snug trains and evaluates it, and generates no text",
+                         snug_task_info(task)->title);
+    }
+    for (int i = 0; i < SNUG_TASK_COUNT; i++)
+        if (snug_family_has(family, (enum snug_task)i))
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? ", " : "",
+                     snug_task_name((enum snug_task)i));
+    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "--task %s: a %s has no head for it; its tasks are %s",
+                     snug_task_name(task), family->name, known);
+}
+
 /* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     if (args->task) {
         setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
     } else if (setup->trains) {
-        /* A base model has the head of another task; words with tags need a model that was trained on tags. */
-        if (!setup->config.has_head || !snug_setup_task(setup)->words)
-            setup->config.task = (enum snug_task)SNUG_TASK_DEFAULT;
+        /* A base model has the head of another task; words with tags need a model that was trained on tags. A decoder's
+           own task is that of its base model, too. */
+        if (!setup->config.has_head || !(snug_setup_task(setup)->words || setup->config.family->causal))
+            setup->config.task = snug_family_task(setup->config.family);
     } else if (!setup->config.has_head) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
@@ -96,6 +119,7 @@ static snug_status choose_task(struct snug_setup *setup) {
             setup->model.path, setup->config.family->class_name,
             snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
     }
+    RETURN_IF_ERROR(check_task(setup));
     return snug_args_check_task(args, setup->config.task);
 }
 

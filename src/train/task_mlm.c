@@ -46,7 +46,7 @@ static snug_status take_masked(struct snug_predicting *p, const struct snug_outp
 }
 
 const struct snug_task_results snug_task_mlm_results = {
-    .metrics = {&snug_masked_lm_metrics, &snug_masked_lm_metrics, &snug_masked_lm_metrics},
+    .metrics = {&snug_language_model_metrics, &snug_language_model_metrics, &snug_language_model_metrics},
     .state_size = sizeof(struct snug_candidates),
     .close = close_state,
     .take = take_masked,

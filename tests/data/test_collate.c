@@ -112,6 +112,44 @@ FIXTURE_TEST(test_predict_masks) {
 }
 
 /* Dummy data needs no tokenizer, and its rows take no memory. */
+/* ---- causal LM -------------------------------------------------------------------------------------------------- */
+
+/* Each token but a row's last has the next one as its label; nothing is masked. A row of one token has no loss. */
+FIXTURE_TEST(test_next_tokens) {
+    struct snug_dataset_options data = options_for(write_file(f, "next.txt", "w1 w2\nw3\nw4 w5 w6\n"));
+    data.task = SNUG_TASK_CLM;
+    struct snug_dataset *dataset = open_with(f, data);
+    struct snug_loader_options options = loader_options(f, 2, 2);
+    options.task = SNUG_TASK_CLM;
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(run.limits.rows, run.limits.tokens);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    static const int32_t ids[] = {CLS, W0 + 1, W0 + 2, SEP, CLS, W0 + 3, SEP}, places[] = {0, 1, 2, 4, 5},
+                         labels[] = {W0 + 1, W0 + 2, SEP, W0 + 3, SEP};
+    const struct snug_batch *batch = next(f, &run);
+    assert_memory_equal(batch->ids, ids, sizeof ids);
+    assert_int_equal(batch->rows, 5);
+    assert_memory_equal(batch->loss_positions, places, sizeof places);
+    assert_memory_equal(batch->labels, labels, sizeof labels);
+    assert_true(batch->items == 5 && batch->items_in_step == 9 && batch->weight_in_step == 9);
+    assert_int_equal(next(f, &run)->rows, 4);
+    stop(&run);
+    snug_dataset_close(dataset);
+
+    struct snug_dataset_options single = {
+        .path = "dummy:6x1", .task = SNUG_TASK_CLM, .max_samples = -1, .vocab_size = 9};
+    dataset = open_with(f, single);
+    options.vocab_size = 9;
+    options.tokenizer = NULL;
+    run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    batch = next(f, &run);
+    assert_true(batch->tokens == 2 && batch->rows == 0 && batch->items_in_step == 0);
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
 /* ---- other heads ----------------------------------------------------------------------------------------------- */
 
 FIXTURE_TEST(test_targets) {

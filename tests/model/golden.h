@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "data/task.h"
 #include "folders.h"
 #include "io/json.h"
 #include "io/offload_file.h"
@@ -31,7 +32,7 @@ struct golden_method {
     enum snug_recompute recompute; /* of every layer */
     enum snug_dtype weights, compute;
     bool update_in_backward, offloads;
-    bool lazy;             /* rows of the word embedding, more than the model has; not for masked LM */
+    bool lazy;             /* rows of the word embedding, more than the model has; not for language models */
     int32_t micro_batches; /* of a step, at most its number of sequences; 0 means 1 */
 };
 
@@ -232,8 +233,9 @@ static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_
 }
 
 static enum snug_task golden_task(const char *name) {
-    if (strcmp(name, "mlm") == 0) return SNUG_TASK_MLM;
-    return strcmp(name, "classification") == 0 ? SNUG_TASK_CLASSIFICATION : SNUG_TASK_TOKEN_CLASSIFICATION;
+    const int task = snug_task_find(name);
+    assert_true(task >= 0);
+    return (enum snug_task)task;
 }
 
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,

@@ -22,7 +22,7 @@ struct dial {
     const char *name, *values[CHOICES];
 };
 
-static const char *const families[] = {"model", "roberta", "modern", "mpnet"};
+static const char *const families[] = {"model", "roberta", "modern", "mpnet", "llama"};
 
 /* Arguments that change the result: the mixed run has the plain run's values. */
 static const struct dial kinds[] = {
@@ -71,6 +71,8 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
     for (uint32_t i = 0; i < KINDS; i++) {
         const char *value = choose(&kinds[i], mix, i);
         if (strcmp(value, "mlm") == 0) value = "mlm line_by_line=True train_file=@train.txt";
+        if (strcmp(kinds[i].name, "task") == 0 && strcmp(families[mix % FAMILIES], "llama") == 0)
+            value = "clm train_file=@train.txt";
         add_word(plain, size, &kinds[i], value);
         add_word(mixed, size, &kinds[i], value);
     }

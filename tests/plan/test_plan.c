@@ -122,8 +122,10 @@ FIXTURE_TEST(test_live_tensors_do_not_overlap) {
         "config_name=@wide validation_file=@dev.csv offload=optimizer",
         "config_name=@wide validation_file=@dev.csv offload=optimizer,gradients,weights,activations recompute=layer",
         "config_name=@wide task=mlm train_file=@train.txt validation_file=@dev.txt offload=weights,gradients",
+        "config_name=@llama train_file=@train.txt validation_file=@dev.txt recompute=attention",
     };
     write_model(f, "wide", 0.1, 64, 2, 30522);
+    write_other_families(f, 32);
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         struct snug_job job;
         int64_t sharing = 0;

@@ -218,6 +218,9 @@ static inline void write_other_families(const struct fixture *f, int hidden) {
          " \"classifier_pooling\": \"mean\", \"pad_token_id\": 0}"},
         {"mpnet", "{\"model_type\": \"mpnet\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
                   " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 66}"},
+        {"llama", "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                  " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
+                  " \"num_key_value_heads\": 2, \"attention_dropout\": 0.1, \"tie_word_embeddings\": true}"},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         char text[1024];

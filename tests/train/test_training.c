@@ -17,6 +17,7 @@ static const char *const tasks[] = {
     "",
     "task=mlm line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
     "task=ner train_file=@train.conll per_device_train_batch_size=8",
+    "config_name=@llama train_file=@train.txt per_device_train_batch_size=8",
 };
 enum { TASKS = sizeof tasks / sizeof *tasks };
 
@@ -24,6 +25,7 @@ static int set_up_tasks(void **state) {
     if (set_up(state)) return 1;
     write_words(*state, "train.conll", TRAIN_ROWS, 1);
     write_words(*state, "dev.conll", EVAL_ROWS, 2);
+    write_other_families(*state, 32);
     return 0;
 }
 
@@ -655,6 +657,66 @@ FIXTURE_TEST(test_masked_language_model) {
     ok(f, snug_predict(args, NULL, count_row, &rows));
     assert_int_equal(rows, 1);
     snug_args_destroy(args);
+}
+
+/* A decoder's task is causal LM, unless another one is given that it has; what it has not is refused by name. */
+FIXTURE_TEST(test_causal_language_model) {
+    static const struct {
+        const char *words, *sentence;
+    } refused[] = {
+        {"config_name=@llama train_file=@train.txt task=mlm",
+         "--task mlm: a Llama has no head for it; its tasks are clm"},
+        {"config_name=@llama train_file=@train.txt task=ner", "a Llama has no head for it"},
+        {"train_file=@train.txt task=clm",
+         "--task clm: a BERT has no head for it; its tasks are classification, mlm, "},
+        {"config_name=@llama train_file=@train.txt mlm_probability=0.2", "mlm_probability"},
+    };
+    const snug_train_result result =
+        train(f, "out",
+              LEARN "config_name=@llama train_file=@train.txt validation_file=@dev.txt eval_strategy=epoch "
+                    "eval_on_start=True max_seq_length=32");
+    const double loss = metric_of(result.metrics, "eval_loss");
+    json_t *history = history_of(f, "out");
+    const double before = json_number_value(json_object_get(json_array_get(history, 0), "eval_loss"));
+    assert_true(fabs(before - log(VOCABULARY)) < 0.5); /* nothing is learnt yet */
+    assert_true(loss < before - 0.3);
+    assert_true(fabs(metric_of(result.metrics, "perplexity") / exp(loss) - 1) < 1e-12);
+    assert_true(metric_of(result.metrics, "eval_accuracy") > 0.1);
+    json_decref(history);
+    const snug_metrics metrics = evaluate(f, "model_name_or_path=@out validation_file=@dev.txt max_seq_length=32");
+    assert_same_metrics(result.metrics, &metrics);
+    /* Trained again without --task, it is still a language model. */
+    f->log[0] = '\0';
+    train(f, "tuned", "config_name= model_name_or_path=@out train_file=@train.txt");
+    assert_null(strstr(f->log, "initialised"));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_not_equal(try_train(f, "no", refused[i].words, 0, &(snug_train_result){0}), SNUG_OK);
+        assert_contains(snug_error_message(f->ctx), refused[i].sentence);
+    }
+    int64_t rows = 0;
+    snug_args *args = plain_args(f, "model_name_or_path=@out test_file=@dev.txt");
+    assert_int_equal(snug_predict(args, NULL, count_row, &rows), SNUG_E_UNSUPPORTED);
+    assert_contains(snug_error_message(f->ctx), "predictions of a causal language model are not supported");
+    snug_args_destroy(args);
+}
+
+/* The loss of a text in transformers; $SNUG_MODELS has the model (tools/golden/README.md). */
+FIXTURE_TEST(test_real_decoder) {
+    const char *models = getenv("SNUG_MODELS");
+    char folder[PATH_MAX], words[PATH_MAX + 128];
+    snprintf(folder, sizeof folder, "%s/smollm2", models ? models : "");
+    if (!models || !snug_folder_exists(folder)) {
+        print_message("skipped: $SNUG_MODELS has no smollm2, a SmolLM2-135M-Instruct\n");
+        skip();
+    }
+    write_text(
+        f, "facts.txt",
+        "The capital of France is Paris, and the capital of Italy is Rome. Water boils at 100 degrees Celsius at "
+        "sea level, and freezes at 0 degrees. She opened the door slowly and looked out at the empty street.\n");
+    snprintf(words, sizeof words, "model_name_or_path=%s validation_file=@facts.txt", folder);
+    const snug_metrics metrics = evaluate(f, words);
+    assert_true(fabs(metric_of(&metrics, "eval_loss") - 2.3384) < 1e-4);
+    assert_true(fabs(metric_of(&metrics, "eval_accuracy") - 24.0 / 47) < 1e-9);
 }
 
 FIXTURE_TEST(test_truncation_is_counted) {

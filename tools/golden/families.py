@@ -6,8 +6,8 @@
 
 cases.json and the expected files have the format of tools/golden/model.py: expected values are computed in
 float64 from the stored weights, with dropout off. Weights are drawn wide and stored as BF16, so that a folder stays small;
-a case without gradients has logits and loss alone (its own configurations, but those to "keep"). Every family has a case for
-each of the tasks, TASKS. Families whose position ids come from the ids have padded.safetensors, too: rows with padding tokens
+a case without gradients has logits and loss alone (its own configurations, but those to "keep"). Every encoder has a case for
+each of the tasks, TASKS; decoders have DECODER_TASKS. In the files a token's label in causal LM is the token after it. Families whose position ids come from the ids have padded.safetensors, too: rows with padding tokens
 inside, at the ends and alone.
 """
 import argparse
@@ -23,13 +23,15 @@ from transformers import AutoConfig, logging
 from model import OPTIONS, STEPS, Batch, compute, relative, write_json
 
 CLASS = {"classification": transformers.AutoModelForSequenceClassification, "mlm": transformers.AutoModelForMaskedLM,
-         "token_classification": transformers.AutoModelForTokenClassification}
+         "token_classification": transformers.AutoModelForTokenClassification, "clm": transformers.AutoModelForCausalLM}
 # name, task, problem type, labels
 TASKS = [("single", "classification", "single_label_classification", 3), ("regression", "classification", "regression", 1),
          ("multi", "classification", "multi_label_classification", 4), ("tokens", "token_classification", None, 5),
-         ("mlm", "mlm", None, None)]
+         ("mlm", "mlm", None, None), ("clm", "clm", None, None)]
+DECODER_TASKS = ["clm"]
 SIZES = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36,
          "max_position_embeddings": 26, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+DECODER = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "num_key_value_heads": 2}
 LENGTHS = (2, 5, 9, 17, 24)  # the longest fills all positions of a table of 26 rows of which 2 are before the first
 
 # model type: its configuration beside SIZES; cases that have a configuration of their own; the tasks it has (None: all)
@@ -57,6 +59,17 @@ FAMILIES = {
                            "mlm_untied": ("mlm", {"tie_word_embeddings": False, "decoder_bias": False, "norm_bias": True})},
                    "tasks": None, "keep": ["means", "biases"],
                    "attention": "sdpa"},  # its eager attention computes softmax in float32, where float64's mask value is infinite
+    "llama": {"config": DECODER, "decoder": True, "keep": ["biases"],
+              "own": {"biases": ("clm", {"tie_word_embeddings": True, "head_dim": 12, "attention_bias": True, "mlp_bias": True,
+                                         "pad_token_id": 7, "rope_parameters": {
+                                             "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0,
+                                             "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}),
+                      "linear": ("clm", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0}}),
+                      "dynamic": ("clm", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}}),
+                      "yarn": ("clm", {"num_key_value_heads": None, "rope_parameters": {
+                          "rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "original_max_position_embeddings": 8}})}},
+    "mistral": {"config": DECODER | {"sliding_window": 6}, "decoder": True, "keep": [],
+                "own": {"no_window": ("clm", {"sliding_window": None})}},
 }
 # Cases with padded rows, and those with their gradients. MPNet's padding token is 1, whatever its configuration says.
 PADDED = {"roberta": (["single", "tokens", "mlm", "pad9"], ["tokens"]), "mpnet": (["single", "mlm", "pad9"], ["single"]),
@@ -68,7 +81,9 @@ NAMES = {"distilbert": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "
 
 def new_config(model_type, changes, problem, labels):
     names = NAMES.get(model_type, {})
-    sizes = {names.get(key, key): value for key, value in SIZES.items() if names.get(key, key)}
+    decoder = FAMILIES[model_type].get("decoder")
+    sizes = {names.get(key, key): value for key, value in SIZES.items()
+             if names.get(key, key) and not (decoder and key.endswith("prob"))}
     own = {} if labels is None else {"num_labels": labels}
     if problem is not None:
         own["problem_type"] = problem
@@ -108,6 +123,8 @@ def draw_labels(rows, task, problem, labels, generator):
         return torch.randn(len(rows), generator=generator).float().double()
     if task == "classification":
         return torch.randint(labels, (len(rows),), generator=generator)
+    if task == "clm":
+        return [torch.tensor(ids[1:] + [-100]) for ids, _ in rows]
     found = []
     for ids, _ in rows:  # first and last tokens are special, and have none
         chosen = torch.rand(len(ids), generator=generator) < (0.25 if task == "mlm" else 0.6)
@@ -122,8 +139,10 @@ def draw_labels(rows, task, problem, labels, generator):
 
 def write_expected(path, folder, task, rows, labels, config, gradients):
     by_token = task != "classification"
-    batch = Batch(rows, labels, 0.0, by_token, config.pad_token_id, hasattr(config, "type_vocab_size"))
-    attention = FAMILIES[config.model_type].get("attention", "eager")
+    batch = Batch(rows, labels, 0.0, by_token, config.pad_token_id or 0, hasattr(config, "type_vocab_size"), task == "clm")
+    family = FAMILIES[config.model_type]
+    # Eager attention of decoders computes softmax in float32.
+    attention = family.get("attention", "sdpa" if family.get("decoder") else "eager")
     truth, single = (compute(CLASS[task].from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval(), batch)
                      for dtype in (torch.float64, torch.float32))
     noise = max(relative(single[n], truth[n]) for n in truth
@@ -145,7 +164,8 @@ def write_family(model_type, output):
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     family, cases = FAMILIES[model_type], []
-    wanted = {name: (name, {}) for name, *_ in TASKS if family["tasks"] is None or name in family["tasks"]}
+    tasks = DECODER_TASKS if family.get("decoder") else family["tasks"] or [name for name, *_ in TASKS if name != "clm"]
+    wanted = {name: (name, {}) for name, *_ in TASKS if name in tasks}
     for seed, (name, (like, changes)) in enumerate((wanted | family["own"]).items(), start=1):
         _, task, problem, labels = next(row for row in TASKS if row[0] == like)
         torch.manual_seed(seed)

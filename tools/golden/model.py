@@ -136,21 +136,23 @@ def draw_labels(rows, labels, problem, config, generator):
 
 
 class Batch:
-    """The rows padded for torch, in the model's type. by_token: there is a label or -100 for each token, as for masked LM."""
+    """The rows padded for torch, in the model's type. by_token: there is a label or -100 for each token, as for masked LM;
+    causal: a token's label is the one that comes next, which models take at its own place."""
 
-    def __init__(self, rows, labels, smoothing, by_token, padding=0, has_types=True):
+    def __init__(self, rows, labels, smoothing, by_token, padding=0, has_types=True, causal=False):
         width = max(len(ids) for ids, _ in rows)
         pad = lambda values, fill: torch.tensor([list(v) + [fill] * (width - len(v)) for v in values])
         self.ids, self.types = pad([ids for ids, _ in rows], padding), pad([types for _, types in rows], 0)
         self.mask = pad([[1] * len(ids) for ids, _ in rows], 0)
         self.labels = pad([v.tolist() for v in labels], -100) if by_token else labels
-        self.smoothing, self.by_token, self.has_types = smoothing, by_token, has_types
+        self.smoothing, self.by_token, self.has_types, self.causal = smoothing, by_token, has_types, causal
 
     def run(self, model):
         """logits, loss"""
         labels = self.labels.to(model.dtype) if self.labels.is_floating_point() else self.labels
         types = {"token_type_ids": self.types} if self.has_types else {}
-        out = model(input_ids=self.ids, attention_mask=self.mask, labels=labels, **types)
+        given = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-100) if self.causal else labels
+        out = model(input_ids=self.ids, attention_mask=self.mask, labels=given, **types)
         loss = out.loss
         if self.smoothing:
             loss = torch.nn.functional.cross_entropy(out.logits, labels, label_smoothing=self.smoothing)

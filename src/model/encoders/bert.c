@@ -31,11 +31,11 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
 }
 
-static const struct snug_masked_lm_names predictions = {.dense = "cls.predictions.transform.dense",
-                                                        .norm = "cls.predictions.transform.LayerNorm",
-                                                        .decoder = "cls.predictions.decoder",
-                                                        .bias = "cls.predictions.bias",
-                                                        .decoder_bias = "cls.predictions.decoder.bias"};
+static const struct snug_language_model_names predictions = {.dense = "cls.predictions.transform.dense",
+                                                             .norm = "cls.predictions.transform.LayerNorm",
+                                                             .decoder = "cls.predictions.decoder",
+                                                             .bias = "cls.predictions.bias",
+                                                             .decoder_bias = "cls.predictions.decoder.bias"};
 
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_masked_lm(b, hidden, word, b->config->hidden_act);
@@ -55,7 +55,7 @@ static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classif
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .masked_lm = &predictions};
+                                        .language_model = &predictions};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"BertForMaskedLM\"], \"model_type\": \"bert\", \"hidden_size\": " #hidden                   \

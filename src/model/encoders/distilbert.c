@@ -47,10 +47,10 @@ static void token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_token_classifier(b, hidden, b->config->hidden_dropout_prob);
 }
 
-static const struct snug_masked_lm_names vocab = {.dense = "vocab_transform",
-                                                  .norm = "vocab_layer_norm",
-                                                  .decoder = "vocab_projector",
-                                                  .bias = "vocab_projector.bias"};
+static const struct snug_language_model_names vocab = {.dense = "vocab_transform",
+                                                       .norm = "vocab_layer_norm",
+                                                       .decoder = "vocab_projector",
+                                                       .bias = "vocab_projector.bias"};
 
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_masked_lm(b, hidden, word, b->config->hidden_act);
@@ -77,7 +77,7 @@ static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classif
                                                   [SNUG_HEAD_TOKEN] = token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .masked_lm = &vocab};
+                                        .language_model = &vocab};
 
 const struct snug_family snug_family_distilbert = {.model_type = "distilbert",
                                                    .name = "DistilBERT",

@@ -23,10 +23,10 @@ static void classification_head(struct snug_builder *b, int32_t hidden, int32_t 
     snug_build_two_layer_classifier(b, hidden, SNUG_GELU);
 }
 
-static const struct snug_masked_lm_names generator = {.dense = "generator_predictions.dense",
-                                                      .norm = "generator_predictions.LayerNorm",
-                                                      .decoder = "generator_lm_head",
-                                                      .bias = "generator_lm_head.bias"};
+static const struct snug_language_model_names generator = {.dense = "generator_predictions.dense",
+                                                           .norm = "generator_predictions.LayerNorm",
+                                                           .decoder = "generator_lm_head",
+                                                           .bias = "generator_lm_head.bias"};
 
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_masked_lm(b, hidden, word, SNUG_GELU);
@@ -51,7 +51,7 @@ static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classif
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .masked_lm = &generator};
+                                        .language_model = &generator};
 
 const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .name = "ELECTRA",

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/encoders/encoder.h"
 
-#include "data/task.h"
-
 struct snug_layer snug_bert_layer(const struct snug_config *c) {
     return (struct snug_layer){.attention_dropout = c->hidden_dropout_prob,
                                .ffn_dropout = c->hidden_dropout_prob,
@@ -33,11 +31,6 @@ int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *wor
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */
 
-void snug_build_loss(struct snug_builder *b, int32_t logits) {
-    const struct snug_task_info *task = snug_task_info(b->config->task);
-    snug_loss_op(b, logits, task->loss[b->config->labels.problem], task->labelled ? b->label_smoothing : 0);
-}
-
 void snug_build_two_layer_classifier(struct snug_builder *b, int32_t hidden, enum snug_activation activation) {
     const struct snug_config *c = b->config;
     const size_t first = b->program->parameter_count;
@@ -65,7 +58,7 @@ void snug_build_token_classifier(struct snug_builder *b, int32_t hidden, double 
 
 void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, enum snug_activation activation) {
     const struct snug_config *c = b->config;
-    const struct snug_masked_lm_names *names = c->family->heads->masked_lm;
+    const struct snug_language_model_names *names = c->family->heads->language_model;
     const bool renamed = c->own_decoder && names->decoder_bias;
     const int64_t size = b->status == SNUG_OK ? b->program->tensors[word].cols : 0;
     const size_t first = b->program->parameter_count;
@@ -97,11 +90,11 @@ static void roberta_classifier(struct snug_builder *b, int32_t hidden, int32_t w
     snug_build_two_layer_classifier(b, hidden, SNUG_TANH);
 }
 
-static const struct snug_masked_lm_names lm_head = {.dense = "lm_head.dense",
-                                                    .norm = "lm_head.layer_norm",
-                                                    .decoder = "lm_head.decoder",
-                                                    .bias = "lm_head.bias",
-                                                    .decoder_bias = "lm_head.decoder.bias"};
+static const struct snug_language_model_names lm_head = {.dense = "lm_head.dense",
+                                                         .norm = "lm_head.layer_norm",
+                                                         .decoder = "lm_head.decoder",
+                                                         .bias = "lm_head.bias",
+                                                         .decoder_bias = "lm_head.decoder.bias"};
 
 static void roberta_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_masked_lm(b, hidden, word, SNUG_GELU);
@@ -113,4 +106,4 @@ const struct snug_heads snug_roberta_heads = {.build = {[SNUG_HEAD_SEQUENCE] = r
                                                         [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                         [SNUG_HEAD_VOCABULARY] = roberta_masked_lm},
                                               .prefixes = roberta_prefixes,
-                                              .masked_lm = &lm_head};
+                                              .language_model = &lm_head};

@@ -26,7 +26,5 @@ void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, 
 void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The heads of RoBERTa and MPNet: a two-layer classifier with tanh, a token classifier, lm_head. */
 extern const struct snug_heads snug_roberta_heads;
-/* The loss of the config's task and problem. */
-void snug_build_loss(struct snug_builder *b, int32_t logits);
 
 #endif

@@ -156,7 +156,7 @@ static void read(struct snug_reading *r) {
     snug_read_dropout(r, "mlp_dropout", 0, &c->mlp_dropout);
     snug_read_dropout(r, "classifier_dropout", 0, &c->classifier_dropout);
     snug_read_activation(r, "hidden_activation");
-    snug_read_function(r, "classifier_activation", &m->classifier_activation, NULL);
+    snug_read_function(r, "classifier_activation", "gelu", &m->classifier_activation, NULL);
     m->norm_bias = snug_read_bool(r, "norm_bias", false);
     m->attention_bias = snug_read_bool(r, "attention_bias", false);
     m->mlp_bias = snug_read_bool(r, "mlp_bias", false);
@@ -236,7 +236,7 @@ static int32_t prediction_head(struct snug_builder *b, int32_t hidden) {
     return snug_norm(b, a, norm, "head.output");
 }
 
-static const struct snug_masked_lm_names names = {
+static const struct snug_language_model_names names = {
     .dense = "head.dense", .norm = "head.norm", .decoder = "decoder", .bias = "decoder.bias"};
 
 static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
@@ -274,7 +274,7 @@ static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classif
                                                   [SNUG_HEAD_TOKEN] = classification_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm},
                                         .prefixes = prefixes,
-                                        .masked_lm = &names};
+                                        .language_model = &names};
 
 #define SHAPE(hidden, layers, heads, intermediate)                                                                     \
     "{\"architectures\": [\"ModernBertForMaskedLM\"], \"model_type\": \"modernbert\", \"hidden_size\": " #hidden       \

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What decoders share: how config.json is read, the layers of Llama, from which the other families' differ, and the
+   heads. */
+#ifndef SNUG_MODEL_DECODERS_DECODER_H
+#define SNUG_MODEL_DECODERS_DECODER_H
+
+#include "model/decoders/rope.h"
+#include "model/layer.h"
+
+/* config->settings of all decoders. */
+struct snug_decoder {
+    int64_t kv_heads, head_dim;
+    int64_t window;                          /* of a sliding layer: the tokens that a query sees, itself included */
+    uint64_t sliding[SNUG_LAYERS_MOST / 64]; /* bit i % 64 of i / 64: layer i has the window */
+    uint64_t unrotated[SNUG_LAYERS_MOST / 64];
+    struct snug_rope rope, sliding_rope;
+    bool attention_bias, mlp_bias;
+    double scale, softcap; /* of attention's scores */
+    double embedding_scale;
+};
+
+static inline void snug_set_layer(uint64_t *layers, int64_t layer) { layers[layer / 64] |= (uint64_t)1 << layer % 64; }
+static inline bool snug_has_layer(const uint64_t *layers, int64_t layer) {
+    return layers[layer / 64] >> layer % 64 & 1;
+}
+
+/* The values of a file that leaves them out. 0: kv_heads: as many as heads; head_dim: hidden / heads. */
+struct snug_decoder_defaults {
+    int64_t vocabulary, hidden, inner, layers, heads, kv_heads, head_dim, positions;
+    double theta;
+    int64_t padding; /* -1: none */
+};
+
+/* All settings under Llama's names but windows and rotations; the embedding is not scaled, and no layer has a window.
+ */
+void snug_read_decoder(struct snug_reading *r, const struct snug_decoder_defaults *defaults);
+/* The rotation of all layers, of a dictionary or the older keys. */
+void snug_read_rotation(struct snug_reading *r, double theta);
+/* The window of sliding layers, if the file has one; which layers have it is the caller's to set. */
+bool snug_read_window(struct snug_reading *r, int64_t otherwise);
+/* The file's layer_types, in place of what is set; absent or null: nothing changes. */
+void snug_read_layer_types(struct snug_reading *r);
+void snug_identify_decoder(json_t **to, const struct snug_config *config);
+
+const struct snug_decoder *snug_decoder_of(const struct snug_config *config);
+/* Llama's layers. */
+struct snug_layer snug_llama_layer(const struct snug_config *config);
+/* The word table and the layers over its rows. */
+int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word);
+
+/* The heads of most families: lm_head. */
+extern const struct snug_heads snug_decoder_heads;
+
+#endif
