@@ -95,8 +95,10 @@ struct search {
     size_t dead_count, dead_capacity;
     bool *split_tried; /* by the choices of the other methods: whether it fits with the smallest micro-batches */
     int64_t planned, mixes;
+    int64_t least; /* bytes of the last trial without gaps between its tensors */
     struct snug_priced smallest;
     struct mix smallest_mix;
+    int64_t smallest_bytes; /* its least bytes, or, if places_all, its total */
 };
 
 static bool is_pinned(const struct snug_args *args, const struct method *method) {
@@ -217,8 +219,9 @@ snug_status snug_fit_args(snug_context *ctx, const struct snug_setup *setup, str
 }
 
 /* Most mixes do not fit, which their least bytes tell without a placement. */
-static snug_status place_if_needed(const struct search *s, const struct snug_args *args, struct snug_run_plan *plan) {
+static snug_status place_if_needed(struct search *s, const struct snug_args *args, struct snug_run_plan *plan) {
     snug_limits_account(s->limits, plan);
+    s->least = plan->total;
     if (!s->places_all && plan->total + SNUG_FIT_MARGIN > s->limit) return SNUG_OK;
     RETURN_IF_ERROR(snug_run_plan_place(s->setup, args, plan));
     snug_limits_account(s->limits, plan);
@@ -249,7 +252,9 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
 static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug_priced *out) {
     describe(s, mix, out);
     RETURN_IF_ERROR(plan_flags(s, &s->pipelines[mix->choice[SPLIT]], out));
-    if (s->smallest.total == 0 || out->total < s->smallest.total) {
+    const int64_t bytes = s->places_all ? out->total : s->least;
+    if (s->smallest_bytes == 0 || bytes < s->smallest_bytes) {
+        s->smallest_bytes = bytes;
         s->smallest = *out;
         s->smallest_mix = *mix;
     }
@@ -433,12 +438,13 @@ static snug_status list_combinations(struct search *s, int approximate, struct m
     return SNUG_OK;
 }
 
-/* Whether a mix that saves at least as much was too large. With an update in backward, micro-batches save less than the
- * whole batch, because gradients then live until the last one. */
+/* Whether a mix that saves at least as much was too large. With an update in backward or offload, micro-batches may
+ * save less than the whole batch, because gradients then live until the last one. */
 static bool is_dead(const struct search *s, const struct mix *mix) {
     for (size_t i = 0; i < s->dead_count; i++) {
         int m = 0;
-        if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
+        if ((mix->choice[IN_BACKWARD] || mix->choice[OFFLOAD]) && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT])
+            continue;
         for (; m < METHODS; m++) {
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
             if (here != there && (methods[m].independent || here > there)) break;
@@ -482,27 +488,33 @@ static bool keep(const struct search *s, struct found *best, const struct mix *m
     return true;
 }
 
-/* Whether combination fits with any recomputation levels; tries the strongest ones. Backward recomputes the last layer
-   first, while the inputs of all other layers are live, so for the last layer the strongest level is not always the
-   smallest. */
+/* Whether combination fits with any recomputation levels; tries those that may be the smallest. Where activations are
+   large, all layers but the last are recomputed as a whole. Backward recomputes the last layer first, while the inputs
+   of all other layers are live, so for the last layer the strongest level is not always the smallest. Where activations
+   are small, recomputing a whole layer takes more than it saves, in all layers. */
 static snug_status can_fit(struct search *s, const struct mix *combination, struct found *best, bool *can) {
-    static const enum snug_recompute last[] = {SNUG_RECOMPUTE_ELEMENTWISE, SNUG_RECOMPUTE_LAYER,
-                                               SNUG_RECOMPUTE_ATTENTION, SNUG_RECOMPUTE_FFN};
-    const int tries = s->counts[RECOMPUTE] > 1 ? sizeof last / sizeof *last : 1;
+    static const enum snug_recompute levels[][2] = {
+        /* of all layers but the last, and of the last */
+        {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ELEMENTWISE},   {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_LAYER},
+        {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ATTENTION},     {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_FFN},
+        {SNUG_RECOMPUTE_ATTENTION, SNUG_RECOMPUTE_ATTENTION}, {SNUG_RECOMPUTE_FFN, SNUG_RECOMPUTE_FFN},
+    };
+    const size_t tries = s->counts[RECOMPUTE] > 1 ? sizeof levels / sizeof *levels : 1;
     *can = false;
-    for (int i = 0; i < tries && !*can; i++) {
+    for (size_t i = 0; i < tries; i++) {
         struct mix mix = *combination;
         struct snug_priced priced;
         if (tries > 1) {
-            mix.layers.count[SNUG_RECOMPUTE_LAYER] = s->layer_count - 1;
-            if (last[i] != SNUG_RECOMPUTE_ELEMENTWISE) mix.layers.count[last[i]]++;
+            mix.layers.count[levels[i][0]] = s->layer_count - 1;
+            if (levels[i][1] != SNUG_RECOMPUTE_ELEMENTWISE) mix.layers.count[levels[i][1]]++;
         }
         mix.seconds += seconds_of(s, &mix.layers);
         const snug_status status = plan_mix(s, &mix, &priced);
         if (status == SNUG_END) break;
         RETURN_IF_ERROR(status);
-        *can = fits(s, &priced);
-        if (*can) keep(s, best, &mix, &priced);
+        if (!fits(s, &priced)) continue;
+        keep(s, best, &mix, &priced);
+        *can = true;
     }
     return *can ? SNUG_OK : push(s, &s->dead, &s->dead_count, &s->dead_capacity, combination);
 }
@@ -645,10 +657,10 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
     struct snug_priced placed;
     const struct mix least = s->smallest_mix;
     s->places_all = true;
-    s->smallest.total = 0; /* which had its least bytes */
+    s->smallest_bytes = 0;
     RETURN_IF_ERROR(plan_mix(s, &least, &placed));
     for (bool smaller = true; smaller;) {
-        const int64_t before = s->smallest.total;
+        const int64_t before = s->smallest_bytes;
         const struct mix start = s->smallest_mix;
         for (int m = 0; m < METHODS; m++)
             for (int i = 0; m != RECOMPUTE && i < s->counts[m]; i++) {
@@ -666,7 +678,7 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
             const snug_status status = plan_mix(s, &mix, &priced);
             if (status != SNUG_OK && status != SNUG_END) return status;
         }
-        smaller = s->smallest.total < before;
+        smaller = s->smallest_bytes < before;
     }
     return SNUG_OK;
 }
