@@ -134,6 +134,10 @@ void snug_build_mark_head(struct snug_builder *b, size_t first) {
     for (size_t i = first; i < b->program->parameter_count; i++) b->program->parameters[i].head = true;
 }
 
+void snug_build_mark_output(struct snug_builder *b, size_t first) {
+    for (size_t i = first; i < b->program->parameter_count; i++) b->program->parameters[i].by_depth = true;
+}
+
 void snug_build_mark_vocabulary(struct snug_builder *b) {
     if (b->status == SNUG_OK) b->program->parameters[b->program->parameter_count - 1].by_vocabulary = true;
 }

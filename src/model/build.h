@@ -48,6 +48,8 @@ struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outpu
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
 /* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
+/* Marks the parameters from number first on as what a block adds: by_depth. */
+void snug_build_mark_output(struct snug_builder *b, size_t first);
 /* Marks the last parameter: its rows are the vocabulary's tokens. */
 void snug_build_mark_vocabulary(struct snug_builder *b);
 /* Saves the last parameter under this name, too; the name must outlive the program. */

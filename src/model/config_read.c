@@ -336,13 +336,12 @@ static void read_architecture(const struct snug_reading *r) {
     struct snug_config *config = r->config;
     const char *name = json_string_value(json_array_get(json_object_get(r->json, "architectures"), 0));
     const struct snug_family *family = config->family;
-    const size_t length = strlen(family->class_name);
     int found = -1;
     config->task = snug_family_task(family);
     if (!name) return;
-    for (int task = 0; task < SNUG_TASK_COUNT && strncmp(name, family->class_name, length) == 0; task++)
+    for (int task = 0; task < SNUG_TASK_COUNT; task++)
         if (snug_family_has(family, (enum snug_task)task) &&
-            strcmp(name + length, snug_task_info((enum snug_task)task)->model_class) == 0)
+            strcmp(name, snug_family_class(family, (enum snug_task)task).text) == 0)
             found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
         if (strcmp(a->name, name) == 0) found = (int)a->task;
@@ -431,7 +430,7 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     json_t *json = config->json;
     const struct snug_task_info *info = snug_task_info(task);
     int failed =
-        json_object_set_new(json, "architectures", json_pack("[s+]", config->family->class_name, info->model_class));
+        json_object_set_new(json, "architectures", json_pack("[s]", snug_family_class(config->family, task).text));
     if (info->labelled) {
         if (labels != &config->labels) {
             snug_labels_free(&config->labels);

@@ -81,6 +81,14 @@ bool snug_family_has(const struct snug_family *family, enum snug_task task) {
     return family->heads->build[info->head] && (info->head != SNUG_HEAD_VOCABULARY || info->causal == family->causal);
 }
 
+struct snug_name snug_family_class(const struct snug_family *family, enum snug_task task) {
+    struct snug_name name;
+    snprintf(name.text, sizeof name.text, "%s%s", family->class_name, snug_task_info(task)->model_class);
+    for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
+        if (a->saved && a->task == task) snprintf(name.text, sizeof name.text, "%s", a->name);
+    return name;
+}
+
 enum snug_task snug_family_task(const struct snug_family *family) {
     return family->causal ? SNUG_TASK_CLM : (enum snug_task)SNUG_TASK_DEFAULT;
 }

@@ -57,6 +57,7 @@ void snug_read_first_position(struct snug_reading *r);
 struct snug_architecture {
     const char *name;
     enum snug_task task;
+    bool saved; /* the task's only name: transformers has no class of class_name */
 };
 
 /* The names of a language model's head, below none. */
@@ -116,7 +117,9 @@ struct snug_family {
     FAMILY(distilbert) \
     FAMILY(mpnet) \
     FAMILY(modernbert) \
-    FAMILY(llama) FAMILY(mistral)
+    FAMILY(llama) FAMILY(mistral) \
+    FAMILY(qwen2) FAMILY(qwen3) \
+    FAMILY(gpt2)
 /* clang-format on */
 
 #define SNUG_DECLARE_FAMILY(name) extern const struct snug_family snug_family_##name;
@@ -128,9 +131,10 @@ SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
 
 /* The kind of the config's head. */
 enum snug_head snug_head_of(const struct snug_config *config);
-/* Whether the family has models for the task; and the task of its language models, or SNUG_TASK_DEFAULT, which is
-   trained unless another one is given. */
+/* Whether the family has models for the task, and the name of transformers' class. */
 bool snug_family_has(const struct snug_family *family, enum snug_task task);
+struct snug_name snug_family_class(const struct snug_family *family, enum snug_task task);
+/* The task that is trained unless another one is given: a decoder's language model, else SNUG_TASK_DEFAULT. */
 enum snug_task snug_family_task(const struct snug_family *family);
 
 extern const struct snug_family *const snug_families[]; /* all of them, then NULL */

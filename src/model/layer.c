@@ -71,6 +71,15 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     }
 }
 
+/* What a block adds. */
+static struct snug_affine build_output(struct snug_builder *b, const struct snug_layer *layer, int64_t inputs,
+                                       const char *rest, bool bias) {
+    const size_t first = b->program->parameter_count;
+    const struct snug_affine linear = linear_in_layer(b, layer, b->config->hidden_size, inputs, rest, bias);
+    if (layer->outputs_by_depth) snug_build_mark_output(b, first);
+    return linear;
+}
+
 static struct snug_affine build_up(struct snug_builder *b, const struct snug_layer *layer) {
     const int64_t hidden = b->config->hidden_size, inner = b->config->intermediate_size;
     const bool bias = !layer->no_ffn_bias;
@@ -98,14 +107,14 @@ static struct snug_affine build_output_norm(struct snug_builder *b, const struct
 
 static struct parameters build_parameters(struct snug_builder *b, const struct snug_layer *layer,
                                           const struct snug_attention_form *form) {
-    const int64_t hidden = b->config->hidden_size, width = (int64_t)form->heads * form->head_dim;
+    const int64_t width = (int64_t)form->heads * form->head_dim;
     const char *const block_norms[] = {layer->attention_output_norm, layer->ffn_output_norm};
     struct parameters p = {0};
     build_operands(b, layer, form, &p);
-    p.out = linear_in_layer(b, layer, hidden, width, layer->out, !layer->no_attention_bias && !layer->no_out_bias);
+    p.out = build_output(b, layer, width, layer->out, !layer->no_attention_bias && !layer->no_out_bias);
     p.norm = norm_in_layer(b, layer, layer->pre_norm ? layer->ffn_norm : layer->attention_norm);
     p.up = build_up(b, layer);
-    p.down = linear_in_layer(b, layer, hidden, b->config->intermediate_size, layer->down, !layer->no_ffn_bias);
+    p.down = build_output(b, layer, b->config->intermediate_size, layer->down, !layer->no_ffn_bias);
     for (int n = 0; n < 2; n++) p.block_norms[n] = norm_in_layer(b, layer, block_norms[n]);
     p.output_norm = build_output_norm(b, layer);
     return p;

@@ -21,9 +21,10 @@ struct snug_layer {
     bool transposed;       /* linears' weights are stored as [inputs, outputs] */
     bool rms, unit_offset; /* of its norms, as in struct snug_norm_form */
     bool no_attention_bias, no_ffn_bias, no_norm_bias;
-    bool no_out_bias; /* attention's output has none, whatever no_attention_bias is */
-    bool whole_norms; /* query_norm and key_norm are of all heads together, not of each */
-    enum snug_pooling pooling;                                 /* the row that a sequence's head reads */
+    bool no_out_bias;          /* attention's output has none, whatever no_attention_bias is */
+    bool outputs_by_depth;     /* weights of out and down are initialised with a deviation over sqrt(2 layers) */
+    bool whole_norms;          /* query_norm and key_norm are of all heads together, not of each */
+    enum snug_pooling pooling; /* the row that a sequence's head reads */
     double attention_dropout, activation_dropout, ffn_dropout; /* of attention's output, the activation, ffn's output */
     int32_t bias; /* of all layers' attention, by relative position; or none */
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */

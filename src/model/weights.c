@@ -158,12 +158,13 @@ struct initialisation {
 
 static snug_status init_values(const void *user, int64_t first, int64_t count, void *values) {
     const struct initialisation *init = user;
+    const double depth = init->parameter->by_depth ? sqrt(2 * (double)init->config->num_hidden_layers) : 1;
 #pragma omp parallel for num_threads(init->threads) schedule(static) if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE) {
         float *piece = (float *)values + i;
         const int64_t n = snug_min(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
-            snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range, piece);
+            snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range / depth, piece);
             clear_zero_row(init->parameter, piece, first + i, n);
         } else {
             for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;

@@ -79,6 +79,7 @@ struct snug_parameter {
     enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES } init;
     bool decay;         /* AdamW decays it: not a bias, not a norm's weight */
     bool head;          /* belongs to the task head */
+    bool by_depth;      /* normal values have a deviation smaller by sqrt(2 layers), as GPT-2's outputs of blocks */
     bool by_vocabulary; /* its rows are the vocabulary's tokens */
     bool has_zero_row;
     int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */

@@ -182,11 +182,10 @@ FIXTURE_TEST(every_folder_serves_every_task) {
 FIXTURE_TEST(classes_have_one_task) {
     for (size_t f = 0; snug_families[f]; f++)
         for (int task = 0; task < SNUG_TASK_COUNT; task++) {
-            char text[256], name[64];
+            char text[256], name[96];
             struct snug_config config;
             if (!snug_family_has(snug_families[f], (enum snug_task)task)) continue;
-            snprintf(name, sizeof name, "%s%s", snug_families[f]->class_name,
-                     snug_task_info((enum snug_task)task)->model_class);
+            snprintf(name, sizeof name, "%s", snug_family_class(snug_families[f], (enum snug_task)task).text);
             snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"architectures\": [\"%s\"]}",
                      snug_families[f]->model_type, name);
             assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
@@ -287,6 +286,20 @@ FIXTURE_TEST(wrong_configs) {
         {"{\"model_type\": \"llama\", \"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"longrope\", "
          "\"short_factor\": [0], \"long_factor\": [1]}}",
          SNUG_E_UNSUPPORTED, "short_factor must hold numbers above 0"},
+        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}", SNUG_E_INPUT,
+         "layer_types names sliding_attention, and sliding_window is null"},
+        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}", SNUG_E_INPUT,
+         "layer_types must name the type of each of 2 layers"},
+        {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
+         SNUG_E_UNSUPPORTED, "layer_types may only hold full_attention and sliding_attention"},
+        {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [1]}", SNUG_E_UNSUPPORTED,
+         "layer_types may only hold full_attention and sliding_attention"},
+        {"{\"model_type\": \"qwen2\", \"max_window_layers\": \"all\"}", SNUG_E_INPUT, "max_window_layers"},
+        {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", SNUG_E_UNSUPPORTED,
+         "add_cross_attention is not supported"},
+        {"{\"model_type\": \"gpt2\", \"n_head\": 7}", SNUG_E_INPUT, "n_embd 768 is not a multiple of n_head 7"},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": \"mish\"}", SNUG_E_UNSUPPORTED,
+         "activation_function mish is not supported"},
         {"{\"model_type\": \"mistral\", \"sliding_window\": 0}", SNUG_E_INPUT, "sliding_window is 0"},
         {"{\"model_type\": \"electra\", \"embedding_size\": 0}", SNUG_E_INPUT, "embedding_size is 0"},
         {"{\"model_type\": \"electra\", \"embedding_size\": 1048576, \"vocab_size\": 16777216}", SNUG_E_INPUT,

@@ -5,8 +5,8 @@ transformers.
 
     python tools/compare/check_families.py [--snug build/snug] [MODEL_TYPE ...]        (all of tests/golden/families by default)
 
-Starts from the tiny models of tests/golden/families, gives each a vocabulary of 60 words, trains two steps with snug, predicts,
-and lets tools/compare/check_saved.py compare. Prints its lines; exits 1 if one of them is wrong.
+Starts from the tiny models of tests/golden/families, gives each a vocabulary of 60 words, trains two steps with snug, predicts
+(with a causal LM evaluates), and lets tools/compare/check_saved.py compare. Prints its lines; exits 1 if one of them is wrong.
 """
 import argparse
 import contextlib
@@ -21,7 +21,9 @@ import tempfile
 import check_saved
 
 TOOLS = pathlib.Path(__file__).resolve().parent
-GOLDEN = TOOLS.parent / "tests" / "golden" / "families"
+ROOT = TOOLS.parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "families"
+OWN_CLASS = ["bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta"]
 WORDS = [f"w{i}" for i in range(55)]
 DATA = {"single_label_classification": ["a", "b", "c"], "regression": [0.5, 1.5, -1.0],
         "multi_label_classification": [["a"], ["b", "c"], ["a", "d"]]}
@@ -33,7 +35,7 @@ def write_tokenizer(folder, model_type, padding):
     words.insert(padding, "[PAD]")
     (folder / "vocab.txt").write_text("\n".join(words + WORDS) + "\n", encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}))
-    if model_type == "modernbert":  # no tokenizer class of its own: transformers needs tokenizer.json
+    if model_type not in OWN_CLASS:  # its model type has another tokenizer class: transformers needs tokenizer.json
         from transformers import BertTokenizerFast
         BertTokenizerFast.from_pretrained(folder).save_pretrained(folder)
 
@@ -43,7 +45,7 @@ def write_rows(path, case):
     with open(path, "w", encoding="utf-8") as file:
         for i in range(12):
             words = [WORDS[(7 * i + 3 * k) % len(WORDS)] for k in range(1 + 4 * i)]
-            row = {"sentence": " ".join(words)}
+            row = {"text" if case["task"] == "clm" else "sentence": " ".join(words)}
             if case["task"] == "classification":
                 row["label"] = labels[i % len(labels)]
             elif case["task"] == "token_classification":
@@ -54,9 +56,10 @@ def write_rows(path, case):
 def check(snug, model_type, case, work):
     start, rows, texts, out = work / "start", work / "rows.jsonl", work / "texts.txt", work / "out"
     shutil.copytree(GOLDEN / model_type / case["folder"], start)
-    write_tokenizer(start, model_type, json.loads((start / "config.json").read_text())["pad_token_id"])
+    padding = json.loads((start / "config.json").read_text())["pad_token_id"]
+    write_tokenizer(start, model_type, 4 if padding is None or padding > 4 else padding)
     write_rows(rows, case)
-    texts.write_text("".join(" ".join(WORDS[i:i + 3 * i]) + "\n" for i in range(8)))
+    texts.write_text("".join(" ".join(WORDS[i:i + 3 * i]) + "\n" for i in range(case["task"] == "clm", 8)))
     common = ["--model_name_or_path", start, "--task", case["task"], "--train_file", rows, "--output_dir", out,
               "--max_steps", "2", "--per_device_train_batch_size", "6"]
     if case["task"] == "classification":
@@ -67,12 +70,17 @@ def check(snug, model_type, case, work):
     if done.returncode:
         print(f"{model_type}/{case['folder']}: snug train: {done.stderr.strip().splitlines()[0]}")
         return False
-    command = [str(out), str(texts)]
+    command = (["--tokenizer_json"] if model_type not in OWN_CLASS + ["modernbert"] else []) + [str(out), str(texts)]
     if case["task"] == "classification":
         with open(work / "predictions.jsonl", "w") as file:
             subprocess.run([snug, "predict", "--json", "--model_name_or_path", out, "--test_file", texts], stdout=file,
                            check=True, stderr=subprocess.DEVNULL)
         command.append(str(work / "predictions.jsonl"))
+    if case["task"] == "clm":
+        with open(work / "results.json", "w") as file:
+            subprocess.run([snug, "eval", "--json", "--model_name_or_path", out, "--validation_file", texts], stdout=file,
+                           check=True, stderr=subprocess.DEVNULL)
+        command.append(str(work / "results.json"))
     printed, failure = io.StringIO(), None
     with contextlib.redirect_stdout(printed):
         try:
@@ -87,7 +95,7 @@ def check(snug, model_type, case, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", metavar="MODEL_TYPE", default=sorted(p.name for p in GOLDEN.iterdir()))
-    parser.add_argument("--snug", type=pathlib.Path, default=TOOLS.parent / "build" / "snug")
+    parser.add_argument("--snug", type=pathlib.Path, default=ROOT / "build" / "snug")
     args = parser.parse_args()
     good = True
     for model_type in args.families:

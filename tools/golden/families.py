@@ -28,7 +28,7 @@ CLASS = {"classification": transformers.AutoModelForSequenceClassification, "mlm
 TASKS = [("single", "classification", "single_label_classification", 3), ("regression", "classification", "regression", 1),
          ("multi", "classification", "multi_label_classification", 4), ("tokens", "token_classification", None, 5),
          ("mlm", "mlm", None, None), ("clm", "clm", None, None)]
-DECODER_TASKS = ["clm"]
+DECODER_TASKS = ["single", "clm"]
 SIZES = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36,
          "max_position_embeddings": 26, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 DECODER = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "num_key_value_heads": 2}
@@ -68,6 +68,17 @@ FAMILIES = {
                       "dynamic": ("clm", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}}),
                       "yarn": ("clm", {"num_key_value_heads": None, "rope_parameters": {
                           "rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "original_max_position_embeddings": 8}})}},
+    "qwen2": {"config": DECODER, "decoder": True, "keep": [],
+              "own": {"windows": ("clm", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
+                                          "tie_word_embeddings": True})}},
+    "qwen3": {"config": DECODER | {"head_dim": 16}, "decoder": True, "keep": [],
+              "own": {"types": ("clm", {"use_sliding_window": True, "sliding_window": 4, "attention_bias": True,
+                                        "layer_types": ["sliding_attention", "full_attention"]})}},
+    "gpt2": {"config": {"bos_token_id": None, "eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+             "decoder": True, "keep": [],
+             "own": {"scales": ("clm", {"scale_attn_by_inverse_layer_idx": True, "tie_word_embeddings": False,
+                                        "activation_function": "relu"}),
+                     "unscaled": ("clm", {"scale_attn_weights": False, "n_inner": None})}},
     "mistral": {"config": DECODER | {"sliding_window": 6}, "decoder": True, "keep": [],
                 "own": {"no_window": ("clm", {"sliding_window": None})}},
 }
@@ -75,7 +86,9 @@ FAMILIES = {
 PADDED = {"roberta": (["single", "tokens", "mlm", "pad9"], ["tokens"]), "mpnet": (["single", "mlm", "pad9"], ["single"]),
           **{family: (["single", "tokens", "mlm"], []) for family in ("camembert", "xlm-roberta", "roberta-prelayernorm")}}
 # A family's names of these.
-NAMES = {"distilbert": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+NAMES = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+                  "intermediate_size": "n_inner", "max_position_embeddings": "n_positions"},
+         "distilbert": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
                         "intermediate_size": "hidden_dim", "hidden_dropout_prob": None, "attention_probs_dropout_prob": None}}
 
 
@@ -94,7 +107,7 @@ def new_model(config, task):
     model = CLASS[task].from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            is_norm = "norm" in name.split(".")[-2].lower()
+            is_norm = "norm" in name.split(".")[-2].lower() or "ln_" in name
             parameter.normal_(1.0 if is_norm and name.endswith("weight") else 0.0, 0.2 if is_norm else 0.15)
     return model.to(torch.bfloat16).eval()
 
@@ -165,7 +178,8 @@ def write_family(model_type, output):
     output.mkdir(parents=True)
     family, cases = FAMILIES[model_type], []
     tasks = DECODER_TASKS if family.get("decoder") else family["tasks"] or [name for name, *_ in TASKS if name != "clm"]
-    wanted = {name: (name, {}) for name, *_ in TASKS if name in tasks}
+    pooled = {"pad_token_id": 1} if family.get("decoder") else {}  # which classes need, to find a row's last token
+    wanted = {name: (name, pooled if name == "single" else {}) for name, *_ in TASKS if name in tasks}
     for seed, (name, (like, changes)) in enumerate((wanted | family["own"]).items(), start=1):
         _, task, problem, labels = next(row for row in TASKS if row[0] == like)
         torch.manual_seed(seed)

@@ -109,14 +109,15 @@ void snug_identify_decoder(json_t **to, const struct snug_config *config) {
 
 /* ---- the layers ----------------------------------------------------------------------------------------------- */
 
-static struct snug_attention_form form_of(const struct snug_builder *b) {
+struct snug_attention_form snug_decoder_form(const struct snug_builder *b) {
     const struct snug_decoder *d = snug_decoder_of(b->config);
+    const double scale = d->inverse_layers ? d->scale / (b->layer + 1) : d->scale;
     return (struct snug_attention_form){.heads = (int32_t)b->config->num_attention_heads,
                                         .kv_heads = (int32_t)d->kv_heads,
                                         .head_dim = (int32_t)d->head_dim,
                                         .before = snug_has_layer(d->sliding, b->layer) ? (int32_t)d->window - 1 : -1,
                                         .after = 0,
-                                        .scale = (float)d->scale,
+                                        .scale = (float)scale,
                                         .softcap = (float)d->softcap};
 }
 
@@ -135,9 +136,10 @@ struct snug_layer snug_llama_layer(const struct snug_config *config) {
                                .no_attention_bias = !d->attention_bias,
                                .no_ffn_bias = !d->mlp_bias,
                                .no_norm_bias = true,
+                               .pooling = SNUG_POOL_LAST,
                                .attention_dropout = config->mlp_dropout,
                                .ffn_dropout = config->mlp_dropout,
-                               .form = form_of,
+                               .form = snug_decoder_form,
                                .rotation = rotation_of,
                                .layer = "layers",
                                .query = "self_attn.q_proj",
@@ -178,7 +180,18 @@ static void language_model(struct snug_builder *b, int32_t hidden, int32_t word)
     snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
 }
 
+/* Over hidden [B,h], the last token of each sequence. */
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    const size_t first = b->program->parameter_count;
+    (void)word;
+    struct snug_affine score = snug_build_linear(b, b->config->labels.count, b->config->hidden_size, "score", false);
+    snug_build_mark_head(b, first);
+    snug_build_loss(b, snug_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "score.input"), score, "logits"));
+}
+
 static const char *const prefixes[] = {"lm_head.", "score.", NULL};
 
 const struct snug_heads snug_decoder_heads = {
-    .build = {[SNUG_HEAD_VOCABULARY] = language_model}, .prefixes = prefixes, .language_model = &names};
+    .build = {[SNUG_HEAD_SEQUENCE] = classification_head, [SNUG_HEAD_VOCABULARY] = language_model},
+    .prefixes = prefixes,
+    .language_model = &names};

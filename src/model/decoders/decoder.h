@@ -16,6 +16,7 @@ struct snug_decoder {
     struct snug_rope rope, sliding_rope;
     bool attention_bias, mlp_bias;
     double scale, softcap; /* of attention's scores */
+    bool inverse_layers;   /* scores of layer i are divided by i + 1 */
     double embedding_scale;
 };
 
@@ -43,12 +44,20 @@ void snug_read_layer_types(struct snug_reading *r);
 void snug_identify_decoder(json_t **to, const struct snug_config *config);
 
 const struct snug_decoder *snug_decoder_of(const struct snug_config *config);
+/* Layer b->layer's attention. */
+struct snug_attention_form snug_decoder_form(const struct snug_builder *b);
 /* Llama's layers. */
 struct snug_layer snug_llama_layer(const struct snug_config *config);
 /* The word table and the layers over its rows. */
 int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word);
 
-/* The heads of most families: lm_head. */
+/* The heads of all families: lm_head, which may be the word table, and score, on a sequence's last token. */
 extern const struct snug_heads snug_decoder_heads;
+
+/* What most families have. */
+#define SNUG_DECODER(type, title, class)                                                                               \
+    .model_type = type, .name = title, .prefix = "model.", .word = "embed_tokens", .class_name = class,                \
+    .causal = true, .one_type = true, .settings_size = sizeof(struct snug_decoder), .identify = snug_identify_decoder, \
+    .heads = &snug_decoder_heads
 
 #endif

@@ -37,32 +37,10 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
-const struct snug_family snug_family_llama = {.model_type = "llama",
-                                              .name = "Llama",
-                                              .prefix = "model.",
-                                              .word = "embed_tokens",
-                                              .class_name = "Llama",
-                                              .causal = true,
-                                              .untied = true,
-                                              .one_type = true,
-                                              .settings_size = sizeof(struct snug_decoder),
-                                              .tokenizer_class = "LlamaTokenizer",
-                                              .read = read_llama,
-                                              .identify = snug_identify_decoder,
-                                              .encode = decode,
-                                              .heads = &snug_decoder_heads};
+const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Llama"), .untied = true,
+                                              .tokenizer_class = "LlamaTokenizer", .read = read_llama,
+                                              .encode = decode};
 
-const struct snug_family snug_family_mistral = {.model_type = "mistral",
-                                                .name = "Mistral",
-                                                .prefix = "model.",
-                                                .word = "embed_tokens",
-                                                .class_name = "Mistral",
-                                                .causal = true,
-                                                .untied = true,
-                                                .one_type = true,
-                                                .settings_size = sizeof(struct snug_decoder),
-                                                .tokenizer_class = "LlamaTokenizer",
-                                                .read = read_mistral,
-                                                .identify = snug_identify_decoder,
-                                                .encode = decode,
-                                                .heads = &snug_decoder_heads};
+const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"), .untied = true,
+                                                .tokenizer_class = "LlamaTokenizer", .read = read_mistral,
+                                                .encode = decode};

@@ -47,7 +47,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &layer);
 }
 
-static const struct snug_architecture further_classes[] = {{"BertForPreTraining", SNUG_TASK_MLM}, {0}};
+static const struct snug_architecture further_classes[] = {{.name = "BertForPreTraining", .task = SNUG_TASK_MLM}, {0}};
 
 static const char *const prefixes[] = {"cls.", "classifier.", NULL};
 
