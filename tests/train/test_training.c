@@ -665,7 +665,7 @@ FIXTURE_TEST(test_causal_language_model) {
         const char *words, *sentence;
     } refused[] = {
         {"config_name=@llama train_file=@train.txt task=mlm",
-         "--task mlm: a Llama has no head for it; its tasks are clm"},
+         "--task mlm: a Llama has no head for it; its tasks are classification, clm"},
         {"config_name=@llama train_file=@train.txt task=ner", "a Llama has no head for it"},
         {"train_file=@train.txt task=clm",
          "--task clm: a BERT has no head for it; its tasks are classification, mlm, "},
