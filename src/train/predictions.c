@@ -99,28 +99,23 @@ static snug_status take_chunk(void *user, const struct snug_chunk *chunk, const 
     struct snug_outputs *to = &p->batch;
     const int64_t classes = classes_of(p), rows = chunk->rows;
     if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, chunk, batch));
-    const size_t need = (size_t)(to->count + rows);
-    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->rows, &p->row_capacity, need, sizeof *to->rows));
     for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, chunk->first + i);
     if (!group_of(p))
         return p->task->take(p, &(struct snug_outputs){rows, (float *)(uintptr_t)chunk->logits, to->rows}, classes);
-    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->logits, &p->logits_capacity, need * (size_t)classes,
-                              sizeof *to->logits));
     memcpy(to->logits + to->count * classes, chunk->logits, (size_t)(rows * classes) * sizeof *chunk->logits);
     to->count += rows;
     return SNUG_OK;
 }
 
-/* Room for `most` loss positions of this rank, whose memory is sent up to there, and on rank 0 for those of all ranks.
- */
-static snug_status make_places(struct snug_predicting *p, const struct snug_process_group *group, int64_t most) {
-    snug_context *ctx = p->session->ctx;
-    const size_t values = (size_t)(most * classes_of(p)), ranks = (size_t)group->ranks.size;
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.logits, &p->logits_capacity, values, sizeof(float)));
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.rows, &p->row_capacity, (size_t)most, sizeof(int64_t)));
-    if (group->ranks.rank != 0) return SNUG_OK;
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->ranks->logits, &p->all_logits_capacity, ranks * values, sizeof(float)));
-    return snug_grow(ctx, (void **)&p->ranks->rows, &p->all_row_capacity, ranks * (size_t)most, sizeof(int64_t));
+/* Where the plan has room for outputs. */
+static void place_outputs(struct snug_predicting *p) {
+    const struct snug_job *job = &p->session->job;
+    const int64_t most = job->plan.collected_rows, size = snug_group_size(group_of(p));
+    const int64_t lists = size > 1 && snug_group_rank(group_of(p)) == 0 ? size + 1 : 1;
+    const int64_t offset = job->plan.layout.function_offset + job->plan.collected_offset;
+    p->batch.rows = (int64_t *)(void *)((uint8_t *)job->runner.host.base + offset);
+    p->batch.logits = (float *)(p->batch.rows + lists * most);
+    p->all = (struct snug_outputs){0, p->batch.logits + most * classes_of(p), p->batch.rows + most};
 }
 
 /* Rank 0 gets the outputs of all ranks, and converts them in the order of the ranks, which is that of the rows. */
@@ -130,13 +125,12 @@ static snug_status gather(struct snug_predicting *p, const struct snug_process_g
     int64_t most = 0;
     for (int r = 0; r < group->ranks.size; r++)
         if (p->reports[r].count > most) most = p->reports[r].count;
-    RETURN_IF_ERROR(make_places(p, group, most));
     RETURN_IF_ERROR(
-        snug_group_gather(ctx, group, p->batch.logits, most * classes * (int64_t)sizeof(float), p->ranks->logits));
-    RETURN_IF_ERROR(snug_group_gather(ctx, group, p->batch.rows, most * (int64_t)sizeof(int64_t), p->ranks->rows));
+        snug_group_gather(ctx, group, p->batch.logits, most * classes * (int64_t)sizeof(float), p->all.logits));
+    RETURN_IF_ERROR(snug_group_gather(ctx, group, p->batch.rows, most * (int64_t)sizeof(int64_t), p->all.rows));
     for (int r = 0; r < group->ranks.size && group->ranks.rank == 0; r++) {
-        const struct snug_outputs outputs = {p->reports[r].count, p->ranks->logits + r * most * classes,
-                                             p->ranks->rows + r * most};
+        const struct snug_outputs outputs = {p->reports[r].count, p->all.logits + r * most * classes,
+                                             p->all.rows + r * most};
         RETURN_IF_ERROR(p->task->take(p, &outputs, classes));
     }
     return SNUG_OK;
@@ -164,13 +158,6 @@ static void release(struct snug_predicting *p) {
     snug_kept_columns_close(&p->kept);
     snug_predict_files_close(&p->files);
     snug_measurement_close(&p->measurement);
-    free(p->batch.logits);
-    free(p->batch.rows);
-    if (p->ranks) {
-        free(p->ranks->logits);
-        free(p->ranks->rows);
-    }
-    free(p->ranks);
     free(p->reports);
 }
 
@@ -202,6 +189,7 @@ static snug_status finish_metrics(struct snug_predicting *p, double seconds, str
 static snug_status open_task(struct snug_predicting *p) {
     const struct snug_setup *setup = &p->session->job.setup;
     p->task = snug_task_results(setup->config.task);
+    place_outputs(p);
     RETURN_IF_ERROR(snug_alloc(setup->ctx, 1, p->task->state_size, &p->state));
     return p->task->open ? p->task->open(p) : SNUG_OK;
 }
@@ -214,7 +202,6 @@ static snug_status prepare(struct snug_predicting *p) {
     RETURN_IF_ERROR(open_task(p));
     const bool words = snug_setup_task(setup)->words;
     p->measured = snug_dataset_all_labelled(setup->eval.dataset);
-    if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
     if (group)
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->reports, (void **)&p->reports));
     RETURN_IF_ERROR(snug_measurement_open(p->session, &p->measurement));

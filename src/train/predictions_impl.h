@@ -30,10 +30,9 @@ struct snug_predicting {
     struct snug_row_buffer kept_buffer;
     struct snug_predict_files files;
 
-    struct snug_outputs batch;  /* of this rank's current batch */
-    struct snug_outputs *ranks; /* rank 0 of several: of those of all ranks, one after the other */
+    /* In planned memory: of this rank's current batch; on rank 0 of several also of all ranks, one after the other. */
+    struct snug_outputs batch, all;
     struct snug_prediction_report *reports;
-    size_t logits_capacity, row_capacity, all_logits_capacity, all_row_capacity;
 };
 
 /* The row's label: text, or text after those before it and a separator. */

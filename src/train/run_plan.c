@@ -235,12 +235,24 @@ static int64_t plan_outputs(const struct snug_setup *setup, const struct snug_pr
     return plan->logits_offset + plan->output_rows * row;
 }
 
+static int64_t plan_collected(const struct snug_setup *setup, const struct snug_args *args,
+                              const struct snug_planned_program *planned, struct snug_run_plan *plan, int64_t offset) {
+    const int64_t ranks = snug_args_ranks(args), logits = ranks > 1 ? snug_setup_classes(setup) : 0;
+    const int64_t lists = ranks > 1 && snug_group_rank(args->group) == 0 ? ranks + 1 : 1;
+    plan->collected_offset = (offset + 7) / 8 * 8;
+    plan->collected_rows = 0;
+    if (!snug_setup_predicts(setup)) return offset;
+    plan->collected_rows = ranks > 1 ? planned->pipeline.limits.rows : planned->program.capacity[SNUG_EXTENT_ROWS];
+    return plan->collected_offset +
+           lists * plan->collected_rows * ((int64_t)sizeof(int64_t) + logits * (int64_t)sizeof(float));
+}
+
 /* Finds the layout by find: snug_stage_place() or snug_find_least_layout(). */
 static snug_status find_layout(const struct snug_setup *setup, const struct snug_args *args, struct snug_run_plan *plan,
                                typeof(snug_stage_place) *find) {
     struct snug_program *placed[SNUG_ROLE_COUNT];
     const struct snug_metric_accumulator_options metrics = snug_setup_metrics(setup);
-    int64_t batch = 0, losses = 0, outputs = 0;
+    int64_t batch = 0, losses = 0, function = 0;
     for (int i = 0; i < plan->count; i++) {
         struct snug_planned_program *planned = &plan->programs[i];
         const struct snug_data_pipeline *pipeline = &planned->pipeline;
@@ -250,11 +262,12 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
             losses = snug_loader_share(&pipeline->options) * (int64_t)sizeof(float);
         if (planned->role != SNUG_ROLE_EVALUATION) continue;
         plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
-        outputs = plan_outputs(setup, &planned->program, plan);
+        function = plan->metric_bytes + plan_outputs(setup, &planned->program, plan);
+        function = plan_collected(setup, args, planned, plan, function);
     }
     plan->losses_offset = batch;
-    return find(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses,
-                plan->metric_bytes + outputs, &plan->layout);
+    return find(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses, function,
+                &plan->layout);
 }
 
 static snug_status build_programs(const struct snug_setup *setup, const struct snug_args *args,

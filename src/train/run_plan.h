@@ -45,6 +45,9 @@ struct snug_run_plan {
     /* What an evaluation copies from a device, in the host's function memory: after the accumulator the best classes of
        a chunk, then, logits_offset bytes later, logits of output_rows rows. 0 rows: it copies no logits. */
     int64_t logits_offset, output_rows;
+    /* What predictions collect there, from collected_offset on: the row numbers of a chunk's loss positions, or on
+       several ranks those of a batch, with their logits; rank 0 has them of all ranks, too. */
+    int64_t collected_offset, collected_rows;
     /* The reported bytes, see limits.h: by class, in the memory that has the arena, and in total. On a device, host
      * memory is in the class host, which the total excludes. */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;

@@ -101,6 +101,39 @@ FIXTURE_TEST(test_tags_and_tokens) {
     check(f, "mlm", "masked.txt", 2, "--line_by_line ");
 }
 
+/* Bytes of function memory in the run's description, which the first row has. */
+static int64_t function_bytes(const struct fixture *f) {
+    json_error_t error;
+    char *text = output_of(f, "stdout");
+    json_t *row = json_loads(text, JSON_DISABLE_EOF_CHECK, &error);
+    const json_t *memory = json_object_get(json_object_get(row, "run"), "memory");
+    const int64_t bytes = json_integer_value(json_object_get(memory, "function"));
+    json_decref(row);
+    free(text);
+    return bytes;
+}
+
+/* What predictions collect is in the plan: row numbers of the loss positions of a batch; of several ranks their logits,
+   too, and on rank 0 those of all ranks. */
+FIXTURE_TEST(test_collected_outputs_are_planned) {
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--task mlm --train_file train.txt --line_by_line --output_dir mlm"));
+    write_text(f, "masked.txt", "w1 [MASK] w2 [MASK]\nw3\n[MASK] good\nw4 [MASK]\nbad [MASK] w9 w8\n");
+    json_t *config = read_json(f, path_of(f, "mlm/config.json"));
+    const int64_t classes = json_integer_value(json_object_get(config, "vocab_size"));
+    json_decref(config);
+#define PREDICT "predict " RUN "2 --model_name_or_path mlm --test_file masked.txt --line_by_line --json"
+    int64_t bytes[4] = {0}, rows = 0;
+    for (int ranks = 3; ranks >= 1; ranks--) {
+        run_ranks_well(f, ranks, PREDICT);
+        bytes[ranks] = function_bytes(f);
+        const int64_t row = ranks > 1 ? (ranks + 1) * (8 + 4 * classes) : 8;
+        if (ranks == 3) rows = bytes[3] / row;
+        assert_int_equal(bytes[ranks], (rows * row + 255) / 256 * 256);
+    }
+    assert_true(rows >= 3); /* masks of two texts */
+}
+
 /* Rank 0 writes the results; the others nothing. */
 FIXTURE_TEST(test_results) {
     if (skips) return;
