@@ -29,9 +29,12 @@ class _Of15(TypedDict, total=False):
     """format of the data files, where their names do not tell it, as on standard input (snug's own)"""
     text_column_name: Optional[str]
     """text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be a text;
-    token classification: tokens; in a file with a word a line also a column's number, from 1"""
+    causal LM: prompt and completion, or text; token classification: tokens; in a file with a word a line also a column's
+    number, from 1"""
+    dataset_text_field: Optional[str]
+    """Another name of text_column_name."""
     text_pair_column_name: Optional[str]
-    """second text column, of pairs of texts (snug's own)"""
+    """second text column, of pairs of texts; causal LM: of the completions (snug's own)"""
     text_column_names: Optional[Union[str, list[str], tuple[str, ...]]]
     """text columns that are joined to one text"""
     text_column_delimiter: Optional[str]
@@ -46,7 +49,9 @@ class _Of15(TypedDict, total=False):
     """labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a class;
     default: -1 and - among other classes (snug's own)"""
     max_seq_length: Optional[int]
-    """maximum tokens of a sequence; longer texts are truncated [128]"""
+    """maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given [128]"""
+    max_length: Optional[int]
+    """Another name of max_seq_length."""
     label_all_tokens: Optional[bool]
     """token classification: label all tokens of a word, not only the first [False]"""
     return_entity_level_metrics: Optional[bool]
@@ -302,7 +307,13 @@ class _Of7(TypedDict, total=False):
     overwrite_cache: Optional[bool]
     """tokenize again, even if the cached tokens are valid [False]"""
     line_by_line: Optional[bool]
-    """masked LM: each line is a row; otherwise the text is concatenated and split into blocks [False]"""
+    """masked LM; causal LM, of a text file: each line is a row; otherwise the text is concatenated and split into blocks
+    [False]"""
+    block_size: Optional[int]
+    """causal LM: the texts of any file are concatenated and split into blocks of so many tokens, as in run_clm.py; default:
+    those of text files, into blocks of max_seq_length [0]"""
+    completion_only_loss: Optional[bool]
+    """causal LM: in rows with a prompt and a completion only the completion's tokens have a loss [True]"""
     mlm_probability: Optional[float]
     """masked LM: fraction of tokens to mask [0.15]"""
     whole_word_mask: Optional[bool]

@@ -44,6 +44,8 @@ struct snug_args {
     char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     int64_t validation_split_percentage;                                              /* 0: none */
+    int64_t block_size;                                                               /* 0: not given */
+    bool completion_only_loss;
     bool overwrite_cache, line_by_line, whole_word_mask, strict, ignore_mismatched_sizes;
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */

@@ -155,6 +155,12 @@ static snug_status check_split(const struct snug_args *args, bool trains) {
     return SNUG_OK;
 }
 
+static snug_status check_blocks(const struct snug_args *args) {
+    if (!args->block_size || !args->line_by_line) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE,
+                     "--block_size joins the rows, and --line_by_line keeps them: give one or the other");
+}
+
 static snug_status check_rows(const struct snug_args *args) {
     const struct {
         const char *name;
@@ -289,11 +295,17 @@ static bool is_given(const struct snug_args *args, const char *name) {
            strcmp(value, "False") != 0;
 }
 
+static bool is_of(enum snug_task task, const char *name) {
+    const char *const *own = snug_task_info(task)->only;
+    while (*own && strcmp(*own, name) != 0) own++;
+    return *own;
+}
+
 snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task) {
     for (int other = 0; other < SNUG_TASK_COUNT; other++) {
         const struct snug_task_info *info = snug_task_info((enum snug_task)other);
         for (const char *const *name = info->only; *name; name++)
-            if (other != (int)task && is_given(args, *name))
+            if (!is_of(task, *name) && is_given(args, *name))
                 return snug_fail(
                     args->ctx, SNUG_E_USAGE, "--%s is for %s, and this task is %s: leave it out, or give --task %s",
                     *name, info->short_title, snug_task_info(task)->short_title, snug_task_name((enum snug_task)other));
@@ -360,6 +372,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(snug_args_fsdp(args));
+    RETURN_IF_ERROR(check_blocks(args));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));

@@ -222,7 +222,7 @@ const struct snug_short_name snug_short_names[] = {
     {"dev dev_file val val_file valid_file eval_file eval_data validation", "validation_file"},
     {"test test_data predict_file input", "test_file"},
     {"output o out out_dir save_dir", "output_dir"},
-    {"max_len max_length maxlen seq_len seq_length sequence_length block_size", "max_seq_length"},
+    {"max_len maxlen seq_len seq_length sequence_length", "max_seq_length"},
     {"steps iterations train_steps max_train_steps num_train_steps", "max_steps"},
     {"accumulation_steps grad_accum grad_accumulation accumulate_grad_batches grad_acc_steps",
      "gradient_accumulation_steps"},

@@ -74,10 +74,12 @@ const struct snug_argument snug_arguments[] = {
     COUNT(top_k, "", DATA, "1", "[1,1000]", "predict: masked LM: the most probable tokens of a mask (snug's own)"),
     ROW(CHOICE, data_format, "", DATA, SNUG_DATA_FORMATS, "", NULL, NULL,
         "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
-    TEXT(text_column_name, "", DATA, "NAME",
+    TEXT(text_column_name, "dataset_text_field", DATA, "NAME",
          "text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be "
-         "a text; token classification: tokens; in a file with a word a line also a column's number, from 1"),
-    TEXT(text_pair_column_name, "", DATA, "NAME", "second text column, of pairs of texts (snug's own)"),
+         "a text; causal LM: prompt and completion, or text; token classification: tokens; in a file with a word a "
+         "line also a column's number, from 1"),
+    TEXT(text_pair_column_name, "", DATA, "NAME",
+         "second text column, of pairs of texts; causal LM: of the completions (snug's own)"),
     TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
     ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
         "what is put between joined text columns; default: a space"),
@@ -91,7 +93,8 @@ const struct snug_argument snug_arguments[] = {
     ROW(STRING, missing_label_values, "", DATA, "A,B", "", NULL, NULL,
         "labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a "
         "class; default: -1 and - among other classes (snug's own)"),
-    COUNT(max_seq_length, "", DATA, "128", "[3,)", "maximum tokens of a sequence; longer texts are truncated"),
+    COUNT(max_seq_length, "max_length", DATA, "128", "[3,)",
+          "maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),
@@ -100,7 +103,14 @@ const struct snug_argument snug_arguments[] = {
           "the same share; masked LM: the first rows; 0: none"),
     FLAG(overwrite_cache, "", DATA, "False", "tokenize again, even if the cached tokens are valid"),
     FLAG(line_by_line, "", DATA, "False",
-         "masked LM: each line is a row; otherwise the text is concatenated and split into blocks"),
+         "masked LM; causal LM, of a text file: each line is a row; otherwise the text is concatenated and split into "
+         "blocks"),
+    COUNT(
+        block_size, "", DATA, "0", "[0,)",
+        "causal LM: the texts of any file are concatenated and split into blocks of so many tokens, as in run_clm.py; "
+        "default: those of text files, into blocks of max_seq_length"),
+    FLAG(completion_only_loss, "", DATA, "True",
+         "causal LM: in rows with a prompt and a completion only the completion's tokens have a loss"),
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
     FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),

@@ -52,7 +52,9 @@ const struct cli_help cli_helps[] = {
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
-     STRATEGY TRAINING, OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability whole_word_mask ",
+     STRATEGY TRAINING,
+     OF_TRAINING " validation_file max_eval_samples line_by_line block_size completion_only_loss mlm_probability "
+                 "whole_word_mask ",
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
              "per_device_eval_batch_size json ",

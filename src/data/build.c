@@ -7,6 +7,7 @@
 
 #include "data/data_file.h"
 #include "data/encode.h"
+#include "data/loss_mask.h"
 #include "data/task.h"
 #include "data/words.h"
 
@@ -59,7 +60,10 @@ struct builder {
     bool join; /* masked LM: rows are blocks of all texts joined */
     struct snug_encoding encoding;
     int threads;
-    int64_t untagged;            /* rows whose tags are not used, because they are not one for each word */
+    int64_t unused; /* rows whose tags are not used, because they are not one for each word; causal LM:
+                       rows without a loss, and the line of the first */
+    int64_t unused_line;
+    int64_t across, across_line; /* rows with a token that is of both texts, and the first */
     bool full;                   /* max_samples rows are written: only labels are still read */
     int64_t look;                /* bytes of the file at which the next look is due */
     double begun, last_log_time; /* when */
@@ -156,7 +160,7 @@ static snug_status take_row(struct builder *builder, struct chunk *chunk, const 
     if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
     if (builder->task->words && builder->source.columns.has_label && !taken.labels && taken.words &&
         row->fields[columns->label].kind != SNUG_FIELD_MISSING)
-        builder->untagged++;
+        builder->unused++;
     RETURN_IF_ERROR(
         snug_grow(builder->ctx, (void **)&chunk->rows, &chunk->row_capacity, chunk->count + 1, sizeof *chunk->rows));
     chunk->rows[chunk->count++] = taken;
@@ -190,6 +194,8 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
 static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                 struct text_row *row) {
     const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
+    if (builder->task->causal)
+        return snug_encode_causal(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
     if (builder->task->words)
         return snug_encode_words(builder->ctx, &builder->encoding, texts[0], row->words, &task->encoder, &row->tokens);
     return snug_encode_texts(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
@@ -199,7 +205,7 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
     struct task *task = &chunk->tasks[number];
     size_t end = (size_t)(number + 1) * TASK_ROWS;
     if (end > chunk->count) end = chunk->count;
-    task->encoder.out.count = task->encoder.word_of.count = 0;
+    task->encoder.out.count = task->encoder.word_of.count = task->encoder.has_loss.count = 0;
     task->status = SNUG_OK;
     for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
         task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
@@ -240,24 +246,45 @@ static snug_status gather_words(struct builder *builder, const struct chunk *chu
     return SNUG_OK;
 }
 
+/* Its mask, if a token of the row has no loss. */
+static snug_status gather_mask(struct builder *builder, const struct text_row *row, const int32_t *has_loss,
+                               size_t *count) {
+    *count = 0;
+    for (size_t i = 0; i < row->tokens.count && !*count; i++)
+        if (!has_loss[i]) *count = snug_loss_mask_numbers(row->tokens.count);
+    if (!*count) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
+                              sizeof *builder->numbers));
+    snug_loss_mask_put(builder->numbers, has_loss, row->tokens.count);
+    return SNUG_OK;
+}
+
+static void note_causal(struct builder *builder, const struct text_row *row) {
+    if (row->tokens.without_loss && !builder->unused++) builder->unused_line = row->line;
+    if (row->tokens.across && !builder->across++) builder->across_line = row->line;
+}
+
+static snug_status write_row(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
+                             const struct task *task) {
+    const struct snug_cache_row head = {row->line, (int32_t)row->tokens.first_count, row->tokens.truncated};
+    const int32_t *ids = task->encoder.out.ids + row->tokens.ids;
+    const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
+    size_t count = row->labels;
+    if (builder->task->words) RETURN_IF_ERROR(gather_words(builder, chunk, row, task, &count));
+    if (builder->task->causal)
+        RETURN_IF_ERROR(gather_mask(builder, row, task->encoder.has_loss.ids + row->tokens.ids, &count));
+    if (builder->task->words || builder->task->causal) labels = builder->numbers;
+    return snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count);
+}
+
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
+        const struct task *task = &chunk->tasks[i / TASK_ROWS];
+        note_causal(builder, row);
         if (!row->tokens.count) continue;
-        const int32_t *ids = chunk->tasks[i / TASK_ROWS].encoder.out.ids + row->tokens.ids;
-        if (builder->join) {
-            RETURN_IF_ERROR(join_row(builder, row, ids));
-        } else {
-            struct snug_cache_row head = {row->line, (int32_t)row->tokens.first_count, row->tokens.truncated};
-            const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
-            size_t count = row->labels;
-            if (builder->task->words) {
-                RETURN_IF_ERROR(gather_words(builder, chunk, row, &chunk->tasks[i / TASK_ROWS], &count));
-                labels = builder->numbers;
-            }
-            RETURN_IF_ERROR(
-                snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count));
-        }
+        RETURN_IF_ERROR(builder->join ? join_row(builder, row, task->encoder.out.ids + row->tokens.ids)
+                                      : write_row(builder, chunk, row, task));
     }
     builder->full = is_full(builder);
     return SNUG_OK;
@@ -371,8 +398,14 @@ static snug_status check_rows(struct builder *builder) {
     if (builder->block.count)
         return snug_fail(builder->ctx, SNUG_E_INPUT,
                          "%s: its %zu tokens do not fill one block of %" PRId64
-                         ": train with --line_by_line or a smaller --max_seq_length",
-                         options->path, builder->block.count, options->max_length);
+                         ": train with --line_by_line or a smaller --%s",
+                         options->path, builder->block.count, options->max_length,
+                         builder->task->causal ? "block_size" : "max_seq_length");
+    if (builder->unused)
+        return snug_fail(builder->ctx, SNUG_E_INPUT,
+                         "%s: no row has a token with a loss, of %" PRId64 ", the first in line %" PRId64
+                         ": are the completions empty, or the prompts longer than --max_seq_length %" PRId64 "?",
+                         options->path, builder->unused, builder->unused_line, options->max_length);
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
 }
 
@@ -387,13 +420,18 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
     RETURN_IF_ERROR(snug_label_column_begin_flags(builder->ctx, &builder->label, builder->source.names,
                                                   builder->source.columns.flag, builder->source.columns.flags));
-    builder->join = builder->task->joins && !options->line_by_line;
+    builder->join = (builder->task->joins || options->blocks || (builder->task->causal && form == SNUG_DATA_TEXT)) &&
+                    !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->last_log_time = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
     /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
     builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,
-                                               .pair = builder->source.columns.pair,
+                                               .pair = builder->source.columns.pair && !builder->task->causal,
+                                               .completes = builder->source.columns.pair && builder->task->causal,
+                                               .completion_only = options->completion_only,
+                                               .joins = builder->join,
+                                               .end = builder->join ? NULL : options->end,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
@@ -410,10 +448,25 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
     int64_t malformed, added, skipped[SNUG_CONLL_SKIPPED];
     snug_reader_oddities(reader, &malformed, &added);
     snug_reader_skipped(reader, skipped);
-    builder->writer.untagged = capped(builder->untagged);
+    builder->writer.unused = capped(builder->unused);
     builder->writer.malformed = capped(malformed);
     builder->writer.added = capped(added);
     for (int i = 0; i < SNUG_CONLL_SKIPPED; i++) builder->writer.skipped[i] = capped(skipped[i]);
+}
+
+/* What only the texts show, once: their number is logged again where the tokens come from the cache. */
+static void tell_causal(const struct builder *builder) {
+    const char *path = builder->options->path;
+    if (builder->unused_line && builder->writer.rows)
+        snug_log(builder->ctx, SNUG_LOG_WARNING,
+                 "%s:%" PRId64 ": this row is the first without a token that has a loss", path, builder->unused_line);
+    if (builder->across)
+        snug_log(builder->ctx, SNUG_LOG_WARNING,
+                 "%s: in %" PRId64 " row%s, first in line %" PRId64
+                 ", a token is of the prompt and of the completion: it has a loss, and a prompt without completion has "
+                 "other tokens; end prompts with a space or a newline rather than beginning completions with it, or "
+                 "the reverse",
+                 path, builder->across, builder->across == 1 ? "" : "s", builder->across_line);
 }
 
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
@@ -423,9 +476,11 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
     RETURN_IF_ERROR(build_rows(builder, peek));
     note_oddities(builder, peek->reader);
+    tell_causal(builder);
     RETURN_IF_ERROR(check_rows(builder));
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
                                            builder->options->need_labels, &form));
+    if (builder->task->causal) form = SNUG_LABELS_MASK;
     return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
 }
 

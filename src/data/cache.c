@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/cache.h"
 
+#include "data/loss_mask.h"
 #include "data/words.h"
 
 #include <errno.h>
@@ -75,6 +76,7 @@ struct check {
     struct snug_cache *cache;
     const struct snug_cache_header *header;
     int64_t id_limit;
+    int32_t end; /* ends a row */
     XXH3_state_t *rows_sum, *index_sum, *lengths_sum;
     struct snug_row_buffer buffer;
     uint64_t offset; /* of the next row */
@@ -82,6 +84,14 @@ struct check {
     struct snug_cache_entry entries[ENTRIES];
     uint32_t lengths[ENTRIES];
 };
+
+bool snug_cache_has_words(const struct snug_cache *cache) {
+    return cache->form == SNUG_LABELS_TAGS || cache->form == SNUG_LABELS_TAG_NUMBERS;
+}
+
+static bool has_labels(const struct snug_cache *cache) {
+    return !snug_cache_has_words(cache) && cache->form != SNUG_LABELS_MASK;
+}
 
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
     switch (size) {
@@ -105,21 +115,22 @@ static const char *check_entries(struct check *check, int64_t count) {
         check->offset += size;
         check->tokens += entry->length;
         if (check->longest < entry->length) check->longest = entry->length;
-        cache->labelled += entry->labels && !snug_cache_has_words(cache);
+        cache->labelled += entry->labels && has_labels(cache);
         if (cache->row_bytes < (int64_t)size) cache->row_bytes = (int64_t)size;
         cache->squared_lengths += (double)entry->length * (double)entry->length;
     }
     return NULL;
 }
 
-void snug_cache_tell_untagged(snug_context *ctx, const char *path, uint32_t rows) {
-    if (rows)
+void snug_cache_tell_unused(snug_context *ctx, const char *path, const struct snug_cache *cache) {
+    const uint32_t rows = cache->unused;
+    const char *s = rows == 1 ? "" : "s";
+    if (rows && cache->form == SNUG_LABELS_MASK)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: %" PRIu32 " row%s without a token that has a loss %s left out", path, rows,
+                 s, rows == 1 ? "is" : "are");
+    else if (rows)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: the tags of %" PRIu32 " row%s are not one for each word, and are not used",
-                 path, rows, rows == 1 ? "" : "s");
-}
-
-bool snug_cache_has_words(const struct snug_cache *cache) {
-    return cache->form == SNUG_LABELS_TAGS || cache->form == SNUG_LABELS_TAG_NUMBERS;
+                 path, rows, s);
 }
 
 /* Checks and counts a row's words. A row without words lacks no tag, unless all rows lack them. */
@@ -133,6 +144,18 @@ static bool check_words(struct snug_cache *cache, const uint32_t *numbers, uint3
     return true;
 }
 
+/* Checks a row's mask, and counts its tokens that have a loss. No token predicts the first one. */
+static bool check_mask(const struct check *check, const uint32_t *mask, uint32_t numbers, uint32_t length) {
+    const uint32_t *ids = mask + numbers;
+    if (!snug_loss_mask_check(mask, numbers, length)) return false;
+    for (int64_t i = 1; i < length; i++) {
+        if (!snug_loss_mask_has(mask, numbers, i)) continue;
+        check->cache->losses++;
+        check->cache->ends += check->end >= 0 && ids[i] == (uint32_t)check->end;
+    }
+    return true;
+}
+
 /* The bytes of count rows in order, checked one by one. */
 static const char *check_rows_of(struct check *check, const char *data, const struct snug_cache_entry *entries,
                                  int64_t count) {
@@ -142,12 +165,14 @@ static const char *check_rows_of(struct check *check, const char *data, const st
         const struct snug_cache_row *row = (const struct snug_cache_row *)data;
         const uint32_t *numbers = (const uint32_t *)(row + 1);
         if (row->first_count < 0 || (uint32_t)row->first_count > length) return "a row's token types are wrong";
-        const bool value = !snug_cache_has_words(cache) && snug_label_is_value(numbers, labels);
+        const bool value = has_labels(cache) && snug_label_is_value(numbers, labels);
         cache->values |= value;
         if (value && !isfinite(snug_label_value(numbers))) return "a row's label is not a number";
         if (snug_cache_has_words(cache) && !check_words(cache, numbers, labels, length))
             return "a row's words are wrong";
-        for (uint32_t k = 0; k < labels && !value && !snug_cache_has_words(cache); k++)
+        if (cache->form == SNUG_LABELS_MASK && !check_mask(check, numbers, labels, length))
+            return "a row's mask of losses is wrong";
+        for (uint32_t k = 0; k < labels && !value && has_labels(cache); k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;
@@ -222,7 +247,7 @@ static const char *check_all(struct check *check, snug_status *status) {
 }
 
 static const char *check_contents(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header,
-                                  int64_t id_limit, snug_status *status) {
+                                  int64_t id_limit, int32_t end, snug_status *status) {
     void *memory;
     if ((*status = snug_alloc(ctx, 1, sizeof(struct check), &memory)) != SNUG_OK) return NULL;
     struct check *check = memory;
@@ -230,6 +255,7 @@ static const char *check_contents(snug_context *ctx, struct snug_cache *cache, c
     check->cache = cache;
     check->header = header;
     check->id_limit = id_limit;
+    check->end = end;
     check->offset = sizeof *header;
     const char *problem = check_all(check, status);
     XXH3_freeState(check->rows_sum);
@@ -271,7 +297,7 @@ static const char *read_labels(snug_context *ctx, struct snug_cache *cache, cons
 }
 
 static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH128_hash_t key, int64_t id_limit,
-                              const char **problem) {
+                              int32_t end, const char **problem) {
     struct snug_cache_header header;
     struct stat info = {0};
     snug_status status = SNUG_OK;
@@ -288,22 +314,22 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->malformed = header.malformed;
     cache->added = header.added;
     memcpy(cache->skipped, header.skipped, sizeof cache->skipped);
-    cache->untagged = header.untagged;
+    cache->unused = header.unused;
     cache->form = (enum snug_label_form)header.label_form;
     const uint64_t content[] = {header.rows_sum, header.index_sum, header.labels_sum, header.label_form};
     cache->digest = XXH3_64bits(content, sizeof content);
     cache->index = sizeof header + header.rows_size;
     cache->lengths = cache->index + header.index_size;
     *problem = read_labels(ctx, cache, &header, &status);
-    if (!*problem && status == SNUG_OK) *problem = check_contents(ctx, cache, &header, id_limit, &status);
+    if (!*problem && status == SNUG_OK) *problem = check_contents(ctx, cache, &header, id_limit, end, &status);
     return status;
 }
 
-snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, struct snug_cache *out,
-                            const char **problem) {
+snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, int32_t end,
+                            struct snug_cache *out, const char **problem) {
     *out = (struct snug_cache){.fd = fd};
     *problem = NULL;
-    snug_status status = check_file(ctx, out, key, id_limit, problem);
+    snug_status status = check_file(ctx, out, key, id_limit, end, problem);
     if (status != SNUG_OK || *problem) snug_cache_close(out);
     return status;
 }
@@ -524,7 +550,7 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
                                        .rows_sum = XXH3_64bits_digest(writer->rows_sum),
                                        .malformed = writer->malformed,
                                        .added = writer->added,
-                                       .untagged = writer->untagged};
+                                       .unused = writer->unused};
     *fd = -1;
     memcpy(header.skipped, writer->skipped, sizeof header.skipped);
     append_index(writer, writer->rows_sum, &header.index_sum);

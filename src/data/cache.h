@@ -30,9 +30,10 @@ struct snug_cache_header {
     uint64_t rows_size, index_size, labels_size;
     uint32_t label_count, label_form;
     uint64_t rows_sum, index_sum, lengths_sum, labels_sum;
-    uint32_t malformed, added; /* lines of malformed UTF-8, rows with ignored keys; or UINT32_MAX */
-    uint32_t skipped[SNUG_CONLL_SKIPPED], untagged; /* lines that are no words; rows whose tags are not used */
-    uint64_t sum;                                   /* of all before it */
+    uint32_t malformed, added;            /* lines of malformed UTF-8, rows with ignored keys; or UINT32_MAX */
+    uint32_t skipped[SNUG_CONLL_SKIPPED]; /* lines that are no words */
+    uint32_t unused;                      /* rows whose tags are not used; causal LM: rows left out, without a loss */
+    uint64_t sum;                         /* of all before it */
 };
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
@@ -54,7 +55,8 @@ struct snug_cache {
     double squared_lengths;              /* sum of all */
     int64_t words, words_without_tokens; /* of rows of words */
     int64_t row_bytes;                   /* of the largest row */
-    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], untagged;
+    int64_t losses, ends;                /* causal LM: tokens with a loss; of these, those that end a row */
+    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], unused;
     bool pairs;  /* a row has tokens of type 1 */
     bool values; /* a label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
@@ -63,15 +65,16 @@ struct snug_cache {
 
 /* Whether rows are words with tags. */
 bool snug_cache_has_words(const struct snug_cache *cache);
-/* Logs the rows of a file to predict whose tags are not used, if there are any. */
-void snug_cache_tell_untagged(snug_context *ctx, const char *path, uint32_t rows);
+/* Logs the rows of a file to predict whose tags are not used, or those that were left out, if there are any. */
+void snug_cache_tell_unused(snug_context *ctx, const char *path, const struct snug_cache *cache);
 /* Bytes of one of the lengths. */
 int snug_cache_length_size(int64_t longest);
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number);
 /* Opens and checks the whole file. If it cannot be used, *problem says why; that is not a failure of ctx: the file must
-   be rebuilt. Takes fd over, and closes it unless the cache could be opened. Ids must be below id_limit. */
-snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, struct snug_cache *out,
-                            const char **problem);
+   be rebuilt. Takes fd over, and closes it unless the cache could be opened. Ids must be below id_limit; end ends a row
+   (-1: none). */
+snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, int32_t end,
+                            struct snug_cache *out, const char **problem);
 void snug_cache_close(struct snug_cache *cache);
 snug_status snug_cache_find(snug_context *ctx, const struct snug_cache *cache, int64_t number,
                             struct snug_cache_entry *out);
@@ -91,7 +94,7 @@ struct snug_cache_writer {
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
-    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], untagged; /* set by the caller */
+    uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], unused; /* set by the caller */
 };
 
 /* in NULL: an anonymous file. in must outlive the writer. */

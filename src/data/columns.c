@@ -39,7 +39,8 @@ static snug_status check_arguments(snug_context *ctx, const struct snug_dataset_
         return snug_fail(ctx, SNUG_E_USAGE,
                          "--text_column_names joins columns to one text, and --text_column_name and "
                          "--text_pair_column_name name a text or a pair: give one or the other");
-    if (options->text_pair_column && !snug_task_info(options->task)->pairs)
+    const struct snug_task_info *task = snug_task_info(options->task);
+    if (options->text_pair_column && !task->pairs && !task->causal)
         return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name is for classification: leave it out");
     return SNUG_OK;
 }
@@ -79,6 +80,8 @@ static snug_status find_named(snug_context *ctx, const struct snug_dataset_optio
 static const char *const known_pairs[][2] = {
     {"sentence1", "sentence2"}, {"question1", "question2"}, {"premise", "hypothesis"}, {"question", "sentence"}};
 
+static const char *const completed_pairs[][2] = {{"prompt", "completion"}}; /* TRL's names */
+
 static size_t find_usual(const struct snug_column_names *list, const char *name) {
     return snug_column_find_usual(list, (const char *const[]){name, NULL});
 }
@@ -86,8 +89,10 @@ static size_t find_usual(const struct snug_column_names *list, const char *name)
 static bool find_known(const struct snug_dataset_options *options, const struct snug_column_names *list,
                        struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
-    for (size_t i = 0; task->pairs && i < sizeof known_pairs / sizeof *known_pairs; i++) {
-        const size_t a = find_usual(list, known_pairs[i][0]), b = find_usual(list, known_pairs[i][1]);
+    const char *const(*pairs)[2] = task->causal ? completed_pairs : known_pairs;
+    const size_t count = task->causal ? 1 : task->pairs ? sizeof known_pairs / sizeof *known_pairs : 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t a = find_usual(list, pairs[i][0]), b = find_usual(list, pairs[i][1]);
         if (a == list->count || b == list->count || snug_columns_is_label(out, a) || snug_columns_is_label(out, b))
             continue;
         out->text[0] = a;
@@ -275,7 +280,8 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     snug_column_names_init(&list, names, count);
     const struct snug_conll *conll = snug_reader_conll(peek->reader);
     if (conll) return take_conll(ctx, options, &list, conll, out);
-    RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
+    if (!snug_task_info(options->task)->causal) /* which predicts the text itself */
+        RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
     RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));
     return snug_tag_column_find(ctx, options, &list, peek, out);
 }

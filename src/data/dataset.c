@@ -201,6 +201,7 @@ static snug_status find_columns(struct opening *o) {
     const struct snug_reader_options how = {.format = options->format,
                                             .strict = options->strict,
                                             .words = task->words,
+                                            .keep_ends = task->causal && !options->line_by_line,
                                             .conll = &choice,
                                             .rows = options->rows};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
@@ -232,19 +233,31 @@ static snug_status columns_key(const struct opening *o, char **out) {
     return SNUG_OK;
 }
 
+/* What rows of causal LM depend on, too. */
+static snug_status add_causal(const struct opening *o, char **text) {
+    const struct snug_dataset_options *options = o->options;
+    char *longer;
+    const snug_status status = snug_format(o->ctx, &longer, "%s %d %d %s", *text, options->blocks,
+                                           options->completion_only, options->end ? options->end : "");
+    free(*text);
+    *text = longer;
+    return status;
+}
+
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status make_key(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
     const char *separator = options->label_separator;
     char *columns, *text = NULL;
     RETURN_IF_ERROR(columns_key(o, &columns));
-    const snug_status status = snug_format(
+    snug_status status = snug_format(
         o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
         o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
         separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
         snug_missing_labels_given(options->missing_labels), options->line_by_line, options->keep_words, options->strict,
         options->max_length, options->max_samples, o->hot);
     free(columns);
+    if (status == SNUG_OK && snug_task_info(options->task)->causal) status = add_causal(o, &text);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
     return status;
@@ -283,7 +296,8 @@ static snug_status open_cached(struct opening *o, bool *done) {
         close(fd);
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer),
+                                    snug_tokenizer_special(o->tokenizer).eos, o->cache, &problem));
     const bool words = snug_cache_has_words(o->cache);
     if (!problem && words != snug_task_info(o->options->task)->words) {
         problem = "its rows are of another task";
@@ -321,7 +335,8 @@ static snug_status build_and_open(struct opening *o) {
         if (folder) unlinkat(folder->fd, o->name, 0);
         return unchanged;
     }
-    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer),
+                                    snug_tokenizer_special(o->tokenizer).eos, o->cache, &problem));
     if (!problem) return SNUG_OK;
     return snug_fail(o->ctx, SNUG_E_IO,
                      "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?", o->options->path,
@@ -334,7 +349,7 @@ static snug_status open_tokens(struct opening *o) {
     const bool cached = o->cached;
     if (cached && !o->peek.ended) log_oddities(o->ctx, o->options->path, o->cache); /* else the reader has done it */
     if (!cached) RETURN_IF_ERROR(build_and_open(o));
-    snug_cache_tell_untagged(o->ctx, o->options->path, o->cache->untagged);
+    snug_cache_tell_unused(o->ctx, o->options->path, o->cache);
     snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " row%s, %" PRId64 " tokens; %s %s%s%s", o->options->path,
              o->cache->rows, o->cache->rows == 1 ? "" : "s", o->cache->tokens, cached ? "read from" : "tokenized into",
              o->folder.path ? o->folder.path : "a temporary file", o->folder.path ? "/" : "",
@@ -435,6 +450,13 @@ uint64_t snug_dataset_digest(const struct snug_dataset *dataset) {
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
     return share_of(dataset, dataset->cache.truncated);
+}
+int64_t snug_dataset_losses(const struct snug_dataset *dataset) {
+    const struct snug_cache *cache = &dataset->cache;
+    return share_of(dataset, cache->form == SNUG_LABELS_MASK ? cache->losses : cache->tokens - cache->rows);
+}
+bool snug_dataset_learns_end(const struct snug_dataset *dataset) {
+    return dataset->cache.form != SNUG_LABELS_MASK || dataset->cache.ends;
 }
 int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.words); }
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {

@@ -32,6 +32,9 @@ uint64_t snug_dataset_digest(const struct snug_dataset *dataset);        /* of a
 bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were truncated */
 /* Token classification: words of all rows, and words without tokens: they were truncated, or never had one. */
+/* Causal LM: tokens with a loss; whether of these one ends a row, or that is not known. */
+int64_t snug_dataset_losses(const struct snug_dataset *dataset);
+bool snug_dataset_learns_end(const struct snug_dataset *dataset);
 int64_t snug_dataset_words(const struct snug_dataset *dataset);
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */

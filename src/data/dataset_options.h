@@ -40,6 +40,9 @@ struct snug_dataset_options {
     const struct snug_used_columns *trained; /* those that the model is trained on; NULL: not known */
     bool need_labels;                        /* a missing label column is an error, with a hint at --task mlm */
     bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */
+    bool blocks;                             /* causal LM: also rows of other files than texts are joined so */
+    bool completion_only;                    /* causal LM: of a prompt and its completion only the latter has a loss */
+    const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
     bool keep_words;                         /* token classification: the cache holds the words' texts, too */
     int64_t max_length;                      /* max_seq_length */
     int64_t max_samples;                     /* rows at most, or -1 */

@@ -10,6 +10,11 @@ struct snug_encoding {
     bool pair;        /* rows are pairs of texts */
     bool skips_empty; /* a text without tokens is no row */
     size_t max_length;
+    /* Causal LM: */
+    bool completes;       /* rows are two texts, of which the second completes the first */
+    bool completion_only; /* only its tokens have a loss */
+    bool joins;           /* rows are joined afterwards: nothing is left out */
+    const char *end;      /* text of the token with which a row ends; NULL: rows end as they are */
 };
 
 /* The state of a thread. Rows are appended to out. */
@@ -18,12 +23,17 @@ struct snug_encoder {
     struct snug_ids a_word_of, word_of; /* words: the word of each token of a, of out; -1 for special tokens */
     struct snug_word *words;            /* of a row */
     size_t word_capacity;
+    struct snug_ids has_loss, prompt; /* causal LM: whether each token of out has a loss; the row of a first text */
+    char *text;                       /* the texts of a row, one after the other */
+    size_t text_capacity;
 };
 void snug_encoder_free(struct snug_encoder *encoder);
 
 struct snug_encoded {
     size_t ids, count, first_count; /* place and number of the row's tokens in out, and in word_of; those of type 0 */
     bool truncated;
+    bool without_loss; /* causal LM: no token of the row has a loss, so it has no tokens here */
+    bool across;       /* causal LM: a token is of both texts, and counts as of the second */
 };
 
 /* Whether max_length leaves room for a token. joins: special tokens are as any other, since rows are joined. */
@@ -32,6 +42,9 @@ snug_status snug_encoding_check(snug_context *ctx, const struct snug_encoding *e
 /* texts[1] is the second text of a pair. */
 snug_status snug_encode_texts(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                               const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);
+/* A row of causal LM, as TRL's SFTTrainer makes it. Only its beginning is kept if it is too long. */
+snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
+                               const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);
 /* texts: so many words, each ending with a NUL. */
 snug_status snug_encode_words(snug_context *ctx, const struct snug_encoding *encoding, const char *texts, size_t words,
                               struct snug_encoder *encoder, struct snug_encoded *out);

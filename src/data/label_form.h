@@ -19,7 +19,8 @@ enum snug_label_form {
     SNUG_LABELS_MIXED,       /* every row one number or one word */
     SNUG_LABELS_MULTI_HOT,   /* every row a list of as many zeros and ones as there are classes */
     SNUG_LABELS_COLUMNS,     /* a column of zeros and ones for each class, which has the column's name */
+    SNUG_LABELS_MASK,        /* no labels: which tokens have a loss (data/loss_mask.h) */
 };
-enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_COLUMNS + 1 };
+enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_MASK + 1 };
 
 #endif

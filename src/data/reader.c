@@ -254,6 +254,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
     reader->ctx = ctx;
     reader->strict = options->strict;
     reader->words = options->words;
+    reader->keep_ends = options->keep_ends;
     reader->quiet = options->quiet;
     reader->rows = options->rows;
     reader->fd = fd;
@@ -340,6 +341,13 @@ int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {
     return reader->rows ? reader->rows_taken : snug_data_file_taken(reader->file);
 }
 
+static snug_status text_line(struct snug_reader *reader) {
+    RETURN_IF_ERROR(snug_reader_first_line(reader));
+    const bool ends = reader->record[reader->record_size - 1] == '\n';
+    snug_reader_trim(reader);
+    return ends && reader->keep_ends ? snug_reader_append(reader, "\n", 1) : SNUG_OK;
+}
+
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
     snug_status status;
     if (reader->ended) return SNUG_END;
@@ -347,8 +355,7 @@ snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
     case SNUG_DATA_CSV:
     case SNUG_DATA_TSV: status = snug_reader_table_row(reader); break;
     case SNUG_DATA_TEXT:
-        status = snug_reader_first_line(reader);
-        if (status == SNUG_OK) snug_reader_trim(reader);
+        status = text_line(reader);
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
     case SNUG_DATA_CONLL: status = snug_reader_sentence(reader); break;

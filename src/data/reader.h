@@ -26,10 +26,11 @@ struct snug_row {
 
 struct snug_reader_options {
     const char *format; /* one of SNUG_DATA_FORMATS, or NULL: by the name */
-    bool strict; /* malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the
-                    first line logged once at the end */
-    bool words;  /* rows are words */
-    bool quiet;  /* nothing is logged: another reader of the same file does it */
+    bool strict;    /* malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the
+                       first line logged once at the end */
+    bool words;     /* rows are words */
+    bool keep_ends; /* plain text: a line's end is part of its text, as a newline */
+    bool quiet;     /* nothing is logged: another reader of the same file does it */
     const struct snug_conll_choice *conll; /* columns of a CoNLL file; NULL: as they are found */
     struct snug_rows *rows;                /* read instead of the file, with path for messages; NULL: none */
 };

@@ -29,7 +29,7 @@ struct snug_reader {
     snug_context *ctx;
     char *path;
     enum snug_data_form form;
-    bool strict, words, quiet, ended;
+    bool strict, words, keep_ends, quiet, ended;
 
     int fd;
     bool owns_fd;

@@ -19,7 +19,7 @@ static inline snug_status snug_ids_append(snug_context *ctx, struct snug_ids *id
 
 /* The ids of special tokens: -1 if the vocabulary has none. */
 struct snug_special_ids {
-    int32_t cls, sep, pad, unk, mask;
+    int32_t cls, sep, pad, unk, mask, bos, eos;
 };
 
 #endif

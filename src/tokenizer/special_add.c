@@ -136,7 +136,9 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
                                                    .sep = snug_special_tokens_id(sources, tokenizer, "sep_token"),
                                                    .pad = snug_special_tokens_id(sources, tokenizer, "pad_token"),
                                                    .unk = snug_special_tokens_id(sources, tokenizer, "unk_token"),
-                                                   .mask = snug_special_tokens_id(sources, tokenizer, "mask_token")};
+                                                   .mask = snug_special_tokens_id(sources, tokenizer, "mask_token"),
+                                                   .bos = snug_special_tokens_id(sources, tokenizer, "bos_token"),
+                                                   .eos = snug_special_tokens_id(sources, tokenizer, "eos_token")};
     if (tokenizer->kind == SNUG_MODEL_WORDPIECE) tokenizer->special.unk = tokenizer->wordpiece.unk;
     return SNUG_OK;
 }

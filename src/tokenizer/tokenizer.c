@@ -255,6 +255,23 @@ snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_t
     return assemble(ctx, tokenizer, sequences, max_length, out, word_of, first_count, truncated);
 }
 
+snug_status snug_tokenizer_assemble_once(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                         const struct snug_ids *a, bool open, struct snug_ids *out) {
+    const struct snug_template *template = &tokenizer->post_processor.single;
+    const int32_t first = a->count ? a->ids[0] : -1, last = a->count ? a->ids[a->count - 1] : -1;
+    bool after = false;
+    for (size_t i = 0; i < template->count && !(after && open); i++) {
+        const int32_t id = template->pieces[i].id;
+        if (id < 0) after = true;
+        for (size_t k = 0; id < 0 && k < a->count; k++) RETURN_IF_ERROR(snug_ids_append(ctx, out, a->ids[k]));
+        const bool before_text = id >= 0 && !after && i + 1 < template->count && template->pieces[i + 1].id < 0,
+                   after_text = id >= 0 && after && template->pieces[i - 1].id < 0;
+        if (id < 0 || (before_text && id == first) || (after_text && id == last)) continue;
+        RETURN_IF_ERROR(snug_ids_append(ctx, out, id));
+    }
+    return SNUG_OK;
+}
+
 size_t snug_tokenizer_specials(const struct snug_tokenizer *tokenizer, bool pair) {
     return snug_template_specials(pair ? &tokenizer->post_processor.pair : &tokenizer->post_processor.single);
 }

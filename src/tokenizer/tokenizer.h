@@ -52,6 +52,11 @@ snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokeniz
                                     const struct snug_ids *b, size_t max_length, struct snug_ids *out,
                                     size_t *first_count, bool *truncated);
 
+/* Appends the post-processor's row for a, of any length. A special token that the row has beside the text is left out
+   where the text begins or ends with it. open: without what follows the text. */
+snug_status snug_tokenizer_assemble_once(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                         const struct snug_ids *a, bool open, struct snug_ids *out);
+
 /* Whether a second text has token type 1. */
 bool snug_tokenizer_types(const struct snug_tokenizer *tokenizer);
 /* model_max_length: the most tokens of a row; INT64_MAX if there is no limit. */

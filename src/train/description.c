@@ -9,6 +9,7 @@
 
 #include "core/wrap.h"
 #include "data/label_names.h"
+#include "data/loss_mask.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
@@ -204,7 +205,7 @@ static void say_columns(const struct snug_session *s) {
     struct line line = {"", 0};
     char name[SNUG_NAME_SHOWN];
     add_texts(columns, &line);
-    if (columns->pair) add(&line, ", as a pair");
+    if (columns->pair) add(&line, snug_setup_task(setup)->causal ? ", which it completes" : ", as a pair");
     if (columns->delimiter) add(&line, ", joined by \"%s\"", columns->delimiter);
     if (columns->texts && *columns->unused) add(&line, "; not used: %s", columns->unused);
     if (!columns->texts) add(&line, "synthetic tokens");
@@ -344,6 +345,78 @@ static void say_time(const struct snug_session *s) {
     say(s, "Time", &line);
 }
 
+/* ---- the first row of causal LM --------------------------------------------------------------------------------- */
+
+enum { TOKENS_SHOWN = 48 }; /* at each end of the row */
+
+/* Appends a text on one line. */
+static void add_text(struct line *line, const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        const char *escaped = text[i] == '\n' ? "\\n" : text[i] == '\r' ? "\\r" : text[i] == '\t' ? "\\t" : NULL;
+        if (escaped)
+            add(line, "%s", escaped);
+        else
+            add(line, "%c", text[i]);
+    }
+}
+
+/* Tokens first … end - 1 of a row, as ids and as text, those with a loss within marks. */
+static snug_status add_tokens(const struct snug_session *s, const struct snug_dataset_row *row, int64_t first,
+                              int64_t end, struct line *ids, struct line *text) {
+    struct snug_decode_stream stream = {.tokenizer = s->job.setup.tokenizer};
+    const char *part;
+    size_t length;
+    bool marked = false;
+    snug_status status = SNUG_OK;
+    for (int64_t i = first; i < end && status == SNUG_OK; i++) {
+        const bool loss = i && snug_loss_mask_has(row->labels, row->label_count, i);
+        const char *mark = loss == marked ? "" : loss ? "«" : "»";
+        add(ids, "%s%s%s%" PRId32, loss ? "" : mark, i > first ? " " : "", loss ? mark : "", row->ids[i]);
+        status = snug_decode_stream_push(s->ctx, &stream, row->ids[i], &part, &length);
+        add(text, "%s", mark);
+        if (status == SNUG_OK) add_text(text, part, length);
+        marked = loss;
+    }
+    if (status == SNUG_OK) status = snug_decode_stream_end(s->ctx, &stream, &part, &length);
+    if (status == SNUG_OK) add_text(text, part, length);
+    snug_decode_stream_free(&stream);
+    add(ids, "%s", marked ? "»" : "");
+    add(text, "%s", marked ? "»" : "");
+    return status;
+}
+
+/* As the model sees it. */
+static snug_status say_first_row(const struct snug_session *s) {
+    const struct snug_dataset *data = s->job.setup.train.dataset;
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row row;
+    struct line line = {"", 0}, ids = {"", 0}, text = {"", 0};
+    int64_t losses = 0;
+    snug_status status = snug_dataset_read(s->ctx, data, 0, &buffer, &row);
+    for (int64_t i = 1; status == SNUG_OK && i < row.count; i++)
+        losses += snug_loss_mask_has(row.labels, row.label_count, i);
+    if (status == SNUG_OK) {
+        const bool whole = row.count <= 2 * TOKENS_SHOWN;
+        add(&line, "line %" PRId64 ": %" PRId64 " tokens, %" PRId64 " with a loss (« »)", row.line, row.count, losses);
+        status = add_tokens(s, &row, 0, whole ? row.count : TOKENS_SHOWN, &ids, &text);
+        if (status == SNUG_OK && !whole) {
+            add(&ids, " … ");
+            add(&text, " … ");
+            status = add_tokens(s, &row, row.count - TOKENS_SHOWN, row.count, &ids, &text);
+        }
+    }
+    free(buffer.data);
+    RETURN_IF_ERROR(status);
+    say(s, "First row", &line);
+    say(s, "", &text);
+    say(s, "", &ids);
+    return SNUG_OK;
+}
+
+static bool shows_row(const struct snug_session *s) {
+    return s->training && snug_setup_task(&s->job.setup)->causal && s->job.setup.tokenizer;
+}
+
 static void say_all(const struct snug_session *s) {
     const bool predicts = s->job.setup.command == SNUG_COMMAND_PREDICT;
     say_model(s);
@@ -361,6 +434,7 @@ snug_status snug_description_tell(const struct snug_session *s, const snug_callb
     char *text;
     if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK;
     say_all(s);
+    if (shows_row(s)) RETURN_IF_ERROR(say_first_row(s));
     if (!callbacks || !callbacks->on_event) return SNUG_OK;
     json_t *description = describe(s);
     if (!description) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while describing the run");

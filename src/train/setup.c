@@ -255,11 +255,16 @@ static int64_t longest_possible(const struct snug_setup *setup) {
     return most < setup->config.positions ? most : setup->config.positions;
 }
 
+enum { CAUSAL_LENGTH = 1024 }; /* the default of SFTTrainer, and of run_clm.py where the model takes it */
+
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
     const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
-    const bool is_given = snug_args_is_set(setup->args, "max_seq_length");
+    const int64_t blocks = setup->args->block_size;
+    const bool is_given = blocks || snug_args_is_set(setup->args, "max_seq_length");
     setup->max_length = trained && !is_given ? trained : given;
+    if (snug_setup_task(setup)->causal && !trained && !is_given) setup->max_length = CAUSAL_LENGTH;
+    if (blocks) setup->max_length = blocks;
     if (trained && is_given && given != trained)
         snug_log(setup->ctx, SNUG_LOG_WARNING,
                  "--max_seq_length %lld: the model was trained with %lld, and results may differ from the training's",
@@ -327,6 +332,24 @@ static void tell_truncated(const struct snug_setup *setup, const struct snug_dat
              (long long)setup->max_length, advice);
 }
 
+/* Of the token that ends a row of causal LM. */
+static const char *end_text(const struct snug_setup *setup) {
+    const int32_t end =
+        setup->tokenizer && snug_setup_task(setup)->causal ? snug_tokenizer_special(setup->tokenizer).eos : -1;
+    return end < 0 ? NULL : snug_tokenizer_token(setup->tokenizer, end);
+}
+
+static void tell_end(const struct snug_setup *setup, const struct snug_data_source *source) {
+    const char *end = end_text(setup), *path = snug_dataset_path(source->dataset);
+    if (source != &setup->train || snug_dataset_learns_end(source->dataset)) return;
+    if (end)
+        snug_log(setup->ctx, SNUG_LOG_WARNING,
+                 "%s: no token \"%s\" that ends a row has a loss: this model would not learn to stop", path, end);
+    else
+        snug_log(setup->ctx, SNUG_LOG_WARNING,
+                 "%s: the tokenizer names no eos_token to end rows with: this model would not learn to stop", path);
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
@@ -349,6 +372,9 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .need_labels = need_labels,
                                                  .line_by_line =
                                                      args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
+                                                 .blocks = args->block_size > 0,
+                                                 .completion_only = args->completion_only_loss,
+                                                 .end = end_text(setup),
                                                  .keep_words = setup->command == SNUG_COMMAND_PREDICT,
                                                  .max_length = setup->max_length,
                                                  .max_samples = max_samples,
@@ -380,12 +406,14 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                          "them with --text_column_names",
                          path);
     const struct snug_used_columns *columns = snug_dataset_columns(source->dataset);
-    if (columns->pair && setup->config.type_vocab_size > 1 && !snug_tokenizer_types(setup->tokenizer))
+    if (columns->pair && !snug_setup_task(setup)->causal && setup->config.type_vocab_size > 1 &&
+        !snug_tokenizer_types(setup->tokenizer))
         snug_log(setup->ctx, SNUG_LOG_INFO,
                  "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
                  "class, or by model_input_names)",
                  path);
     tell_truncated(setup, source);
+    tell_end(setup, source);
     const int64_t lost = snug_dataset_words_without_tokens(source->dataset);
     if (lost)
         snug_log(setup->ctx, SNUG_LOG_WARNING,

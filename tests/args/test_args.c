@@ -269,7 +269,7 @@ FIXTURE_TEST(test_refusals_lead_on) {
         {"--n_gpus 2", "give --gpus N for several GPUs", SNUG_E_USAGE},
         {"--amp_level O1", "give --bf16, or --fp16", SNUG_E_USAGE},
         {"--batch_sizes 8", "give --per_device_train_batch_size N", SNUG_E_USAGE},
-        {"--max_length 8", "give --max_seq_length", SNUG_E_USAGE},
+        {"--max_len 8", "give --max_seq_length", SNUG_E_USAGE},
         {"--export_onnx 1", "from which optimum exports", SNUG_E_USAGE},
         {"--fp_16", "the nearest is --fp16", SNUG_E_USAGE}, /* a slip, not another meaning */
         {"--batch_size_", "give --per_device_train_batch_size", SNUG_E_USAGE},

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "data/sampler.h"
+#include "data/task.h"
 #include "loader_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up, tear_down
@@ -118,6 +119,7 @@ FIXTURE_TEST(test_predict_masks) {
 FIXTURE_TEST(test_next_tokens) {
     struct snug_dataset_options data = options_for(write_file(f, "next.txt", "w1 w2\nw3\nw4 w5 w6\n"));
     data.task = SNUG_TASK_CLM;
+    data.line_by_line = true;
     struct snug_dataset *dataset = open_with(f, data);
     struct snug_loader_options options = loader_options(f, 2, 2);
     options.task = SNUG_TASK_CLM;
@@ -146,6 +148,33 @@ FIXTURE_TEST(test_next_tokens) {
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
     batch = next(f, &run);
     assert_true(batch->tokens == 2 && batch->rows == 0 && batch->items_in_step == 0);
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+/* Of a prompt and its completion only the latter's tokens have a loss, also in counts and means. */
+FIXTURE_TEST(test_completions) {
+    struct snug_dataset_options data =
+        options_for(write_file(f, "pairs.csv", "prompt,completion\nw1 w2, w3\nw4, w5 w6\nw7,\n"));
+    data.task = SNUG_TASK_CLM;
+    data.completion_only = true;
+    struct snug_dataset *dataset = open_with(f, data);
+    struct snug_loader_options options = loader_options(f, 1, 2);
+    options.task = SNUG_TASK_CLM;
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    static const int32_t labels[][3] = {{W0 + 3, SEP}, {W0 + 5, W0 + 6, SEP}, {SEP}},
+                         places[][3] = {{2, 3}, {1, 2, 3}, {1}};
+    static const int64_t counts[] = {2, 3, 1}, items[] = {5, 5, 1}; /* of the step */
+    assert_float_equal(snug_task_info(SNUG_TASK_CLM)->positions(&options, dataset, 3, 13), 6, 1e-9);
+    for (int i = 0; i < 3; i++) {
+        const struct snug_batch *batch = next(f, &run);
+        assert_int_equal(batch->rows, counts[i]);
+        assert_memory_equal(batch->labels, labels[i], (size_t)counts[i] * sizeof **labels);
+        assert_memory_equal(batch->loss_positions, places[i], (size_t)counts[i] * sizeof **places);
+        assert_int_equal(batch->items_in_step, items[i]);
+    }
     stop(&run);
     snug_dataset_close(dataset);
 }

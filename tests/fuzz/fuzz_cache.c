@@ -58,7 +58,7 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (data[0] % 2 == 0 && size >= sizeof(struct snug_cache_header)) seal(file, size);
     FUZZ_CHECK(ftruncate(fd, (off_t)size) == 0 && pwrite(fd, file, size, 0) == (ssize_t)size);
     const snug_status status =
-        snug_cache_open(ctx, fcntl(fd, F_DUPFD_CLOEXEC, 0), (XXH128_hash_t){0, 0}, LIMIT, &cache, &problem);
+        snug_cache_open(ctx, fcntl(fd, F_DUPFD_CLOEXEC, 0), (XXH128_hash_t){0, 0}, LIMIT, 1, &cache, &problem);
     if (!fuzz_accepts(ctx, status) || problem) return;
     read_rows(ctx, &cache);
     snug_cache_close(&cache);

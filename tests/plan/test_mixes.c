@@ -72,7 +72,7 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
         const char *value = choose(&kinds[i], mix, i);
         if (strcmp(value, "mlm") == 0) value = "mlm line_by_line=True train_file=@train.txt";
         if (strcmp(kinds[i].name, "task") == 0 && strcmp(families[mix % FAMILIES], "llama") == 0)
-            value = "clm train_file=@train.txt";
+            value = "clm line_by_line=True train_file=@train.txt";
         add_word(plain, size, &kinds[i], value);
         add_word(mixed, size, &kinds[i], value);
     }

@@ -100,6 +100,89 @@ FIXTURE_TEST(test_train) {
     free(text);
 }
 
+/* ---- causal LM -------------------------------------------------------------------------------------------------- */
+
+#define LLAMA                                                                                                          \
+    "train --config_name small --tokenizer_name " SNUG_SOURCE_DIR                                                      \
+    "/tests/golden/tokenizer_parts/gpt2 --max_steps 1 --threads 1 --device cpu --save_strategy no "                    \
+    "--per_device_train_batch_size 1 --overwrite_output_dir --output_dir out "
+
+static json_int_t length_in(const struct fixture *f) {
+    json_t *args = read_json(f, path_of(f, "out/training_args.json"));
+    const json_int_t length = json_integer_value(json_object_get(json_object_get(args, "data"), "max_seq_length"));
+    json_decref(args);
+    return length;
+}
+
+/* The first row as the model sees it, with its ends where it is long; an end that is not learnt; lengths and blocks. */
+FIXTURE_TEST(test_causal_data) {
+    static const struct {
+        const char *words, *shown[4], *not_shown;
+        json_int_t length;
+    } cases[] = {
+        {"--train_file pairs.jsonl",
+         {"\nText       prompt + completion, which it completes\n",
+          "\nFirst row  line 1: 7 tokens, 4 with a loss (« »)\n", "           a\\n\\t«b\\rc<|endoftext|>»\n",
+          "           65 199 198 «66 202 67 0»\n"},
+         "learn to stop",
+         1024},
+        {"--train_file pairs.jsonl --completion_only_loss False",
+         {"line 1: 7 tokens, 6 with a loss (« »)\n", "           a«\\n\\tb\\rc<|endoftext|>»\n", "»\n", "»\n"},
+         "learn to stop",
+         1024},
+        {"--train_file long.jsonl --max_length 300",
+         {"line 1: 201 tokens, 200 with a loss", "           x«", "» …", "<|endoftext|>»"},
+         "learn to stop",
+         300},
+        {"--train_file long.jsonl --max_seq_length 100",
+         {"no token \"<|endoftext|>\" that ends a row has a loss: this model would not learn to stop",
+          "line 1: 100 tokens, 99 with a loss", "» …", "»"},
+         "names no eos_token",
+         100},
+        {"--train_file long.jsonl --block_size 24 --validation_file long.jsonl",
+         {"that ends a row has a loss: this model would not learn to stop", "Train      long.jsonl: 16 rows\n",
+          "line 1: 24 tokens, 23 with a loss", "»"},
+         NULL,
+         24},
+        {"--train_file lines.txt", {"lines.txt: its 9 tokens do not fill one block of 1024"}, NULL, 0},
+        {"--train_file lines.txt --line_by_line", {"Train      lines.txt: 3 rows\n", "line 1: 3 tokens"}, "stop", 1024},
+        {"--train_file lines.txt --line_by_line --block_size 4", {"--block_size joins the rows"}, NULL, 0},
+        {"--train_file lines.txt --whole_word_mask", {"--whole_word_mask is for masked LM"}, NULL, 0},
+        {"--train_file dummy:4x20", {"Train      dummy:4x20: 4 rows"}, "First row", 1024},
+    };
+    assert_int_equal(mkdir(path_of(f, "small"), 0777), 0);
+    write_text(f, "small/config.json",
+               "{\"model_type\": \"llama\", \"vocab_size\": 700, \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+               "\"num_attention_heads\": 2, \"intermediate_size\": 16, \"max_position_embeddings\": 2048}");
+    write_text(f, "pairs.jsonl", "{\"prompt\": \"a\\n\\t\", \"completion\": \"b\\rc\"}\n");
+    write_text(f, "lines.txt", "abc\nabd\nabe\n");
+    char text[512] = "{\"text\": \"";
+    for (int i = 0; i < 200; i++) strcat(text, i % 2 ? "q" : "x");
+    strcat(text, "\"}\n{\"text\": \"");
+    for (int i = 0; i < 200; i++) strcat(text, i % 2 ? "q" : "z");
+    write_text(f, "long.jsonl", strcat(text, "\"}\n"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[1024];
+        snprintf(words, sizeof words, LLAMA "%s", cases[i].words);
+        const int code = run(f, words);
+        char *said = output_of(f, "stderr");
+        if ((code == 0) != (cases[i].length > 0)) fail_msg("%s: exit code %d: %s", cases[i].words, code, said);
+        for (size_t k = 0; k < 4 && cases[i].shown[k]; k++)
+            if (!strstr(said, cases[i].shown[k]))
+                fail_msg("%s: no \"%s\" in %s", cases[i].words, cases[i].shown[k], said);
+        if (cases[i].not_shown && strstr(said, cases[i].not_shown)) fail_msg("%s: %s", cases[i].words, said);
+        if (cases[i].length) assert_int_equal(length_in(f), cases[i].length);
+        free(said);
+    }
+    /* BERT's tokenizer has no eos_token. */
+    free(run_well(f,
+                  "train --config_name small --tokenizer_name model --train_file long.jsonl --max_steps 1 --threads 1 "
+                  "--device cpu --save_strategy no --output_dir bert"));
+    char *said = output_of(f, "stderr");
+    assert_contains(said, "the tokenizer names no eos_token to end rows with: this model would not learn to stop");
+    free(said);
+}
+
 /* The evaluations that are announced are those that are done. */
 FIXTURE_TEST(test_evaluations) {
     static const char *const strategies[] = {

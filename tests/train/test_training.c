@@ -17,7 +17,7 @@ static const char *const tasks[] = {
     "",
     "task=mlm line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
     "task=ner train_file=@train.conll per_device_train_batch_size=8",
-    "config_name=@llama train_file=@train.txt per_device_train_batch_size=8",
+    "config_name=@llama line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
 };
 enum { TASKS = sizeof tasks / sizeof *tasks };
 
