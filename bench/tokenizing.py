@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizing a file on all cores beside `tokenizers`' batch encoding: WordPiece, byte-level BPE, Unigram.
 
-    bench/tokenizing.py --python VENV/bin/python [--data ../shared/data] [--megabytes 64] [--rounds 3]
+    bench/tokenizing.py --python VENV/bin/python [--data ../shared/data] [--megabytes 64] [--rounds 3] [--models DIR]
 
-Trains a vocabulary of each kind on the texts of --data, writes them, repeated in random order, into a JSON Lines file, and
+Trains a vocabulary of each kind on the texts of --data, or with --models takes the tokenizers of decoders in DIR/tokenizers, writes them, repeated in random order, into a JSON Lines file, and
 times alternately `snug train` of one step with an empty token cache (the whole command: it reads, tokenizes, writes the cache,
 trains and saves a tiny model) and encode_batch() of the same rows (only the encoding). Prints a Markdown table of medians.
 Exits with 1 if the first rows' tokens differ. --python has the package tokenizers.
@@ -22,6 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+REAL = ("gpt2", "llama3.2", "qwen2.5", "deepseek", "o200k", "mistral-tekken", "llama2", "gemma")
 KINDS = ("WordPiece", "byte-level BPE", "Unigram")
 SPECIAL = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
 
@@ -56,14 +57,26 @@ def make_tokenizer(kind, texts, folder):
     tokenizer.train_from_iterator(texts, trainer)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")]
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=ends)
+    write_model(tokenizer, folder, SPECIAL)
+    return tokenizer
+
+
+def write_model(tokenizer, folder, special):
+    """A tiny model for its ids; both sides cut rows at 128 tokens."""
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **SPECIAL}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
     (folder / "config.json").write_text(json.dumps({
         "model_type": "bert", "architectures": ["BertForSequenceClassification"], "vocab_size": tokenizer.get_vocab_size(),
-        "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 64,
-        "max_position_embeddings": 128, "pad_token_id": tokenizer.token_to_id("<pad>")}))
+        "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8,
+        "max_position_embeddings": 128, "pad_token_id": 0}))
     tokenizer.enable_truncation(128)
+
+
+def take_tokenizer(name, models, folder):
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(models / "tokenizers" / name / "tokenizer.json"))
+    write_model(tokenizer, folder, {})
     return tokenizer
 
 
@@ -112,9 +125,9 @@ def measure(args):
             for text in texts:
                 file.write(json.dumps({"text": text, "label": 0}, ensure_ascii=False) + "\n")
             file.write(json.dumps({"text": "one", "label": 1}) + "\n")
-        for kind in KINDS:
+        for kind in REAL if args.models else KINDS:
             model = folder / kind.split()[0]
-            tokenizer = make_tokenizer(kind, base, model)
+            tokenizer = take_tokenizer(kind, args.models, model) if args.models else make_tokenizer(kind, base, model)
             compare(args, tokenizer, model, data, texts)
             found = [(time_snug(args, model, data), time_peer(tokenizer, texts)) for _ in range(args.rounds)]
             ours, peer = (statistics.median(times) for times in zip(*found))
@@ -128,6 +141,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("SNUG_DATA", ROOT.parent / "shared" / "data")))
     parser.add_argument("--megabytes", type=float, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", type=pathlib.Path)
     args = parser.parse_args()
     if pathlib.Path(sys.prefix) != args.python.parent.parent:
         os.execv(args.python, [str(args.python), *sys.argv])

@@ -3,6 +3,9 @@
  * A word's tokens are a linked list. A heap has the pairs that can be merged, by rank in the list of merges and then
  * from left to right; a pair whose tokens have since been merged with others is skipped. Most words are tokens
  * themselves: which of these words are merged into that token is computed when the model is loaded.
+ *
+ * SentencePiece's models have whole texts as words, in which a word begins with ▁. Hardly any of their merges joins a
+ * character with a ▁ after it, so that the parts of a text that begin with ▁ are encoded one by one.
  */
 #include "tokenizer/bpe.h"
 
@@ -219,14 +222,49 @@ static snug_status encode_by_merges(snug_context *ctx, const struct snug_bpe *mo
     return SNUG_OK;
 }
 
-snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
-                            struct snug_bpe_scratch *scratch, struct snug_ids *out) {
+static snug_status encode_part(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
+                               struct snug_bpe_scratch *scratch, struct snug_ids *out) {
     const int32_t id = snug_hash_map_find(&model->words, "", 0, word, length);
     if (id >= 0) return snug_ids_append(ctx, out, id);
     return encode_by_merges(ctx, model, word, length, scratch, out);
 }
 
+static const char mark[] = "▁";
+enum { MARK = sizeof mark - 1 };
+
+/* The next ▁ of text[from … length), from 1, that is not after another one; length if there is none. */
+static size_t find_mark(const char *text, size_t length, size_t from) {
+    for (const char *at = text + from; (at = memmem(at, length - (size_t)(at - text), mark, MARK)); at += MARK) {
+        const size_t place = (size_t)(at - text);
+        if (place < MARK || memcmp(at - MARK, mark, MARK) != 0) return place;
+    }
+    return length;
+}
+
+snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
+                            size_t most, struct snug_bpe_scratch *scratch, struct snug_ids *out) {
+    if (!model->breaks) return encode_part(ctx, model, word, length, scratch, out);
+    for (size_t start = 0, end; start < length && out->count < most; start = end) {
+        end = find_mark(word, length, start + 1);
+        while (end < length && model->joined[(unsigned char)word[end - 1]]) end = find_mark(word, length, end + 1);
+        RETURN_IF_ERROR(encode_part(ctx, model, word + start, end - start, scratch, out));
+    }
+    return SNUG_OK;
+}
+
 /* ---- loading ---- */
+
+/* A whole word is looked up where merges are ignored, and unknown characters are fused across a ▁ that is unknown. */
+static void find_breaks(struct snug_bpe *model) {
+    model->breaks = !model->byte_level && !model->ignore_merges && snug_vocabulary_find(model->vocabulary, mark) >= 0;
+    for (size_t i = 0; i < model->merge_slots && model->breaks; i++) {
+        if (model->merges[i].id < 0) continue;
+        const char *token = model->vocabulary->tokens[model->merges[i].id];
+        const size_t length = strlen(token);
+        for (size_t at = 0; (at = find_mark(token, length, at + 1)) < length;)
+            model->joined[(unsigned char)token[at - 1]] = true;
+    }
+}
 
 /* A byte that is printable in Latin-1 is itself, the others are U+0100 and following. */
 void snug_bpe_alphabet(uint16_t byte_of[512]) {
@@ -298,6 +336,7 @@ snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model) {
     snug_bpe_alphabet(byte_of);
     find_byte_tokens(model, byte_of);
     RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, 1));
+    find_breaks(model);
     for (int64_t id = 0; id < model->vocabulary->size; id++)
         if (model->vocabulary->tokens[id]) bytes += strlen(model->vocabulary->tokens[id]);
     if (model->byte_level) RETURN_IF_ERROR(snug_alloc(ctx, bytes + 1, 1, (void **)&model->texts));

@@ -28,6 +28,8 @@ struct snug_bpe {
     uint32_t next_rank;
     char *texts;                /* byte_level: the bytes of the tokens, one after another */
     struct snug_hash_map words; /* words that become one token, and that token */
+    bool breaks;                /* of a word's parts that each begin with ▁ */
+    bool joined[256];           /* but not after a character with this last byte, which a merge joins with ▁ */
 };
 
 /* Reserves memory for count merges. */
@@ -53,8 +55,9 @@ struct snug_bpe_scratch {
 };
 void snug_bpe_scratch_free(struct snug_bpe_scratch *scratch);
 
-/* Appends the tokens of one word (well-formed UTF-8, not empty), in O(length log length). */
+/* Appends the tokens of one word (well-formed UTF-8, not empty), in O(length log length). May stop when out has `most`
+   tokens. */
 snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
-                            struct snug_bpe_scratch *scratch, struct snug_ids *out);
+                            size_t most, struct snug_bpe_scratch *scratch, struct snug_ids *out);
 
 #endif

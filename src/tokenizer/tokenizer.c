@@ -94,7 +94,7 @@ static snug_status encode_word(void *user, const char *word, size_t length) {
     switch (tokenizer->kind) {
     case SNUG_MODEL_WORDPIECE:
         return snug_wordpiece_encode(e->ctx, &tokenizer->wordpiece, word, length, &e->pieces, e->out);
-    case SNUG_MODEL_BPE: return snug_bpe_encode(e->ctx, &tokenizer->bpe, word, length, &e->bpe, e->out);
+    case SNUG_MODEL_BPE: return snug_bpe_encode(e->ctx, &tokenizer->bpe, word, length, e->most, &e->bpe, e->out);
     case SNUG_MODEL_UNIGRAM: break;
     }
     return snug_unigram_encode(e->ctx, &tokenizer->unigram, word, length, &e->unigram, e->out);
@@ -264,7 +264,8 @@ snug_status snug_tokenizer_assemble_once(snug_context *ctx, const struct snug_to
         const int32_t id = template->pieces[i].id;
         if (id < 0) after = true;
         for (size_t k = 0; id < 0 && k < a->count; k++) RETURN_IF_ERROR(snug_ids_append(ctx, out, a->ids[k]));
-        const bool before_text = id >= 0 && !after && i + 1 < template->count && template->pieces[i + 1].id < 0,
+        /* There is a text among the pieces. */
+        const bool before_text = id >= 0 && !after && template->pieces[i + 1].id < 0,
                    after_text = id >= 0 && after && template->pieces[i - 1].id < 0;
         if (id < 0 || (before_text && id == first) || (after_text && id == last)) continue;
         RETURN_IF_ERROR(snug_ids_append(ctx, out, id));

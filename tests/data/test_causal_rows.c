@@ -97,7 +97,7 @@ FIXTURE_TEST(test_rows) {
     json_t *golden, *one, *data;
     size_t i, k;
     assert_int_equal(snug_json_read(f->ctx, NULL, SNUG_SOURCE_DIR "/tests/golden/causal_rows.json", &golden), SNUG_OK);
-    assert_int_equal(json_array_size(json_object_get(golden, "cases")), 6);
+    assert_int_equal(json_array_size(json_object_get(golden, "cases")), 8);
     json_array_foreach(json_object_get(golden, "cases"), i, one) {
         const char *name = json_string_value(json_object_get(one, "name"));
         load_files(f, json_object_get(one, "files"));
@@ -211,6 +211,8 @@ FIXTURE_TEST(test_token_of_both) {
     assert_int_equal(row.count, 3);
     assert_int_equal(row.labels[0], 6);
     snug_dataset_close(dataset);
+    snug_dataset_close(open_with(f, causal_options(f, write_file(f, "one.csv", "prompt,completion\nba,b\n"))));
+    assert_contains(f->log, "in 1 row, first in line 2, a token is of the prompt and of the completion");
     free(buffer.data);
 }
 

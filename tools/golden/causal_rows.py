@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 TEXTS = ["The quick brown fox", "", "two\nlines, it's 123", "<s>begins as a row", "ends as one</s>", "</s> between <s>", "a" * 40,
          "größer 漢字 \U0001F469", " spaces  ", "<s></s>"]
 PAIRS = [("The quick", " brown fox"), ("Question: ", "answer"), ("ends with a space ", "doesn't it's"), ("", "only a completion"),
-         ("only a prompt", ""), ("<s>begins", " and ends</s>"), ("camel", "CaseIDs"), ("long " * 30, "lost"), ("12", "34"),
+         ("only a prompt", ""), ("<s>begins", " and ends</s>"), ("<mask>x", "y"), ("camel", "CaseIDs"), ("long " * 30, "lost"), ("12", "34"),
          ("line\n", "\nline"), ("größ", "er"), ("a prompt</s>", "b")]
 LINES = "The quick brown fox\n\n  indented\r\nlast line of it\n" * 4 + "no end"
 
@@ -34,6 +34,10 @@ def kinds():
     both = byte_level(MODELS["llama3"], ignore_merges=True)
     both.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> <s> $B </s>", [("<s>", 1), ("</s>", 2)])
     yield "both", both
+    several = byte_level(MODELS["gpt4"])
+    several.post_processor = processors.TemplateProcessing("<s> <mask> $A </s> <mask>", "<s> <mask> $A </s> <mask> $B", [
+        ("<s>", 1), ("</s>", 2), ("<mask>", 3)])
+    yield "several", several
 
 
 def load(tokenizer, folder, eos):

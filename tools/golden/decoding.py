@@ -22,7 +22,7 @@ TRAINED = ["The quick brown fox doesn't jump over the lazy dog.", "camelCase HTT
            "  indented\n    code();\n\n", "Der schnelle Fuchs: schön, größer.", "быстрая лиса", "漢字かな 한국어", "it's what we've said"] * 3
 TEXTS = ["", "The quick brown fox.", "  two  spaces, doesn't it's", "line\n\n  next\r\n\tend ", "größer 漢字かな 한국어 नमस्ते", "👩‍👩‍👧 👍🏽 e\u0301",
          "123 12345 HTTPServer", "<s>The</s> <mask> x", " ▁ a▁b", "<0x41> . , ! ' s n't do not", "a" * 30, "\u00a0\u3000x\u200b", "'sup 'rx 'vx 'lx 'r 'l abc ab  ",
-         "ab\u6f22c bb cab"]
+         "ab\u6f22c bb cab", "b c  b ccé aé  a b", "qq qq  q"]
 SPECIAL = ["<unk>", "<s>", "</s>", "<mask>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 ROUNDS = 40
@@ -162,6 +162,20 @@ def odd_files():
         "type": "Sequence", "pretokenizers": [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False, "trim_offsets": True}]}})), {}
 
 
+def joined_marks():
+    """Merges that join a character with the ▁ after it, and such that do not."""
+    vocab = {piece: number for number, piece in enumerate(SPECIAL[:3] + ["▁", *"abcx", "é", "b▁", "▁c", "b▁c", "▁▁", "é▁a", "▁a", "ab"])}
+    merges = [("▁", "▁"), ("b", "▁"), ("▁", "c"), ("b▁", "c"), ("▁", "a"), ("é", "▁a"), ("a", "b")]
+    for ignores in (False, True):
+        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, ignore_merges=ignores))
+        tokenizer.normalizer, tokenizer.decoder = normalizers.Replace(" ", "▁"), decoders.Replace("▁", " ")
+        yield f"joined marks, ignore_merges {ignores}", added(tokenizer), {}
+    without = {piece: number for number, piece in enumerate(SPECIAL[:3] + list("abcx"))}
+    tokenizer = Tokenizer(models.BPE(vocab=without, merges=[], unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer, tokenizer.decoder = normalizers.Replace(" ", "▁"), decoders.Replace("▁", " ")
+    yield "unknown marks", added(tokenizer), {}
+
+
 def case(name, tokenizer, settings):
     with tempfile.TemporaryDirectory() as folder:
         model = isinstance(tokenizer, bytes)
@@ -189,7 +203,7 @@ def case(name, tokenizer, settings):
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "tests/golden/decoding.json"
     with open(path, "w") as file:
-        json.dump({"texts": TEXTS, "cases": [case(*one) for source in (tokenizers(), odd_files(), pieces_cases()) for one in source]}, file, separators=(",", ":"))
+        json.dump({"texts": TEXTS, "cases": [case(*one) for source in (tokenizers(), odd_files(), pieces_cases(), joined_marks()) for one in source]}, file, separators=(",", ":"))
         file.write("\n")
 
 
