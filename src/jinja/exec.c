@@ -427,6 +427,7 @@ snug_status snug_jinja_render(snug_context *ctx, const struct snug_jinja_templat
     struct snug_jinja_run run = {.template = template, .input = input};
     run.heap = (struct snug_jinja_heap){.ctx = ctx,
                                         .path = template->path,
+                                        .quiet = input->quiet,
                                         .line = 1,
                                         .steps_most = input->steps_most ? input->steps_most : STEPS,
                                         .memory_most = input->memory_most ? input->memory_most : MEMORY};

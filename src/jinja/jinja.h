@@ -37,6 +37,7 @@ struct snug_jinja_input {
     size_t count;
     struct tm now;       /* for strftime_now */
     uint64_t steps_most; /* operations, and 64 bytes of text that is copied count as one; 0: 50 million */
+    bool quiet;          /* SNUG_E_INPUT has no message: the caller tries something else then */
     size_t memory_most;  /* bytes of values and output; 0: 256 MiB */
 };
 

@@ -19,6 +19,7 @@ enum { DEPTH_MOST = 1000 };
 snug_status snug_jinja_fail(struct snug_jinja_heap *heap, const char *format, ...) {
     char text[SNUG_MESSAGE_SIZE];
     va_list arguments;
+    if (heap->quiet) return SNUG_E_INPUT;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);

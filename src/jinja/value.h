@@ -88,6 +88,7 @@ enum { SNUG_JINJA_GROWING = 4 };
 struct snug_jinja_heap {
     snug_context *ctx;
     const char *path; /* for messages */
+    bool quiet;       /* no message is recorded */
     uint32_t line;    /* of the node that is evaluated */
     int depth;        /* of C calls that follow the template or its values */
     uint64_t steps, steps_most;
@@ -126,7 +127,7 @@ static inline struct snug_jinja_value snug_jinja_none(void) {
 }
 /* A string whose text lives long enough. */
 static inline struct snug_jinja_value snug_jinja_string(const char *text, size_t length) {
-    return (struct snug_jinja_value){.type = SNUG_JINJA_STRING, .length = (uint32_t)length, .text = text};
+    return (struct snug_jinja_value){.type = SNUG_JINJA_STRING, .length = (uint32_t)length, .text = text ? text : ""};
 }
 /* The name of a variable that does not exist, or a message: a literal, or text that lives long enough. */
 static inline struct snug_jinja_value snug_jinja_undefined(enum snug_jinja_missing missing, const char *text,

@@ -319,6 +319,17 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
     return status;
 }
 
+snug_status snug_special_tokens_texts(snug_context *ctx, const struct snug_special_sources *sources, json_t **out) {
+    json_t *const named[] = {sources->named, sources->further}, *token;
+    const char *key;
+    *out = json_object();
+    for (size_t i = 0; i < 2; i++) json_object_foreach(named[i], key, token) {
+            const char *text = snug_token_content(token);
+            if (text) snug_json_add(out, key, json_string(text));
+        }
+    return *out ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
+}
+
 void snug_special_sources_free(struct snug_special_sources *sources) {
     json_t *owned[] = {sources->config, sources->map,     sources->added,  sources->model_extra,
                        sources->named,  sources->further, sources->listed, sources->extra};

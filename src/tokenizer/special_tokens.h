@@ -35,6 +35,8 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
 /* Adds them all to the tokenizer, whose model and normalizer are loaded, and fills its special ids. */
 snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special_sources *sources,
                                     struct snug_tokenizer *tokenizer);
+/* The texts of the named tokens and those of other names, by name, as chat templates get them. */
+snug_status snug_special_tokens_texts(snug_context *ctx, const struct snug_special_sources *sources, json_t **out);
 void snug_special_sources_free(struct snug_special_sources *sources);
 
 /* Reads a value of a file; null: no token. */

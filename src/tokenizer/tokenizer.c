@@ -11,8 +11,9 @@
 #include "tokenizer/unicode.h"
 
 const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES] = {
-    "vocab.txt",  "tokenizer.json", "tokenizer_config.json",   "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt",     "sentencepiece.bpe.model", "tokenizer.model",
+    "vocab.txt",          "tokenizer.json", "tokenizer_config.json",   "special_tokens_map.json", "added_tokens.json",
+    "vocab.json",         "merges.txt",     "sentencepiece.bpe.model", "tokenizer.model",         "chat_template.jinja",
+    "chat_template.json",
 };
 
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
@@ -26,6 +27,7 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     snug_decoder_free(&tokenizer->decoder);
     snug_added_tokens_free(&tokenizer->added);
     free(tokenizer->tokens);
+    json_decref(tokenizer->named);
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         free(tokenizer->paths[file]);
         free(tokenizer->data[file]);
@@ -47,6 +49,15 @@ const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t i
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++)
         if (tokenizer->paths[file] && index-- == 0) return snug_tokenizer_file_names[file];
     return NULL;
+}
+
+const json_t *snug_tokenizer_named(const struct snug_tokenizer *tokenizer) { return tokenizer->named; }
+
+const char *snug_tokenizer_content(const struct snug_tokenizer *tokenizer, enum snug_tokenizer_file file,
+                                   const char **path, size_t *size) {
+    *path = tokenizer->paths[file];
+    *size = tokenizer->sizes[file];
+    return tokenizer->data[file];
 }
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer) { return tokenizer->vocab_size; }

@@ -3,6 +3,8 @@
 #ifndef SNUG_TOKENIZER_TOKENIZER_H
 #define SNUG_TOKENIZER_TOKENIZER_H
 
+#include <jansson.h>
+
 #include "io/file.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/text_buffer.h"
@@ -27,6 +29,9 @@ snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *
 
 /* The name of number index of these files, from 0; NULL after the last. */
 const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t index);
+
+/* The texts of its special tokens by name: {"bos_token": "<s>", …}. */
+const json_t *snug_tokenizer_named(const struct snug_tokenizer *tokenizer);
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
 int64_t snug_tokenizer_model_size(const struct snug_tokenizer *tokenizer); /* the same without added tokens */

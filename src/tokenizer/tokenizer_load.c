@@ -47,7 +47,8 @@ snug_status snug_loader_parse(struct snug_tokenizer_loader *loader, enum snug_to
 /* Whether a file is read before the class is known. */
 static bool is_read_first(enum snug_tokenizer_file file) {
     return file == SNUG_TOKENIZER_JSON || file == SNUG_TOKENIZER_CONFIG || file == SNUG_TOKENIZER_SPECIAL_MAP ||
-           file == SNUG_TOKENIZER_ADDED;
+           file == SNUG_TOKENIZER_ADDED || file == SNUG_TOKENIZER_CHAT_TEMPLATE ||
+           file == SNUG_TOKENIZER_CHAT_TEMPLATE_JSON;
 }
 
 /* Reads each file once, vocabularies later: so the saved file is the used one, even if the file changes. */
@@ -456,6 +457,7 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(snug_loader_model(loader));
     RETURN_IF_ERROR(read_settings(loader));
     RETURN_IF_ERROR(snug_special_tokens_add(ctx, sources, tokenizer));
+    RETURN_IF_ERROR(snug_special_tokens_texts(ctx, sources, &tokenizer->named));
     RETURN_IF_ERROR(load_post_processor(loader));
     RETURN_IF_ERROR(index_tokens(loader));
     RETURN_IF_ERROR(snug_fingerprint_compute(ctx, tokenizer));

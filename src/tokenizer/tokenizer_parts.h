@@ -3,6 +3,8 @@
 #ifndef SNUG_TOKENIZER_TOKENIZER_PARTS_H
 #define SNUG_TOKENIZER_TOKENIZER_PARTS_H
 
+#include <jansson.h>
+
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/decode.h"
@@ -24,6 +26,8 @@ enum snug_tokenizer_file {
     SNUG_TOKENIZER_MERGES,
     SNUG_TOKENIZER_SENTENCEPIECE, /* Unigram */
     SNUG_TOKENIZER_MODEL,         /* BPE, in the same format */
+    SNUG_TOKENIZER_CHAT_TEMPLATE,
+    SNUG_TOKENIZER_CHAT_TEMPLATE_JSON, /* as processors have it */
     SNUG_TOKENIZER_FILES
 };
 extern const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES];
@@ -49,10 +53,15 @@ struct snug_tokenizer {
     bool prefix_words;  /* pre-split words get ByteLevel's prefix space, as in run_ner.py */
     int64_t vocab_size;
     const char **tokens; /* [vocab_size] text by id; NULL if an id has none */
+    json_t *named;       /* texts of the special tokens by name: {"bos_token": "<s>"} */
     uint64_t fingerprint;
     char *paths[SNUG_TOKENIZER_FILES]; /* NULL if the folder has no such file */
     char *data[SNUG_TOKENIZER_FILES];  /* contents, NUL-terminated after sizes[] bytes */
     size_t sizes[SNUG_TOKENIZER_FILES];
 };
+
+/* What a file had when it was loaded, with a NUL after it; NULL if the folder has none, or it is not used. */
+const char *snug_tokenizer_content(const struct snug_tokenizer *tokenizer, enum snug_tokenizer_file file,
+                                   const char **path, size_t *size);
 
 #endif
