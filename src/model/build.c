@@ -380,6 +380,17 @@ void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_
                                .rotate = {.x = x, .y = x, .heads = heads, .head_dim = head_dim, .rotation = number}});
 }
 
+int32_t snug_scaled_sum(struct snug_builder *b, int32_t x, int32_t addend, double scale, const char *name) {
+    const int32_t y = add_value(b, x, cols_of(b, x), true, name);
+    add_op(b,
+           (struct snug_op){.kind = SNUG_OP_SCALE, .scale = {.x = x, .addend = addend, .y = y, .scale = (float)scale}});
+    return y;
+}
+
+void snug_softcap(struct snug_builder *b, int32_t x, double cap) {
+    add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = {.x = x, .y = x, .scale = 1, .softcap = (float)cap}});
+}
+
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name) {
     uint32_t site = next_site(b);
     if (rate(b, p) == 0) return x;

@@ -82,6 +82,10 @@ int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine nor
 /* Rotates the first `heads` heads of x in place, before attention reads them. */
 void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,
                  const struct snug_rotation *rotation);
+/* scale x + addend, or none */
+int32_t snug_scaled_sum(struct snug_builder *b, int32_t x, int32_t addend, double scale, const char *name);
+/* x = cap tanh(x / cap), in place */
+void snug_softcap(struct snug_builder *b, int32_t x, double cap);
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name);
 /* The rows of x for an extent, most often the loss positions. */
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);

@@ -204,6 +204,28 @@ static snug_status refuse_keys(const struct snug_reading *r) {
     return SNUG_OK;
 }
 
+/* Why a model of this type is not supported; "" if nothing is known of it. */
+static const char *why_unsupported(const char *type) {
+    static const struct {
+        const char *why, *types; /* between blanks */
+    } groups[] = {
+        {": mixtures of experts are not supported",
+         " mixtral qwen2_moe qwen3_moe gpt_oss olmoe phimoe granitemoe granitemoeshared deepseek_v2 deepseek_v3 dbrx"
+         " llama4_text llama4 glm4_moe ernie4_5_moe minimax hunyuan_v1_moe gemma4_text gemma4 "},
+        {": state-space, recurrent and hybrid layers are not supported",
+         " mamba mamba2 falcon_mamba jamba bamba zamba zamba2 granitemoehybrid nemotron_h lfm2 qwen3_next qwen3_5"
+         " qwen3_5_text qwen3_5_moe recurrent_gemma rwkv falcon_h1 "},
+        {": models with vision or audio are not supported; give its text model, if it has one of its own",
+         " gemma3 gemma3n paligemma mllama llava llava_next mistral3 pixtral qwen2_vl qwen2_5_vl qwen3_vl idefics3"
+         " smolvlm phi4_multimodal internvl "},
+    };
+    char word[64];
+    snprintf(word, sizeof word, " %s ", type);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (!strchr(type, ' ') && strstr(groups[i].types, word)) return groups[i].why;
+    return "";
+}
+
 /* The family of model_type. Settings that no family supports are refused. */
 static snug_status read_family(struct snug_reading *r) {
     const char *type, *positions;
@@ -214,8 +236,8 @@ static snug_status read_family(struct snug_reading *r) {
         for (size_t i = 0, used = 0; snug_families[i] && used < sizeof known; i++)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                      snug_families[i]->model_type);
-        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: model_type %s is not supported (known: %s)", r->path, type,
-                         known);
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: model_type %s is not supported%s (known: %s)", r->path, type,
+                         why_unsupported(type), known);
     }
     RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "position_embedding_type", "absolute", &positions));
     if (strcmp(positions, "absolute") != 0)
@@ -366,7 +388,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     config->own_decoder = !config->tie_word_embeddings;
     RETURN_IF_ERROR(r.status);
     if (!config->embedding_size) config->embedding_size = config->hidden_size;
-    config->positions = config->max_position_embeddings - config->first_position;
+    const int64_t rows = config->max_position_embeddings - config->first_position;
+    if (!config->positions || config->positions > rows) config->positions = rows;
     RETURN_IF_ERROR(check_sum(&r));
     read_architecture(&r);
     return read_labels(&r);

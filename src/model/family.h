@@ -117,9 +117,14 @@ struct snug_family {
     FAMILY(distilbert) \
     FAMILY(mpnet) \
     FAMILY(modernbert) \
-    FAMILY(llama) FAMILY(mistral) \
+    FAMILY(llama) FAMILY(mistral) FAMILY(ministral3) \
     FAMILY(qwen2) FAMILY(qwen3) \
-    FAMILY(gpt2)
+    FAMILY(gpt2) \
+    FAMILY(gemma) FAMILY(gemma2) FAMILY(gemma3_text) \
+    FAMILY(phi3) \
+    FAMILY(olmo2) FAMILY(olmo3) \
+    FAMILY(granite) \
+    FAMILY(smollm3)
 /* clang-format on */
 
 #define SNUG_DECLARE_FAMILY(name) extern const struct snug_family snug_family_##name;

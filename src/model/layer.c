@@ -122,16 +122,25 @@ static struct parameters build_parameters(struct snug_builder *b, const struct s
 
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
-/* Adds a block's output z, or its norm `own`, to the sum, and normalises that. */
+/* Adds a block's output z, or its norm `own`, to the sum, and normalises that if there is a norm. */
 static struct stream add_block(struct snug_builder *b, const struct snug_layer *layer, int32_t z, struct stream s,
                                double dropout, struct snug_affine own, struct snug_affine norm, const char *name) {
     char own_name[48];
     snprintf(own_name, sizeof own_name, "%s.normed", name);
     if (own.weight) z = snug_norm(b, z, own, own_name);
-    if (!layer->pre_norm)
+    if (!layer->pre_norm) {
         s.x = s.sum = snug_residual_norm(b, z, s.sum, dropout, norm, name);
-    else
+        return s;
+    }
+    const double scale = layer->block_scale > 0 ? layer->block_scale : 1;
+    if (norm.weight && scale == 1) {
         s.x = snug_residual_sum_norm(b, z, s.sum, dropout, norm, name, &s.sum);
+        return s;
+    }
+    char sum_name[48];
+    snprintf(sum_name, sizeof sum_name, "%s.sum", name);
+    s.sum = snug_scaled_sum(b, z, s.sum, scale, sum_name);
+    s.x = norm.weight ? snug_norm(b, s.sum, norm, name) : s.sum;
     return s;
 }
 
@@ -182,7 +191,7 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     const int32_t last = (int32_t)b->config->num_hidden_layers - 1;
     const bool pools = snug_head_of(b->config) == SNUG_HEAD_SEQUENCE, means = layer->pooling == SNUG_POOL_MEAN;
     struct stream s = {x, x};
-    if (layer->pre_norm && !layer->first_normed) {
+    if (layer->pre_norm && !layer->first_normed && layer->attention_norm) {
         snug_build_part(b, SNUG_PART_LAYER, 0);
         s.x = snug_norm(b, x, norm_in_layer(b, layer, layer->attention_norm), "input");
     }

@@ -26,7 +26,8 @@ struct snug_layer {
     bool whole_norms;          /* query_norm and key_norm are of all heads together, not of each */
     enum snug_pooling pooling; /* the row that a sequence's head reads */
     double attention_dropout, activation_dropout, ffn_dropout; /* of attention's output, the activation, ffn's output */
-    int32_t bias; /* of all layers' attention, by relative position; or none */
+    double block_scale; /* pre_norm: of what a block adds to the sum, without a dropout; 0: 1 */
+    int32_t bias;       /* of all layers' attention, by relative position; or none */
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */
     struct snug_attention_form (*form)(const struct snug_builder *b);
     /* The rotation of its queries and keys; NULL, or without pairs: none. */

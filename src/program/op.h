@@ -52,6 +52,7 @@
     X(GLU, glu, glu)                                                                                                   \
     X(ROTATE, rotate, rotate)                                                                                          \
     X(DROPOUT, dropout, dropout)                                                                                       \
+    X(SCALE, scale, scale)                                                                                             \
     X(GATHER, gather, gather)                                                                                          \
     X(LOSS, loss, loss)                                                                                                \
     X(BEST, best, best)                                                                                                \
@@ -64,6 +65,7 @@
     X(NORM_BACKWARD, norm_backward, norm_backward)                                                                     \
     X(ACTIVATION_BACKWARD, activation_backward, activation_backward)                                                   \
     X(GLU_BACKWARD, glu_backward, glu_backward)                                                                        \
+    X(SCALE_BACKWARD, scale_backward, scale_backward)                                                                  \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
     X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
     X(CLIP, clip, clip)                                                                                                \
@@ -250,6 +252,18 @@ struct snug_rotate {
 /* y = dropout(x), its own backward. The mask of an element is keyed by its row's token. */
 struct snug_dropout {
     int32_t x, y; /* [n,m]; y (= x) */
+};
+/* y = cap(scale x) + addend, where cap(v) = softcap * tanh(v / softcap); softcap 0: v */
+struct snug_scale {
+    int32_t x, addend; /* [n,m], [n,m] or none; no addend with a softcap */
+    int32_t y;         /* [n,m] (= x) */
+    float scale, softcap;
+};
+/* dx = dy cap'(scale x) scale, with a softcap; y as SCALE gives it */
+struct snug_scale_backward {
+    int32_t dy, y; /* [n,m] */
+    int32_t dx;    /* [n,m] (= dy), of dy's type */
+    float scale, softcap;
 };
 /* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
    of x [T,h], or that r[i] is the mean of sequence i's rows */
@@ -446,6 +460,8 @@ struct snug_op {
         struct snug_glu_backward glu_backward;
         struct snug_rotate rotate;
         struct snug_dropout dropout;
+        struct snug_scale scale;
+        struct snug_scale_backward scale_backward;
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;
         struct snug_loss_op loss;

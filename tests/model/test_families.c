@@ -9,6 +9,7 @@
 #include "dist/save.h"
 #include "folders.h"
 #include "io/safetensors.h"
+#include "model/decoders/decoder.h"
 #include "model/family.h"
 #include "plan/stages.h"
 #include "write_tensors.h"
@@ -286,8 +287,8 @@ FIXTURE_TEST(wrong_configs) {
         {"{\"model_type\": \"llama\", \"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"longrope\", "
          "\"short_factor\": [0], \"long_factor\": [1]}}",
          SNUG_E_UNSUPPORTED, "short_factor must hold numbers above 0"},
-        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}", SNUG_E_INPUT,
-         "layer_types names sliding_attention, and sliding_window is null"},
+        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+         SNUG_E_INPUT, "layer_types names sliding_attention, and sliding_window is null"},
         {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}", SNUG_E_INPUT,
          "layer_types must name the type of each of 2 layers"},
         {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
@@ -300,6 +301,32 @@ FIXTURE_TEST(wrong_configs) {
         {"{\"model_type\": \"gpt2\", \"n_head\": 7}", SNUG_E_INPUT, "n_embd 768 is not a multiple of n_head 7"},
         {"{\"model_type\": \"gpt2\", \"activation_function\": \"mish\"}", SNUG_E_UNSUPPORTED,
          "activation_function mish is not supported"},
+        {"{\"model_type\": \"gpt_oss\"}", SNUG_E_UNSUPPORTED,
+         "model_type gpt_oss is not supported: mixtures of experts are not supported (known: "},
+        {"{\"model_type\": \"jamba\"}", SNUG_E_UNSUPPORTED,
+         "jamba is not supported: state-space, recurrent and hybrid"},
+        {"{\"model_type\": \"gemma3\"}", SNUG_E_UNSUPPORTED, "gemma3 is not supported: models with vision or audio"},
+        {"{\"model_type\": \"mamba mamba2\"}", SNUG_E_UNSUPPORTED, "model_type mamba mamba2 is not supported (known: "},
+        {"{\"model_type\": \"gemma\", \"use_bidirectional_attention\": true}", SNUG_E_UNSUPPORTED,
+         "use_bidirectional_attention is not supported"},
+        {"{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": 0}", SNUG_E_INPUT, "query_pre_attn_scalar is 0"},
+        {"{\"model_type\": \"gemma2\", \"final_logit_softcapping\": -1}", SNUG_E_INPUT,
+         "final_logit_softcapping is -1"},
+        {"{\"model_type\": \"gemma2\", \"sliding_window\": \"all\"}", SNUG_E_INPUT, "sliding_window"},
+        {"{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 0}", SNUG_E_INPUT,
+         "sliding_window_pattern is 0"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"axial\"}}}",
+         SNUG_E_UNSUPPORTED, "rope_type axial of sliding_attention is not supported"},
+        {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1]}}", SNUG_E_UNSUPPORTED,
+         "short_factor must have a factor for each pair"},
+        {"{\"model_type\": \"phi3\", \"resid_pdrop\": 1}", SNUG_E_INPUT, "resid_pdrop is 1"},
+        {"{\"model_type\": \"olmo3\", \"sliding_window\": -2}", SNUG_E_INPUT, "sliding_window is -2"},
+        {"{\"model_type\": \"granite\", \"logits_scaling\": 0}", SNUG_E_INPUT, "logits_scaling is 0"},
+        {"{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0]}", SNUG_E_INPUT,
+         "no_rope_layers must have a number for each of 36 layers"},
+        {"{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 0}", SNUG_E_INPUT, "no_rope_layer_interval is 0"},
+        {"{\"model_type\": \"ministral3\", \"rope_parameters\": {\"llama_4_scaling_beta\": -1}}", SNUG_E_INPUT,
+         "llama_4_scaling_beta is -1"},
         {"{\"model_type\": \"mistral\", \"sliding_window\": 0}", SNUG_E_INPUT, "sliding_window is 0"},
         {"{\"model_type\": \"electra\", \"embedding_size\": 0}", SNUG_E_INPUT, "embedding_size is 0"},
         {"{\"model_type\": \"electra\", \"embedding_size\": 1048576, \"vocab_size\": 16777216}", SNUG_E_INPUT,
@@ -310,6 +337,43 @@ FIXTURE_TEST(wrong_configs) {
         assert_fails(
             s, snug_config_read(s->ctx, scratch_write(s, "config.json", cases[i].json, strlen(cases[i].json)), &config),
             cases[i].status, cases[i].sentence);
+    }
+}
+
+/* Rotations as those of transformers' classes, where files leave them out or have older keys. */
+FIXTURE_TEST(rotations_of_configs) {
+    static const struct {
+        const char *json;
+        int64_t positions;
+        int32_t pairs;
+        double factor, second; /* of the rotation; the second frequency of full layers */
+        double sliding;        /* of sliding ones */
+    } cases[] = {
+        {"{\"model_type\": \"ministral3\"}", 16384, 64, 1, 0.80584218776148, 0.80584218776148},
+        {"{\"model_type\": \"ministral3\", \"rope_theta\": 100, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+         262144, 64, 1, 0.930572040929699, 0.930572040929699},
+        {"{\"model_type\": \"gemma3_text\"}", 131072, 128, 1, 0.897687132447314, 0.930572040929699},
+        {"{\"model_type\": \"gemma3_text\", \"rope_theta\": 100, \"rope_local_base_freq\": 10, \"rope_scaling\": "
+         "{\"rope_type\": \"linear\", \"factor\": 2}}",
+         131072, 128, 1, 0.482330809435165, 0.982171889188604},
+        {"{\"model_type\": \"olmo3\", \"rope_theta\": 100}", 2048, 64, 1, 0.930572040929699, 0.814617234082255},
+        {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.5}", 4096, 24, 1, 0.681292069057961,
+         0.681292069057961},
+        {"{\"model_type\": \"llama\", \"rope_theta\": 100, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}}",
+         2048, 64, 1, 0.930572040929699, 0.930572040929699},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_config config;
+        const char *path = scratch_write(s, "config.json", cases[i].json, strlen(cases[i].json));
+        assert_ok(s, snug_config_read(s->ctx, path, &config));
+        const struct snug_decoder *d = config.settings;
+        const double found = d->rope.rotation.frequencies[1], sliding = d->sliding_rope.rotation.frequencies[1];
+        if (config.positions != cases[i].positions || d->rope.rotation.pairs != cases[i].pairs ||
+            fabs(found - cases[i].second) > 1e-9 || fabs(sliding - cases[i].sliding) > 1e-9 ||
+            fabs(d->rope.rotation.factor - cases[i].factor) > 1e-12)
+            fail_msg("%s: %lld positions, %d pairs, %.15g, %.15g", cases[i].json, (long long)config.positions,
+                     (int)d->rope.rotation.pairs, found, sliding);
+        snug_config_free(&config);
     }
 }
 

@@ -390,6 +390,33 @@ static inline void build_dropout(struct ops *f, int variant) {
     ops_pair(f, x, dx);
 }
 
+/* 0: with an addend. 1: without, over loss positions. 2: in place. 3: a sum. From SCALE_CAPPED on with a cap: 4: of
+   fp32 logits, whose gradient has the compute type. 5: in place. */
+enum { SCALE_CAPPED = 4, SCALE_VARIANTS = 6 };
+static inline void build_scale(struct ops *f, int variant) {
+    const bool capped = variant >= SCALE_CAPPED, in_place = variant == 2 || variant == 5;
+    const enum snug_dtype type = f->program.compute, of_x = capped ? SNUG_F32 : type;
+    const enum snug_extent extent = variant == 0 || variant == 3 ? T : R;
+    const int64_t cols = f->shape->h;
+    const int32_t x = ops_source(f, of_x, extent, 0, cols);
+    struct snug_scale s = {.x = x, .y = x, .scale = variant == 3 ? 1.0f : 0.75f, .softcap = capped ? 1.5f : 0};
+    if (!in_place) s.y = ops_tensor(f, of_x, extent, 0, cols);
+    if (variant == 0 || variant == 3) s.addend = ops_source(f, type, extent, 0, cols);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = s});
+    if (in_place && !capped) return;
+    const int32_t dy = ops_source(f, type, extent, 0, cols), dx = in_place ? dy : ops_tensor(f, type, extent, 0, cols);
+    if (capped)
+        ops_add(f, (struct snug_op){
+                       .kind = SNUG_OP_SCALE_BACKWARD,
+                       .scale_backward = {.dy = dy, .y = s.y, .dx = dx, .scale = s.scale, .softcap = s.softcap}});
+    else
+        ops_add(f, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = {.x = dy, .y = dx, .scale = s.scale}});
+    if (in_place) return;
+    f->y = s.y;
+    f->dy = dy;
+    ops_pair(f, x, dx);
+}
+
 /* 0: over tokens. 1: over loss positions. 2: in fp32, whatever the compute type. */
 enum { ADD_VARIANTS = 3 };
 static inline void build_add(struct ops *f, int variant) {

@@ -74,6 +74,40 @@ FAMILIES = {
     "qwen3": {"config": DECODER | {"head_dim": 16}, "decoder": True, "keep": [],
               "own": {"types": ("clm", {"use_sliding_window": True, "sliding_window": 4, "attention_bias": True,
                                         "layer_types": ["sliding_attention", "full_attention"]})}},
+    "gemma": {"config": DECODER | {"head_dim": 12, "pad_token_id": 0}, "decoder": True, "keep": [],
+              "own": {"gelu": ("clm", {"hidden_act": "gelu"})}},
+    # Layers 0 and 2 have a window of 5. transformers has no SDPA with caps.
+    "gemma2": {"config": DECODER | {"head_dim": 8, "pad_token_id": 0, "sliding_window": 5, "query_pre_attn_scalar": 12,
+                                    "num_hidden_layers": 3, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+               "decoder": True, "keep": [], "attention": "eager",
+               "own": {"uncapped": ("clm", {"attn_logit_softcapping": None, "final_logit_softcapping": None})}},
+    "gemma3_text": {"config": DECODER | {"head_dim": 8, "pad_token_id": 0, "sliding_window": 5, "query_pre_attn_scalar": 12,
+                                         "num_hidden_layers": 3, "sliding_window_pattern": 3}, "decoder": True, "keep": [],
+                    "own": {"scaled": ("clm", {"rope_parameters": {
+                        "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 4.0},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}})}},
+    "phi3": {"config": DECODER | {"original_max_position_embeddings": 26}, "decoder": True, "keep": ["longrope"],
+             "own": {"longrope": ("clm", {"original_max_position_embeddings": 16, "sliding_window": 7, "rope_parameters": {
+                         "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.5,
+                         "short_factor": [1.0, 1.1], "long_factor": [1.5, 3.0]}}),
+                     "shorter": ("clm", {"rope_parameters": {
+                         "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0,
+                         "short_factor": [1.0, 1.1, 1.2, 1.4], "long_factor": [1.5, 3.0, 4.0, 5.0]}})}},
+    "olmo2": {"config": DECODER, "decoder": True, "keep": [], "own": {"biases": ("clm", {"attention_bias": True})}},
+    "olmo3": {"config": DECODER | {"sliding_window": 5, "num_hidden_layers": 4}, "decoder": True, "keep": [],
+              "own": {"types": ("clm", {"layer_types": ["full_attention", "sliding_attention"] * 2, "rope_parameters": {
+                  "full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                                     "original_max_position_embeddings": 8},
+                  "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}}})}},
+    "granite": {"config": DECODER | {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2,
+                                     "logits_scaling": 2.5}, "decoder": True, "keep": [], "tasks": ["clm"],
+                "own": {"plain": ("clm", {"residual_multiplier": 1.0, "logits_scaling": 1.0, "mlp_bias": True})}},
+    "smollm3": {"config": DECODER | {"num_hidden_layers": 4}, "decoder": True, "keep": [],
+                "own": {"windows": ("clm", {"no_rope_layers": [0, 1, 1, 0], "use_sliding_window": True, "sliding_window": 5})}},
+    "ministral3": {"config": DECODER | {"head_dim": 12, "rope_parameters": {
+                       "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
+                       "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}, "decoder": True, "keep": [],
+                   "own": {"window": ("clm", {"sliding_window": 6})}},
     "gpt2": {"config": {"bos_token_id": None, "eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
              "decoder": True, "keep": [],
              "own": {"scales": ("clm", {"scale_attn_by_inverse_layer_idx": True, "tie_word_embeddings": False,
@@ -92,6 +126,12 @@ NAMES = {"gpt2": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_
                         "intermediate_size": "hidden_dim", "hidden_dropout_prob": None, "attention_probs_dropout_prob": None}}
 
 
+def keep_float64():
+    """Eager attention asks for a softmax in float32, where float64's mask value is infinite."""
+    softmax = torch.nn.functional.softmax
+    torch.nn.functional.softmax = lambda x, dim, dtype=None: softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+
 def new_config(model_type, changes, problem, labels):
     names = NAMES.get(model_type, {})
     decoder = FAMILIES[model_type].get("decoder")
@@ -108,7 +148,8 @@ def new_model(config, task):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name.split(".")[-2].lower() or "ln_" in name
-            parameter.normal_(1.0 if is_norm and name.endswith("weight") else 0.0, 0.2 if is_norm else 0.15)
+            centre = 0.0 if config.model_type.startswith("gemma") else 1.0  # Gemma's weight is 1 more
+            parameter.normal_(centre if is_norm and name.endswith("weight") else 0.0, 0.2 if is_norm else 0.15)
     return model.to(torch.bfloat16).eval()
 
 
@@ -177,7 +218,7 @@ def write_family(model_type, output):
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     family, cases = FAMILIES[model_type], []
-    tasks = DECODER_TASKS if family.get("decoder") else family["tasks"] or [name for name, *_ in TASKS if name != "clm"]
+    tasks = family.get("tasks") or DECODER_TASKS if family.get("decoder") else family["tasks"] or [name for name, *_ in TASKS if name != "clm"]
     pooled = {"pad_token_id": 1} if family.get("decoder") else {}  # which classes need, to find a row's last token
     wanted = {name: (name, pooled if name == "single" else {}) for name, *_ in TASKS if name in tasks}
     for seed, (name, (like, changes)) in enumerate((wanted | family["own"]).items(), start=1):
@@ -213,6 +254,7 @@ def main():
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(1)
+    keep_float64()
     for model_type in args.families:
         write_family(model_type, args.output_dir / model_type)
 

@@ -45,18 +45,20 @@ void snug_read_decoder(struct snug_reading *r, const struct snug_decoder_default
     snug_read_size(r, "vocab_size", defaults->vocabulary, SNUG_VOCABULARY_MOST, &c->vocab_size);
     snug_read_size(r, "max_position_embeddings", defaults->positions, most, &c->max_position_embeddings);
     read_heads(r, defaults);
-    snug_read_real(r, "rms_norm_eps", 1e-6, 0, 1, &c->layer_norm_eps);
+    snug_read_real(r, "rms_norm_eps", defaults->eps > 0 ? defaults->eps : 1e-6, 0, 1, &c->layer_norm_eps);
     snug_read_real(r, "initializer_range", 0.02, 0, 1e6, &c->initializer_range);
     snug_read_padding(r, defaults->padding < c->vocab_size ? defaults->padding : -1);
     snug_read_dropout(r, "attention_dropout", 0, &c->attention_probs_dropout_prob);
-    snug_read_function(r, "hidden_act", "silu", &c->hidden_act, &c->hidden_act_name);
+    snug_read_function(r, defaults->activation_key ? defaults->activation_key : "hidden_act",
+                       defaults->activation ? defaults->activation : "silu", &c->hidden_act, &c->hidden_act_name);
     d->scale = 1 / sqrt((double)d->head_dim);
-    d->embedding_scale = 1;
+    d->embedding_scale = d->block_scale = d->logits_divisor = 1;
 }
 
-void snug_read_rotation(struct snug_reading *r, double theta) {
+void snug_read_rotation_of(struct snug_reading *r, double theta, const struct snug_decoder_defaults *of) {
     struct snug_decoder *d = r->config->settings;
-    struct snug_rope_defaults defaults = {.head_dim = d->head_dim};
+    struct snug_rope_defaults defaults = {
+        .head_dim = d->head_dim, .trained = of->trained, .older_longrope = of->older_longrope};
     snug_read_real(r, "rope_theta", theta, 1, 1e12, &defaults.theta);
     snug_read_real(r, "partial_rotary_factor", 1, 0, 1, &defaults.partial);
     const json_t *trained = json_object_get(r->json, "original_max_position_embeddings");
@@ -66,6 +68,31 @@ void snug_read_rotation(struct snug_reading *r, double theta) {
     const json_t *rope = snug_rope_dictionary(r, &name);
     snug_read_rope(r, rope, name, &defaults, &d->rope);
     d->sliding_rope = d->rope;
+}
+
+void snug_read_rotation(struct snug_reading *r, double theta) {
+    snug_read_rotation_of(r, theta, &(struct snug_decoder_defaults){0});
+}
+
+void snug_read_rotations(struct snug_reading *r, double theta, const char *sliding_key, double sliding_theta) {
+    struct snug_decoder *d = r->config->settings;
+    const json_t *scaling = json_object_get(r->json, "rope_scaling"),
+                 *both = json_object_get(r->json, "rope_parameters");
+    struct snug_rope_defaults defaults = {.head_dim = d->head_dim, .partial = 1};
+    snug_read_real(r, "rope_theta", theta, 1, 1e12, &defaults.theta);
+    const bool scales = json_object_size(scaling) > 0;
+    snug_read_rope(r, scales ? scaling : json_object_get(both, "full_attention"),
+                   scales ? "rope_scaling" : "full_attention", &defaults, &d->rope);
+    defaults.theta = sliding_theta;
+    if (sliding_key) snug_read_real(r, sliding_key, sliding_theta, 1, 1e12, &defaults.theta);
+    snug_read_rope(r, json_object_get(both, "sliding_attention"), "sliding_attention", &defaults, &d->sliding_rope);
+}
+
+void snug_read_cap(struct snug_reading *r, const char *key, double otherwise, double *out) {
+    const json_t *given = json_object_get(r->json, key);
+    *out = 0;
+    if (given ? json_is_null(given) : otherwise == 0) return;
+    snug_read_real(r, key, otherwise, 1e-6, 1e6, out);
 }
 
 bool snug_read_window(struct snug_reading *r, int64_t otherwise) {
@@ -169,6 +196,7 @@ static const struct snug_language_model_names names = {.decoder = "lm_head"};
 
 static void language_model(struct snug_builder *b, int32_t hidden, int32_t word) {
     const struct snug_config *c = b->config;
+    const struct snug_decoder *d = snug_decoder_of(c);
     const size_t first = b->program->parameter_count;
     struct snug_affine decoder = {.weight = word};
     if (c->own_decoder) {
@@ -177,7 +205,11 @@ static void language_model(struct snug_builder *b, int32_t hidden, int32_t word)
     }
     snug_build_mark_head(b, first);
     const int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "predicting_tokens");
-    snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
+    const int32_t scaled =
+        d->logits_divisor == 1 ? x : snug_scaled_sum(b, x, 0, 1 / d->logits_divisor, "scaled_tokens");
+    const int32_t logits = snug_linear(b, scaled, decoder, "logits");
+    if (d->final_softcap > 0) snug_softcap(b, logits, d->final_softcap);
+    snug_build_loss(b, logits);
 }
 
 /* Over hidden [B,h], the last token of each sequence. */
@@ -195,3 +227,5 @@ const struct snug_heads snug_decoder_heads = {
     .build = {[SNUG_HEAD_SEQUENCE] = classification_head, [SNUG_HEAD_VOCABULARY] = language_model},
     .prefixes = prefixes,
     .language_model = &names};
+const struct snug_heads snug_decoder_lm_head = {
+    .build = {[SNUG_HEAD_VOCABULARY] = language_model}, .prefixes = prefixes, .language_model = &names};

@@ -34,6 +34,7 @@ static void read(struct snug_reading *r) {
     d->kv_heads = c->num_attention_heads;
     d->head_dim = c->hidden_size / c->num_attention_heads;
     d->scale = scaled ? 1 / sqrt((double)d->head_dim) : 1;
+    d->logits_divisor = 1;
 }
 
 static int32_t decode(struct snug_builder *b, int32_t *word) {

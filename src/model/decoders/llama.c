@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama (Touvron et al., arXiv:2302.13971; Llama 3, arXiv:2407.21783) and Mistral (Jiang et al., arXiv:2310.06825),
-   whose layers have a window. */
+/* Llama (Touvron et al., arXiv:2302.13971; Llama 3, arXiv:2407.21783), Mistral (Jiang et al., arXiv:2310.06825), whose
+   layers have a window, and Ministral 3. */
+#include "io/json.h"
 #include "model/decoders/decoder.h"
 
 static const struct snug_decoder_defaults llama = {
@@ -32,6 +33,53 @@ static void read_mistral(struct snug_reading *r) {
     for (int64_t i = 0; i < r->config->num_hidden_layers; i++) snug_set_layer(d->sliding, i);
 }
 
+/* What transformers' class has in place of absent rope_parameters. */
+static const char ministral_rope[] =
+    "{\"rope_parameters\": {\"type\": \"yarn\", \"rope_theta\": 1000000.0, \"factor\": 16.0,"
+    " \"original_max_position_embeddings\": 16384, \"mscale\": 1.0, \"mscale_all_dim\": 1.0,"
+    " \"llama_4_scaling_beta\": 0.1}}";
+
+/* Queries from position `trained` on are multiplied by a factor that grows: texts may have so many tokens. */
+static void limit_positions(struct snug_reading *r) {
+    const char *name;
+    struct snug_reading own = *r;
+    double beta = 0;
+    int64_t trained = r->config->max_position_embeddings;
+    own.json = snug_rope_dictionary(r, &name);
+    snug_read_real(&own, "llama_4_scaling_beta", 0, 0, 1e6, &beta);
+    snug_read_size(&own, "original_max_position_embeddings", trained, SNUG_DIMENSION_MOST, &trained);
+    if (own.status == SNUG_OK) r->config->positions = beta > 0 ? trained : 0;
+    r->status = own.status;
+}
+
+static void read_ministral(struct snug_reading *r) {
+    static const struct snug_decoder_defaults defaults = {.vocabulary = 131072,
+                                                          .hidden = 4096,
+                                                          .inner = 14336,
+                                                          .layers = 34,
+                                                          .heads = 32,
+                                                          .kv_heads = 8,
+                                                          .head_dim = 128,
+                                                          .positions = 262144,
+                                                          .padding = 11,
+                                                          .eps = 1e-5};
+    struct snug_decoder *d = r->config->settings;
+    json_error_t error;
+    const char *name;
+    json_t *absent = snug_json_parse(ministral_rope, sizeof ministral_rope - 1, 0, &error);
+    struct snug_reading rope = *r;
+    if (!snug_rope_dictionary(r, &name)) rope.json = absent;
+    snug_read_decoder(r, &defaults);
+    rope.status = r->status;
+    if (!absent) rope.status = snug_fail(r->ctx, SNUG_E_MEMORY, "out of memory while reading %s", r->path);
+    snug_read_rotation(&rope, 1e4);
+    limit_positions(&rope);
+    r->status = rope.status;
+    json_decref(absent);
+    if (!snug_read_window(r, 0)) return;
+    for (int64_t i = 0; i < r->config->num_hidden_layers; i++) snug_set_layer(d->sliding, i);
+}
+
 static int32_t decode(struct snug_builder *b, int32_t *word) {
     const struct snug_layer layer = snug_llama_layer(b->config);
     return snug_build_decoder(b, &layer, word);
@@ -44,3 +92,7 @@ const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Ll
 const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"), .untied = true,
                                                 .tokenizer_class = "LlamaTokenizer", .read = read_mistral,
                                                 .encode = decode};
+
+const struct snug_family snug_family_ministral3 = {SNUG_DECODER("ministral3", "Ministral 3", "Ministral3"),
+                                                   .untied = true, .tokenizer_class = "TokenizersBackend",
+                                                   .read = read_ministral, .encode = decode};

@@ -116,7 +116,9 @@ static void read_dictionary(struct dictionary *d, const struct snug_rope_default
     const bool old = !json_object_get(r->json, "rope_type");
     double partial = 1;
     int64_t trained = r->config->max_position_embeddings;
+    d->kind = "default";
     r->status = snug_json_string(r->ctx, r->path, r->json, old ? "type" : "rope_type", "default", &d->kind);
+    if (defaults->older_longrope && (strcmp(d->kind, "su") == 0 || strcmp(d->kind, "yarn") == 0)) d->kind = "longrope";
     snug_read_real(r, "rope_theta", defaults->theta, 1, 1e12, &d->theta);
     snug_read_real(r, "partial_rotary_factor", defaults->partial, 0, 1, &partial);
     snug_read_size(r, "original_max_position_embeddings", trained, SNUG_DIMENSION_MOST, &trained);

@@ -15,7 +15,8 @@ struct snug_rope {
 struct snug_rope_defaults {
     int64_t head_dim;
     double theta, partial;
-    int64_t trained; /* original_max_position_embeddings, which counts in place of the dictionary's; 0: none */
+    int64_t trained;     /* original_max_position_embeddings, which counts in place of the dictionary's; 0: none */
+    bool older_longrope; /* "su" and "yarn" are older names of longrope */
 };
 
 /* The dictionary of all layers, and its key: rope_scaling (of older files) or rope_parameters; NULL: none. */

@@ -2,12 +2,20 @@
 #include "program/cost.h"
 #include "program/tape.h"
 
+/* Whether backward reads the logits, which are capped. */
+static bool are_capped(const struct snug_program *program, int32_t logits) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_SCALE && program->ops[i].scale.y == logits) return true;
+    return false;
+}
+
 /* The loss computes its own gradient; in fp32 the gradient overwrites the logits. */
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t logits = op->loss.logits;
     if (!snug_tape_needs(t, logits)) return;
     if (t->gradient[logits]) snug_tape_refuse(t, op->loss.loss, "other operations read the logits");
-    const int32_t d = t->program->compute == SNUG_F32 ? logits : snug_tape_new(t, logits);
+    const bool in_place = t->program->compute == SNUG_F32 && !are_capped(t->program, logits);
+    const int32_t d = in_place ? logits : snug_tape_new(t, logits);
     snug_tape_give(t, logits, d);
     t->program->ops[t->index].loss.d = d;
 }
