@@ -282,6 +282,7 @@ typedef struct snug_train_result {
     double best_value, best_epoch; /* the best one of all evaluations, those before a resumption included */
     int64_t best_step;
     bool best_is_model; /* the saved model has the weights of that step */
+    const char *task;   /* as of --task */
 } snug_train_result;
 void snug_train_result_destroy(snug_train_result *result);
 

@@ -142,6 +142,7 @@ class TrainResult(Structure):
         ("best_epoch", c_double),
         ("best_step", c_int64),
         ("best_is_model", c_bool),
+        ("task", c_char_p),
     ]
 
 

@@ -35,16 +35,17 @@ static void put_file(const struct cli *cli, const char *name, const char *other)
     free(format);
 }
 
-void cli_tell_next(const struct cli *cli, const char *folder) {
+void cli_tell_next(const struct cli *cli, const snug_train_result *result) {
+    const bool predicts = strcmp(result->task, "clm") != 0;
     fputs("Next       ", stderr);
     cli_put_program(stderr);
-    fputs(" predict --model_name_or_path ", stderr);
-    cli_put_path(stderr, folder);
-    put_file(cli, "test_file", "validation_file");
-    fputs(" > predictions.csv\n           ", stderr);
+    fprintf(stderr, " %s --model_name_or_path ", predicts ? "predict" : "eval");
+    cli_put_path(stderr, result->output_dir);
+    put_file(cli, predicts ? "test_file" : "validation_file", "validation_file");
+    fprintf(stderr, "%s\n           ", predicts ? " > predictions.csv" : "");
     cli_put_program(stderr);
     fputs(" report ", stderr);
-    cli_put_path(stderr, folder);
+    cli_put_path(stderr, result->output_dir);
     fputs(" > report.html\n", stderr);
 }
 

@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
-/* What to do with the model in folder: predict, report. */
-void cli_tell_next(const struct cli *cli, const char *folder);
+/* What to do with the trained model: predict, or evaluate a causal language model; report. */
+void cli_tell_next(const struct cli *cli, const snug_train_result *result);
 /* How a training that was interrupted continues; argv[0] is the command's name. */
 void cli_tell_continuation(const struct cli *cli, int argc, char **argv);
 /* This command with the arguments that the message of a run that does not fit ends with: "; add --fit". */

@@ -96,7 +96,7 @@ static snug_status report(struct cli *cli, const snug_train_result *result) {
     progress_end(&cli->progress);
     if (status == SNUG_OK && !cli->progress.quiet) {
         fputs(text, stderr);
-        cli_tell_next(cli, result->output_dir);
+        cli_tell_next(cli, result);
     }
     snug_free(text);
     if (status == SNUG_OK && !cli->progress.quiet && shows_memory(cli, result)) status = report_memory(result);

@@ -114,7 +114,7 @@ void snug_read_padding(struct snug_reading *r, int64_t otherwise) {
         r->status = snug_fail(r->ctx, SNUG_E_INPUT,
                               "%s: pad_token_id is %lld, expected one of the vocabulary's %lld ids, or null", r->path,
                               (long long)c->pad_token_id, (long long)c->vocab_size);
-    if (r->status == SNUG_OK && c->pad_token_id < 0) c->pad_token_id += c->vocab_size; /* as nn.Embedding */
+    if (r->status == SNUG_OK && given && c->pad_token_id < 0) c->pad_token_id += c->vocab_size; /* as nn.Embedding */
 }
 
 const char *snug_read_key(struct snug_reading *r, const char *key, const char *alias) {

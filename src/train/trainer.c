@@ -519,6 +519,7 @@ static snug_status summarise(struct snug_trainer *t) {
     }
     RETURN_IF_ERROR(snug_strdup(t->ctx, t->args->output_dir, &t->outcome->output_dir));
     r->output_dir = t->outcome->output_dir;
+    r->task = snug_task_name(t->session->job.setup.config.task);
     RETURN_IF_ERROR(fill_memory(t));
     return gather_use(t);
 }

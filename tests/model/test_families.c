@@ -223,6 +223,23 @@ FIXTURE_TEST(classes_of_no_task) {
     }
 }
 
+/* Without pad_token_id, or with null, a decoder trains all rows of the table; below 0 it counts from the end. */
+FIXTURE_TEST(padding_of_a_decoder) {
+    static const struct {
+        const char *json;
+        int64_t padding;
+    } cases[] = {
+        {"", -1}, {", \"pad_token_id\": null", -1}, {", \"pad_token_id\": -1", 95}, {", \"pad_token_id\": 0", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        struct snug_config config;
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"vocab_size\": 96%s}", cases[i].json);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        assert_int_equal(config.pad_token_id, cases[i].padding);
+        snug_config_free(&config);
+    }
+}
+
 FIXTURE_TEST(wrong_configs) {
     static const struct {
         const char *json;

@@ -180,6 +180,7 @@ FIXTURE_TEST(test_causal_data) {
                   "--device cpu --save_strategy no --output_dir bert"));
     char *said = output_of(f, "stderr");
     assert_contains(said, "the tokenizer names no eos_token to end rows with: this model would not learn to stop");
+    assert_contains(said, " eval --model_name_or_path bert --validation_file FILE\n"); /* there are no predictions */
     free(said);
 }
 
