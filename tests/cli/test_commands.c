@@ -96,9 +96,9 @@ static int set_up_commands(void **state) {
     if (set_up(state) != 0) return -1;
     struct fixture *f = *state;
     make_folder(f, "google-bert");
-    make_folder(f, "openai-community");
-    make_folder(f, "openai-community/gpt2");
-    write_text(f, "openai-community/gpt2/config.json", "{\"model_type\": \"gpt2\", \"n_embd\": 768}");
+    make_folder(f, "google-t5");
+    make_folder(f, "google-t5/t5-small");
+    write_text(f, "google-t5/t5-small/config.json", "{\"model_type\": \"t5\", \"d_model\": 512}");
     write_start(f);
     free(run_well(f, "train --task mlm --config_name start --tokenizer_name start --train_file train.txt "
                      "--line_by_line --max_steps 1 --save_strategy no --output_dir google-bert/bert-base-cased"));
