@@ -299,6 +299,8 @@ FIXTURE_TEST(wrong_configs) {
          SNUG_E_UNSUPPORTED, "high_freq_factor must be larger than low_freq_factor"},
         {"{\"model_type\": \"llama\", \"rope_theta\": 1, \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2}}",
          SNUG_E_UNSUPPORTED, "a theta or factor that yarn does not support"},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0}}", SNUG_E_UNSUPPORTED,
+         "a theta or factor that yarn does not support"},
         {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1]}}",
          SNUG_E_UNSUPPORTED, "short_factor must have a factor for each pair"},
         {"{\"model_type\": \"llama\", \"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"longrope\", "
@@ -357,6 +359,47 @@ FIXTURE_TEST(wrong_configs) {
     }
 }
 
+/* Buffers of older files are no weights, and GPT-2's outputs of blocks are initialised by depth. */
+FIXTURE_TEST(files_of_decoders) {
+    static const struct {
+        const char *model_type, *stored;
+        enum snug_stored_use use;
+        const char *name;
+    } cases[] = {{"gpt2", "h.0.attn.bias", SNUG_STORED_CONSTANT, "transformer.h.0.attn.bias"},
+                 {"gpt2", "transformer.h.11.attn.masked_bias", SNUG_STORED_CONSTANT, NULL},
+                 {"gpt2", "h.0.attn.c_attn.bias", SNUG_STORED_PARAMETER, "transformer.h.0.attn.c_attn.bias"},
+                 {"gpt2", "lm_head.weight", SNUG_STORED_PARAMETER, "transformer.wte.weight"},
+                 {"llama", "lm_head.weight", SNUG_STORED_PARAMETER, "lm_head.weight"},
+                 {"llama", "model.layers.0.self_attn.rotary_emb.inv_freq", SNUG_STORED_CONSTANT, NULL},
+                 {"llama", "embed_tokens.weight", SNUG_STORED_PARAMETER, "model.embed_tokens.weight"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128], name[128];
+        struct snug_config config;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", cases[i].model_type);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        assert_int_equal(snug_family_parameter(&config, cases[i].stored, name, sizeof name), cases[i].use);
+        if (cases[i].name) assert_string_equal(name, cases[i].name);
+        snug_config_free(&config);
+    }
+    struct model m;
+    open_model(s, SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm", SNUG_TASK_CLM, &m);
+    double squares[2] = {0};
+    int64_t counts[2] = {0};
+    for (size_t i = 0; i < m.program.parameter_count; i++) {
+        const struct snug_parameter *p = &m.program.parameters[i];
+        assert_ok(s, snug_weights_init(&m.program, &m.config, &m.memory, p, 5));
+        assert_int_equal(p->by_depth, strstr(p->name, "c_proj") != NULL);
+        if (p->init != SNUG_INIT_NORMAL) continue;
+        float *values = values_of(&m, p);
+        for (int64_t k = 0; k < snug_parameter_count(p); k++) squares[p->by_depth] += pow((double)values[k], 2);
+        counts[p->by_depth] += snug_parameter_count(p);
+        free(values);
+    }
+    const double all = sqrt(squares[0] / (double)counts[0]), outputs = sqrt(squares[1] / (double)counts[1]);
+    assert_true(fabs(all / 0.02 - 1) < 0.05 && fabs(outputs / (0.02 / 2) - 1) < 0.05); /* of two layers */
+    close_model(&m);
+}
+
 /* Rotations as those of transformers' classes, where files leave them out or have older keys. */
 FIXTURE_TEST(rotations_of_configs) {
     static const struct {
@@ -374,6 +417,13 @@ FIXTURE_TEST(rotations_of_configs) {
          "{\"rope_type\": \"linear\", \"factor\": 2}}",
          131072, 128, 1, 0.482330809435165, 0.982171889188604},
         {"{\"model_type\": \"olmo3\", \"rope_theta\": 100}", 2048, 64, 1, 0.930572040929699, 0.814617234082255},
+        {"{\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"max_window_layers\": -1}", 32768, 64, 1,
+         0.865964323360065, 0.865964323360065},
+        {"{\"model_type\": \"ministral3\", \"max_position_embeddings\": 512}", 512, 64, 1, 0.80584218776148,
+         0.80584218776148},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 1, \"beta_fast\": 0, "
+         "\"beta_slow\": 0}}",
+         2048, 64, 1, 0.865964323360065, 0.865964323360065},
         {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.5}", 4096, 24, 1, 0.681292069057961,
          0.681292069057961},
         {"{\"model_type\": \"llama\", \"rope_theta\": 100, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}}",

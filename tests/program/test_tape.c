@@ -181,6 +181,11 @@ static void two_losses(struct graph *g) {
     const int32_t logits = finish(g, g->x);
     snug_loss_op(&g->b, logits, SNUG_CROSS_ENTROPY, 0);
 }
+static void capped_sum(struct graph *g) {
+    const int32_t y = snug_scaled_sum(&g->b, g->x, linear(g, g->x, "z"), 1, "y");
+    g->program.ops[g->program.op_count - 1].scale.softcap = 2;
+    finish(g, y);
+}
 /* The gradient of `terms` is x's, too, so that GATHER's chunks cannot be added to it. */
 static void shared_in_head(struct graph *g) {
     const int32_t z = linear(g, g->x, "terms");
@@ -210,6 +215,7 @@ TEST(test_refused) {
         {reads_statistics, "attention.log_sum_exp cannot be differentiated: it is not a function of the model",
          SNUG_E_INTERNAL},
         {two_losses, "loss of loss cannot be differentiated: other operations read the logits", SNUG_E_INTERNAL},
+        {capped_sum, "scale of layer.0.y cannot be differentiated: the capped value is not stored", SNUG_E_INTERNAL},
         {shared_in_head, "terms cannot be differentiated: its gradient is also another tensor's", SNUG_E_INTERNAL},
         {frozen, "all parameters are frozen", SNUG_E_USAGE},
     };
@@ -230,6 +236,7 @@ TEST(test_unread) {
     const int32_t s = value(&g, "s");
     linear(&g, g.x, "linear");
     snug_dropout(&g.b, g.x, 0.5, "dropout");
+    snug_scaled_sum(&g.b, g.x, 0, 0.5, "scaled");
     snug_norm(&g.b, g.x, norm(&g), "norm");
     activation(&g, g.x, 0);
     snug_gather(&g.b, g.x, SNUG_EXTENT_SEQUENCES, "gather");
@@ -248,10 +255,25 @@ static int32_t of_glu(struct graph *g, int32_t x) {
 }
 static int32_t of_activation(struct graph *g, int32_t x) { return activation(g, x, 0); }
 static int32_t of_residual(struct graph *g, int32_t x) { return residual(g, x, x); }
+static int32_t of_scale(struct graph *g, int32_t x) { return snug_scaled_sum(&g->b, x, x, 0.5, "scaled"); }
+
+/* Only the trained term of a scaled sum gets a gradient: the sum's own, if it is the addend. */
+TEST(test_scaled_sum_of_frozen) {
+    static const char *const expected[] = {"linear_dw", "scale linear_dw"};
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct graph g;
+        open_graph(&g);
+        for (size_t t = 1; t < g.program.tensor_count; t++) g.program.tensors[t].trainable = false;
+        const int32_t z = linear(&g, g.x, "z");
+        finish(&g, snug_scaled_sum(&g.b, scaled ? z : g.x, scaled ? g.x : z, 0.5, "y"));
+        differentiates_to(&g, expected[scaled]);
+        close_graph(&g);
+    }
+}
 
 TEST(test_frozen) {
     static int32_t (*const operations[])(struct graph *, int32_t) = {
-        read_linear, read_norm, read_dropout, read_gather, attention, of_glu, of_activation, of_residual};
+        read_linear, read_norm, read_dropout, read_gather, attention, of_glu, of_activation, of_residual, of_scale};
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         struct graph g;
         open_graph(&g);

@@ -9,6 +9,9 @@
 
 const struct snug_decoder *snug_decoder_of(const struct snug_config *config) { return config->settings; }
 
+/* Frequencies that earlier versions of transformers saved. */
+const char *const snug_decoder_constants[] = {".rotary_emb.inv_freq", NULL};
+
 /* ---- config.json ---------------------------------------------------------------------------------------------- */
 
 static void refuse(struct snug_reading *r, const char *key, const char *why) {

@@ -65,11 +65,13 @@ int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *laye
 /* The heads of all families: lm_head, which may be the word table, and score, on a sequence's last token. */
 extern const struct snug_heads snug_decoder_heads, snug_decoder_lm_head; /* the latter: lm_head alone */
 
+extern const char *const snug_decoder_constants[]; /* as in struct snug_family */
+
 /* What most families have. */
 #define SNUG_DECODER(type, title, class) SNUG_DECODER_WITH(type, title, class, snug_decoder_heads)
 #define SNUG_DECODER_WITH(type, title, class, own_heads)                                                               \
     .model_type = type, .name = title, .prefix = "model.", .word = "embed_tokens", .class_name = class,                \
     .causal = true, .one_type = true, .settings_size = sizeof(struct snug_decoder), .identify = snug_identify_decoder, \
-    .heads = &own_heads
+    .constants = snug_decoder_constants, .heads = &own_heads
 
 #endif

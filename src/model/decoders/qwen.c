@@ -17,11 +17,10 @@ static void read_qwen(struct snug_reading *r, int64_t head_dim) {
     int64_t full = 28;
     snug_read_decoder(r, &defaults);
     snug_read_rotation(r, 1e4);
-    if (json_object_get(r->json, "max_window_layers") && r->status == SNUG_OK)
-        r->status = snug_json_int(r->ctx, r->path, r->json, "max_window_layers", full, &full);
+    if (r->status == SNUG_OK) r->status = snug_json_int(r->ctx, r->path, r->json, "max_window_layers", full, &full);
     const bool windows = snug_read_bool(r, "use_sliding_window", false) && snug_read_window(r, 4096);
-    for (int64_t i = full < 0 ? 0 : full; windows && i < r->config->num_hidden_layers; i++)
-        snug_set_layer(d->sliding, i);
+    for (int64_t i = 0; windows && i < r->config->num_hidden_layers; i++)
+        if (i >= full) snug_set_layer(d->sliding, i);
     snug_read_layer_types(r);
 }
 
