@@ -240,12 +240,23 @@ FIXTURE_TEST(padding_of_a_decoder) {
     }
 }
 
+struct wrong_config {
+    const char *json;
+    snug_status status;
+    const char *sentence;
+};
+
+static void check_wrong(struct scratch *s, const struct wrong_config *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct snug_config config;
+        assert_fails(
+            s, snug_config_read(s->ctx, scratch_write(s, "config.json", cases[i].json, strlen(cases[i].json)), &config),
+            cases[i].status, cases[i].sentence);
+    }
+}
+
 FIXTURE_TEST(wrong_configs) {
-    static const struct {
-        const char *json;
-        snug_status status;
-        const char *sentence;
-    } cases[] = {
+    static const struct wrong_config cases[] = {
         {"{\"model_type\": \"t5\"}", SNUG_E_UNSUPPORTED, "model_type t5 is not supported (known: bert, roberta, "},
         {"{\"model_type\": \"roberta\", \"pad_token_id\": null}", SNUG_E_INPUT,
          "position ids of a RoBERTa start at pad_token_id + 1"},
@@ -278,6 +289,15 @@ FIXTURE_TEST(wrong_configs) {
          "num_attention_heads gives heads of an odd size"},
         {"{\"model_type\": \"modernbert\", \"classifier_activation\": \"elu\"}", SNUG_E_UNSUPPORTED,
          "classifier_activation elu is not supported"},
+        {"{\"model_type\": \"electra\", \"embedding_size\": 0}", SNUG_E_INPUT, "embedding_size is 0"},
+        {"{\"model_type\": \"electra\", \"embedding_size\": 1048576, \"vocab_size\": 16777216}", SNUG_E_INPUT,
+         "no machine holds that"},
+    };
+    check_wrong(s, cases, sizeof cases / sizeof *cases);
+}
+
+FIXTURE_TEST(wrong_configs_of_decoders) {
+    static const struct wrong_config cases[] = {
         {"{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", SNUG_E_INPUT,
          "num_attention_heads is not a multiple of num_key_value_heads"},
         {"{\"model_type\": \"llama\", \"num_attention_heads\": 7}", SNUG_E_INPUT,
@@ -347,16 +367,8 @@ FIXTURE_TEST(wrong_configs) {
         {"{\"model_type\": \"ministral3\", \"rope_parameters\": {\"llama_4_scaling_beta\": -1}}", SNUG_E_INPUT,
          "llama_4_scaling_beta is -1"},
         {"{\"model_type\": \"mistral\", \"sliding_window\": 0}", SNUG_E_INPUT, "sliding_window is 0"},
-        {"{\"model_type\": \"electra\", \"embedding_size\": 0}", SNUG_E_INPUT, "embedding_size is 0"},
-        {"{\"model_type\": \"electra\", \"embedding_size\": 1048576, \"vocab_size\": 16777216}", SNUG_E_INPUT,
-         "no machine holds that"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_config config;
-        assert_fails(
-            s, snug_config_read(s->ctx, scratch_write(s, "config.json", cases[i].json, strlen(cases[i].json)), &config),
-            cases[i].status, cases[i].sentence);
-    }
+    check_wrong(s, cases, sizeof cases / sizeof *cases);
 }
 
 /* Buffers of older files are no weights, and GPT-2's outputs of blocks are initialised by depth. */

@@ -43,7 +43,7 @@ struct snug_decoder_defaults {
 void snug_read_decoder(struct snug_reading *r, const struct snug_decoder_defaults *defaults);
 /* The rotation of all layers, of a dictionary or the older keys; with defaults for original_max_position_embeddings. */
 void snug_read_rotation(struct snug_reading *r, double theta);
-void snug_read_rotation_of(struct snug_reading *r, double theta, const struct snug_decoder_defaults *defaults);
+void snug_read_rotation_of(struct snug_reading *r, double theta, const struct snug_decoder_defaults *of);
 /* One of full layers, and one of sliding layers, whose theta is the key's of older files (NULL: none). */
 void snug_read_rotations(struct snug_reading *r, double theta, const char *sliding_key, double sliding_theta);
 /* A cap of values, above 0, or null: none. */
@@ -70,8 +70,8 @@ extern const char *const snug_decoder_constants[]; /* as in struct snug_family *
 /* What most families have. */
 #define SNUG_DECODER(type, title, class) SNUG_DECODER_WITH(type, title, class, snug_decoder_heads)
 #define SNUG_DECODER_WITH(type, title, class, own_heads)                                                               \
-    .model_type = type, .name = title, .prefix = "model.", .word = "embed_tokens", .class_name = class,                \
+    .model_type = (type), .name = (title), .prefix = "model.", .word = "embed_tokens", .class_name = (class),          \
     .causal = true, .one_type = true, .settings_size = sizeof(struct snug_decoder), .identify = snug_identify_decoder, \
-    .constants = snug_decoder_constants, .heads = &own_heads
+    .constants = snug_decoder_constants, .heads = &(own_heads)
 
 #endif
