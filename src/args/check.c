@@ -156,6 +156,9 @@ static snug_status check_split(const struct snug_args *args, bool trains) {
 }
 
 static snug_status check_blocks(const struct snug_args *args) {
+    if (args->block_size == 1)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--block_size 1: a token predicts the next one of its block, which needs at least 2");
     if (!args->block_size || !args->line_by_line) return SNUG_OK;
     return snug_fail(args->ctx, SNUG_E_USAGE,
                      "--block_size joins the rows, and --line_by_line keeps them: give one or the other");

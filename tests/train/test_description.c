@@ -147,6 +147,7 @@ FIXTURE_TEST(test_causal_data) {
         {"--train_file lines.txt", {"lines.txt: its 9 tokens do not fill one block of 1024"}, NULL, 0},
         {"--train_file lines.txt --line_by_line", {"Train      lines.txt: 3 rows\n", "line 1: 3 tokens"}, "stop", 1024},
         {"--train_file lines.txt --line_by_line --block_size 4", {"--block_size joins the rows"}, NULL, 0},
+        {"--train_file lines.txt --block_size 1", {"--block_size 1: a token predicts the next"}, NULL, 0},
         {"--train_file lines.txt --whole_word_mask", {"--whole_word_mask is for masked LM"}, NULL, 0},
         {"--train_file dummy:4x20", {"Train      dummy:4x20: 4 rows"}, "First row", 1024},
     };
