@@ -145,7 +145,8 @@ static bool parse_int(const char *text, int64_t *out) {
     return *end == '\0' && errno == 0;
 }
 
-bool snug_parse_bytes(const char *text, int64_t *bytes) {
+/* Of "6GiB", "600 MB", "1.5g" or "123456"; false if it is none of these or does not fit 63 bits. */
+static bool parse_bytes(const char *text, int64_t *bytes) {
     static const struct {
         const char *unit;
         double factor;
@@ -287,7 +288,7 @@ static snug_status store(struct snug_args *args, const struct snug_argument *arg
             return fail_value(args, argument, name, text);
         break;
     case SNUG_ARG_BYTES:
-        if (*text && (!snug_parse_bytes(text, &whole) || whole < 1)) return fail_value(args, argument, name, text);
+        if (*text && (!parse_bytes(text, &whole) || whole < 1)) return fail_value(args, argument, name, text);
         break;
     case SNUG_ARG_STRING: break;
     }
@@ -695,7 +696,7 @@ enum snug_regression snug_args_regression(const struct snug_args *args) {
 
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
     *bytes = -1;
-    if (args->memory_budget && !snug_parse_bytes(args->memory_budget, bytes))
+    if (args->memory_budget && !parse_bytes(args->memory_budget, bytes))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
     return SNUG_OK;
 }

@@ -96,7 +96,5 @@ json_t *snug_args_given_json(const struct snug_args *args);
 
 /* Whether list, separated by separator, holds the word of length characters. */
 bool snug_list_has(const char *list, char separator, const char *word, size_t length);
-/* Bytes of "6GiB", "600 MB", "1.5g" or "123456"; false if it is none of these or does not fit 63 bits. */
-bool snug_parse_bytes(const char *text, int64_t *bytes);
 
 #endif

@@ -54,7 +54,8 @@ snug_status snug_reader_append(struct snug_reader *reader, const char *data, siz
     return SNUG_OK;
 }
 
-snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
+/* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
+static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
     size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
     return invalid == length ? SNUG_OK
                              : snug_reader_repair(reader, start, line + count_lines(reader->record + start, invalid));
@@ -94,7 +95,7 @@ snug_status snug_reader_line(struct snug_reader *reader) {
         reader->at += size;
         reader->line += newline != NULL;
     }
-    return snug_reader_check_utf8(reader, start, line);
+    return check_utf8(reader, start, line);
 }
 
 snug_status snug_reader_first_line(struct snug_reader *reader) {

@@ -73,8 +73,6 @@ snug_status snug_reader_fail_at(struct snug_reader *reader, int64_t line, const 
 bool snug_reader_refill(struct snug_reader *reader);
 /* Appends to the record. */
 snug_status snug_reader_append(struct snug_reader *reader, const char *data, size_t size);
-/* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
-snug_status snug_reader_check_utf8(struct snug_reader *reader, size_t start, int64_t line);
 /* Repairs bytes that are malformed, all on the given line. */
 snug_status snug_reader_repair(struct snug_reader *reader, size_t start, int64_t line);
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */

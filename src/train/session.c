@@ -61,7 +61,8 @@ snug_status snug_session_prepare(struct snug_session *s) {
     return snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_PREPARE, &s->profile);
 }
 
-snug_status snug_session_store(struct snug_session *s) {
+/* What the last update wrote to staging buffers. */
+static snug_status store(struct snug_session *s) {
     struct snug_run run = run_between_steps(s);
     return snug_run_pending(&run, s->job.setup.backend, &s->profile);
 }
@@ -94,7 +95,7 @@ static snug_status load_weights(struct snug_session *s) {
 }
 
 snug_status snug_session_load_weights(struct snug_session *s, const struct snug_folder *folder) {
-    RETURN_IF_ERROR(snug_session_store(s)); /* later it would overwrite what is loaded */
+    RETURN_IF_ERROR(store(s)); /* later it would overwrite what is loaded */
     RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &s->job.setup.config, &s->memory,
                                       (uint64_t)s->job.setup.args->seed, false, &s->source));
     return snug_session_prepare(s);

@@ -68,9 +68,8 @@ snug_status snug_session_enter_whole(struct snug_session *session, const char *f
 snug_status snug_session_changed(struct snug_session *session, const char *call, snug_status status);
 /* Recomputes what depends on weights and states. Call it after either was loaded. */
 snug_status snug_session_prepare(struct snug_session *session);
-/* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
-snug_status snug_session_store(struct snug_session *session);
-/* As store, and performs all pending lazy updates. Call it before weights or states are read. */
+/* Stores what the last update wrote to staging buffers, and performs all pending lazy updates. Call it before weights
+ * or states are read. */
 snug_status snug_session_flush(struct snug_session *session);
 /* Reads which steps were skipped, up to the one whose gradients were clipped last. Does nothing without a loss scale.
  */
