@@ -712,8 +712,8 @@ FIXTURE_TEST(test_real_decoder) {
     write_text(
         f, "facts.txt",
         "The capital of France is Paris, and the capital of Italy is Rome. Water boils at 100 degrees Celsius at "
-        "sea level, and freezes at 0 degrees. She opened the door slowly and looked out at the empty street.\n");
-    snprintf(words, sizeof words, "model_name_or_path=%s validation_file=@facts.txt", folder);
+        "sea level, and freezes at 0 degrees. She opened the door slowly and looked out at the empty street.");
+    snprintf(words, sizeof words, "model_name_or_path=%s validation_file=@facts.txt block_size=48", folder);
     const snug_metrics metrics = evaluate(f, words);
     assert_true(fabs(metric_of(&metrics, "eval_loss") - 2.3384) < 1e-4);
     assert_true(fabs(metric_of(&metrics, "eval_accuracy") - 24.0 / 47) < 1e-9);

@@ -78,7 +78,8 @@ def check(snug, model_type, case, work):
         command.append(str(work / "predictions.jsonl"))
     if case["task"] == "clm":
         with open(work / "results.json", "w") as file:
-            subprocess.run([snug, "eval", "--json", "--model_name_or_path", out, "--validation_file", texts], stdout=file,
+            subprocess.run([snug, "eval", "--json", "--model_name_or_path", out, "--validation_file", texts,
+                            "--line_by_line", "True"], stdout=file,
                            check=True, stderr=subprocess.DEVNULL)
         command.append(str(work / "results.json"))
     printed, failure = io.StringIO(), None
