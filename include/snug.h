@@ -379,9 +379,11 @@ typedef struct snug_tokenized {
     size_t count;
     const int32_t *input_ids, *token_type_ids; /* types: 0 where the tokenizer returns none */
     const char *const *tokens;
-    const char *text; /* of the ids, as transformers' decode() gives it; NULL without decode */
+    const char *text; /* of the ids, as transformers' decode() gives it; NULL without decode; with chat: the row's */
+    const int32_t *has_loss; /* of each token, with chat: 1 if the assistant says it, else 0; NULL without chat */
 } snug_tokenized;
-/* Tokenizes test_file (else validation_file, else train_file) row by row, uncached; words by task, name or model. */
+/* Tokenizes test_file (else validation_file, else train_file) row by row, uncached; words by task, name or model;
+   with chat, rows of messages by the chat template. */
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user);
 
 /* ---- models from a hub ------------------------------------------------------------------------------------------- */

@@ -71,6 +71,14 @@ class _Of15(TypedDict, total=False):
     """tokenize: also the text that the ids stand for (snug's own) [False]"""
     skip_special_tokens: Optional[bool]
     """leave special tokens out of the text of --decode [False]"""
+    chat: Optional[bool]
+    """tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the assistant
+    says (snug's own) [False]"""
+    chat_template_path: Optional[PathLike]
+    """chat template, a Jinja file; default: the tokenizer's"""
+    chat_template_date: Optional[str]
+    """what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: now (snug's
+    own)"""
     offload: Optional[Union[str, list[str], tuple[str, ...]]]
     """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
     page-locked host memory, or to a file in offload_dir (snug's own)"""

@@ -53,7 +53,8 @@ struct snug_args {
     double mlm_probability;
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
-    bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens;
+    bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
+    char *chat_template_path, *chat_template_date; /* NULL: the tokenizer's; now */
     /* training */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
         data_seed; /* data_seed -1: seed */

@@ -147,6 +147,13 @@ const struct snug_argument snug_arguments[] = {
         "predict: put an apostrophe before labels that a spreadsheet would evaluate: =, +, -, @, tab, CR (snug's own)"),
     FLAG(decode, "", OUTPUT, "False", "tokenize: also the text that the ids stand for (snug's own)"),
     FLAG(skip_special_tokens, "", OUTPUT, "False", "leave special tokens out of the text of --decode"),
+    FLAG(chat, "", OUTPUT, "False",
+         "tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the "
+         "assistant says (snug's own)"),
+    TEXT(chat_template_path, "", OUTPUT, "FILE", "chat template, a Jinja file; default: the tokenizer's"),
+    TEXT(chat_template_date, "", OUTPUT, "TEXT",
+         "what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: now "
+         "(snug's own)"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),

@@ -92,7 +92,7 @@ const struct cli_help cli_helps[] = {
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
      "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
      "task data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level "
-     "decode skip_special_tokens ",
+     "decode skip_special_tokens chat chat_template_path chat_template_date ",
      .operand = NULL},
     {"bench rates", "[--threads N] [--device cpu|cuda] [--json]",
      "Measures how fast this machine or its GPU runs each operation, and stores the rates, from which snug plan "

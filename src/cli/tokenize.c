@@ -14,6 +14,7 @@ static snug_status on_row(void *user, const snug_tokenized *row) {
     cli_add(&object, "input_ids", integers(row->input_ids, row->count));
     cli_add(&object, "token_type_ids", integers(row->token_type_ids, row->count));
     cli_add(&object, "tokens", tokens);
+    if (row->has_loss) cli_add(&object, "has_loss", integers(row->has_loss, row->count));
     if (row->text) cli_add(&object, "text", cli_string(row->text));
     return cli_put_json(user, object, 17);
 }

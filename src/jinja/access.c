@@ -200,11 +200,10 @@ snug_status snug_jinja_slice(struct snug_jinja_run *run, struct snug_jinja_value
         fits = fits && (bounds[i].type == SNUG_JINJA_INT || bounds[i].type == SNUG_JINJA_BOOL);
         if (fits) numbers[i] = snug_jinja_to_int(bounds[i]);
     }
-    if (!fits) { /* a TypeError, of which jinja2 makes an undefined value */
-        char text[128];
-        snprintf(text, sizeof text, "%s object has no element slice(…)", snug_jinja_type_name(of.type));
-        return message(run, SNUG_JINJA_MISSING_MESSAGE, text, out);
-    }
+    if (of.type == SNUG_JINJA_DICT) return snug_jinja_fail(&run->heap, "unhashable type: 'slice'");
+    if (!sequence && of.type != SNUG_JINJA_STRING)
+        return snug_jinja_fail(&run->heap, "'%s' object is not subscriptable", snug_jinja_type_name(of.type));
+    if (!fits) return snug_jinja_fail(&run->heap, "slice indices must be integers or None or have an __index__ method");
     if (!numbers[2]) return snug_jinja_fail(&run->heap, "slice step cannot be zero");
     if (numbers[2] < -INT32_MAX) numbers[2] = -INT32_MAX; /* there are fewer items */
     if (numbers[2] > INT32_MAX) numbers[2] = INT32_MAX;

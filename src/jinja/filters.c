@@ -252,7 +252,9 @@ FILTER(filter_int) {
     if (value.type == SNUG_JINJA_STRING && !read_number(value, &value)) return SNUG_OK;
     if (value.type == SNUG_JINJA_UNDEFINED) return snug_jinja_fail_undefined(&run->heap, value);
     if (!snug_jinja_is_number(value)) return SNUG_OK;
-    if (value.type == SNUG_JINJA_FLOAT && !isfinite(value.real)) return SNUG_OK;
+    if (value.type == SNUG_JINJA_FLOAT && isnan(value.real)) return SNUG_OK;
+    if (value.type == SNUG_JINJA_FLOAT && isinf(value.real))
+        return snug_jinja_fail(&run->heap, "cannot convert float infinity to integer");
     if (value.type == SNUG_JINJA_FLOAT && fabs(value.real) >= 0x1p63)
         return snug_jinja_fail(&run->heap, "an integer has more than 64 bits, which is not supported");
     *out = snug_jinja_int(value.type == SNUG_JINJA_FLOAT ? (int64_t)value.real : snug_jinja_to_int(value));

@@ -17,6 +17,7 @@ struct spec {
     char align;            /* '<', '>', '^', '=', or 0 */
     char sign;             /* '+', ' ', or 0 */
     bool alternate, comma; /* "#"; digits in groups of three */
+    bool given;            /* it is not empty: a bool is then a number */
     int width, precision;  /* precision: -1: none */
     char type;             /* s d f F e E g G x X o b c %, or 0 */
 };
@@ -122,7 +123,7 @@ static snug_status put_value(struct snug_jinja_run *run, struct snug_jinja_build
     char text[600], sign[8];
     const char *prefix;
     bool negative;
-    const bool number = snug_jinja_is_number(value) && (value.type != SNUG_JINJA_BOOL || spec->type);
+    const bool number = snug_jinja_is_number(value) && (value.type != SNUG_JINJA_BOOL || spec->given);
     if (!number || spec->type == 's') {
         if (spec->type && spec->type != 's')
             return snug_jinja_fail(&run->heap, "the format '%c' needs a number, not %s", spec->type,
@@ -172,7 +173,7 @@ static snug_status next_value(struct snug_jinja_run *run, struct source *source,
 /* After a "%": the flags and what is written. */
 static snug_status put_conversion(struct snug_jinja_run *run, struct snug_jinja_value text, size_t *at,
                                   struct source *source, struct snug_jinja_builder *builder) {
-    struct spec spec = {.fill = " ", .fill_length = 1, .precision = -1};
+    struct spec spec = {.fill = " ", .fill_length = 1, .precision = -1, .given = true};
     struct snug_jinja_value value = {0}, *found = NULL;
     char flag, ignored;
     if (*at < text.length && text.text[*at] == '(') {
@@ -245,19 +246,24 @@ snug_status snug_jinja_percent(struct snug_jinja_run *run, struct snug_jinja_val
 static snug_status read_spec(struct snug_jinja_run *run, struct snug_jinja_value text, struct spec *spec) {
     size_t at = 0;
     char ignored;
-    *spec = (struct spec){.fill = " ", .fill_length = 1, .precision = -1};
+    bool fills = false;
+    *spec = (struct spec){.fill = " ", .fill_length = 1, .precision = -1, .given = text.length};
     const size_t first = snug_jinja_offset(text, 1);
     if (first < text.length && strchr("<>^=", text.text[first]) && text.text[first]) {
         memcpy(spec->fill, text.text, spec->fill_length = first);
         spec->align = text.text[first];
         at = first + 1;
+        fills = true;
     } else {
         take(text, &at, "<>^=", &spec->align);
     }
     take(text, &at, "+- ", &spec->sign);
     if (spec->sign == '-') spec->sign = 0;
     spec->alternate = take(text, &at, "#", &ignored);
-    if (take(text, &at, "0", &ignored) && !spec->align) spec->align = '=', spec->fill[0] = '0', spec->fill_length = 1;
+    if (take(text, &at, "0", &ignored)) {
+        if (!spec->align) spec->align = '=';
+        if (!fills) spec->fill[0] = '0';
+    }
     bool fits = read_int(text, &at, WIDTH_MOST, &spec->width);
     spec->comma = take(text, &at, ",", &ignored);
     if (take(text, &at, ".", &ignored)) fits = read_int(text, &at, PRECISION_MOST, &spec->precision) && fits;

@@ -80,7 +80,8 @@ static bool has_end(struct snug_jinja_value text, struct snug_jinja_value part, 
     return !part.length || memcmp(text.text + (at_end ? text.length - part.length : 0), part.text, part.length) == 0;
 }
 
-/* The part of self that the arguments from index on choose: [start, end). *begin: its first character. */
+/* The part of self that the arguments from index on choose: [start, end). *begin: its first character; -1: it would
+   begin beyond the end, where not even nothing is found. */
 static snug_status bounded(struct call *call, size_t index, struct snug_jinja_value *out, int64_t *begin) {
     int64_t start, end, count, all = 0;
     *out = call->self;
@@ -92,8 +93,10 @@ static snug_status bounded(struct call *call, size_t index, struct snug_jinja_va
     RETURN_IF_ERROR(optional_int(call, index + 1, INT64_MAX, &end));
     RETURN_IF_ERROR(snug_jinja_spend(&call->run->heap, call->self.length >> 6));
     all = (int64_t)snug_jinja_count(call->self);
+    const bool beyond = start > all;
     snug_jinja_clamp(all, true, start, has_stop, end, 1, begin, &count);
     *out = snug_jinja_cut(call->self, (size_t)*begin, (size_t)(*begin + count));
+    if (beyond) *begin = -1;
     return SNUG_OK;
 }
 

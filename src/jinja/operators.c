@@ -174,6 +174,9 @@ snug_status snug_jinja_operate(struct snug_jinja_run *run, enum snug_jinja_opera
         return repeat(run, a, snug_jinja_to_int(b), out);
     if (op == SNUG_JINJA_MULTIPLY && can_repeat(b) && snug_jinja_is_number(a) && a.type != SNUG_JINJA_FLOAT)
         return repeat(run, b, snug_jinja_to_int(a), out);
+    if (op == SNUG_JINJA_MULTIPLY && (can_repeat(a) || can_repeat(b)))
+        return snug_jinja_fail(&run->heap, "can't multiply sequence by non-int of type '%s'",
+                               snug_jinja_type_name(can_repeat(a) ? b.type : a.type));
     return fail_types(run, op, a, b);
 }
 

@@ -10,6 +10,7 @@
 #include "data/texts.h"
 #include "model/config.h"
 #include "model/family.h"
+#include "train/tokenize_chat.h"
 
 struct tokenizing {
     snug_context *ctx;
@@ -81,7 +82,6 @@ static snug_status open_file(struct tokenizing *t) {
                                            .rows = snug_args_rows(t->args, file_of(t->args)),
                                            .max_samples = -1,
                                            .strict = t->args->strict};
-    RETURN_IF_ERROR(open_tokenizer(t));
     choose_length(t);
     RETURN_IF_ERROR(choose_task(t, options.path, &options.task));
     RETURN_IF_ERROR(snug_texts_open(t->ctx, &options, &t->texts));
@@ -122,20 +122,29 @@ static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in,
     return SNUG_OK;
 }
 
+static snug_status tokenize_rows(struct tokenizing *t, int64_t most,
+                                 snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
+    struct snug_row row;
+    snug_status status = open_file(t);
+    while (status == SNUG_OK && (status = snug_peek_next(&t->texts.peek, &row)) == SNUG_OK) {
+        if (most >= 0 && row.index >= most) break;
+        snug_tokenized out;
+        status = tokenize_row(t, &row, &out);
+        if (status == SNUG_OK) status = on_row(user, &out);
+    }
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
 static snug_status tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
     struct tokenizing t = {.ctx = args->ctx, .args = args};
-    struct snug_row row;
     RETURN_IF_ERROR(snug_args_check(args, "tokenize"));
-    snug_status status = open_file(&t);
     const int64_t most = args->test_file         ? args->max_predict_samples
                          : args->validation_file ? args->max_eval_samples
                                                  : args->max_train_samples;
-    while (status == SNUG_OK && (status = snug_peek_next(&t.texts.peek, &row)) == SNUG_OK) {
-        if (most >= 0 && row.index >= most) break;
-        snug_tokenized out;
-        status = tokenize_row(&t, &row, &out);
-        if (status == SNUG_OK) status = on_row(user, &out);
-    }
+    snug_status status = open_tokenizer(&t);
+    if (status == SNUG_OK)
+        status = args->chat ? snug_tokenize_chats(t.ctx, args, t.tokenizer, file_of(args), most, on_row, user)
+                            : tokenize_rows(&t, most, on_row, user);
     snug_texts_close(&t.texts);
     free(t.joined.data);
     snug_tokenizer_free(t.tokenizer);
@@ -143,7 +152,7 @@ static snug_status tokenize(snug_args *args, snug_status (*on_row)(void *user, c
     free(t.types);
     free(t.tokens);
     free(t.text.text);
-    return status == SNUG_END ? SNUG_OK : status;
+    return status;
 }
 
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {

@@ -236,6 +236,58 @@ FIXTURE_TEST(test_decoded_texts) {
     }
 }
 
+/* --chat prints the text that a chat template makes of messages, and which tokens the assistant says. */
+FIXTURE_TEST(test_chats) {
+    static const char template[] =
+        "{% for m in messages %}{{ m.role }} {{ m.content }} [SEP] {% endfor %}{% if add_generation_prompt %}assistant "
+        "{% endif %}{{ strftime_now('%Y') }}";
+    static const struct {
+        const char *words, *says;
+    } refused[] = {
+        {"", "has no chat template"},
+        {" --chat_template_path nowhere", "nowhere"},
+        {" --chat_template_path chat.jinja --chat_template_date May", "--chat_template_date May"},
+        {" --chat_template_path bad.jinja", "bad.jinja:2: 'x' is undefined (the chat of chats.jsonl:1)"},
+    };
+    write_text(f, "chats.jsonl",
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"w1\"}, {\"role\": \"assistant\", \"content\": "
+               "\"good\"}, {\"role\": \"user\", \"content\": \"w2\"}]}\n"
+               "{\"conversations\": [{\"from\": \"human\", \"value\": \"w1\"}]}\n"
+               "{\"instruction\": \"w1\", \"output\": \"good\"}\n");
+    write_text(f, "chat.jinja", template);
+    write_text(f, "bad.jinja", "\n{{ x.y }}");
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "tokenize --tokenizer_name model --train_file chats.jsonl --chat%s",
+                 refused[i].words);
+        assert_true(run(f, words) != 0);
+        char *errors = output_of(f, "stderr");
+        assert_contains(errors, refused[i].says);
+        free(errors);
+    }
+    char *output =
+        run_well(f, "tokenize --tokenizer_name model --train_file chats.jsonl --chat --chat_template_path chat.jinja "
+                    "--chat_template_date 2026-11-27 --max_train_samples 2");
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "chats.jsonl:2: the roles \"human\" and \"gpt\" reach the chat template as they are");
+    char *end = strchr(output, '\n');
+    assert_non_null(end);
+    json_t *row = json_loadb(output, (size_t)(end - output), 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(row, "text")),
+                        "user w1 [SEP] assistant good [SEP] user w2 [SEP] 2026");
+    const json_t *losses = json_object_get(row, "has_loss"), *tokens = json_object_get(row, "tokens");
+    assert_int_equal(json_array_size(losses), json_array_size(tokens));
+    for (size_t i = 0; i < json_array_size(losses); i++) {
+        const char *before = i ? json_string_value(json_array_get(tokens, i - 1)) : "";
+        const bool says = !strcmp(json_string_value(json_array_get(tokens, i)), "good") || !strcmp(before, "good");
+        assert_int_equal(json_integer_value(json_array_get(losses, i)), says);
+    }
+    json_decref(row);
+    assert_null(strchr(strchr(end + 1, '\n') + 1, '\n'));
+    free(output);
+    free(errors);
+}
+
 /* The model's positions and the tokenizer's model_max_length limit the length in all commands, which is said; a
    tokenizer without a limit has a very large one. */
 FIXTURE_TEST(test_limits_of_the_length) {

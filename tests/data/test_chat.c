@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/chat.h"
+#include "data/chat_file.h"
 #include "folders.h"
 #include "io/folder.h"
 #include "io/json.h"
@@ -506,6 +507,61 @@ FIXTURE_TEST(test_released_templates) {
         compare_pair(f, folder, names[i], json_object_get(golden, "conversations"), &compared);
     assert_true(compared > 150);
     json_decref(golden);
+}
+
+/* ---- files ---- */
+
+/* Writes where each row is, and its member x. */
+static void expect_rows(struct fixture *f, const char *text, const char *expected) {
+    char path[256], out[1024] = "";
+    struct snug_chat_file *file;
+    const char *where;
+    json_t *row;
+    snug_status status;
+    put(f, "rows.jsonl", text);
+    snprintf(path, sizeof path, "%s/rows.jsonl", f->folder);
+    snug_clear_error(f->ctx);
+    status = snug_chat_file_open(f->ctx, path, &file);
+    while (status == SNUG_OK && (status = snug_chat_file_next(file, &row, &where)) == SNUG_OK) {
+        const size_t used = strlen(out);
+        snprintf(out + used, sizeof out - used, "%s=%lld;", where + strlen(path),
+                 (long long)json_integer_value(json_object_get(row, "x")));
+        json_decref(row);
+    }
+    snug_chat_file_close(file);
+    if (status != SNUG_END) {
+        assert_int_equal(status, SNUG_E_INPUT);
+        expect_message(f, expected);
+        return;
+    }
+    assert_string_equal(out, expected);
+}
+
+FIXTURE_TEST(test_files) {
+    char *large = malloc(400000), *to = large;
+    struct snug_chat_file *file;
+    assert_non_null(large);
+    expect_rows(f, "", "");
+    expect_rows(f, "{\"x\": 1}\n\n \t\r\n{\"x\": 2}", ":1=1;:4=2;");
+    expect_rows(f, "\xef\xbb\xbf{\"x\": 1}\n", ":1=1;");
+    expect_rows(f, "\n [{\"x\": 1},\n {\"x\": 2}]\n", ", row 1=1;, row 2=2;");
+    expect_rows(f, "[]", "");
+    expect_rows(f, "{\"x\": 1}\n5\n", "rows.jsonl:2: a row must be an object");
+    expect_rows(f, "{\"x\": 1}\n{\"x\": }\n", "rows.jsonl:2: not valid JSON (column 7)");
+    expect_rows(f, "[{\"x\": 1}, 5]", "rows.jsonl, row 2: a row must be an object");
+    expect_rows(f, "[{\"x\": 1},\n5", "rows.jsonl:2: not valid JSON");
+    expect_rows(f, " {\"x\": 1}", ":1=1;");
+    for (int i = 0; i < 2; i++) { /* lines longer than what is read at once */
+        to += sprintf(to, "{\"t\": \"");
+        memset(to, 'a' + i, 150000);
+        to += 150000;
+        to += sprintf(to, "\", \"x\": %d}\n", i);
+    }
+    expect_rows(f, large, ":1=0;:2=1;");
+    free(large);
+    snug_clear_error(f->ctx);
+    assert_int_equal(snug_chat_file_open(f->ctx, "/nowhere/rows.jsonl", &file), SNUG_E_IO);
+    assert_null(file);
 }
 
 /* ---- tokens ---- */
