@@ -12,23 +12,18 @@ bool snug_chat_is_row(const json_t *row) {
            (json_is_string(json_object_get(row, "instruction")) && json_is_string(json_object_get(row, "output")));
 }
 
-static snug_status out_of_memory(snug_context *ctx, const char *where) {
-    return snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
-}
-
 /* ---- messages ---- */
 
 /* The first of the names of reasoning that has a value becomes the first two, as transformers passes it. */
-static bool add_reasoning(json_t *message) {
+static void add_reasoning(json_t **message) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     json_t *reasoning = NULL;
-    for (size_t i = 0; !reasoning && i < 3; i++) reasoning = json_object_get(message, names[i]);
-    if (!reasoning) return true;
+    for (size_t i = 0; !reasoning && i < 3; i++) reasoning = json_object_get(*message, names[i]);
+    if (!reasoning) return;
     json_incref(reasoning);
-    bool done = !json_object_set(message, "reasoning_content", reasoning);
-    if (!json_object_get(message, "thinking")) done = done && !json_object_set(message, "thinking", reasoning);
+    for (size_t i = 0; i < 2; i++)
+        if (i == 0 || !json_object_get(*message, names[i])) snug_json_add(message, names[i], json_incref(reasoning));
     json_decref(reasoning);
-    return done;
 }
 
 /* A copy of a message without members that are null; shared: whether its keys are ShareGPT's. */
@@ -39,10 +34,7 @@ static json_t *copy_message(const json_t *message, bool shared) {
         const char *name = shared && !strcmp(key, "from") ? "role" : shared && !strcmp(key, "value") ? "content" : key;
         if (!json_is_null(value)) snug_json_add(&copy, name, json_incref(value));
     }
-    if (copy && !add_reasoning(copy)) {
-        json_decref(copy);
-        return NULL;
-    }
+    add_reasoning(&copy);
     return copy;
 }
 
@@ -64,10 +56,10 @@ static snug_status read_messages(snug_context *ctx, const char *where, const cha
             return snug_fail(ctx, SNUG_E_INPUT, "%s: message %zu of \"%s\" must be an object with \"%s\" and \"%s\"",
                              where, i + 1, column, shared ? "from" : "role", shared ? "value" : "content");
         json_t *copy = copy_message(message, shared);
-        out->other_roles = out->other_roles || is_other_role(copy);
-        if (!copy || !out->messages || json_array_append_new(out->messages, copy)) return out_of_memory(ctx, where);
+        out->other_roles |= is_other_role(copy);
+        snug_json_append(&out->messages, copy);
     }
-    return SNUG_OK;
+    return out->messages ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
 }
 
 snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
@@ -120,7 +112,7 @@ static snug_status read_alpaca(snug_context *ctx, const char *where, const json_
     add_message(&out->messages, "assistant", output);
     free(question);
     if (status != SNUG_OK) return status;
-    return out->messages ? SNUG_OK : out_of_memory(ctx, where);
+    return out->messages ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
 }
 
 /* ---- other columns ---- */
@@ -133,8 +125,9 @@ static snug_status read_json(snug_context *ctx, const char *where, const json_t 
     *out = NULL;
     if (json_is_string(value)) {
         *out = snug_json_parse(json_string_value(value), json_string_length(value), JSON_DECODE_ANY, &error);
-        if (!*out && snug_json_status(&error) == SNUG_E_MEMORY) return out_of_memory(ctx, where);
-        if (!*out) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not valid JSON: %s", where, column, error.text);
+        if (!*out)
+            return snug_fail(ctx, snug_json_status(&error), "%s: \"%s\" is not valid JSON: %s", where, column,
+                             error.text);
     } else {
         *out = json_incref(value);
     }

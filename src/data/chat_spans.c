@@ -68,7 +68,7 @@ static snug_status try_prefix(struct deriving *d, size_t count, bool prompt, siz
     struct snug_jinja_output out;
     bool found;
     RETURN_IF_ERROR(try(d, first_messages(d->row->messages, count), prompt, &found, &out));
-    *length = found && out.length <= d->length && memcmp(out.text, d->text, out.length) == 0 ? out.length : 0;
+    *length = found && common_prefix(out.text, out.length, d->text, d->length) == out.length ? out.length : 0;
     snug_jinja_output_free(&out);
     return SNUG_OK;
 }
@@ -88,12 +88,11 @@ static enum part part_of(const json_t *message) {
 /* The first tool call with another name; the others are shared. */
 static json_t *rename_call(const json_t *calls, const char *name) {
     json_t *list = json_copy((json_t *)(uintptr_t)calls), *call = json_deep_copy(json_array_get(calls, 0));
-    json_t *function = json_object_get(call, "function"), *named = function ? function : call;
-    const bool done = !json_object_set_new(named, "name", json_string(name)) && !json_array_set(list, 0, call);
-    json_decref(call);
-    if (done) return list;
-    json_decref(list);
-    return NULL;
+    json_t *function = json_object_get(call, "function");
+    /* Without memory the name stays, and nothing is found. */
+    json_object_set_new(function ? function : call, "name", json_string(name));
+    json_array_set_new(list, 0, call);
+    return list;
 }
 
 /* A message with another content, or another name of its first tool, and without reasoning, which would be before it.
@@ -101,7 +100,7 @@ static json_t *rename_call(const json_t *calls, const char *name) {
 static json_t *probe_message(const json_t *message, enum part part, const char *name) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     json_t *copy = json_copy((json_t *)(uintptr_t)message);
-    for (size_t i = 0; copy && i < 3; i++) json_object_del(copy, names[i]);
+    for (size_t i = 0; i < 3; i++) json_object_del(copy, names[i]);
     if (part == CONTENT)
         snug_json_add(&copy, "content", json_string(name));
     else
@@ -153,7 +152,7 @@ static snug_status prompt_length(struct deriving *d, size_t index, struct snug_j
     *length = 0;
     RETURN_IF_ERROR(try(d, first_messages(d->row->messages, index), true, &found, with));
     const snug_status status = try(d, first_messages(d->row->messages, index), false, &other, &without);
-    if (status == SNUG_OK && found && other && without.length <= with->length &&
+    if (status == SNUG_OK && found && other &&
         common_prefix(with->text, with->length, without.text, without.length) == without.length)
         *length = with->length - without.length;
     snug_jinja_output_free(&without);
@@ -204,8 +203,8 @@ static snug_status find_end(struct deriving *d, size_t index, enum part part, si
         const size_t text = with_prompt ? without_prompt(&alone.text, &prompt, length) : alone.text.length;
         const size_t begin = alone.text.length - alone.after;
         if (status == SNUG_OK && alone.found && text >= begin) {
-            if (text - begin <= d->length - content &&
-                memcmp(d->text + content, alone.text.text + begin, text - begin) == 0)
+            if (common_prefix(alone.text.text + begin, text - begin, d->text + content, d->length - content) ==
+                text - begin)
                 *end = content + (text - begin);
             shared = shared_end(d, content, alone.text.text + begin, text - begin);
         }
@@ -224,7 +223,7 @@ static snug_status try_prompted(struct deriving *d, size_t index, size_t *end) {
     snug_status status = prompt_length(d, index, &prompt, &length);
     if (status == SNUG_OK && length) status = try(d, first_messages(d->row->messages, index + 1), true, &found, &first);
     const size_t text = found ? without_prompt(&first, &prompt, length) : 0;
-    *end = text && text <= d->length && memcmp(first.text, d->text, text) == 0 ? text : 0;
+    *end = text && common_prefix(first.text, text, d->text, d->length) == text ? text : 0;
     snug_jinja_output_free(&first);
     snug_jinja_output_free(&prompt);
     return status;
@@ -257,8 +256,8 @@ static snug_status add_span(struct deriving *d, size_t begin, size_t end) {
 static snug_status probe_begin(struct deriving *d, size_t index, size_t *begin) {
     struct around around;
     const snug_status status = probe(d, index, json_array_size(d->row->messages), CONTENT, false, &around);
-    if (status == SNUG_OK && around.found && around.before <= d->length &&
-        memcmp(around.text.text, d->text, around.before) == 0)
+    if (status == SNUG_OK && around.found &&
+        common_prefix(around.text.text, around.before, d->text, d->length) == around.before)
         *begin = around.before;
     snug_jinja_output_free(&around.text);
     return status;
@@ -271,9 +270,8 @@ static snug_status probe_end(struct deriving *d, size_t index, size_t begin, siz
     for (int i = 0; !*end && i < (calls ? 2 : 1); i++, part = part == TOOL ? CONTENT : TOOL) {
         struct around around;
         snug_status status = probe(d, index, json_array_size(d->row->messages), part, false, &around);
-        if (status == SNUG_OK && around.found && around.after <= d->length - begin &&
-            memcmp(around.text.text + around.text.length - around.after, d->text + d->length - around.after,
-                   around.after) == 0)
+        if (status == SNUG_OK && around.found &&
+            common_suffix(around.text.text, around.text.length, d->text + begin, d->length - begin) >= around.after)
             status = find_end(d, index, part, d->length - around.after, end);
         snug_jinja_output_free(&around.text);
         RETURN_IF_ERROR(status);
@@ -322,7 +320,7 @@ static snug_status take_marked(struct deriving *d, struct snug_jinja_output *ren
     if (rendered->span_count) qsort(rendered->spans, rendered->span_count, sizeof *rendered->spans, compare_spans);
     for (size_t i = 0; i < rendered->span_count; i++) {
         size_t begin = rendered->spans[i].begin, end = rendered->spans[i].end;
-        if (end > d->length) end = d->length;
+        if (end > d->length) end = d->length; /* of a value that was not written */
         if (begin < done) begin = done;
         if (begin < end) {
             RETURN_IF_ERROR(add_span(d, begin, end));
@@ -355,7 +353,8 @@ static snug_status count_tokens(snug_context *ctx, const struct snug_tokenizer *
                                 size_t *count, bool *across) {
     part->count = *count = 0;
     RETURN_IF_ERROR(snug_tokenizer_encode(ctx, tokenizer, text, length, part));
-    while (*count < part->count && *count < whole_count && part->ids[*count] == whole[*count]) ++*count;
+    const size_t most = part->count < whole_count ? part->count : whole_count;
+    while (*count < most && part->ids[*count] == whole[*count]) ++*count;
     *across = *count < part->count;
     return SNUG_OK;
 }

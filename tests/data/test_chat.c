@@ -122,6 +122,8 @@ FIXTURE_TEST(test_rows) {
                 "{\"role\": \"user\", \"content\": \"a\"}nullnull");
     expect_text(f, "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\", \"weight\": 1}], \"messages\": null}",
                 "{\"role\": \"human\", \"content\": \"a\", \"weight\": 1}nullnull");
+    expect_text(f, "{\"conversations\": [{\"from\": \"human\"}, {\"from\": \"gpt\"}, {\"weight\": 1}]}",
+                "{\"role\": \"human\"}{\"role\": \"gpt\"}{\"weight\": 1}nullnull");
     expect_text(f, "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}",
                 "{\"role\": \"user\", \"content\": \"a\"}{\"role\": \"assistant\", \"content\": \"b\"}nullnull");
     expect_text(f,
@@ -377,6 +379,8 @@ FIXTURE_TEST(test_marked_templates) {
     use(f, "{% generation %}{% endgeneration %}{% for m in messages %}{% generation %}{{ m.content }}{% generation "
            "%}x{% endgeneration %}{% endgeneration %}{% endfor %}");
     expect_spans(f, ROW(USER("hi") "," ASSISTANT("yes")), "[hixyesx]");
+    use(f, "{% set t %}{% generation %}not written{% endgeneration %}{% endset %}a");
+    expect_spans(f, two_turns, "[a]");
     use(f, "a{% if false %}{% generation %}{% endgeneration %}{% endif %}");
     expect_spans(f, two_turns, "a");
 }
