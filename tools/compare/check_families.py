@@ -7,6 +7,7 @@ transformers.
 
 Starts from the tiny models of tests/golden/families, gives each a vocabulary of 60 words, trains two steps with snug, predicts
 (with a causal LM evaluates), and lets tools/compare/check_saved.py compare. Prints its lines; exits 1 if one of them is wrong.
+phi3/longrope is: one text at a time, transformers takes the short factors for short texts; a run of snug has one choice.
 """
 import argparse
 import contextlib
