@@ -16,7 +16,7 @@ snug_status snug_jinja_put(struct snug_jinja_heap *heap, struct snug_jinja_build
         size_t capacity = builder->capacity ? builder->capacity * 2 : 64;
         if (capacity < builder->length + length) capacity = builder->length + length;
         RETURN_IF_ERROR(snug_jinja_take(heap, capacity, (void **)&builder->text));
-        if (builder->length) memcpy(builder->text, old, builder->length);
+        if (old) memcpy(builder->text, old, builder->length);
         builder->capacity = capacity;
     }
     if (length) memcpy(builder->text + builder->length, text, length);

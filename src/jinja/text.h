@@ -28,8 +28,8 @@ struct snug_jinja_value snug_jinja_cut(struct snug_jinja_value text, size_t begi
 struct snug_jinja_value snug_jinja_strip(struct snug_jinja_value text, const struct snug_jinja_value *set, bool left,
                                          bool right);
 /* The byte of the first (last) occurrence at or after byte `from` and before `end`; SIZE_MAX if there is none. */
-size_t snug_jinja_find(struct snug_jinja_value text, struct snug_jinja_value part, size_t from);
-size_t snug_jinja_find_last(struct snug_jinja_value text, struct snug_jinja_value part, size_t end);
+size_t snug_jinja_find(struct snug_jinja_value text, struct snug_jinja_value sought, size_t from);
+size_t snug_jinja_find_last(struct snug_jinja_value text, struct snug_jinja_value sought, size_t end);
 
 enum snug_jinja_case {
     SNUG_JINJA_UPPER,
