@@ -392,6 +392,30 @@ TEST(test_templates_that_are_refused) {
     snug_jinja_free(NULL);
 }
 
+/* Tokens that end too early, and bytes that no tag has. */
+TEST(test_odd_tokens) {
+    static const char *const refused[] = {"{{ 1.",         "{{ 1e", "{{ 1ex }}", "{{ 1_",   "{{ 1_x }}",
+                                          "{{ '\\x!1' }}", "{# #",  "{{ 'a\\",   "{{ $ }}", "{{ a.1.x"};
+    static const char *const pairs[][2] = {{"{##}a", "a"},
+                                           {"{{ '\\7' is string }}{{ '\\!' }}{{ '\\7 '|length }}", "True\\!2"},
+                                           {"{% set é = 1 %}{{ é }}", "1"},
+                                           {"{{ [1]|map(attribute='1234567890123456789012')|list }}", "[Undefined]"},
+                                           {"{{ 'a'.find('', 1) }}{{ ''|length }}", "10"}};
+    const struct snug_jinja_input input = {.steps_most = 3000000, .memory_most = 8 << 20};
+    struct snug_jinja_output out;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) expect_error(refused[i], "template:1: ");
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (render(pairs[i][0], strlen(pairs[i][0]), &input, &out) != SNUG_OK)
+            fail_msg("%s: %s", pairs[i][0], snug_error_message(ctx));
+        assert_string_equal(out.text, pairs[i][1]);
+        snug_jinja_output_free(&out);
+    }
+    assert_int_equal(render("{{ \0 }}", 7, &input, &out), SNUG_E_INPUT);
+    assert_int_equal(render("{{ '\\\0' }}", 10, &input, &out), SNUG_OK);
+    snug_jinja_output_free(&out);
+    expect_error("{% set t = 'x' * 100000 %}{% for i in range(900) %}{{ t }}{% endfor %}", "needs more than 8 MiB");
+}
+
 TEST(test_dates) { /* what strftime has for a time without a zone; other directives stay */
     static const char text[] =
         "{{ strftime_now('%z%Z|%f|%Q|%-H|%_d|%^a|%') }}{{ strftime_now('é%') }}{{ strftime_now('') }}";
