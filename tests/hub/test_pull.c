@@ -6,6 +6,17 @@
 
 /* ---- what a hub gives ----------------------------------------------------------------------------------------- */
 
+/* No library, and one that is not libcurl. The first test: libcurl stays open in a process. */
+FIXTURE_TEST(without_libcurl) {
+    static const char *const libraries[] = {"/nonexistent/libcurl.so", "libm.so.6"};
+    static const char *const messages[] = {"downloading needs libcurl, which cannot be opened", "is too old"};
+    for (int i = 0; i < 2; i++) {
+        setenv("SNUG_LIBCURL", libraries[i], 1);
+        assert_fails(s, pull(s, "org/plain"), SNUG_E_UNSUPPORTED, messages[i]);
+    }
+    unsetenv("SNUG_LIBCURL");
+}
+
 FIXTURE_TEST(a_model_comes_whole_and_once) {
     struct snug_pulled result;
     char *folder;
@@ -607,17 +618,6 @@ FIXTURE_TEST(the_public_call) {
     snug_pull_result_destroy(result);
     assert_ok(s, snug_pull(args, NULL, NULL));
     snug_args_destroy(args);
-}
-
-/* No library, and one that is not libcurl. The first test: libcurl stays open in a process. */
-FIXTURE_TEST(without_libcurl) {
-    static const char *const libraries[] = {"/nonexistent/libcurl.so", "libm.so.6"};
-    static const char *const messages[] = {"downloading needs libcurl, which cannot be opened", "is too old"};
-    for (int i = 0; i < 2; i++) {
-        setenv("SNUG_LIBCURL", libraries[i], 1);
-        assert_fails(s, pull(s, "org/plain"), SNUG_E_UNSUPPORTED, messages[i]);
-    }
-    unsetenv("SNUG_LIBCURL");
 }
 
 /* ---- the program ---------------------------------------------------------------------------------------------- */
