@@ -58,7 +58,7 @@ static snug_status begin(struct snug_chat_file *file) {
     RETURN_IF_ERROR(read_more(file));
     if (file->end >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0) file->at = 3;
     first = file->at;
-    while (first < file->end && strchr(" \t\r\n", file->text[first]) && file->text[first]) first++;
+    while (first < file->end && memchr(" \t\r\n", file->text[first], 4)) first++;
     return first < file->end && file->text[first] == '[' ? read_list(file) : SNUG_OK;
 }
 
@@ -114,7 +114,7 @@ static snug_status next_line(struct snug_chat_file *file, const char **line, siz
 }
 
 static bool is_blank(const char *line, size_t length) {
-    while (length && strchr(" \t\r", *line) && *line) line++, length--;
+    while (length && memchr(" \t\r", *line, 3)) line++, length--;
     return !length;
 }
 

@@ -14,7 +14,7 @@ static snug_status write_text(struct snug_jinja_run *run, const char *text, size
     const size_t before = run->capacity;
     RETURN_IF_ERROR(snug_jinja_spend(&run->heap, length >> 6));
     if (length >= run->capacity - run->length) {
-        if (length > run->heap.memory_most || run->heap.arena.bytes + run->length + length > run->heap.memory_most)
+        if (run->heap.arena.bytes + run->length + length > run->heap.memory_most)
             return snug_jinja_fail(&run->heap, "the template needs more than %zu MiB with this conversation",
                                    run->heap.memory_most >> 20);
         RETURN_IF_ERROR(snug_grow(run->heap.ctx, (void **)&run->text, &run->capacity, run->length + length + 1, 1));

@@ -218,30 +218,32 @@ FILTER(filter_word_count) {
 
 /* ---- numbers ---- */
 
-/* A number from a text with white space around it, as int() and float() read it; false: it is none. */
-static bool read_number(struct snug_jinja_value text, struct snug_jinja_value *out) {
-    char number[64];
+/* A number from a text with white space around it, as int() and float() read it; an integer that does not fit becomes a
+   real. *out stays if there is none. */
+static snug_status read_number(struct snug_jinja_run *run, struct snug_jinja_value text, struct snug_jinja_value *out) {
+    char *number;
     size_t at = 0, length = 0;
     json_error_t error;
     text = snug_jinja_strip(text, NULL, true, true);
+    RETURN_IF_ERROR(snug_jinja_take(&run->heap, text.length + 3, (void **)&number));
     const bool negative = text.length && text.text[0] == '-';
     at += text.length && (negative || text.text[0] == '+');
     while (at + 1 < text.length && text.text[at] == '0' && text.text[at + 1] >= '0' && text.text[at + 1] <= '9') at++;
     if (negative) number[length++] = '-';
     if (at < text.length && text.text[at] == '.') number[length++] = '0';
     for (; at < text.length; at++) {
-        if (length + 2 >= sizeof number || !strchr("0123456789.eE+-", text.text[at]) || !text.text[at]) return false;
+        if (!memchr("0123456789.eE+-", text.text[at], 15)) return SNUG_OK;
         const bool bare =
             text.text[at] == '.' && (at + 1 == text.length || text.text[at + 1] < '0' || text.text[at + 1] > '9');
         number[length++] = text.text[at];
         if (bare) number[length++] = '0';
     }
     json_t *value = snug_json_parse(number, length, JSON_DECODE_ANY, &error);
-    const bool is_number = json_is_number(value);
-    *out =
-        json_is_integer(value) ? snug_jinja_int(json_integer_value(value)) : snug_jinja_float(json_number_value(value));
+    if (!value) value = snug_json_parse(number, length, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &error);
+    if (json_is_integer(value)) *out = snug_jinja_int(json_integer_value(value));
+    if (json_is_real(value)) *out = snug_jinja_float(json_real_value(value));
     json_decref(value);
-    return is_number;
+    return SNUG_OK;
 }
 
 FILTER(filter_int) {
@@ -249,7 +251,7 @@ FILTER(filter_int) {
     *out = snug_jinja_is_given(bound[0]) ? bound[0] : snug_jinja_int(0);
     if (snug_jinja_is_given(bound[1]) && !(bound[1].type == SNUG_JINJA_INT && bound[1].integer == 10))
         return snug_jinja_fail(&run->heap, "int of another base than 10 is not supported");
-    if (value.type == SNUG_JINJA_STRING && !read_number(value, &value)) return SNUG_OK;
+    if (value.type == SNUG_JINJA_STRING) RETURN_IF_ERROR(read_number(run, value, &value));
     if (value.type == SNUG_JINJA_UNDEFINED) return snug_jinja_fail_undefined(&run->heap, value);
     if (!snug_jinja_is_number(value)) return SNUG_OK;
     if (value.type == SNUG_JINJA_FLOAT && isnan(value.real)) return SNUG_OK;
@@ -264,7 +266,7 @@ FILTER(filter_int) {
 FILTER(filter_float) {
     (void)arguments;
     *out = snug_jinja_is_given(bound[0]) ? bound[0] : snug_jinja_float(0);
-    if (value.type == SNUG_JINJA_STRING && !read_number(value, &value)) return SNUG_OK;
+    if (value.type == SNUG_JINJA_STRING) RETURN_IF_ERROR(read_number(run, value, &value));
     if (value.type == SNUG_JINJA_UNDEFINED) return snug_jinja_fail_undefined(&run->heap, value);
     if (snug_jinja_is_number(value)) *out = snug_jinja_float(snug_jinja_to_real(value));
     return SNUG_OK;

@@ -58,10 +58,9 @@ static void put_real(double real, char type, int precision, bool alternate, char
         if (!strchr("0123456789abcdefABCDEFinINxX+-", *at)) *at = '.';
 }
 
-/* Commas between groups of three of the digits that out begins with. */
-static void group_digits(char *out, size_t size) {
+/* Commas between groups of three of the digits that out begins with: at most 102, of a real's 309. */
+static void group_digits(char *out) {
     const size_t digits = strspn(out, "0123456789"), length = strlen(out), commas = digits ? (digits - 1) / 3 : 0;
-    if (length + commas >= size) return;
     for (size_t i = length + 1; i-- > digits;) out[i + commas] = out[i];
     for (size_t i = digits, to = digits + commas, done = 0; i-- > 0; done++) {
         if (done && done % 3 == 0) out[--to] = ',';
@@ -94,7 +93,7 @@ static snug_status number_text(struct snug_jinja_run *run, struct snug_jinja_val
             put_real(real, type ? type : 'g', precision, spec->alternate, out, size);
         }
     }
-    if (spec->comma) group_digits(out, size);
+    if (spec->comma) group_digits(out);
     return SNUG_OK;
 }
 
@@ -148,7 +147,7 @@ static bool read_int(struct snug_jinja_value text, size_t *at, int most, int *ou
 
 static bool take(struct snug_jinja_value text, size_t *at, const char *bytes, char *out) {
     *out = 0;
-    if (*at >= text.length || !text.text[*at] || !strchr(bytes, text.text[*at])) return false;
+    if (*at >= text.length || !memchr(bytes, text.text[*at], strlen(bytes))) return false;
     *out = text.text[(*at)++];
     return true;
 }
@@ -249,7 +248,7 @@ static snug_status read_spec(struct snug_jinja_run *run, struct snug_jinja_value
     bool fills = false;
     *spec = (struct spec){.fill = " ", .fill_length = 1, .precision = -1, .given = text.length};
     const size_t first = snug_jinja_offset(text, 1);
-    if (first < text.length && strchr("<>^=", text.text[first]) && text.text[first]) {
+    if (first < text.length && memchr("<>^=", text.text[first], 4)) {
         memcpy(spec->fill, text.text, spec->fill_length = first);
         spec->align = text.text[first];
         at = first + 1;
@@ -264,11 +263,16 @@ static snug_status read_spec(struct snug_jinja_run *run, struct snug_jinja_value
         if (!spec->align) spec->align = '=';
         if (!fills) spec->fill[0] = '0';
     }
-    bool fits = read_int(text, &at, WIDTH_MOST, &spec->width);
+    read_int(text, &at, WIDTH_MOST, &spec->width); /* of a number that is too large, digits are left */
     spec->comma = take(text, &at, ",", &ignored);
-    if (take(text, &at, ".", &ignored)) fits = read_int(text, &at, PRECISION_MOST, &spec->precision) && fits;
+    if (take(text, &at, ".", &ignored)) read_int(text, &at, PRECISION_MOST, &spec->precision);
     take(text, &at, "sdfFeEgGxXob%", &spec->type);
-    return fits && at == text.length ? SNUG_OK : fail_format(run, "Invalid or unsupported format specifier");
+    return at == text.length ? SNUG_OK : fail_format(run, "Invalid or unsupported format specifier");
+}
+
+static bool is_index(struct snug_jinja_value name, int *out) {
+    size_t at = 0;
+    return name.length && read_int(name, &at, 1000000, out) && at == name.length;
 }
 
 /* The value of a field's name: "", "0", "name", "a.b", "a[0]". */
@@ -279,9 +283,9 @@ static snug_status field_value(struct snug_jinja_run *run, struct snug_jinja_val
     int number;
     while (end < name.length && name.text[end] != '.' && name.text[end] != '[') end++;
     const struct snug_jinja_value first = snug_jinja_string(name.text, end);
-    size_t at = 0, found = SIZE_MAX;
+    size_t found = SIZE_MAX;
     if (!end) found = (*automatic)++;
-    if (end && read_int(first, &at, 1000000, &number) && at == end) found = (size_t)number;
+    if (is_index(first, &number)) found = (size_t)number;
     if (found != SIZE_MAX && found >= arguments->count)
         return fail_format(run, "Replacement index out of range for positional args tuple");
     if (found != SIZE_MAX) {
@@ -299,10 +303,10 @@ static snug_status field_value(struct snug_jinja_run *run, struct snug_jinja_val
         while (stop < name.length && (item ? name.text[stop] != ']' : name.text[stop] != '.' && name.text[stop] != '['))
             stop++;
         struct snug_jinja_value part = snug_jinja_string(name.text + end, stop - end);
-        at = 0;
+        if (!part.length) return fail_format(run, "Empty attribute in format string");
         if (!item)
             RETURN_IF_ERROR(snug_jinja_attribute(run, *out, part, out));
-        else if (part.length && read_int(part, &at, 1000000, &number) && at == part.length)
+        else if (is_index(part, &number))
             RETURN_IF_ERROR(snug_jinja_item(run, *out, snug_jinja_int(number), out));
         else
             RETURN_IF_ERROR(snug_jinja_item(run, *out, part, out));
@@ -370,7 +374,7 @@ static snug_status put_directive(struct snug_jinja_run *run, locale_t locale, st
     const char kind = directive.text[directive.length - 1];
     if (kind == 'f') return snug_jinja_put_text(&run->heap, builder, "000000");
     if (kind == 'z' || kind == 'Z') return SNUG_OK; /* the time has no zone */
-    if (!strchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%", kind))
+    if (!memchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%", kind, 39))
         return snug_jinja_put(&run->heap, builder, directive.text, directive.length);
     memcpy(format, directive.text, directive.length);
     format[directive.length] = '\0';
@@ -390,8 +394,8 @@ static snug_status put_date(struct snug_jinja_run *run, locale_t locale, struct 
             RETURN_IF_ERROR(snug_jinja_put(&run->heap, builder, format.text + at, end - at));
             continue;
         }
-        while (end < format.length && end < at + 4 && format.text[end] && strchr("-_0^#", format.text[end])) end++;
-        if (end == format.length || (unsigned char)format.text[end] >= 128 || !format.text[end]) {
+        while (end < format.length && end < at + 4 && memchr("-_0^#", format.text[end], 5)) end++;
+        if (end == format.length) {
             RETURN_IF_ERROR(snug_jinja_put(&run->heap, builder, format.text + at, end - at));
             continue;
         }

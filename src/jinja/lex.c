@@ -99,10 +99,11 @@ static snug_status read_real(struct lexer *lexer, size_t end) {
     char text[400];
     size_t length = 0, at = lexer->at;
     json_error_t error;
-    while (at + 1 < end && lexer->text[at] == '0' && is_digit(lexer->text[at + 1])) at++; /* JSON has no 007.5 */
     for (; at < end; at++) {
         if (length == sizeof text) return fail(lexer, "a number has too many digits");
-        if (lexer->text[at] != '_') text[length++] = lexer->text[at];
+        if (lexer->text[at] == '_') continue;
+        if (length == 1 && text[0] == '0' && is_digit(lexer->text[at])) length = 0; /* JSON has no 007.5 */
+        text[length++] = lexer->text[at];
     }
     json_t *value = snug_json_parse(text, length, JSON_DECODE_ANY, &error);
     if (!value) return fail(lexer, "a number is too large");
@@ -123,7 +124,7 @@ static snug_status read_integer(struct lexer *lexer, size_t end) {
 
 static snug_status read_number(struct lexer *lexer) {
     const size_t whole = digits_end(lexer, lexer->at);
-    const bool after_dot = lexer->at && lexer->text[lexer->at - 1] == '.';
+    const bool after_dot = lexer->text[lexer->at - 1] == '.'; /* a tag begins before it */
     size_t end = whole;
     if (!after_dot) {
         if (is_at(lexer, end, ".") && end + 1 < lexer->length && is_digit(lexer->text[end + 1]))

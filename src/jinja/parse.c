@@ -35,13 +35,11 @@ bool snug_jinja_take_name(struct snug_jinja_parser *parser, const char *text) {
     return found;
 }
 
+/* A token of a tag. */
 static const char *describe(const struct snug_jinja_token *token) {
     switch (token->kind) {
     case SNUG_TOKEN_END: return "end of template";
-    case SNUG_TOKEN_TEXT: return "template data / text";
-    case SNUG_TOKEN_OUTPUT_BEGIN: return "begin of print statement";
     case SNUG_TOKEN_OUTPUT_END: return "end of print statement";
-    case SNUG_TOKEN_BLOCK_BEGIN: return "begin of statement block";
     case SNUG_TOKEN_BLOCK_END: return "end of statement block";
     case SNUG_TOKEN_STRING: return "string";
     case SNUG_TOKEN_INTEGER: return "integer";
@@ -158,7 +156,7 @@ static snug_status parse_nodes(struct snug_jinja_parser *parser, const char *con
             RETURN_IF_ERROR(parse_statement(parser, out));
             RETURN_IF_ERROR(expect_block_end(parser));
         }
-        if (*out) out = &(*out)->next;
+        out = &(*out)->next;
     }
 }
 

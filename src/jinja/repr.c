@@ -17,7 +17,7 @@ static bool digits_of(double real, int precision, char digits[24], int *exponent
     snprintf(text, sizeof text, "%.*e", precision - 1, real);
     const char *e = strchr(text, 'e');
     for (const char *at = text; at < e; at++)
-        if (*at >= '0' && *at <= '9') digits[count++] = *at;
+        if ((unsigned)(*at - '0') < 10) digits[count++] = *at;
     digits[count] = '\0';
     *exponent = atoi(e + 1);
     return strtod(text, NULL) == real;

@@ -89,7 +89,7 @@ struct snug_jinja_value snug_jinja_strip(struct snug_jinja_value text, const str
 }
 
 size_t snug_jinja_find(struct snug_jinja_value text, struct snug_jinja_value sought, size_t from) {
-    if (!sought.length) return from <= text.length ? from : SIZE_MAX;
+    if (!sought.length) return from;
     while (from < text.length && text.length - from >= sought.length) {
         const char *first = memchr(text.text + from, sought.text[0], text.length - from - sought.length + 1);
         if (!first) return SIZE_MAX;

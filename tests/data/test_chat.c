@@ -153,6 +153,10 @@ FIXTURE_TEST(test_rows_that_are_refused) {
         {"{\"instruction\": 5, \"output\": \"b\"}", "\"instruction\" must be a string"},
         {"{\"instruction\": \"a\", \"input\": 5, \"output\": \"b\"}", "\"input\" must be a string"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}", "\"history\" must be a list of pairs"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[5, \"a\"]]}",
+         "\"history\" must be a list of pairs"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\", 5]]}",
+         "\"history\" must be a list of pairs"},
         {"{\"messages\": [{\"role\": \"user\"}], \"tools\": {}}", "\"tools\" must be a list"},
         {"{\"messages\": [{\"role\": \"user\"}], \"tools\": \"[1\"}", "\"tools\" is not valid JSON"},
         {"{\"messages\": [{\"role\": \"user\"}], \"documents\": \"5\"}", "\"documents\" must be a list"},
@@ -213,7 +217,8 @@ FIXTURE_TEST(test_places_of_templates) {
     expect_text(f, one_message, "C<s></s><img>[PAD][SEP]");
     const uint64_t before = snug_chat_fingerprint(f->chat);
     put(f, "tokenizer_config.json",
-        "{" CONFIG ", \"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, {\"name\": \"tool_use\", "
+        "{" CONFIG ", \"chat_template\": [{\"template\": \"N\"}, {\"name\": \"default\", \"template\": \"D\"}, "
+        "{\"name\": \"tool_use\", "
         "\"template\": \"T\"}, {\"name\": \"rag\", \"template\": \"{{\"}]}");
     assert_int_equal(open_chat(f, NULL, NULL), SNUG_OK);
     expect_text(f, one_message, "D");
@@ -273,7 +278,9 @@ FIXTURE_TEST(test_dates) {
                                       "1850-01-01",
                                       "2026-11-00",
                                       "2026-11-27T08:30:6x",
-                                      "2026-11-27T08:30-00"};
+                                      "2026-11-27T08:30-00",
+                                      "2026-11/27",
+                                      "2026- 1-27"};
     use(f, "{{ strftime_now('%d %b %Y %H:%M %a') }}");
     expect_text(f, one_message, "27 Nov 2026 00:00 Fri");
     assert_string_equal(snug_chat_date(f->chat), "2026-11-27T00:00:00");
@@ -319,6 +326,8 @@ FIXTURE_TEST(test_an_error_of_the_template) {
     "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"add\", \"arguments\": " \
     "{\"a\": 1}}}, {\"name\": \"flat\"}]}"
 #define FLAT_CALL "{\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"flat\"}]}"
+#define TALKING_CALL(content)                                                                                          \
+    "{\"role\": \"assistant\", \"content\": " content ", \"tool_calls\": [{\"name\": \"flat\"}]}"
 #define ROW(messages) "{\"messages\": [" messages "]}"
 
 /* Writes the text with what has a loss in brackets. */
@@ -426,6 +435,10 @@ FIXTURE_TEST(test_tools_without_content) {
                  "user:hi<|end|>assistant:[<add><flat><|end|>]user:why<|end|>assistant:[<think></think>no<|end|>]");
     expect_spans(f, ROW(USER("hi") "," FLAT_CALL "," USER("why")),
                  "user:hi<|end|>assistant:[<flat><|end|>]user:why<|end|>");
+    expect_spans(f, ROW(USER("hi") "," TALKING_CALL("\"yes\"") "," USER("why")),
+                 "user:hi<|end|>assistant:[yes, <flat><|end|>]user:why<|end|>");
+    expect_spans(f, ROW(USER("hi") "," TALKING_CALL("[5]") "," USER("why")),
+                 "user:hi<|end|>assistant:[[5], <flat><|end|>]user:why<|end|>");
     /* tools that the template does not write: the content, which is empty, is replaced */
     use(f, "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|stop|>");
     expect_spans(f, ROW(USER("hi") "," CALL "," USER("why")),
@@ -455,6 +468,56 @@ FIXTURE_TEST(test_what_cannot_be_derived) {
     /* the order is another one */
     use(f, "{% for m in messages|reverse %}{{ m.role }}:{{ m.content }};{% endfor %}");
     expect_spans(f, two_turns, "cannot be found");
+}
+
+/* Templates whose text around a message depends on its content, or on which message is the last. */
+FIXTURE_TEST(test_text_that_depends_on_the_content) {
+    static const char prompted[] =
+        "{% for m in messages %}{{ m.role }}:{{ m.content }};{% if m.role == 'assistant' and loop.last %}!{% endif "
+        "%}{% endfor %}{% if add_generation_prompt and messages[-1].role == 'user' %}assistant";
+    static const struct {
+        const char *template, *expected;
+    } cases[] = {
+        {"{% for m in messages %}{% if m.role == 'user' %}{{ m.content }};{% endif %}{% endfor %}", "hi;why;"},
+        {"{% for m in messages %}{% if m.role == 'user' or not loop.last %}{{ m.role }}:{{ m.content }};{% endif %}{% "
+         "endfor %}{% if add_generation_prompt %}assistant:{% endif %}",
+         "the end of the assistant's message 2 cannot be found"},
+        {"{{ messages|length }}{% for m in messages %}{% if m.content|length > 5 %}{{ raise_exception('long') }}{% "
+         "endif "
+         "%}{{ m.role }}:{{ m.content }};{% endfor %}",
+         "the beginning of the assistant's message 2 cannot be found"},
+        {"{{ messages|length }}{% for m in messages %}{{ m.role }}:{{ m.content[:5] }};{% endfor %}",
+         "the beginning of the assistant's message 2 cannot be found"},
+        {"{% for m in messages %}{{ m.role }}{{ m.content|length > 4 }}:{{ m.content }};{% endfor %}{% if "
+         "add_generation_prompt %}assistant:{% endif %}",
+         "the beginning of the assistant's message 2 cannot be found"},
+        {"{% for m in messages %}{{ m.role }}:{{ m.content }}{{ m.content|length > 4 }};{% if m.role == 'assistant' "
+         "and "
+         "loop.last %}!{% endif %}{% endfor %}",
+         "the end of the assistant's message 2 cannot be found"},
+        {"{% if messages[-1].role == 'user' and not add_generation_prompt %}{{ raise_exception('no') }}{% endif %}{% "
+         "for "
+         "m in messages %}{{ m.role }}:{{ m.content }};{% if m.role == 'assistant' and loop.last %}!{% endif %}{% "
+         "endfor "
+         "%}",
+         "user:hi;[assistant:yes;]user:why;[assistant:no;!]"},
+        {"{% for m in messages %}{{ m.role }}:{{ m.content }};{% if m.role == 'assistant' and loop.last %}<|x{% else "
+         "%}<|end|>{% endif %}{% endfor %}",
+         "user:hi;<|end|>[assistant:yes;]<|end|>user:why;<|end|>[assistant:no;<|x]"},
+    };
+    static const char *const prompts[] = {":", " is asked to write a very long and detailed answer now:"};
+    char template[512];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        use(f, cases[i].template);
+        expect_spans(f, two_turns, cases[i].expected);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(template, sizeof template, "%s%s{%% endif %%}", prompted, prompts[i]);
+        use(f, template);
+        expect_spans(f, two_turns, "user:hi;assistant:[yes;]user:why;assistant:[no;!]");
+    }
+    use(f, "{% for m in messages %}{{ m.content }};{% endfor %}");
+    expect_spans(f, ROW("{\"content\": \"a\"}," ASSISTANT("yes")), "a;[yes;]");
 }
 
 /* Released templates in $SNUG_MODELS whose training variants of TRL mark the assistant's text: ours ends where theirs
@@ -595,6 +658,12 @@ FIXTURE_TEST(test_tokens) {
     assert_int_equal(snug_chat_tokens(f->ctx, f->tokenizer, &crossed, &part, &ids, &has_loss), SNUG_OK);
     assert_int_equal(has_loss.count, 2);
     assert_true(has_loss.ids[0] && !has_loss.ids[1]);
+    /* the beginning of a token alone has more tokens than the whole */
+    const struct snug_chat_text cut = {
+        .text = (char *)(uintptr_t) "[UNK]", .length = 5, .spans = &inside, .span_count = 1};
+    ids.count = has_loss.count = 0;
+    assert_int_equal(snug_chat_tokens(f->ctx, f->tokenizer, &cut, &part, &ids, &has_loss), SNUG_OK);
+    assert_int_equal(has_loss.count, 1);
     free(ids.ids);
     free(has_loss.ids);
     free(part.ids);

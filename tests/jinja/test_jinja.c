@@ -211,6 +211,10 @@ TEST(test_what_is_not_supported) {
         {"{{ '{'.format(1) }}", "expected '}'"},
         {"{{ 1e30|int }}", "more than 64 bits"},
         {"{{ '7'|int(0, 16) }}", "another base"},
+        {"{{ '7'|int(0, none) }}", "another base"},
+        {"{{ ('1' * 80)|int }}", "more than 64 bits"},
+        {"{{ '{99999999}'.format(1) }}", "no value"},
+        {"{{ [1, 2][1:, 0] }}", "not supported"},
         {"{{ (-8) ** 0.5 }}", "complex numbers"},
         {"{{ 1e999 }}", "too large"},
         {"{{ '\\N{DASH}' }}", "not supported"},
@@ -301,7 +305,7 @@ TEST(test_hostile_templates_end) {
         {"{{ ", "(", ")"},   {"{{ ", "[", "]"},           {"{{ ", "{1:", "}"},    {"{{ ", "-", ""},
         {"{{ ", "not ", ""}, {"{{ ", "1 if 1 else ", ""}, {"{{ x", "[x", "]"},    {"{{ x", ".a", ""},
         {"{{ 1", "+1", ""},  {"{{ 1", "|string", ""},     {"{{ 1", " and 1", ""}, {"{{ f", "(f", ")"},
-        {"{{ 1", "~1", ""},  {"{{ 1", " if 1", ""},
+        {"{{ 1", "~1", ""},  {"{{ 1", " if 1", ""},       {"{{ 1.", "1", ""},
     };
     const struct snug_jinja_input input = {.steps_most = 3000000, .memory_most = 8 << 20};
     struct snug_jinja_output out;
@@ -356,6 +360,14 @@ TEST(test_limits) {
     expect_error("{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}", "nested more than 1000 deep");
     expect_error("{{ 'a b'|replace('', 'x' * 1000000) * 9 }}", "needs more than 8 MiB");
     expect_error("{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}", "needs more than 8 MiB");
+    const struct snug_jinja_input small = {.memory_most = 100}, smaller = {.memory_most = 8};
+    struct snug_jinja_output out;
+    char *text = nest("x", "", "", 101);
+    assert_int_equal(render(text, 101, &small, &out), SNUG_E_INPUT);
+    assert_string_equal(message(), "the template needs more than 0 MiB with this conversation");
+    assert_int_equal(render("{{ 'x' * 999 }}", 15, &smaller, &out), SNUG_E_INPUT);
+    assert_string_equal(message(), "the template needs more than 0 MiB with this conversation");
+    free(text);
 }
 
 TEST(test_text_in_place_of_a_loop) { /* a string that grows at its end is not copied each time */
@@ -400,7 +412,8 @@ TEST(test_odd_tokens) {
                                            {"{{ '\\7' is string }}{{ '\\!' }}{{ '\\7 '|length }}", "True\\!2"},
                                            {"{% set é = 1 %}{{ é }}", "1"},
                                            {"{{ [1]|map(attribute='1234567890123456789012')|list }}", "[Undefined]"},
-                                           {"{{ 'a'.find('', 1) }}{{ ''|length }}", "10"}};
+                                           {"{{ 'a'.find('', 1) }}{{ ''|length }}", "10"},
+                                           {"{{ 'ab'.find('b', end=1) }}", "-1"}};
     const struct snug_jinja_input input = {.steps_most = 3000000, .memory_most = 8 << 20};
     struct snug_jinja_output out;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) expect_error(refused[i], "template:1: ");
@@ -418,12 +431,13 @@ TEST(test_odd_tokens) {
 
 TEST(test_dates) { /* what strftime has for a time without a zone; other directives stay */
     static const char text[] =
-        "{{ strftime_now('%z%Z|%f|%Q|%-H|%_d|%^a|%') }}{{ strftime_now('é%') }}{{ strftime_now('') }}";
+        "{{ strftime_now('%z%Z|%f|%Q|%-H|%_d|%^a|%') }}{{ strftime_now('é%') }}{{ strftime_now('') }}{{ "
+        "strftime_now('%é%-_0^d a') }}";
     const struct snug_jinja_input input = {
         .now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 5, .tm_hour = 4, .tm_wday = 4}};
     struct snug_jinja_output out;
     if (render(text, sizeof text - 1, &input, &out) != SNUG_OK) fail_msg("%s", snug_error_message(ctx));
-    assert_string_equal(out.text, "|000000|%Q|4| 5|THU|%é%");
+    assert_string_equal(out.text, "|000000|%Q|4| 5|THU|%é%%é%-_0^d a");
     snug_jinja_output_free(&out);
 }
 
