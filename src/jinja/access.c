@@ -144,7 +144,7 @@ snug_status snug_jinja_path(struct snug_jinja_run *run, struct snug_jinja_value 
         if (snug_jinja_is(part, SNUG_JINJA_IS_DIGIT) && part.length < 18) {
             memcpy(digits, part.text, part.length);
             digits[part.length] = '\0';
-            part = snug_jinja_int(atoll(digits));
+            part = snug_jinja_int(strtoll(digits, NULL, 10));
         }
         RETURN_IF_ERROR(path_part(run, part, otherwise, out));
     }

@@ -88,7 +88,7 @@ static snug_status number_text(struct snug_jinja_run *run, struct snug_jinja_val
             snug_jinja_real_text(fabs(real), out);
         } else if (type == '%') {
             put_real(real * 100, 'f', precision, false, out, size - 1);
-            strcat(out, "%");
+            memcpy(out + strlen(out), "%", sizeof "%");
         } else {
             put_real(real, type ? type : 'g', precision, spec->alternate, out, size);
         }
@@ -319,7 +319,7 @@ static snug_status put_field(struct snug_jinja_run *run, struct snug_jinja_value
                              const struct snug_jinja_arguments *arguments, size_t *automatic,
                              struct snug_jinja_builder *builder) {
     struct snug_jinja_builder repr = {0};
-    struct snug_jinja_value value;
+    struct snug_jinja_value value = {0};
     struct spec spec;
     const struct snug_jinja_value colon = snug_jinja_string(":", 1), mark = snug_jinja_string("!", 1);
     size_t name = snug_jinja_find(field, colon, 0), bang = snug_jinja_find(field, mark, 0);

@@ -19,7 +19,7 @@ static bool digits_of(double real, int precision, char digits[24], int *exponent
     for (const char *at = text; at < e; at++)
         if ((unsigned)(*at - '0') < 10) digits[count++] = *at;
     digits[count] = '\0';
-    *exponent = atoi(e + 1);
+    *exponent = (int)strtol(e + 1, NULL, 10);
     return strtod(text, NULL) == real;
 }
 
