@@ -221,6 +221,7 @@ FILTER(filter_word_count) {
 /* A number from a text with white space around it, as int() and float() read it; an integer that does not fit becomes a
    real. *out stays if there is none. */
 static snug_status read_number(struct snug_jinja_run *run, struct snug_jinja_value text, struct snug_jinja_value *out) {
+    static const char bytes[] = "0123456789.eE+-";
     char *number;
     size_t at = 0, length = 0;
     json_error_t error;
@@ -232,7 +233,7 @@ static snug_status read_number(struct snug_jinja_run *run, struct snug_jinja_val
     if (negative) number[length++] = '-';
     if (at < text.length && text.text[at] == '.') number[length++] = '0';
     for (; at < text.length; at++) {
-        if (!memchr("0123456789.eE+-", text.text[at], 15)) return SNUG_OK;
+        if (!memchr(bytes, text.text[at], sizeof bytes - 1)) return SNUG_OK;
         const bool bare =
             text.text[at] == '.' && (at + 1 == text.length || text.text[at + 1] < '0' || text.text[at + 1] > '9');
         number[length++] = text.text[at];

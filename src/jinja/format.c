@@ -370,11 +370,12 @@ snug_status snug_jinja_format(struct snug_jinja_run *run, struct snug_jinja_valu
 
 static snug_status put_directive(struct snug_jinja_run *run, locale_t locale, struct snug_jinja_value directive,
                                  struct snug_jinja_builder *builder) {
+    static const char kinds[] = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%";
     char format[8], text[128];
     const char kind = directive.text[directive.length - 1];
     if (kind == 'f') return snug_jinja_put_text(&run->heap, builder, "000000");
     if (kind == 'z' || kind == 'Z') return SNUG_OK; /* the time has no zone */
-    if (!memchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%", kind, 39))
+    if (!memchr(kinds, kind, sizeof kinds - 1))
         return snug_jinja_put(&run->heap, builder, directive.text, directive.length);
     memcpy(format, directive.text, directive.length);
     format[directive.length] = '\0';
