@@ -23,7 +23,7 @@ static inline void snug_loss_mask_put(uint32_t *mask, const int32_t *has_loss, s
 /* Whether numbers are the mask of so many tokens: bits after the last one are 0. */
 static inline bool snug_loss_mask_check(const uint32_t *mask, size_t numbers, size_t tokens) {
     if (!numbers) return true;
-    return numbers == snug_loss_mask_numbers(tokens) && (tokens % 32 == 0 || !(mask[numbers - 1] >> (tokens % 32)));
+    return numbers == snug_loss_mask_numbers(tokens) && !((uint64_t)mask[numbers - 1] >> (tokens - 32 * (numbers - 1)));
 }
 
 #endif

@@ -36,8 +36,8 @@ static snug_status count(snug_context *ctx, struct snug_collator *collator, int6
 static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
                         double tokens) {
     (void)options;
-    const double share = dataset ? (double)snug_dataset_losses(dataset) / (double)snug_dataset_tokens(dataset) : 1;
-    return dataset ? tokens * share : tokens - sequences;
+    if (!dataset) return tokens - sequences;
+    return tokens * (double)snug_dataset_losses(dataset) / (double)snug_dataset_tokens(dataset);
 }
 
 const struct snug_task_info snug_task_clm = {

@@ -155,7 +155,7 @@ static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer
     }
     for (int n = 0; n < 3 && layer->separate; n++) {
         operands[n] = snug_linear(b, x, p->operands[n], names[n]);
-        if (n == 2) break;
+        if (n == 2) continue; /* values */
         if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
         if (rotation.pairs) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &rotation);
     }

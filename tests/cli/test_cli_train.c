@@ -253,6 +253,7 @@ FIXTURE_TEST(test_chats) {
                "{\"messages\": [{\"role\": \"user\", \"content\": \"w1\"}, {\"role\": \"assistant\", \"content\": "
                "\"good\"}, {\"role\": \"user\", \"content\": \"w2\"}]}\n"
                "{\"conversations\": [{\"from\": \"human\", \"value\": \"w1\"}]}\n"
+               "{\"conversations\": [{\"from\": \"human\", \"value\": \"w2\"}]}\n"
                "{\"instruction\": \"w1\", \"output\": \"good\"}\n");
     write_text(f, "chat.jinja", template);
     write_text(f, "bad.jinja", "\n{{ x.y }}");
@@ -267,9 +268,10 @@ FIXTURE_TEST(test_chats) {
     }
     char *output =
         run_well(f, "tokenize --tokenizer_name model --train_file chats.jsonl --chat --chat_template_path chat.jinja "
-                    "--chat_template_date 2026-11-27 --max_train_samples 2");
+                    "--chat_template_date 2026-11-27 --max_train_samples 3");
     char *errors = output_of(f, "stderr");
     assert_contains(errors, "chats.jsonl:2: the roles \"human\" and \"gpt\" reach the chat template as they are");
+    assert_int_equal(count_of(errors, "reach the chat template"), 1); /* the second one is not named again */
     char *end = strchr(output, '\n');
     assert_non_null(end);
     json_t *row = json_loadb(output, (size_t)(end - output), 0, NULL);
@@ -283,7 +285,7 @@ FIXTURE_TEST(test_chats) {
         assert_int_equal(json_integer_value(json_array_get(losses, i)), says);
     }
     json_decref(row);
-    assert_null(strchr(strchr(end + 1, '\n') + 1, '\n'));
+    assert_int_equal(count_of(output, "\n"), 3);
     free(output);
     free(errors);
 }

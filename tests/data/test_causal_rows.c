@@ -33,6 +33,17 @@ static struct snug_dataset_options causal_options(const struct fixture *f, const
     return options;
 }
 
+/* A mask of another length, or with a bit after the last token, is that of a damaged cache. */
+TEST(test_mask_bits) {
+    const uint32_t all = UINT32_MAX, two[] = {0, 2};
+    assert_true(snug_loss_mask_check(NULL, 0, 5));
+    assert_true(snug_loss_mask_check(&all, 1, 32));
+    assert_false(snug_loss_mask_check(&all, 1, 31));
+    assert_false(snug_loss_mask_check(&all, 1, 33));
+    assert_true(snug_loss_mask_check(two, 2, 34));
+    assert_false(snug_loss_mask_check(two, 2, 33));
+}
+
 static bool flag_of(const json_t *one, const char *key, bool otherwise) {
     const json_t *value = json_object_get(one, key);
     return value ? json_is_true(value) : otherwise;

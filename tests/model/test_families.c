@@ -358,6 +358,8 @@ FIXTURE_TEST(wrong_configs_of_decoders) {
          SNUG_E_UNSUPPORTED, "rope_type axial of sliding_attention is not supported"},
         {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1]}}", SNUG_E_UNSUPPORTED,
          "short_factor must have a factor for each pair"},
+        {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": [1]}}",
+         SNUG_E_UNSUPPORTED, "short_factor must have a factor for each pair"},
         {"{\"model_type\": \"phi3\", \"resid_pdrop\": 1}", SNUG_E_INPUT, "resid_pdrop is 1"},
         {"{\"model_type\": \"olmo3\", \"sliding_window\": -2}", SNUG_E_INPUT, "sliding_window is -2"},
         {"{\"model_type\": \"granite\", \"logits_scaling\": 0}", SNUG_E_INPUT, "logits_scaling is 0"},
@@ -431,6 +433,10 @@ FIXTURE_TEST(rotations_of_configs) {
         {"{\"model_type\": \"olmo3\", \"rope_theta\": 100}", 2048, 64, 1, 0.930572040929699, 0.814617234082255},
         {"{\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"max_window_layers\": -1}", 32768, 64, 1,
          0.865964323360065, 0.865964323360065},
+        {"{\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"sliding_window\": null}", 32768, 64, 1,
+         0.865964323360065, 0.865964323360065},
+        {"{\"model_type\": \"smollm3\", \"rope_theta\": 10000, \"use_sliding_window\": true}", 32768, 64, 1,
+         0.865964323360065, 0.865964323360065},
         {"{\"model_type\": \"ministral3\", \"max_position_embeddings\": 512}", 512, 64, 1, 0.80584218776148,
          0.80584218776148},
         {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 1, \"beta_fast\": 0, "
@@ -452,6 +458,19 @@ FIXTURE_TEST(rotations_of_configs) {
             fabs(d->rope.rotation.factor - cases[i].factor) > 1e-12)
             fail_msg("%s: %lld positions, %d pairs, %.15g, %.15g", cases[i].json, (long long)config.positions,
                      (int)d->rope.rotation.pairs, found, sliding);
+        snug_config_free(&config);
+    }
+}
+
+/* Gemma's "gelu" is the tanh approximation. */
+FIXTURE_TEST(activation_of_gemma) {
+    static const char *const functions[] = {"gelu", "gelu_pytorch_tanh"};
+    for (int i = 0; i < 2; i++) {
+        char text[128];
+        struct snug_config config;
+        snprintf(text, sizeof text, "{\"model_type\": \"gemma\", \"hidden_act\": \"%s\"}", functions[i]);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        assert_int_equal(config.hidden_act, SNUG_GELU_TANH);
         snug_config_free(&config);
     }
 }

@@ -175,6 +175,8 @@ FIXTURE_TEST(test_causal_data) {
         if (cases[i].length) assert_int_equal(length_in(f), cases[i].length);
         free(said);
     }
+    free(run_well(f, "plan --config_name small --tokenizer_name model --train_file long.jsonl --device cpu"));
+    free(run_well(f, "plan --config_name small --tokenizer_name model --device cpu"));
     /* BERT's tokenizer has no eos_token. */
     free(run_well(f,
                   "train --config_name small --tokenizer_name model --train_file long.jsonl --max_steps 1 --threads 1 "
