@@ -46,6 +46,7 @@ static snug_status choose_date(snug_context *ctx, const char *date, struct snug_
     if (!date) {
         const time_t now = time(NULL);
         if (!localtime_r(&now, &chat->now)) return snug_fail(ctx, SNUG_E_INTERNAL, "the local time is unknown");
+        chat->now.tm_hour = chat->now.tm_min = chat->now.tm_sec = 0; /* tokens of the same day come from the cache */
     }
     strftime(chat->date, sizeof chat->date, "%Y-%m-%dT%H:%M:%S", &chat->now);
     return SNUG_OK;

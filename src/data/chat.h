@@ -30,7 +30,8 @@ bool snug_chat_is_row(const json_t *row);
  * - "messages", or else "conversations", whose keys "from" and "value" become "role" and "content";
  * - or else "instruction", followed by "input" on a new line, as the user's message, and "output" as the assistant's,
  *   after "system" and the pairs of "history", if there are any;
- * - "tools", "documents" and "chat_template_kwargs", which may be JSON texts.
+ * - "tools", "documents" and "chat_template_kwargs".
+ * Lists and objects may be JSON texts.
  * As in transformers, members that are null are left out of messages, and reasoning is passed by the names
  * "reasoning_content" and "thinking".
  */
@@ -39,6 +40,11 @@ snug_status snug_chat_row_read(snug_context *ctx, const char *where, const json_
 snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
                                     struct snug_chat_row *out);
 void snug_chat_row_free(struct snug_chat_row *row);
+
+#define SNUG_CHAT_OTHER_ROLES                                                                                          \
+    "the roles \"human\" and \"gpt\" reach the chat template as they are; most know \"user\" and \"assistant\", and "  \
+    "only "                                                                                                            \
+    "what the assistant says is marked"
 
 /* ---- templates ---- */
 
@@ -49,7 +55,7 @@ struct snug_chat;
  * The template of the file `path`, or if that is NULL, of the tokenizer's folder: chat_template.jinja, or else
  * "chat_template" of tokenizer_config.json, or else of chat_template.json; of several by name "tool_use" for rows with
  * tools, and else "default". SNUG_E_INPUT if there is none. date: "2026-11-27", or with a time, "2026-11-27T08:30:00":
- * what strftime_now shows; NULL: the local time now. The tokenizer must outlive the chat.
+ * what strftime_now shows; NULL: today, at midnight. The tokenizer must outlive the chat.
  */
 snug_status snug_chat_open(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *path,
                            const char *date, struct snug_chat **out);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/json.h"
+
 void snug_encoder_free(struct snug_encoder *encoder) {
     free(encoder->a.ids);
     free(encoder->b.ids);
@@ -76,6 +78,20 @@ static snug_status count_prompt(snug_context *ctx, const struct snug_encoding *e
     return SNUG_OK;
 }
 
+/* Ends a row whose tokens are in out: it is cut, and is none if the tokens from `first` on, those with a loss, are cut.
+ */
+static void end_row(const struct snug_encoding *encoding, size_t first, struct snug_encoder *encoder,
+                    struct snug_encoded *out) {
+    out->count = encoder->out.count - out->ids;
+    out->truncated = out->count > encoding->max_length;
+    if (out->truncated) out->count = encoding->max_length;
+    /* The first token is predicted by none. */
+    out->without_loss = !encoding->joins && out->count <= (first ? first : 1);
+    if (out->without_loss) out->count = 0;
+    out->first_count = out->count;
+    encoder->out.count = out->ids + out->count;
+}
+
 snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                                const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out) {
     const size_t most = encoding->max_length == INT32_MAX ? SIZE_MAX : encoding->max_length + 1;
@@ -85,18 +101,51 @@ snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *en
     RETURN_IF_ERROR(put_text(ctx, encoding, texts, lengths, encoder, &length));
     RETURN_IF_ERROR(snug_tokenizer_encode_begin(ctx, encoding->tokenizer, encoder->text, length, most, &encoder->a));
     RETURN_IF_ERROR(snug_tokenizer_assemble_once(ctx, encoding->tokenizer, &encoder->a, false, &encoder->out));
-    out->count = encoder->out.count - out->ids;
-    out->truncated = out->count > encoding->max_length;
-    if (out->truncated) out->count = encoding->max_length;
+    const size_t all = encoder->out.count - out->ids, count = all < encoding->max_length ? all : encoding->max_length;
     if (encoding->completes && encoding->completion_only)
-        RETURN_IF_ERROR(count_prompt(ctx, encoding, texts[0], lengths[0], most, encoder->out.ids + out->ids, out->count,
+        RETURN_IF_ERROR(count_prompt(ctx, encoding, texts[0], lengths[0], most, encoder->out.ids + out->ids, count,
                                      encoder, out, &prompt));
-    /* The first token is predicted by none. */
-    out->without_loss = !encoding->joins && out->count <= (prompt ? prompt : 1);
-    if (out->without_loss) out->count = 0;
-    out->first_count = out->count;
-    encoder->out.count = out->ids + out->count;
+    end_row(encoding, prompt, encoder, out);
     for (size_t i = 0; i < out->count; i++) RETURN_IF_ERROR(snug_ids_append(ctx, &encoder->has_loss, i >= prompt));
+    return SNUG_OK;
+}
+
+/* ---- chats ---- */
+
+/* The tokens of a chat's text, without more special tokens, and which of them have a loss. */
+static snug_status put_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                            const struct snug_chat_row *row, struct snug_encoder *encoder) {
+    const size_t first = encoder->has_loss.count;
+    struct snug_chat_text text;
+    RETURN_IF_ERROR(encoding->assistant_only ? snug_chat_spans(ctx, encoding->chat, where, row, &text)
+                                             : snug_chat_render(ctx, encoding->chat, where, row, false, &text));
+    const snug_status status =
+        snug_chat_tokens(ctx, encoding->tokenizer, &text, &encoder->a, &encoder->out, &encoder->has_loss);
+    snug_chat_text_free(&text);
+    for (size_t i = first; i < encoder->has_loss.count; i++) encoder->has_loss.ids[i] |= !encoding->assistant_only;
+    return status;
+}
+
+snug_status snug_encode_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                             const char *text, size_t length, struct snug_encoder *encoder, struct snug_encoded *out) {
+    const size_t has_loss = encoder->has_loss.count;
+    struct snug_chat_row row;
+    json_error_t error;
+    *out = (struct snug_encoded){.ids = encoder->out.count};
+    json_t *json = snug_json_parse(text, length, 0, &error);
+    if (!json)
+        return snug_fail(ctx, snug_json_status(&error), "%s: the row cannot be read as JSON: %s", where, error.text);
+    snug_status status = snug_chat_row_read(ctx, where, json, &row);
+    json_decref(json);
+    RETURN_IF_ERROR(status);
+    out->other_roles = row.other_roles;
+    status = put_chat(ctx, encoding, where, &row, encoder);
+    snug_chat_row_free(&row);
+    RETURN_IF_ERROR(status);
+    size_t first = 1;
+    while (has_loss + first < encoder->has_loss.count && !encoder->has_loss.ids[has_loss + first]) first++;
+    end_row(encoding, first, encoder, out);
+    encoder->has_loss.count = has_loss + out->count;
     return SNUG_OK;
 }
 

@@ -124,6 +124,11 @@ FIXTURE_TEST(test_rows) {
                 "{\"role\": \"human\", \"content\": \"a\", \"weight\": 1}nullnull");
     expect_text(f, "{\"conversations\": [{\"from\": \"human\"}, {\"from\": \"gpt\"}, {\"weight\": 1}]}",
                 "{\"role\": \"human\"}{\"role\": \"gpt\"}{\"weight\": 1}nullnull");
+    expect_text(f, "{\"messages\": \"[{\\\"role\\\": \\\"user\\\"}]\"}", "{\"role\": \"user\"}nullnull");
+    expect_text(f, "{\"conversations\": \"[{\\\"from\\\": \\\"gpt\\\"}]\"}", "{\"role\": \"gpt\"}nullnull");
+    expect_text(f, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"[[\\\"q\\\", \\\"r\\\"]]\"}",
+                "{\"role\": \"user\", \"content\": \"q\"}{\"role\": \"assistant\", \"content\": \"r\"}{\"role\": "
+                "\"user\", \"content\": \"a\"}{\"role\": \"assistant\", \"content\": \"b\"}nullnull");
     expect_text(f, "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}",
                 "{\"role\": \"user\", \"content\": \"a\"}{\"role\": \"assistant\", \"content\": \"b\"}nullnull");
     expect_text(f,
@@ -147,6 +152,9 @@ FIXTURE_TEST(test_rows_that_are_refused) {
     static const char *const pairs[][2] = {
         {"{\"text\": \"a\"}", "file:7: no chat"},
         {"{\"messages\": \"a\"}", "file:7: \"messages\" must be a list"},
+        {"{\"messages\": \"[a\"}", "file:7: \"messages\" is not valid JSON"},
+        {"{\"conversations\": \"[]\"}", "\"conversations\" has no message"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"x\"}", "\"history\" is not valid JSON"},
         {"{\"messages\": []}", "\"messages\" has no message"},
         {"{\"messages\": [{\"role\": \"user\"}, 5]}", "message 2 of \"messages\" must be an object with \"role\""},
         {"{\"conversations\": [5]}", "message 1 of \"conversations\" must be an object with \"from\""},
