@@ -483,13 +483,20 @@ static void tell_causal(const struct builder *builder) {
                  "%s:%" PRId64 ": this row is the first without a token that has a loss", path, builder->unused_line);
     if (builder->roles_line)
         snug_log(builder->ctx, SNUG_LOG_WARNING, "%s:%" PRId64 ": " SNUG_CHAT_OTHER_ROLES, path, builder->roles_line);
-    if (builder->across)
+    const char *several = builder->across == 1 ? "" : "s";
+    if (builder->across && builder->encoding.chat)
+        snug_log(builder->ctx, SNUG_LOG_WARNING,
+                 "%s: in %" PRId64 " row%s, first in line %" PRId64
+                 ", the tokens of the prompt, by the chat template with the beginning of an answer, are not those with "
+                 "which the chat begins: the loss begins where they differ",
+                 path, builder->across, several, builder->across_line);
+    else if (builder->across)
         snug_log(builder->ctx, SNUG_LOG_WARNING,
                  "%s: in %" PRId64 " row%s, first in line %" PRId64
                  ", a token is of the prompt and of the completion: it has a loss, and a prompt without completion has "
                  "other tokens; end prompts with a space or a newline rather than beginning completions with it, or "
                  "the reverse",
-                 path, builder->across, builder->across == 1 ? "" : "s", builder->across_line);
+                 path, builder->across, several, builder->across_line);
 }
 
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,

@@ -16,6 +16,7 @@
 /* What a row's chat is made of. Zero-initialise; snug_chat_row_free. */
 struct snug_chat_row {
     json_t *messages;  /* owned: a list of objects */
+    size_t prompt;     /* so many of them are a prompt, which the others complete; 0: there is none */
     json_t *tools;     /* owned: a list; NULL: none */
     json_t *documents; /* owned: a list; NULL: none */
     json_t *arguments; /* owned: chat_template_kwargs, variables of the template; NULL: none */
@@ -27,7 +28,8 @@ struct snug_chat_row {
 bool snug_chat_is_row(const json_t *row);
 /*
  * Reads a row. where is for messages: "train.jsonl:7". SNUG_E_INPUT names it and the column.
- * - "messages", or else "conversations", whose keys "from" and "value" become "role" and "content";
+ * - "prompt" and "completion", if both are lists of messages;
+ * - or else "messages", or else "conversations", whose keys "from" and "value" become "role" and "content";
  * - or else "instruction", followed by "input" on a new line, as the user's message, and "output" as the assistant's,
  *   after "system" and the pairs of "history", if there are any;
  * - "tools", "documents" and "chat_template_kwargs".
@@ -36,9 +38,6 @@ bool snug_chat_is_row(const json_t *row);
  * "reasoning_content" and "thinking".
  */
 snug_status snug_chat_row_read(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out);
-/* The same of one column that has a list of messages: a prompt or a completion. */
-snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
-                                    struct snug_chat_row *out);
 void snug_chat_row_free(struct snug_chat_row *row);
 
 #define SNUG_CHAT_OTHER_ROLES                                                                                          \
@@ -72,9 +71,12 @@ struct snug_chat_text {
     size_t span_count;
 };
 
-/* The row's text. prompt: with the beginning of an assistant's message (add_generation_prompt). No spans. */
+/* The row's text. No spans. */
 snug_status snug_chat_render(snug_context *ctx, const struct snug_chat *chat, const char *where,
-                             const struct snug_chat_row *row, bool prompt, struct snug_chat_text *out);
+                             const struct snug_chat_row *row, struct snug_chat_text *out);
+/* The text of its prompt, with the beginning of an assistant's message (add_generation_prompt). */
+snug_status snug_chat_render_prompt(snug_context *ctx, const struct snug_chat *chat, const char *where,
+                                    const struct snug_chat_row *row, struct snug_chat_text *out);
 /*
  * The row's text and what the assistant says in it, up to and including the end of its turn. Where the template marks
  * it by {% generation %}, that is it, as in transformers. Otherwise the text is compared with those of the row's first

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-const char *const snug_chat_nested[] = {"messages",  "conversations",        "history", "tools",
-                                        "documents", "chat_template_kwargs", NULL};
+const char *const snug_chat_nested[] = {
+    "prompt", "completion", "messages", "conversations", "history", "tools", "documents", "chat_template_kwargs", NULL};
 
 bool snug_chat_is_nested(const char *name) {
     const char *const *next = snug_chat_nested;
@@ -32,18 +32,22 @@ static void add(const struct snug_column_names *list, const char *name, struct s
     if (column < list->count) out->text[out->texts++] = column;
 }
 
-bool snug_chat_columns_find(const struct snug_column_names *list, const struct snug_peek *peek, bool alpaca,
-                            struct snug_columns *out) {
-    static const char *const layouts[][5] = {{"messages", "conversations"},
-                                             {"instruction", "output", "input", "system", "history"}};
+bool snug_chat_columns_find(const struct snug_column_names *list, const struct snug_peek *peek,
+                            enum snug_chat_layout layout, struct snug_columns *out) {
+    static const char *const layouts[][5] = {
+        [SNUG_CHAT_PROMPTS] = {"prompt", "completion"},
+        [SNUG_CHAT_MESSAGES] = {"messages", "conversations"},
+        [SNUG_CHAT_ALPACA] = {"instruction", "output", "input", "system", "history"},
+    };
     static const char *const beside[] = {"tools", "documents", "chat_template_kwargs"};
-    const size_t first = find(list, layouts[alpaca][0]), second = find(list, layouts[alpaca][1]);
-    const bool found =
-        alpaca ? first < list->count && second < list->count
-               : (first < list->count && has_lists(peek, first)) || (second < list->count && has_lists(peek, second));
-    if (!found) return false;
+    size_t found = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t column = find(list, layouts[layout][i]);
+        found += column < list->count && (layout == SNUG_CHAT_ALPACA || has_lists(peek, column));
+    }
+    if (found < (layout == SNUG_CHAT_MESSAGES ? 1 : 2)) return false;
     out->chat = true;
-    for (size_t i = 0; i < 5 && layouts[alpaca][i]; i++) add(list, layouts[alpaca][i], out);
+    for (size_t i = 0; i < 5 && layouts[layout][i]; i++) add(list, layouts[layout][i], out);
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) add(list, beside[i], out);
     return true;
 }

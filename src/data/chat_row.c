@@ -70,7 +70,7 @@ static bool is_other_role(const json_t *message) {
 
 static snug_status read_messages(snug_context *ctx, const char *where, const char *column, const json_t *list,
                                  bool shared, struct snug_chat_row *out) {
-    out->messages = json_array();
+    if (!out->messages) out->messages = json_array(); /* else a prompt is there */
     if (!json_is_array(list))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" must be a list of messages, {\"role\": …, \"content\": …}",
                          where, column);
@@ -87,14 +87,6 @@ static snug_status read_messages(snug_context *ctx, const char *where, const cha
     return out->messages ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
 }
 
-snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
-                                    struct snug_chat_row *out) {
-    *out = (struct snug_chat_row){0};
-    const snug_status status = read_messages(ctx, where, column, list, false, out);
-    if (status != SNUG_OK) snug_chat_row_free(out);
-    return status;
-}
-
 /* A list of messages, or the JSON text of one. */
 static snug_status read_list(snug_context *ctx, const char *where, const json_t *row, const char *column, bool shared,
                              struct snug_chat_row *out) {
@@ -105,6 +97,17 @@ static snug_status read_list(snug_context *ctx, const char *where, const json_t 
     const snug_status status = read_messages(ctx, where, column, list ? list : value, shared, out);
     json_decref(list);
     return status;
+}
+
+static bool is_list(const json_t *row, const char *column) {
+    const json_t *value = json_object_get(row, column);
+    return json_is_array(value) || (json_is_string(value) && *json_string_value(value) == '[');
+}
+
+static snug_status read_prompt(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out) {
+    RETURN_IF_ERROR(read_list(ctx, where, row, "prompt", false, out));
+    out->prompt = json_array_size(out->messages);
+    return read_list(ctx, where, row, "completion", false, out);
 }
 
 /* ---- Alpaca ---- */
@@ -162,7 +165,9 @@ static snug_status read_alpaca(snug_context *ctx, const char *where, const json_
 
 static snug_status read_row(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out) {
     const json_t *messages = json_object_get(row, "messages"), *shared = json_object_get(row, "conversations");
-    if (messages && !json_is_null(messages))
+    if (is_list(row, "prompt") && is_list(row, "completion"))
+        RETURN_IF_ERROR(read_prompt(ctx, where, row, out));
+    else if (messages && !json_is_null(messages))
         RETURN_IF_ERROR(read_list(ctx, where, row, "messages", false, out));
     else if (shared && !json_is_null(shared))
         RETURN_IF_ERROR(read_list(ctx, where, row, "conversations", true, out));

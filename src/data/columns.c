@@ -92,6 +92,7 @@ static bool find_known(const struct snug_dataset_options *options, const struct 
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const(*pairs)[2] = task->causal ? completed_pairs : known_pairs;
     const size_t count = task->causal ? 1 : task->pairs ? sizeof known_pairs / sizeof *known_pairs : 0;
+    if (options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_PROMPTS, out)) return true;
     for (size_t i = 0; i < count; i++) {
         const size_t a = find_usual(list, pairs[i][0]), b = find_usual(list, pairs[i][1]);
         if (a == list->count || b == list->count || snug_columns_is_label(out, a) || snug_columns_is_label(out, b))
@@ -102,7 +103,7 @@ static bool find_known(const struct snug_dataset_options *options, const struct 
         out->pair = true;
         return true;
     }
-    if (options->chats && snug_chat_columns_find(list, peek, false, out)) return true;
+    if (options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_MESSAGES, out)) return true;
     for (const char *const *name = task->text_column; *name; name++) {
         const size_t column = find_usual(list, *name);
         if (column == list->count || snug_columns_is_label(out, column)) continue;
@@ -111,7 +112,7 @@ static bool find_known(const struct snug_dataset_options *options, const struct 
         return true;
     }
     /* A row of Alpaca may have all of it as a "text", too. */
-    return options->chats && snug_chat_columns_find(list, peek, true, out);
+    return options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_ALPACA, out);
 }
 
 static int compare_numbers(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }

@@ -65,16 +65,23 @@ static snug_status put_text(snug_context *ctx, const struct snug_encoding *encod
     return SNUG_OK;
 }
 
+/* The tokens of a row with which those of its prompt begin, too. */
+static size_t common_tokens(const int32_t *row, size_t count, const struct snug_ids *prompt, bool *across) {
+    const size_t least = prompt->count < count ? prompt->count : count;
+    size_t same = 0;
+    while (same < least && prompt->ids[same] == row[same]) same++;
+    *across = same < least;
+    return same;
+}
+
 /* The tokens of a row that begin as those of the first text alone. */
 static snug_status count_prompt(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
                                 size_t length, size_t most, const int32_t *row, size_t count,
                                 struct snug_encoder *encoder, struct snug_encoded *out, size_t *prompt) {
-    encoder->b.count = encoder->prompt.count = *prompt = 0;
+    encoder->b.count = encoder->prompt.count = 0;
     RETURN_IF_ERROR(snug_tokenizer_encode_begin(ctx, encoding->tokenizer, text, length, most, &encoder->b));
     RETURN_IF_ERROR(snug_tokenizer_assemble_once(ctx, encoding->tokenizer, &encoder->b, true, &encoder->prompt));
-    const size_t least = encoder->prompt.count < count ? encoder->prompt.count : count;
-    while (*prompt < least && encoder->prompt.ids[*prompt] == row[*prompt]) ++*prompt;
-    out->across = *prompt < least;
+    *prompt = common_tokens(row, count, &encoder->prompt, &out->across);
     return SNUG_OK;
 }
 
@@ -118,12 +125,29 @@ static snug_status put_chat(snug_context *ctx, const struct snug_encoding *encod
     const size_t first = encoder->has_loss.count;
     struct snug_chat_text text;
     RETURN_IF_ERROR(encoding->assistant_only ? snug_chat_spans(ctx, encoding->chat, where, row, &text)
-                                             : snug_chat_render(ctx, encoding->chat, where, row, false, &text));
+                                             : snug_chat_render(ctx, encoding->chat, where, row, &text));
     const snug_status status =
         snug_chat_tokens(ctx, encoding->tokenizer, &text, &encoder->a, &encoder->out, &encoder->has_loss);
     snug_chat_text_free(&text);
     for (size_t i = first; i < encoder->has_loss.count; i++) encoder->has_loss.ids[i] |= !encoding->assistant_only;
     return status;
+}
+
+/* Tokens of a chat's prompt, which those of the chat begin with, have no loss. */
+static snug_status leave_prompt(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                                const struct snug_chat_row *row, int32_t *has_loss, struct snug_encoder *encoder,
+                                struct snug_encoded *out) {
+    struct snug_chat_text text;
+    encoder->prompt.count = 0;
+    RETURN_IF_ERROR(snug_chat_render_prompt(ctx, encoding->chat, where, row, &text));
+    const snug_status status =
+        snug_tokenizer_encode(ctx, encoding->tokenizer, text.text, text.length, &encoder->prompt);
+    snug_chat_text_free(&text);
+    RETURN_IF_ERROR(status);
+    const size_t count =
+        common_tokens(encoder->out.ids + out->ids, encoder->out.count - out->ids, &encoder->prompt, &out->across);
+    for (size_t i = 0; i < count; i++) has_loss[i] = 0;
+    return SNUG_OK;
 }
 
 snug_status snug_encode_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
@@ -140,6 +164,8 @@ snug_status snug_encode_chat(snug_context *ctx, const struct snug_encoding *enco
     RETURN_IF_ERROR(status);
     out->other_roles = row.other_roles;
     status = put_chat(ctx, encoding, where, &row, encoder);
+    if (status == SNUG_OK && row.prompt && encoding->completion_only)
+        status = leave_prompt(ctx, encoding, where, &row, encoder->has_loss.ids + has_loss, encoder, out);
     snug_chat_row_free(&row);
     RETURN_IF_ERROR(status);
     size_t first = 1;

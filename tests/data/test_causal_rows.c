@@ -262,6 +262,13 @@ FIXTURE_TEST(test_odd_chats) {
          false, SNUG_E_INPUT, "late.jsonl:1: no chat: neither"},
         {"pair.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\",\"messages\":[" USER("b") "]}\n", false, false, SNUG_OK,
          "1 row, 3 tokens"},
+        {"prompts.jsonl", "{\"prompt\":[" USER("b") "],\"completion\":[" ASSISTANT("c") "]}\n", false, false, SNUG_OK,
+         "1 row, 6 tokens"},
+        {"prompts.jsonl",
+         "{\"prompt\":[{\"role\":\"system\",\"content\":\"b\"}],\"completion\":[" ASSISTANT("c") "]}\n", false, false,
+         SNUG_OK, "1 row, 6 tokens"},
+        {"other.jsonl", "{\"prompt\":[" USER("b") "],\"completion\":\"c\"}\n", false, false, SNUG_E_INPUT,
+         "the column \"prompt\" holds a list"},
         {"text.jsonl", "{\"instruction\":\"a\",\"output\":\"b\",\"text\":\"abcd\"}\n", false, false, SNUG_OK,
          "1 row, 5 tokens"},
         {"alpaca.jsonl", "{\"instruction\":\"a\",\"output\":2,\"input\":null}\n", false, false, SNUG_OK,
@@ -322,6 +329,35 @@ FIXTURE_TEST(test_odd_chats) {
     options.text_column = NULL;
     options.chats = false;
     assert_open_fails(f, options, SNUG_E_INPUT, "the column \"messages\" holds a list of other values");
+}
+
+/* A prompt whose end is no beginning of the chat: the loss begins where they differ, which is told. */
+FIXTURE_TEST(test_prompts_of_chats) {
+    static const char *const templates[] = {
+        "{% for m in messages %}{{ m.role[0] + m.content }}{% endfor %}{{ 'a' if add_generation_prompt }}",
+        "{% for m in messages %}{{ m.role[0] + m.content }}{% endfor %}{{ 'x' if add_generation_prompt }}",
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
+    };
+    static const uint32_t masks[] = {0x18, 0x1c, 0x6};
+    for (size_t i = 0; i < 3; i++) {
+        struct snug_row_buffer buffer = {0};
+        struct snug_dataset_row row;
+        use_template(f, templates[i]);
+        const char *rows = "{\"prompt\":[" USER("b") "],\"completion\":[" ASSISTANT(
+            "cd") "]}\n"
+                  "{\"prompt\":[" USER("b") "],\"completion\":[" ASSISTANT("ee") "]}\n";
+        f->log[0] = '\0';
+        struct snug_dataset *dataset = open_with(f, causal_options(f, write_file(f, "a.jsonl", rows)));
+        assert_int_equal(strstr(f->log, "in 2 rows, first in line 1, the tokens of the prompt, by the chat") != NULL,
+                         i == 1);
+        assert_int_equal(snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_OK);
+        assert_int_equal(row.label_count, 1);
+        assert_int_equal(row.labels[0], masks[i]);
+        snug_dataset_close(dataset);
+        free(buffer.data);
+    }
+    use_template(f, "{{ 'b' if not add_generation_prompt else raise_exception('no prompt') }}");
+    assert_open_fails(f, causal_options(f, path_of(f, "a.jsonl")), SNUG_E_INPUT, "no prompt");
 }
 
 /* Rows of chats that are joined: all that the template writes, and no more ends. */

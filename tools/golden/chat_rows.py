@@ -60,6 +60,16 @@ def chat_row(fast, marked, line, chat, most, only, **variables):
     return row(line, ids, found["assistant_masks"] if only else [1] * len(ids), most)
 
 
+def prompt_row(fast, marked, line, prompt, completion, most, only, answers, **variables):
+    """The completion's tokens have a loss: those from where the chat's differ from the prompt's."""
+    options = {"chat_template": marked, "tokenize": True, "return_dict": True, **variables}
+    asked = fast.apply_chat_template(prompt, add_generation_prompt=True, **options)["input_ids"]
+    found = fast.apply_chat_template(prompt + completion, return_assistant_tokens_mask=True, **options)
+    ids, said = found["input_ids"], found["assistant_masks"]
+    same = next((i for i, (a, b) in enumerate(zip(ids, asked)) if a != b), min(len(ids), len(asked)))
+    return row(line, ids, [int((i >= same or not only) and (said[i] or not answers)) for i in range(len(ids))], most)
+
+
 def text_of_csv(header, rows):
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -96,6 +106,11 @@ def data(fast, marked):
         [chat_row(fast, marked, 1, chats[1], 200, True, tools=tools),
          chat_row(fast, marked, 2, [{"role": "user", "content": "a"}, thinks[1]], 200, True, thinks=True),
          chat_row(fast, marked, 3, chats[1], 200, True, tools=tools)], max_length=200, assistant_only=True)
+    for only, answers, most in ((True, False, 200), (False, False, 200), (True, True, 200), (True, False, 40)):
+        pairs = [(chat[:k], chat[k:]) for chat in chats for k in range(1, len(chat))]
+        expected = [prompt_row(fast, marked, i, *pair, most, only, answers) for i, pair in enumerate(pairs, 1)]
+        add("prompts.jsonl", lines_of({"prompt": a, "completion": b, "text": "not used"} for a, b in pairs), expected, max_length=most,
+            completion_only=only, assistant_only=answers)
     alpaca = [("say", "", "ok"), ("add", "1\n2", "3"), ("quote \"\\", "", "")]
     asked = [messages_of([("user", a + ("\n" + b if b else "")), ("assistant", c)]) for a, b, c in alpaca]
     add("alpaca.jsonl", lines_of({"instruction": a, "input": b, "output": c} for a, b, c in alpaca),
