@@ -118,8 +118,7 @@ const struct snug_argument snug_arguments[] = {
          "tokenizer's"),
     TEXT(chat_template_date, "", DATA, "TEXT",
          "what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: "
-         "today, "
-         "eval: that of the model's training (snug's own)"),
+         "today, eval: that of the model's training (snug's own)"),
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
     FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),

@@ -42,8 +42,7 @@ void snug_chat_row_free(struct snug_chat_row *row);
 
 #define SNUG_CHAT_OTHER_ROLES                                                                                          \
     "the roles \"human\" and \"gpt\" reach the chat template as they are; most know \"user\" and \"assistant\", and "  \
-    "only "                                                                                                            \
-    "what the assistant says is marked"
+    "only what the assistant says is marked"
 
 /* ---- templates ---- */
 

@@ -182,7 +182,7 @@ static snug_status keep_string(struct snug_json_cursor *cursor) {
     RETURN_IF_ERROR(read_string(cursor, &start, &length));
     if (memchr(reader->record + start, '\0', length)) return snug_json_fail(cursor, "\\u0000 in a chat: remove it");
     const size_t size = snug_json_quoted_size(reader->record + start, length);
-    for (size_t more = size - length; more;) { /* the record always has room for a part of it */
+    for (size_t more = size - length; more;) { /* room for quotes and escapes */
         static const char blanks[64];
         const size_t part = more < sizeof blanks ? more : sizeof blanks;
         RETURN_IF_ERROR(put(cursor, blanks, part));
