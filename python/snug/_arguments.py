@@ -74,11 +74,6 @@ class _Of15(TypedDict, total=False):
     chat: Optional[bool]
     """tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the assistant
     says (snug's own) [False]"""
-    chat_template_path: Optional[PathLike]
-    """chat template, a Jinja file; default: the tokenizer's"""
-    chat_template_date: Optional[str]
-    """what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: now (snug's
-    own)"""
     offload: Optional[Union[str, list[str], tuple[str, ...]]]
     """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
     page-locked host memory, or to a file in offload_dir (snug's own)"""
@@ -322,6 +317,14 @@ class _Of7(TypedDict, total=False):
     those of text files, into blocks of max_seq_length [0]"""
     completion_only_loss: Optional[bool]
     """causal LM: in rows with a prompt and a completion only the completion's tokens have a loss [True]"""
+    assistant_only_loss: Optional[bool]
+    """causal LM: in rows of messages only the tokens that the assistant says have a loss [False]"""
+    chat_template_path: Optional[PathLike]
+    """causal LM, tokenize --chat: chat template, a Jinja file, which the trained model's folder gets; default: the
+    tokenizer's"""
+    chat_template_date: Optional[str]
+    """what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: today, eval:
+    that of the model's training (snug's own)"""
     mlm_probability: Optional[float]
     """masked LM: fraction of tokens to mask [0.15]"""
     whole_word_mask: Optional[bool]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
@@ -138,6 +139,30 @@ def _put_unread(out: Value, value: _Unread) -> None:
 _PUT[_Unread] = _put_unread
 
 
+# ---- chats ----------------------------------------------------------------------------------------------------------------
+
+# Columns whose lists and dicts are handed over as JSON texts, as a CSV file has them.
+_CHATS = frozenset(("prompt", "completion", "messages", "conversations", "history", "tools", "documents", "chat_template_kwargs"))
+
+
+def _plain(value: Any) -> Any:
+    """What json does not know: arrays and scalars of NumPy, and other mappings than dict."""
+    return dict(value) if isinstance(value, Mapping) else value.tolist()
+
+
+def _of_chat(value: Any) -> Any:
+    """A list of messages, or a dict, as its JSON text; others, and what has no JSON, as they are."""
+    if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()
+    listed = isinstance(value, (list, tuple)) and (not value or isinstance(value[0], (Mapping, list, tuple)))
+    if not listed and not isinstance(value, Mapping):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except (AttributeError, TypeError, ValueError):
+        return value
+
+
 # ---- tables ---------------------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +195,7 @@ def _is_read(feature: Any) -> bool:
 def _of_dataset(data: Any) -> _Rows:
     features = data.features or {}
     classes = {name: names for name in features if (names := _class_names(features[name])) is not None}
-    unread = {name: _Unread(a(features[name])) for name in features if not _is_read(features[name])}
+    unread = {name: _Unread(a(features[name])) for name in features if name not in _CHATS and not _is_read(features[name])}
     if unread:
         data = data.select_columns([name for name in features if name not in unread])
     data = data.with_format(None)
@@ -271,13 +296,15 @@ def _add(context: Context, handle: ctypes.c_void_p, rows: _Rows) -> None:
     last: Optional[Sequence[Any]] = None
     columns: Any = None
     values: Any = None
+    chats: list[bool] = []
     for names, row in rows.rows:
         if names is not last and names != last:
             columns = (ctypes.c_char_p * len(names))(*map(_name, names))
             values = (Value * len(names))()
+            chats = [name in _CHATS for name in names]
         last = names
-        for value, cell in zip(values, row):
-            put(value, cell)
+        for value, cell, chat in zip(values, row, chats):
+            put(value, _of_chat(cell) if chat else cell)
         context.check(lib.snug_rows_add(handle, columns, values, len(names)))
 
 

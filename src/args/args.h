@@ -45,7 +45,8 @@ struct snug_args {
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     int64_t validation_split_percentage;                                              /* 0: none */
     int64_t block_size;                                                               /* 0: not given */
-    bool completion_only_loss;
+    bool completion_only_loss, assistant_only_loss;
+    char *chat_template_path, *chat_template_date; /* NULL: the tokenizer's; today */
     bool overwrite_cache, line_by_line, whole_word_mask, strict, ignore_mismatched_sizes;
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */
@@ -54,7 +55,6 @@ struct snug_args {
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
-    char *chat_template_path, *chat_template_date; /* NULL: the tokenizer's; now */
     /* training */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
         data_seed; /* data_seed -1: seed */

@@ -111,6 +111,14 @@ const struct snug_argument snug_arguments[] = {
         "default: those of text files, into blocks of max_seq_length"),
     FLAG(completion_only_loss, "", DATA, "True",
          "causal LM: in rows with a prompt and a completion only the completion's tokens have a loss"),
+    FLAG(assistant_only_loss, "", DATA, "False",
+         "causal LM: in rows of messages only the tokens that the assistant says have a loss"),
+    TEXT(chat_template_path, "", DATA, "FILE",
+         "causal LM, tokenize --chat: chat template, a Jinja file, which the trained model's folder gets; default: the "
+         "tokenizer's"),
+    TEXT(chat_template_date, "", DATA, "TEXT",
+         "what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: "
+         "today, eval: that of the model's training (snug's own)"),
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
     FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
@@ -150,10 +158,6 @@ const struct snug_argument snug_arguments[] = {
     FLAG(chat, "", OUTPUT, "False",
          "tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the "
          "assistant says (snug's own)"),
-    TEXT(chat_template_path, "", OUTPUT, "FILE", "chat template, a Jinja file; default: the tokenizer's"),
-    TEXT(chat_template_date, "", OUTPUT, "TEXT",
-         "what a chat template shows that asks for the date: 2026-11-27, or a time, 2026-11-27T08:30:00; default: now "
-         "(snug's own)"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),

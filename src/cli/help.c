@@ -53,8 +53,8 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples line_by_line block_size completion_only_loss mlm_probability "
-                 "whole_word_mask ",
+     OF_TRAINING " validation_file max_eval_samples line_by_line block_size completion_only_loss "
+                 "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
              "per_device_eval_batch_size json ",

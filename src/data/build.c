@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/chat_json.h"
 #include "data/data_file.h"
 #include "data/encode.h"
 #include "data/loss_mask.h"
@@ -63,6 +64,7 @@ struct builder {
     int64_t unused; /* rows whose tags are not used, because they are not one for each word; causal LM:
                        rows without a loss, and the line of the first */
     int64_t unused_line;
+    int64_t roles_line;          /* the first row with ShareGPT's roles; 0: none */
     int64_t across, across_line; /* rows with a token that is of both texts, and the first */
     bool full;                   /* max_samples rows are written: only labels are still read */
     int64_t look;                /* bytes of the file at which the next look is due */
@@ -98,7 +100,9 @@ static void builder_free(struct builder *builder) {
 static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
                              struct text_row *taken) {
     struct snug_field field;
-    RETURN_IF_ERROR(snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
+    RETURN_IF_ERROR(builder->encoding.chat
+                        ? snug_chat_json(builder->ctx, &builder->source, row, &builder->joined, &field)
+                        : snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
     RETURN_IF_ERROR(
         snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field.length + 1, 1));
     taken->start[i] = chunk->text_size;
@@ -191,9 +195,20 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
 
 /* ---- tokenizing ------------------------------------------------------------------------------------------------ */
 
+static snug_status tokenize_chat(const struct builder *builder, const char *text, struct task *task,
+                                 struct text_row *row) {
+    char *where;
+    RETURN_IF_ERROR(snug_format(builder->ctx, &where, "%s:%" PRId64, builder->options->path, row->line));
+    const snug_status status =
+        snug_encode_chat(builder->ctx, &builder->encoding, where, text, row->length[0], &task->encoder, &row->tokens);
+    free(where);
+    return status;
+}
+
 static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                 struct text_row *row) {
     const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
+    if (builder->encoding.chat) return tokenize_chat(builder, texts[0], task, row);
     if (builder->task->causal)
         return snug_encode_causal(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
     if (builder->task->words)
@@ -261,6 +276,7 @@ static snug_status gather_mask(struct builder *builder, const struct text_row *r
 
 static void note_causal(struct builder *builder, const struct text_row *row) {
     if (row->tokens.without_loss && !builder->unused++) builder->unused_line = row->line;
+    if (row->tokens.other_roles && !builder->roles_line) builder->roles_line = row->line;
     if (row->tokens.across && !builder->across++) builder->across_line = row->line;
 }
 
@@ -404,8 +420,11 @@ static snug_status check_rows(struct builder *builder) {
     if (builder->unused)
         return snug_fail(builder->ctx, SNUG_E_INPUT,
                          "%s: no row has a token with a loss, of %" PRId64 ", the first in line %" PRId64
-                         ": are the completions empty, or the prompts longer than --max_seq_length %" PRId64 "?",
-                         options->path, builder->unused, builder->unused_line, options->max_length);
+                         ": %s --max_seq_length %" PRId64 "?",
+                         options->path, builder->unused, builder->unused_line,
+                         builder->encoding.chat ? "does the assistant say something within"
+                                                : "are the completions empty, or the prompts longer than",
+                         options->max_length);
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
 }
 
@@ -430,6 +449,8 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .pair = builder->source.columns.pair && !builder->task->causal,
                                                .completes = builder->source.columns.pair && builder->task->causal,
                                                .completion_only = options->completion_only,
+                                               .chat = builder->encoding.chat,
+                                               .assistant_only = options->assistant_only,
                                                .joins = builder->join,
                                                .end = builder->join ? NULL : options->end,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
@@ -460,13 +481,22 @@ static void tell_causal(const struct builder *builder) {
     if (builder->unused_line && builder->writer.rows)
         snug_log(builder->ctx, SNUG_LOG_WARNING,
                  "%s:%" PRId64 ": this row is the first without a token that has a loss", path, builder->unused_line);
-    if (builder->across)
+    if (builder->roles_line)
+        snug_log(builder->ctx, SNUG_LOG_WARNING, "%s:%" PRId64 ": " SNUG_CHAT_OTHER_ROLES, path, builder->roles_line);
+    const char *several = builder->across == 1 ? "" : "s";
+    if (builder->across && builder->encoding.chat)
+        snug_log(builder->ctx, SNUG_LOG_WARNING,
+                 "%s: in %" PRId64 " row%s, first in line %" PRId64
+                 ", the tokens of the prompt, by the chat template with the beginning of an answer, are not those with "
+                 "which the chat begins: the loss begins where they differ",
+                 path, builder->across, several, builder->across_line);
+    else if (builder->across)
         snug_log(builder->ctx, SNUG_LOG_WARNING,
                  "%s: in %" PRId64 " row%s, first in line %" PRId64
                  ", a token is of the prompt and of the completion: it has a loss, and a prompt without completion has "
                  "other tokens; end prompts with a space or a newline rather than beginning completions with it, or "
                  "the reverse",
-                 path, builder->across, builder->across == 1 ? "" : "s", builder->across_line);
+                 path, builder->across, several, builder->across_line);
 }
 
 static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
@@ -486,8 +516,8 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
 
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_peek *peek,
-                             const struct snug_columns *columns, int64_t hot, const struct snug_folder *in,
-                             const char *name, XXH128_hash_t key, int *fd) {
+                             const struct snug_columns *columns, const struct snug_chat *chat, int64_t hot,
+                             const struct snug_folder *in, const char *name, XXH128_hash_t key, int *fd) {
     const char *const *names;
     void *memory;
     snug_reader_columns(peek->reader, &names);
@@ -502,6 +532,7 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
                                                 .names = names,
                                                 .delimiter = snug_dataset_delimiter(options),
                                                 .words = builder->task->words};
+    builder->encoding.chat = chat;
     if (columns->has_label) builder->label.name = names[columns->label];
     const snug_status status = build(builder, peek, hot, in, name, key, fd);
     builder_free(builder);

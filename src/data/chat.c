@@ -46,6 +46,7 @@ static snug_status choose_date(snug_context *ctx, const char *date, struct snug_
     if (!date) {
         const time_t now = time(NULL);
         if (!localtime_r(&now, &chat->now)) return snug_fail(ctx, SNUG_E_INTERNAL, "the local time is unknown");
+        chat->now.tm_hour = chat->now.tm_min = chat->now.tm_sec = 0; /* tokens of the same day come from the cache */
     }
     strftime(chat->date, sizeof chat->date, "%Y-%m-%dT%H:%M:%S", &chat->now);
     return SNUG_OK;
@@ -174,15 +175,31 @@ snug_status snug_chat_render_messages(snug_context *ctx, const struct snug_chat 
     return status;
 }
 
-snug_status snug_chat_render(snug_context *ctx, const struct snug_chat *chat, const char *where,
-                             const struct snug_chat_row *row, bool prompt, struct snug_chat_text *out) {
+static snug_status render(snug_context *ctx, const struct snug_chat *chat, const char *where,
+                          const struct snug_chat_row *row, json_t *messages, bool prompt, struct snug_chat_text *out) {
     struct snug_jinja_output rendered;
     *out = (struct snug_chat_text){0};
-    const snug_status status = snug_chat_render_messages(ctx, chat, row, row->messages, prompt, false, &rendered);
+    const snug_status status = snug_chat_render_messages(ctx, chat, row, messages, prompt, false, &rendered);
     if (status != SNUG_OK) return snug_add_to_error(ctx, status, " (the chat of %s)", where);
     free(rendered.spans);
     *out = (struct snug_chat_text){.text = rendered.text, .length = rendered.length};
     return SNUG_OK;
+}
+
+snug_status snug_chat_render(snug_context *ctx, const struct snug_chat *chat, const char *where,
+                             const struct snug_chat_row *row, struct snug_chat_text *out) {
+    return render(ctx, chat, where, row, row->messages, false, out);
+}
+
+snug_status snug_chat_render_prompt(snug_context *ctx, const struct snug_chat *chat, const char *where,
+                                    const struct snug_chat_row *row, struct snug_chat_text *out) {
+    json_t *messages = json_array();
+    for (size_t i = 0; i < row->prompt; i++) snug_json_append(&messages, json_incref(json_array_get(row->messages, i)));
+    *out = (struct snug_chat_text){0};
+    if (!messages) return snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while rendering a chat", where);
+    const snug_status status = render(ctx, chat, where, row, messages, true, out);
+    json_decref(messages);
+    return status;
 }
 
 void snug_chat_text_free(struct snug_chat_text *text) {

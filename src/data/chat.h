@@ -16,6 +16,7 @@
 /* What a row's chat is made of. Zero-initialise; snug_chat_row_free. */
 struct snug_chat_row {
     json_t *messages;  /* owned: a list of objects */
+    size_t prompt;     /* so many of them are a prompt, which the others complete; 0: there is none */
     json_t *tools;     /* owned: a list; NULL: none */
     json_t *documents; /* owned: a list; NULL: none */
     json_t *arguments; /* owned: chat_template_kwargs, variables of the template; NULL: none */
@@ -27,18 +28,21 @@ struct snug_chat_row {
 bool snug_chat_is_row(const json_t *row);
 /*
  * Reads a row. where is for messages: "train.jsonl:7". SNUG_E_INPUT names it and the column.
- * - "messages", or else "conversations", whose keys "from" and "value" become "role" and "content";
+ * - "prompt" and "completion", if both are lists of messages;
+ * - or else "messages", or else "conversations", whose keys "from" and "value" become "role" and "content";
  * - or else "instruction", followed by "input" on a new line, as the user's message, and "output" as the assistant's,
  *   after "system" and the pairs of "history", if there are any;
- * - "tools", "documents" and "chat_template_kwargs", which may be JSON texts.
+ * - "tools", "documents" and "chat_template_kwargs".
+ * Lists and objects may be JSON texts.
  * As in transformers, members that are null are left out of messages, and reasoning is passed by the names
  * "reasoning_content" and "thinking".
  */
 snug_status snug_chat_row_read(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out);
-/* The same of one column that has a list of messages: a prompt or a completion. */
-snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
-                                    struct snug_chat_row *out);
 void snug_chat_row_free(struct snug_chat_row *row);
+
+#define SNUG_CHAT_OTHER_ROLES                                                                                          \
+    "the roles \"human\" and \"gpt\" reach the chat template as they are; most know \"user\" and \"assistant\", and "  \
+    "only what the assistant says is marked"
 
 /* ---- templates ---- */
 
@@ -49,7 +53,7 @@ struct snug_chat;
  * The template of the file `path`, or if that is NULL, of the tokenizer's folder: chat_template.jinja, or else
  * "chat_template" of tokenizer_config.json, or else of chat_template.json; of several by name "tool_use" for rows with
  * tools, and else "default". SNUG_E_INPUT if there is none. date: "2026-11-27", or with a time, "2026-11-27T08:30:00":
- * what strftime_now shows; NULL: the local time now. The tokenizer must outlive the chat.
+ * what strftime_now shows; NULL: today, at midnight. The tokenizer must outlive the chat.
  */
 snug_status snug_chat_open(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *path,
                            const char *date, struct snug_chat **out);
@@ -66,9 +70,12 @@ struct snug_chat_text {
     size_t span_count;
 };
 
-/* The row's text. prompt: with the beginning of an assistant's message (add_generation_prompt). No spans. */
+/* The row's text. No spans. */
 snug_status snug_chat_render(snug_context *ctx, const struct snug_chat *chat, const char *where,
-                             const struct snug_chat_row *row, bool prompt, struct snug_chat_text *out);
+                             const struct snug_chat_row *row, struct snug_chat_text *out);
+/* The text of its prompt, with the beginning of an assistant's message (add_generation_prompt). */
+snug_status snug_chat_render_prompt(snug_context *ctx, const struct snug_chat *chat, const char *where,
+                                    const struct snug_chat_row *row, struct snug_chat_text *out);
 /*
  * The row's text and what the assistant says in it, up to and including the end of its turn. Where the template marks
  * it by {% generation %}, that is it, as in transformers. Otherwise the text is compared with those of the row's first

@@ -12,6 +12,31 @@ bool snug_chat_is_row(const json_t *row) {
            (json_is_string(json_object_get(row, "instruction")) && json_is_string(json_object_get(row, "output")));
 }
 
+/* ---- columns of JSON ---- */
+
+/* A column that may be the JSON text of its value; NULL if it is absent or null. */
+static snug_status read_json(snug_context *ctx, const char *where, const json_t *row, const char *column, bool list,
+                             json_t **out) {
+    json_t *value = json_object_get(row, column);
+    json_error_t error;
+    *out = NULL;
+    if (json_is_string(value)) {
+        *out = snug_json_parse(json_string_value(value), json_string_length(value), JSON_DECODE_ANY, &error);
+        if (!*out)
+            return snug_fail(ctx, snug_json_status(&error), "%s: \"%s\" is not valid JSON: %s", where, column,
+                             error.text);
+    } else {
+        *out = json_incref(value);
+    }
+    if (*out && (list ? json_is_array(*out) : json_is_object(*out))) return SNUG_OK;
+    const bool none = !*out || json_is_null(*out);
+    json_decref(*out);
+    *out = NULL;
+    if (none) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" must be %s, or its JSON as a text", where, column,
+                     list ? "a list of objects" : "an object");
+}
+
 /* ---- messages ---- */
 
 /* The first of the names of reasoning that has a value becomes the first two, as transformers passes it. */
@@ -45,7 +70,7 @@ static bool is_other_role(const json_t *message) {
 
 static snug_status read_messages(snug_context *ctx, const char *where, const char *column, const json_t *list,
                                  bool shared, struct snug_chat_row *out) {
-    out->messages = json_array();
+    if (!out->messages) out->messages = json_array(); /* else a prompt is there */
     if (!json_is_array(list))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" must be a list of messages, {\"role\": …, \"content\": …}",
                          where, column);
@@ -62,12 +87,27 @@ static snug_status read_messages(snug_context *ctx, const char *where, const cha
     return out->messages ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
 }
 
-snug_status snug_chat_messages_read(snug_context *ctx, const char *where, const char *column, const json_t *list,
-                                    struct snug_chat_row *out) {
-    *out = (struct snug_chat_row){0};
-    const snug_status status = read_messages(ctx, where, column, list, false, out);
-    if (status != SNUG_OK) snug_chat_row_free(out);
+/* A list of messages, or the JSON text of one. */
+static snug_status read_list(snug_context *ctx, const char *where, const json_t *row, const char *column, bool shared,
+                             struct snug_chat_row *out) {
+    const json_t *value = json_object_get(row, column);
+    json_t *list = NULL;
+    if (json_is_string(value) && *json_string_value(value) == '[')
+        RETURN_IF_ERROR(read_json(ctx, where, row, column, true, &list));
+    const snug_status status = read_messages(ctx, where, column, list ? list : value, shared, out);
+    json_decref(list);
     return status;
+}
+
+static bool is_list(const json_t *row, const char *column) {
+    const json_t *value = json_object_get(row, column);
+    return json_is_array(value) || (json_is_string(value) && *json_string_value(value) == '[');
+}
+
+static snug_status read_prompt(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out) {
+    RETURN_IF_ERROR(read_list(ctx, where, row, "prompt", false, out));
+    out->prompt = json_array_size(out->messages);
+    return read_list(ctx, where, row, "completion", false, out);
 }
 
 /* ---- Alpaca ---- */
@@ -83,7 +123,7 @@ static snug_status text_of(snug_context *ctx, const char *where, const json_t *r
 }
 
 /* [["question", "answer"], …], before the row's own. */
-static snug_status add_history(snug_context *ctx, const char *where, const json_t *history, json_t **messages) {
+static snug_status add_pairs(snug_context *ctx, const char *where, const json_t *history, json_t **messages) {
     for (size_t i = 0; i < json_array_size(history); i++) {
         const json_t *pair = json_array_get(history, i);
         const char *question = json_string_value(json_array_get(pair, 0)),
@@ -97,6 +137,14 @@ static snug_status add_history(snug_context *ctx, const char *where, const json_
     return SNUG_OK;
 }
 
+static snug_status add_history(snug_context *ctx, const char *where, const json_t *row, json_t **messages) {
+    json_t *history;
+    RETURN_IF_ERROR(read_json(ctx, where, row, "history", true, &history));
+    const snug_status status = add_pairs(ctx, where, history, messages);
+    json_decref(history);
+    return status;
+}
+
 static snug_status read_alpaca(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out) {
     const char *instruction, *input, *output, *system;
     char *question;
@@ -107,7 +155,7 @@ static snug_status read_alpaca(snug_context *ctx, const char *where, const json_
     RETURN_IF_ERROR(snug_format(ctx, &question, "%s%s%s", instruction, *input ? "\n" : "", input));
     out->messages = json_array();
     if (*system) add_message(&out->messages, "system", system);
-    const snug_status status = add_history(ctx, where, json_object_get(row, "history"), &out->messages);
+    const snug_status status = add_history(ctx, where, row, &out->messages);
     add_message(&out->messages, "user", question);
     add_message(&out->messages, "assistant", output);
     free(question);
@@ -115,37 +163,14 @@ static snug_status read_alpaca(snug_context *ctx, const char *where, const json_
     return out->messages ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
 }
 
-/* ---- other columns ---- */
-
-/* A column that may be the JSON text of its value; NULL if it is absent or null. */
-static snug_status read_json(snug_context *ctx, const char *where, const json_t *row, const char *column, bool list,
-                             json_t **out) {
-    json_t *value = json_object_get(row, column);
-    json_error_t error;
-    *out = NULL;
-    if (json_is_string(value)) {
-        *out = snug_json_parse(json_string_value(value), json_string_length(value), JSON_DECODE_ANY, &error);
-        if (!*out)
-            return snug_fail(ctx, snug_json_status(&error), "%s: \"%s\" is not valid JSON: %s", where, column,
-                             error.text);
-    } else {
-        *out = json_incref(value);
-    }
-    if (*out && (list ? json_is_array(*out) : json_is_object(*out))) return SNUG_OK;
-    const bool none = !*out || json_is_null(*out);
-    json_decref(*out);
-    *out = NULL;
-    if (none) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" must be %s, or its JSON as a text", where, column,
-                     list ? "a list of objects" : "an object");
-}
-
 static snug_status read_row(snug_context *ctx, const char *where, const json_t *row, struct snug_chat_row *out) {
     const json_t *messages = json_object_get(row, "messages"), *shared = json_object_get(row, "conversations");
-    if (messages && !json_is_null(messages))
-        RETURN_IF_ERROR(read_messages(ctx, where, "messages", messages, false, out));
+    if (is_list(row, "prompt") && is_list(row, "completion"))
+        RETURN_IF_ERROR(read_prompt(ctx, where, row, out));
+    else if (messages && !json_is_null(messages))
+        RETURN_IF_ERROR(read_list(ctx, where, row, "messages", false, out));
     else if (shared && !json_is_null(shared))
-        RETURN_IF_ERROR(read_messages(ctx, where, "conversations", shared, true, out));
+        RETURN_IF_ERROR(read_list(ctx, where, row, "conversations", true, out));
     else if (json_object_get(row, "instruction"))
         RETURN_IF_ERROR(read_alpaca(ctx, where, row, out));
     else

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/chat_columns.h"
 #include "data/labels.h"
 #include "data/task.h"
 
@@ -87,10 +88,11 @@ static size_t find_usual(const struct snug_column_names *list, const char *name)
 }
 
 static bool find_known(const struct snug_dataset_options *options, const struct snug_column_names *list,
-                       struct snug_columns *out) {
+                       const struct snug_peek *peek, struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const(*pairs)[2] = task->causal ? completed_pairs : known_pairs;
     const size_t count = task->causal ? 1 : task->pairs ? sizeof known_pairs / sizeof *known_pairs : 0;
+    if (options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_PROMPTS, out)) return true;
     for (size_t i = 0; i < count; i++) {
         const size_t a = find_usual(list, pairs[i][0]), b = find_usual(list, pairs[i][1]);
         if (a == list->count || b == list->count || snug_columns_is_label(out, a) || snug_columns_is_label(out, b))
@@ -101,6 +103,7 @@ static bool find_known(const struct snug_dataset_options *options, const struct 
         out->pair = true;
         return true;
     }
+    if (options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_MESSAGES, out)) return true;
     for (const char *const *name = task->text_column; *name; name++) {
         const size_t column = find_usual(list, *name);
         if (column == list->count || snug_columns_is_label(out, column)) continue;
@@ -108,7 +111,8 @@ static bool find_known(const struct snug_dataset_options *options, const struct 
         out->texts = 1;
         return true;
     }
-    return false;
+    /* A row of Alpaca may have all of it as a "text", too. */
+    return options->chats && snug_chat_columns_find(list, peek, SNUG_CHAT_ALPACA, out);
 }
 
 static int compare_numbers(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -186,7 +190,7 @@ static snug_status find_only(snug_context *ctx, const struct snug_dataset_option
 static bool find_trained(const struct snug_dataset_options *options, const struct snug_column_names *list,
                          struct snug_columns *out) {
     const struct snug_used_columns *trained = options->trained;
-    if (!trained || !trained->texts) return false;
+    if (!trained || !trained->texts || trained->chat) return false;
     for (size_t i = 0; i < trained->texts; i++) {
         out->text[i] = find_name(list, trained->text[i]);
         if (out->text[i] == list->count) return false;
@@ -201,7 +205,12 @@ static snug_status check_trained(snug_context *ctx, const struct snug_dataset_op
                                  const struct snug_column_names *list, const struct snug_columns *columns) {
     const struct snug_used_columns *trained = options->trained;
     char was[512] = "", is[512] = "";
-    if (!trained || !trained->texts) return SNUG_OK;
+    if (!trained || !trained->texts || columns->chat) return SNUG_OK;
+    if (trained->chat)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: the model is trained on chats, and the file has none; its columns are: %s. Give a file "
+                         "with \"messages\", or name a text with --text_column_name",
+                         options->path, list->text);
     for (size_t i = 0; i < trained->texts; i++) snug_column_names_add(was, sizeof was, trained->text[i]);
     for (size_t i = 0; i < columns->texts; i++) snug_column_names_add(is, sizeof is, list->names[columns->text[i]]);
     if (columns->texts != trained->texts || columns->pair != trained->pair)
@@ -253,7 +262,7 @@ static snug_status check_words(snug_context *ctx, const struct snug_dataset_opti
                                const struct snug_column_names *list, const struct snug_peek *peek,
                                const struct snug_columns *columns) {
     const struct snug_task_info *task = snug_task_info(options->task);
-    for (size_t i = 0; i < columns->texts && !task->words; i++)
+    for (size_t i = 0; i < columns->texts && !task->words && !columns->chat; i++)
         if (snug_column_has_kind(peek, columns->text[i], SNUG_FIELD_LIST, SNUG_FIELD_LIST))
             return snug_fail(ctx, SNUG_E_INPUT,
                              "%s: its column \"%s\" holds lists: if they are words with tags, give --task ner; else "
@@ -268,7 +277,7 @@ static snug_status find_texts(snug_context *ctx, const struct snug_dataset_optio
     if (options->text_columns || options->text_column || options->text_pair_column)
         return find_named(ctx, options, list, out);
     if (find_trained(options, list, out)) return SNUG_OK;
-    if (!find_known(options, list, out)) RETURN_IF_ERROR(find_only(ctx, options, list, peek, out));
+    if (!find_known(options, list, peek, out)) RETURN_IF_ERROR(find_only(ctx, options, list, peek, out));
     RETURN_IF_ERROR(check_words(ctx, options, list, peek, out));
     return check_trained(ctx, options, list, out);
 }
@@ -320,7 +329,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,
                                   struct snug_used_columns *out) {
     char unused[512] = "";
-    *out = (struct snug_used_columns){.pair = columns->pair, .flags = columns->flags};
+    *out = (struct snug_used_columns){.pair = columns->pair, .chat = columns->chat, .flags = columns->flags};
     for (size_t i = 0; i < columns->texts; i++) {
         RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
         out->texts = i + 1;
@@ -328,7 +337,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
     for (size_t i = 0; i < count; i++)
         if (!is_used(columns, i)) snug_column_names_add(unused, sizeof unused, names[i]);
     if (columns->has_label) RETURN_IF_ERROR(join_labels(ctx, columns, names, &out->label));
-    if (columns->texts > 1 && !columns->pair)
+    if (columns->texts > 1 && !columns->pair && !columns->chat)
         RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
     return snug_strdup(ctx, unused, &out->unused);
 }
@@ -339,10 +348,11 @@ const char *snug_dataset_delimiter(const struct snug_dataset_options *options) {
     return trained && trained->delimiter ? trained->delimiter : " ";
 }
 
-static const char *value_name(const struct snug_field *field) {
+const char *snug_columns_value(const struct snug_field *field) {
     switch (field->kind) {
     case SNUG_FIELD_BOOLEAN: return "a boolean";
     case SNUG_FIELD_LIST: return "a list";
+    case SNUG_FIELD_JSON: return *field->text == '[' ? "a list" : "an object";
     case SNUG_FIELD_NUMBERS: return "numbers";
     case SNUG_FIELD_TEXT: return "a text";
     case SNUG_FIELD_INTEGER:
@@ -362,7 +372,7 @@ static snug_status fail_no_text(snug_context *ctx, const struct snug_text_source
                          *field->text ? field->text : "missing");
     return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the %s: the column \"%s\" holds %s%s", source->path, row->line,
                      source->words ? "words must be a list of strings" : "text must be a string", name,
-                     value_name(field),
+                     snug_columns_value(field),
                      field->kind == SNUG_FIELD_LIST ? "; if it is one of words, give --task token_classification" : "");
 }
 

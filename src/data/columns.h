@@ -17,6 +17,8 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
 snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,
                                   struct snug_used_columns *out);
+/* What a value is, for messages: "a number". */
+const char *snug_columns_value(const struct snug_field *field);
 /* Where texts come from, for messages, and how they are joined. */
 struct snug_text_source {
     struct snug_columns columns;

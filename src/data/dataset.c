@@ -10,6 +10,7 @@
 
 #include "core/philox.h"
 #include "data/build.h"
+#include "data/chat_columns.h"
 #include "data/data_file.h"
 #include "data/dataset_impl.h"
 #include "data/reader.h"
@@ -186,11 +187,29 @@ struct opening {
     struct snug_reader *reader; /* of the data */
     struct snug_peek peek;
     struct snug_columns columns;
+    struct snug_chat *chat;         /* rows are chats; else NULL */
     struct snug_used_columns *used; /* their names */
     struct snug_dataset *dataset;
     int64_t hot; /* classes of labels that are lists of zeros and ones */
     bool cached; /* the tokens are in the cache */
 };
+
+/* The template of a file of chats. */
+static snug_status open_chat(struct opening *o) {
+    const struct snug_dataset_options *options = o->options;
+    if (options->assistant_only && (!o->columns.chat || options->blocks))
+        return snug_fail(o->ctx, SNUG_E_USAGE, "%s: --assistant_only_loss %s", options->path,
+                         o->columns.chat ? "is for rows, and --block_size joins them: leave one out"
+                                         : "is for chats, and the file has none: give rows with \"messages\", or "
+                                           "leave it out");
+    if (!o->columns.chat) return SNUG_OK;
+    RETURN_IF_ERROR(snug_chat_open(o->ctx, o->tokenizer, NULL, options->chat_date, &o->chat));
+    const char *date = snug_chat_date(o->chat);
+    if (!date) return SNUG_OK;
+    snug_log(o->ctx, SNUG_LOG_INFO, "%s: the chat template shows a date: %s (--chat_template_date)", options->path,
+             date);
+    return snug_strdup(o->ctx, date, &o->dataset->chat_date);
+}
 
 /* Reads the first rows, and decides what the columns are. */
 static snug_status find_columns(struct opening *o) {
@@ -202,12 +221,14 @@ static snug_status find_columns(struct opening *o) {
                                             .strict = options->strict,
                                             .words = task->words,
                                             .keep_ends = task->causal && !options->line_by_line,
+                                            .nested = options->chats ? snug_chat_nested : NULL,
                                             .conll = &choice,
                                             .rows = options->rows};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
+    RETURN_IF_ERROR(open_chat(o));
     if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
     if (o->columns.has_label && !o->columns.flags && !task->words)
         RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
@@ -237,8 +258,10 @@ static snug_status columns_key(const struct opening *o, char **out) {
 static snug_status add_causal(const struct opening *o, char **text) {
     const struct snug_dataset_options *options = o->options;
     char *longer;
-    const snug_status status = snug_format(o->ctx, &longer, "%s %d %d %s", *text, options->blocks,
-                                           options->completion_only, options->end ? options->end : "");
+    const snug_status status =
+        snug_format(o->ctx, &longer, "%s %d %d %d %d %016" PRIx64 " %s", *text, options->blocks,
+                    options->completion_only, o->chat != NULL, options->assistant_only,
+                    o->chat ? snug_chat_fingerprint(o->chat) : 0, options->end ? options->end : "");
     free(*text);
     *text = longer;
     return status;
@@ -327,8 +350,8 @@ static snug_status build_and_open(struct opening *o) {
     const char *problem;
     int fd = -1;
     if (folder) snug_cache_folder_sweep(o->ctx, folder);
-    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, &o->peek, &o->columns, o->hot, folder, o->name,
-                                     o->key, &fd));
+    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, &o->peek, &o->columns, o->chat, o->hot, folder,
+                                     o->name, o->key, &fd));
     const snug_status unchanged = check_unchanged(o);
     if (unchanged != SNUG_OK) {
         close(fd);
@@ -370,6 +393,7 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
                                   : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
     snug_peek_free(&o.peek);
+    snug_chat_close(o.chat);
     (o.cached ? snug_reader_discard : snug_reader_close)(o.reader);
     close(o.data);
     snug_folder_close(&o.folder);
@@ -411,6 +435,7 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     snug_given_free(dataset->given);
     snug_selection_free(&dataset->selection);
     free(dataset->missing_labels);
+    free(dataset->chat_date);
     free(dataset->left_out);
     free(dataset->classes);
     free(dataset->continued);
@@ -470,6 +495,7 @@ bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
 int64_t snug_dataset_labelled(const struct snug_dataset *dataset) {
     return dataset->bound ? (int64_t)dataset->cache.labelled : 0;
 }
+const char *snug_dataset_chat_date(const struct snug_dataset *dataset) { return dataset->chat_date; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset) { return &dataset->columns; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->form; }

@@ -46,6 +46,8 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset);
 /* Rows of the file that have one, if the labels are those of a model. */
 int64_t snug_dataset_labelled(const struct snug_dataset *dataset);
+/* The date that the chat template of its rows shows; NULL: none, or they are no chats. */
+const char *snug_dataset_chat_date(const struct snug_dataset *dataset);
 const char *snug_dataset_path(const struct snug_dataset *dataset);
 /* The columns of its file; none of synthetic data. */
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset);

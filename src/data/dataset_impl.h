@@ -18,6 +18,7 @@ struct snug_dataset {
     struct snug_cache cache;         /* dummy data: its sizes and labels only */
     enum snug_label_form form;       /* the cache's, without the labels that are left out */
     char *missing_labels;            /* --missing_label_values, or NULL */
+    char *chat_date;                 /* that the template of its chats shows, or NULL */
     const char *const *class_names;  /* [class_count] of rows in memory whose classes the program names, in its order */
     size_t class_count;
     bool *left_out;                  /* [raw labels] it means that a row has none (data/missing_labels.h) */

@@ -16,7 +16,8 @@ struct snug_used_columns {
     char *text[SNUG_TEXTS_MOST];
     size_t texts;
     bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
-    char *delimiter; /* NULL where there is one text, or a pair */
+    bool chat;       /* the columns of a chat */
+    char *delimiter; /* NULL where there is one text, a pair, or a chat */
     char *label;     /* NULL: none */
     size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
     char *unused;    /* all others: "a, b" */
@@ -42,6 +43,9 @@ struct snug_dataset_options {
     bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */
     bool blocks;                             /* causal LM: also rows of other files than texts are joined so */
     bool completion_only;                    /* causal LM: of a prompt and its completion only the latter has a loss */
+    bool chats;                              /* causal LM: rows of messages are texts, by a chat template */
+    bool assistant_only;                     /* of which only what the assistant says has a loss */
+    const char *chat_date;                   /* the date that the template shows, or NULL: today */
     const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
     bool keep_words;                         /* token classification: the cache holds the words' texts, too */
     int64_t max_length;                      /* max_seq_length */

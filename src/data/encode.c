@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/json.h"
+
 void snug_encoder_free(struct snug_encoder *encoder) {
     free(encoder->a.ids);
     free(encoder->b.ids);
@@ -63,17 +65,38 @@ static snug_status put_text(snug_context *ctx, const struct snug_encoding *encod
     return SNUG_OK;
 }
 
+/* The tokens of a row with which those of its prompt begin, too. */
+static size_t common_tokens(const int32_t *row, size_t count, const struct snug_ids *prompt, bool *across) {
+    const size_t least = prompt->count < count ? prompt->count : count;
+    size_t same = 0;
+    while (same < least && prompt->ids[same] == row[same]) same++;
+    *across = same < least;
+    return same;
+}
+
 /* The tokens of a row that begin as those of the first text alone. */
 static snug_status count_prompt(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
                                 size_t length, size_t most, const int32_t *row, size_t count,
                                 struct snug_encoder *encoder, struct snug_encoded *out, size_t *prompt) {
-    encoder->b.count = encoder->prompt.count = *prompt = 0;
+    encoder->b.count = encoder->prompt.count = 0;
     RETURN_IF_ERROR(snug_tokenizer_encode_begin(ctx, encoding->tokenizer, text, length, most, &encoder->b));
     RETURN_IF_ERROR(snug_tokenizer_assemble_once(ctx, encoding->tokenizer, &encoder->b, true, &encoder->prompt));
-    const size_t least = encoder->prompt.count < count ? encoder->prompt.count : count;
-    while (*prompt < least && encoder->prompt.ids[*prompt] == row[*prompt]) ++*prompt;
-    out->across = *prompt < least;
+    *prompt = common_tokens(row, count, &encoder->prompt, &out->across);
     return SNUG_OK;
+}
+
+/* Ends a row whose tokens are in out: it is cut, and is none if the tokens from `first` on, those with a loss, are cut.
+ */
+static void end_row(const struct snug_encoding *encoding, size_t first, struct snug_encoder *encoder,
+                    struct snug_encoded *out) {
+    out->count = encoder->out.count - out->ids;
+    out->truncated = out->count > encoding->max_length;
+    if (out->truncated) out->count = encoding->max_length;
+    /* The first token is predicted by none. */
+    out->without_loss = !encoding->joins && out->count <= (first ? first : 1);
+    if (out->without_loss) out->count = 0;
+    out->first_count = out->count;
+    encoder->out.count = out->ids + out->count;
 }
 
 snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
@@ -85,18 +108,70 @@ snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *en
     RETURN_IF_ERROR(put_text(ctx, encoding, texts, lengths, encoder, &length));
     RETURN_IF_ERROR(snug_tokenizer_encode_begin(ctx, encoding->tokenizer, encoder->text, length, most, &encoder->a));
     RETURN_IF_ERROR(snug_tokenizer_assemble_once(ctx, encoding->tokenizer, &encoder->a, false, &encoder->out));
-    out->count = encoder->out.count - out->ids;
-    out->truncated = out->count > encoding->max_length;
-    if (out->truncated) out->count = encoding->max_length;
+    const size_t all = encoder->out.count - out->ids, count = all < encoding->max_length ? all : encoding->max_length;
     if (encoding->completes && encoding->completion_only)
-        RETURN_IF_ERROR(count_prompt(ctx, encoding, texts[0], lengths[0], most, encoder->out.ids + out->ids, out->count,
+        RETURN_IF_ERROR(count_prompt(ctx, encoding, texts[0], lengths[0], most, encoder->out.ids + out->ids, count,
                                      encoder, out, &prompt));
-    /* The first token is predicted by none. */
-    out->without_loss = !encoding->joins && out->count <= (prompt ? prompt : 1);
-    if (out->without_loss) out->count = 0;
-    out->first_count = out->count;
-    encoder->out.count = out->ids + out->count;
+    end_row(encoding, prompt, encoder, out);
     for (size_t i = 0; i < out->count; i++) RETURN_IF_ERROR(snug_ids_append(ctx, &encoder->has_loss, i >= prompt));
+    return SNUG_OK;
+}
+
+/* ---- chats ---- */
+
+/* The tokens of a chat's text, without more special tokens, and which of them have a loss. */
+static snug_status put_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                            const struct snug_chat_row *row, struct snug_encoder *encoder) {
+    const size_t first = encoder->has_loss.count;
+    struct snug_chat_text text;
+    RETURN_IF_ERROR(encoding->assistant_only ? snug_chat_spans(ctx, encoding->chat, where, row, &text)
+                                             : snug_chat_render(ctx, encoding->chat, where, row, &text));
+    const snug_status status =
+        snug_chat_tokens(ctx, encoding->tokenizer, &text, &encoder->a, &encoder->out, &encoder->has_loss);
+    snug_chat_text_free(&text);
+    for (size_t i = first; i < encoder->has_loss.count; i++) encoder->has_loss.ids[i] |= !encoding->assistant_only;
+    return status;
+}
+
+/* Tokens of a chat's prompt, which those of the chat begin with, have no loss. */
+static snug_status leave_prompt(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                                const struct snug_chat_row *row, int32_t *has_loss, struct snug_encoder *encoder,
+                                struct snug_encoded *out) {
+    struct snug_chat_text text;
+    encoder->prompt.count = 0;
+    RETURN_IF_ERROR(snug_chat_render_prompt(ctx, encoding->chat, where, row, &text));
+    const snug_status status =
+        snug_tokenizer_encode(ctx, encoding->tokenizer, text.text, text.length, &encoder->prompt);
+    snug_chat_text_free(&text);
+    RETURN_IF_ERROR(status);
+    const size_t count =
+        common_tokens(encoder->out.ids + out->ids, encoder->out.count - out->ids, &encoder->prompt, &out->across);
+    for (size_t i = 0; i < count; i++) has_loss[i] = 0;
+    return SNUG_OK;
+}
+
+snug_status snug_encode_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                             const char *text, size_t length, struct snug_encoder *encoder, struct snug_encoded *out) {
+    const size_t has_loss = encoder->has_loss.count;
+    struct snug_chat_row row;
+    json_error_t error;
+    *out = (struct snug_encoded){.ids = encoder->out.count};
+    json_t *json = snug_json_parse(text, length, 0, &error);
+    if (!json)
+        return snug_fail(ctx, snug_json_status(&error), "%s: the row cannot be read as JSON: %s", where, error.text);
+    snug_status status = snug_chat_row_read(ctx, where, json, &row);
+    json_decref(json);
+    RETURN_IF_ERROR(status);
+    out->other_roles = row.other_roles;
+    status = put_chat(ctx, encoding, where, &row, encoder);
+    if (status == SNUG_OK && row.prompt && encoding->completion_only)
+        status = leave_prompt(ctx, encoding, where, &row, encoder->has_loss.ids + has_loss, encoder, out);
+    snug_chat_row_free(&row);
+    RETURN_IF_ERROR(status);
+    size_t first = 1;
+    while (has_loss + first < encoder->has_loss.count && !encoder->has_loss.ids[has_loss + first]) first++;
+    end_row(encoding, first, encoder, out);
+    encoder->has_loss.count = has_loss + out->count;
     return SNUG_OK;
 }
 

@@ -3,7 +3,7 @@
 #ifndef SNUG_DATA_ENCODE_H
 #define SNUG_DATA_ENCODE_H
 
-#include "tokenizer/tokenizer.h"
+#include "data/chat.h"
 
 struct snug_encoding {
     const struct snug_tokenizer *tokenizer;
@@ -11,10 +11,12 @@ struct snug_encoding {
     bool skips_empty; /* a text without tokens is no row */
     size_t max_length;
     /* Causal LM: */
-    bool completes;       /* rows are two texts, of which the second completes the first */
-    bool completion_only; /* only its tokens have a loss */
-    bool joins;           /* rows are joined afterwards: nothing is left out */
-    const char *end;      /* text of the token with which a row ends; NULL: rows end as they are */
+    bool completes;               /* rows are two texts, of which the second completes the first */
+    bool completion_only;         /* only its tokens have a loss */
+    bool joins;                   /* rows are joined afterwards: nothing is left out */
+    const struct snug_chat *chat; /* rows are chats (data/chat_json.h); NULL: they are not */
+    bool assistant_only;          /* only what the assistant says has a loss */
+    const char *end;              /* text of the token with which a row ends; NULL: rows end as they are */
 };
 
 /* The state of a thread. Rows are appended to out. */
@@ -33,6 +35,7 @@ struct snug_encoded {
     size_t ids, count, first_count; /* place and number of the row's tokens in out, and in word_of; those of type 0 */
     bool truncated;
     bool without_loss; /* causal LM: no token of the row has a loss, so it has no tokens here */
+    bool other_roles;  /* chats: snug_chat_row.other_roles */
     bool across;       /* causal LM: a token is of both texts, and counts as of the second */
 };
 
@@ -45,6 +48,9 @@ snug_status snug_encode_texts(snug_context *ctx, const struct snug_encoding *enc
 /* A row of causal LM, as TRL's SFTTrainer makes it. Only its beginning is kept if it is too long. */
 snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                                const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);
+/* A chat, the text of a JSON object, in the same way. where is for messages: "train.jsonl:7". */
+snug_status snug_encode_chat(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
+                             const char *text, size_t length, struct snug_encoder *encoder, struct snug_encoded *out);
 /* texts: so many words, each ending with a NUL. */
 snug_status snug_encode_words(snug_context *ctx, const struct snug_encoding *encoding, const char *texts, size_t words,
                               struct snug_encoder *encoder, struct snug_encoded *out);

@@ -16,6 +16,7 @@ enum snug_field_kind {
     SNUG_FIELD_NUMBERS, /* the same: a list of integers, as text */
     SNUG_FIELD_BOOLEAN, /* JSON boolean, written as Python writes it: a label, but no text */
     SNUG_FIELD_OTHER,   /* cannot be used; text says what it is: "an object" */
+    SNUG_FIELD_JSON,    /* a list or an object, as JSON text: of the columns that the reader is to keep so */
 };
 
 struct snug_field {

@@ -175,6 +175,25 @@ static snug_status pass_string(struct snug_json_cursor *cursor) {
     }
 }
 
+/* A string into the record, as JSON. */
+static snug_status keep_string(struct snug_json_cursor *cursor) {
+    struct snug_reader *reader = cursor->reader;
+    size_t start, length;
+    RETURN_IF_ERROR(read_string(cursor, &start, &length));
+    if (memchr(reader->record + start, '\0', length)) return snug_json_fail(cursor, "\\u0000 in a chat: remove it");
+    const size_t size = snug_json_quoted_size(reader->record + start, length);
+    for (size_t more = size - length; more;) { /* room for quotes and escapes */
+        static const char blanks[64];
+        const size_t part = more < sizeof blanks ? more : sizeof blanks;
+        RETURN_IF_ERROR(put(cursor, blanks, part));
+        more -= part;
+    }
+    reader->record_size = start + size;
+    reader->record[reader->record_size] = '\0';
+    snug_json_quote(reader->record + start, reader->record + start, length);
+    return SNUG_OK;
+}
+
 /* ---- numbers and words ---------------------------------------------------------------------------------------- */
 
 static bool is_token(int c) {
@@ -319,43 +338,88 @@ static snug_status read_list(struct snug_json_cursor *cursor, struct snug_value_
 
 /* ---- values --------------------------------------------------------------------------------------------------- */
 
-static snug_status pass(struct snug_json_cursor *cursor, int depth);
+/* Passes over values; keep: into the record, as JSON without blanks. */
+static snug_status pass(struct snug_json_cursor *cursor, int depth, bool keep);
 
-static snug_status pass_object(struct snug_json_cursor *cursor, int depth) {
-    cursor->at++;
-    if (snug_json_take(cursor, '}')) return SNUG_OK;
-    do {
-        if (snug_json_peek(cursor) != '"') return snug_json_fail(cursor, "an object needs a key in double quotes here");
-        RETURN_IF_ERROR(pass_string(cursor));
-        if (!snug_json_take(cursor, ':')) return snug_json_fail(cursor, "an object needs a colon after its key");
-        RETURN_IF_ERROR(pass(cursor, depth + 1));
-    } while (snug_json_take(cursor, ','));
-    return snug_json_take(cursor, '}') ? SNUG_OK : snug_json_fail(cursor, "an object needs a comma or } here");
+static snug_status keep_byte(struct snug_json_cursor *cursor, bool keep, char byte) {
+    return keep ? put(cursor, &byte, 1) : SNUG_OK;
 }
 
-static snug_status pass_list(struct snug_json_cursor *cursor, int depth) {
-    cursor->at++;
-    if (snug_json_take(cursor, ']')) return SNUG_OK;
-    do RETURN_IF_ERROR(pass(cursor, depth + 1));
-    while (snug_json_take(cursor, ','));
-    return snug_json_take(cursor, ']') ? SNUG_OK : snug_json_fail(cursor, "a list needs a comma or ] here");
+static snug_status pass_member(struct snug_json_cursor *cursor, int depth, bool keep) {
+    if (snug_json_peek(cursor) != '"') return snug_json_fail(cursor, "an object needs a key in double quotes here");
+    RETURN_IF_ERROR(keep ? keep_string(cursor) : pass_string(cursor));
+    if (!snug_json_take(cursor, ':')) return snug_json_fail(cursor, "an object needs a colon after its key");
+    RETURN_IF_ERROR(keep_byte(cursor, keep, ':'));
+    return pass(cursor, depth + 1, keep);
 }
 
-static snug_status pass(struct snug_json_cursor *cursor, int depth) {
+static snug_status pass_object(struct snug_json_cursor *cursor, int depth, bool keep) {
+    cursor->at++;
+    RETURN_IF_ERROR(keep_byte(cursor, keep, '{'));
+    if (snug_json_take(cursor, '}')) return keep_byte(cursor, keep, '}');
+    for (;;) {
+        RETURN_IF_ERROR(pass_member(cursor, depth, keep));
+        if (!snug_json_take(cursor, ',')) break;
+        RETURN_IF_ERROR(keep_byte(cursor, keep, ','));
+    }
+    if (!snug_json_take(cursor, '}')) return snug_json_fail(cursor, "an object needs a comma or } here");
+    return keep_byte(cursor, keep, '}');
+}
+
+static snug_status pass_list(struct snug_json_cursor *cursor, int depth, bool keep) {
+    cursor->at++;
+    RETURN_IF_ERROR(keep_byte(cursor, keep, '['));
+    if (snug_json_take(cursor, ']')) return keep_byte(cursor, keep, ']');
+    for (;;) {
+        RETURN_IF_ERROR(pass(cursor, depth + 1, keep));
+        if (!snug_json_take(cursor, ',')) break;
+        RETURN_IF_ERROR(keep_byte(cursor, keep, ','));
+    }
+    if (!snug_json_take(cursor, ']')) return snug_json_fail(cursor, "a list needs a comma or ] here");
+    return keep_byte(cursor, keep, ']');
+}
+
+/* A scalar into the record, as JSON: what Python alone writes, NaN and the like, becomes null. */
+static snug_status keep_scalar(struct snug_json_cursor *cursor, size_t start) {
+    struct snug_reader *reader = cursor->reader;
+    struct snug_value_place value;
+    RETURN_IF_ERROR(read_scalar(cursor, &value));
+    if (value.kind == SNUG_FIELD_INTEGER || value.kind == SNUG_FIELD_REAL) {
+        reader->record_size--; /* the NUL */
+        return SNUG_OK;
+    }
+    reader->record_size = start;
+    const char *text = value.kind == SNUG_FIELD_MISSING ? "null" : *value.fixed == 'T' ? "true" : "false";
+    return put(cursor, text, strlen(text));
+}
+
+static snug_status pass(struct snug_json_cursor *cursor, int depth, bool keep) {
     const size_t size = cursor->reader->record_size;
     struct snug_value_place value;
     if (depth > DEPTH_MOST) return snug_json_fail(cursor, "over 1000 lists and objects within each other");
     switch (snug_json_peek(cursor)) {
-    case '"': return pass_string(cursor);
-    case '{': return pass_object(cursor, depth);
-    case '[': return pass_list(cursor, depth);
-    default: RETURN_IF_ERROR(read_scalar(cursor, &value));
+    case '"': return keep ? keep_string(cursor) : pass_string(cursor);
+    case '{': return pass_object(cursor, depth, keep);
+    case '[': return pass_list(cursor, depth, keep);
+    default: break;
     }
+    if (keep) return keep_scalar(cursor, size);
+    RETURN_IF_ERROR(read_scalar(cursor, &value));
     cursor->reader->record_size = size;
     return SNUG_OK;
 }
 
-snug_status snug_json_pass(struct snug_json_cursor *cursor) { return pass(cursor, 0); }
+snug_status snug_json_pass(struct snug_json_cursor *cursor) { return pass(cursor, 0, false); }
+
+snug_status snug_json_keep(struct snug_json_cursor *cursor, struct snug_value_place *out) {
+    struct snug_reader *reader = cursor->reader;
+    const size_t start = reader->record_size;
+    const int byte = snug_json_peek(cursor);
+    if (byte != '[' && byte != '{') return snug_json_value(cursor, out);
+    RETURN_IF_ERROR(pass(cursor, 0, true));
+    *out = (struct snug_value_place){SNUG_FIELD_JSON, NULL, start, reader->record_size - start};
+    return put(cursor, "", 1);
+}
 
 /* item: of a list, which holds no other list that can be used. */
 static snug_status read_value(struct snug_json_cursor *cursor, bool item, struct snug_value_place *out) {

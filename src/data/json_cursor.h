@@ -31,6 +31,8 @@ bool snug_json_take(struct snug_json_cursor *cursor, char byte);
 snug_status snug_json_key(struct snug_json_cursor *cursor);
 /* Any value. Lists are joined by '|', or if the reader's rows are words, their items are NUL-terminated. */
 snug_status snug_json_value(struct snug_json_cursor *cursor, struct snug_value_place *out);
+/* As snug_json_value(), but a list or an object is its JSON text. */
+snug_status snug_json_keep(struct snug_json_cursor *cursor, struct snug_value_place *out);
 /* Passes over any value; the record stays as it is. */
 snug_status snug_json_pass(struct snug_json_cursor *cursor);
 

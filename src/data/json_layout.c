@@ -112,6 +112,7 @@ snug_status snug_json_layout_of(const struct snug_reader *reader, const struct s
     const char *key = look->rows_key;
     *out = SNUG_JSON_OBJECTS;
     if (!look->only && !look->cut) return SNUG_OK;
+    if (key && snug_reader_keeps(reader, key)) return SNUG_OK; /* a list of messages, in a row */
     if (key && (strcmp(key, "data") == 0 || look->keys == 1)) {
         *out = SNUG_JSON_LIST_IN_OBJECT;
         return SNUG_OK;

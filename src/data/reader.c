@@ -257,6 +257,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
     reader->words = options->words;
     reader->keep_ends = options->keep_ends;
     reader->quiet = options->quiet;
+    reader->nested = options->nested;
     reader->rows = options->rows;
     reader->fd = fd;
     reader->line = 1;

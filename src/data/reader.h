@@ -31,6 +31,8 @@ struct snug_reader_options {
     bool words;     /* rows are words */
     bool keep_ends; /* plain text: a line's end is part of its text, as a newline */
     bool quiet;     /* nothing is logged: another reader of the same file does it */
+    const char *const *nested; /* names of columns of a JSON file, up to NULL, whose lists and objects are kept as JSON
+                                  texts; NULL: none */
     const struct snug_conll_choice *conll; /* columns of a CoNLL file; NULL: as they are found */
     struct snug_rows *rows;                /* read instead of the file, with path for messages; NULL: none */
 };

@@ -4,6 +4,8 @@
 #ifndef SNUG_DATA_READER_IMPL_H
 #define SNUG_DATA_READER_IMPL_H
 
+#include <string.h>
+
 #include "data/reader.h"
 
 /* A longer row is treated as an unclosed quote, or as a file that is not text. */
@@ -30,6 +32,7 @@ struct snug_reader {
     char *path;
     enum snug_data_form form;
     bool strict, words, keep_ends, quiet, ended;
+    const char *const *nested;
 
     int fd;
     bool owns_fd;
@@ -101,6 +104,12 @@ snug_status snug_reader_rows_row(struct snug_reader *reader);
 snug_status snug_reader_json_open(struct snug_reader *reader);
 /* Its next row into the fields; SNUG_END after the last. */
 snug_status snug_reader_json_row(struct snug_reader *reader);
+/* Whether lists and objects of the column of this name are kept as JSON texts. */
+static inline bool snug_reader_keeps(const struct snug_reader *reader, const char *name) {
+    const char *const *next = reader->nested;
+    while (next && *next && strcmp(*next, name) != 0) next++;
+    return next && *next;
+}
 /* The first key that the first row does not have, if a row has one. */
 const char *snug_reader_json_added(const struct snug_reader *reader);
 void snug_reader_json_free(struct snug_json_rows *rows);

@@ -24,9 +24,9 @@ struct snug_json_rows {
 
     struct snug_hash_map numbers;    /* of columns, by name */
     struct snug_value_place *values; /* of the row, by column */
-    bool *given;                     /* the row has it */
+    bool *given, *kept;              /* the row has it; lists and objects of it are kept */
     size_t *set, set_count;          /* these columns: missing ones take no time, for any number of columns */
-    size_t value_capacity, given_capacity, set_capacity;
+    size_t value_capacity, given_capacity, kept_capacity, set_capacity;
     struct snug_json_cursor *columns; /* of a file of columns */
     char *added_key;                  /* the first key that the first row does not have */
 };
@@ -81,9 +81,11 @@ static snug_status add_column(struct snug_reader *reader, const char *name, size
         return snug_reader_fail_at(reader, reader->record_line, "the first object has over 16 million keys");
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->values, &rows->value_capacity, count, sizeof *rows->values));
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->given, &rows->given_capacity, count, sizeof *rows->given));
+    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->kept, &rows->kept_capacity, count, sizeof *rows->kept));
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&rows->set, &rows->set_capacity, count, sizeof *rows->set));
     RETURN_IF_ERROR(snug_reader_add_name(reader, name));
     rows->given[count - 1] = false;
+    rows->kept[count - 1] = snug_reader_keeps(reader, name);
     return snug_hash_map_add(reader->ctx, &rows->numbers, reader->names[count - 1], length, (int32_t)count - 1,
                              &before);
 }
@@ -111,7 +113,7 @@ static snug_status read_key(struct snug_json_cursor *cursor, int32_t *column) {
 static snug_status take_value(struct snug_json_cursor *cursor, size_t column) {
     struct snug_json_rows *rows = cursor->reader->json;
     cursor->column = cursor->reader->names[column];
-    RETURN_IF_ERROR(snug_json_value(cursor, &rows->values[column]));
+    RETURN_IF_ERROR((rows->kept[column] ? snug_json_keep : snug_json_value)(cursor, &rows->values[column]));
     cursor->column = NULL;
     if (rows->given[column])
         rows->values[column] = snug_other_value("two values");
@@ -335,6 +337,7 @@ void snug_reader_json_free(struct snug_json_rows *rows) {
     snug_hash_map_free(&rows->numbers);
     free(rows->values);
     free(rows->given);
+    free(rows->kept);
     free(rows->set);
     free(rows->columns);
     free(rows->added_key);

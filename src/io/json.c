@@ -222,6 +222,32 @@ char *snug_json_dump(const json_t *value, size_t flags) {
     return NULL;
 }
 
+/* The bytes of a character in a JSON string: an escape of a control character, of a quote or backslash, or itself. */
+static size_t escaped_size(unsigned char c) { return c < ' ' ? 6 : c == '"' || c == '\\' ? 2 : 1; }
+
+size_t snug_json_quoted_size(const char *text, size_t length) {
+    size_t size = 2;
+    for (size_t i = 0; i < length; i++) size += escaped_size((unsigned char)text[i]);
+    return size;
+}
+
+/* From its end: no character of the text is overwritten before it is read. */
+void snug_json_quote(char *out, const char *text, size_t length) {
+    char *at = out + snug_json_quoted_size(text, length);
+    *--at = '"';
+    while (length-- > 0) {
+        const unsigned char c = (unsigned char)text[length];
+        char escape[8];
+        *--at = (char)c;
+        if (escaped_size(c) == 2) *--at = '\\';
+        if (escaped_size(c) != 6) continue;
+        snprintf(escape, sizeof escape, "\\u%04x", c);
+        at -= 5;
+        memcpy(at, escape, 6);
+    }
+    *--at = '"';
+}
+
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text) {
     *text = NULL;
     char *full = snug_json_dump(value, flags);

@@ -23,6 +23,10 @@ char *snug_json_dump(const json_t *value, size_t flags);
 /* As snug_json_dump(), but reals have the fewest digits that read back the same, as Python writes them. Freed with
  * free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
+/* The size of a text, of UTF-8, as a JSON string with its quotes. */
+size_t snug_json_quoted_size(const char *text, size_t length);
+/* Writes that string, without a NUL; out may be where the text is. */
+void snug_json_quote(char *out, const char *text, size_t length);
 /* Reads a file that must hold one JSON object. Free *out with json_decref(). in: see io/file.h. */
 snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out);
 /* As snug_json_read(), for the text of a file; path is for messages. */

@@ -35,6 +35,24 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     free(tokenizer);
 }
 
+snug_status snug_tokenizer_take_template(snug_context *ctx, struct snug_tokenizer *tokenizer, const char *path) {
+    const enum snug_tokenizer_file file = SNUG_TOKENIZER_CHAT_TEMPLATE;
+    char *name, *text;
+    size_t size;
+    RETURN_IF_ERROR(snug_file_read(ctx, NULL, path, &text, &size));
+    const snug_status status = snug_strdup(ctx, path, &name);
+    if (status != SNUG_OK) {
+        free(text);
+        return status;
+    }
+    free(tokenizer->paths[file]);
+    free(tokenizer->data[file]);
+    tokenizer->paths[file] = name;
+    tokenizer->data[file] = text;
+    tokenizer->sizes[file] = size;
+    return SNUG_OK;
+}
+
 snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                 const struct snug_folder *in) {
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {

@@ -22,6 +22,8 @@ typedef const char *snug_class_of_type(const char *model_type);
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
                                 struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
+/* Uses a file's chat template instead of the folder's, which snug_tokenizer_save() then writes. */
+snug_status snug_tokenizer_take_template(snug_context *ctx, struct snug_tokenizer *tokenizer, const char *path);
 /* Writes the tokenizer's files into another folder, with the contents that were loaded, even if the files have changed
    since. */
 snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,

@@ -206,6 +206,7 @@ static void say_columns(const struct snug_session *s) {
     char name[SNUG_NAME_SHOWN];
     add_texts(columns, &line);
     if (columns->pair) add(&line, snug_setup_task(setup)->causal ? ", which it completes" : ", as a pair");
+    if (columns->chat) add(&line, ", by the chat template");
     if (columns->delimiter) add(&line, ", joined by \"%s\"", columns->delimiter);
     if (columns->texts && *columns->unused) add(&line, "; not used: %s", columns->unused);
     if (!columns->texts) add(&line, "synthetic tokens");

@@ -53,6 +53,7 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "labels", task->labelled ? hash_labels(labels) : json_null());
     snug_json_add(&o, "vocabulary",
                   setup->tokenizer ? snug_json_hex(snug_tokenizer_fingerprint(setup->tokenizer)) : json_null());
+    snug_json_add(&o, "chat_template_date", text_or_null(snug_dataset_chat_date(setup->train.dataset)));
     snug_json_add(&o, "train_file", snug_json_hex(snug_dataset_digest(setup->train.dataset)));
     snug_json_add(&o, "train_rows", json_integer(setup->train.rows));
     snug_json_add(&o, "rows_per_step", json_integer(options->batch_size * options->accumulation));

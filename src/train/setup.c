@@ -238,6 +238,8 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
         snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, snug_family_tokenizer_class, &setup->tokenizer));
     note_folder(setup, setup->tokenizer_folder);
     compare_padding(setup);
+    if (setup->args->chat_template_path)
+        RETURN_IF_ERROR(snug_tokenizer_take_template(setup->ctx, setup->tokenizer, setup->args->chat_template_path));
     return fit_vocabulary(setup);
 }
 
@@ -279,20 +281,20 @@ static const struct snug_used_columns *trained_columns(const struct snug_setup *
     return setup->train.dataset ? snug_dataset_columns(setup->train.dataset) : &setup->trained.columns;
 }
 
+static const char *kind_of(const struct snug_used_columns *columns) {
+    if (columns->chat) return "chats";
+    return columns->pair ? "pairs" : columns->texts > 1 ? "joined columns" : "single columns";
+}
+
 /* Arguments name other columns than those of the training: a pair for one text, or the reverse. given: the text itself
    is given, which may be joined already. */
 static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = trained_columns(setup);
     if (!there->texts || !here->texts) return;
-    if (here->pair == there->pair && (given || here->texts == there->texts)) return;
+    const bool same = here->pair == there->pair && here->chat == there->chat;
+    if (same && (given || here->chat || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
-             snug_dataset_path(dataset),
-             here->pair        ? "pairs"
-             : here->texts > 1 ? "joined columns"
-                               : "single columns",
-             there->pair        ? "pairs"
-             : there->texts > 1 ? "joined columns"
-                                : "single columns");
+             snug_dataset_path(dataset), kind_of(here), kind_of(there));
 }
 
 /* A model that gives one label, or several, has decided what a '|' in a label is; in a prediction it does not matter.
@@ -350,6 +352,14 @@ static void tell_end(const struct snug_setup *setup, const struct snug_data_sour
                  "%s: the tokenizer names no eos_token to end rows with: this model would not learn to stop", path);
 }
 
+/* The date that a chat template shows is then an argument of the run: it does not change, and the run can be repeated.
+ */
+static snug_status keep_date(struct snug_setup *setup, const struct snug_dataset *dataset) {
+    const char *date = snug_dataset_chat_date(dataset);
+    if (!date || setup->args->chat_template_date) return SNUG_OK;
+    return snug_strdup(setup->ctx, date, &setup->args->chat_template_date);
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
@@ -357,35 +367,39 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     struct snug_rows *sentence = NULL, *rows = given ? NULL : snug_args_rows(args, path);
     if (given) RETURN_IF_ERROR(snug_sentence_rows(args, snug_setup_task(setup)->words, &sentence));
     if (given) rows = sentence;
-    const struct snug_dataset_options options = {.path = path,
-                                                 .rows = rows,
-                                                 .format = args->data_format,
-                                                 .task = setup->config.task,
-                                                 .text_columns = given ? NULL : args->text_column_names,
-                                                 .text_column = given ? NULL : args->text_column_name,
-                                                 .text_pair_column = given ? NULL : args->text_pair_column_name,
-                                                 .text_delimiter = args->text_column_delimiter,
-                                                 .label_column = given ? NULL : args->label_column_name,
-                                                 .label_separator = label_separator(setup),
-                                                 .missing_labels = missing_labels(setup),
-                                                 .trained = given ? NULL : trained_columns(setup),
-                                                 .need_labels = need_labels,
-                                                 .line_by_line =
-                                                     args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
-                                                 .blocks = args->block_size > 0,
-                                                 .completion_only = args->completion_only_loss,
-                                                 .end = end_text(setup),
-                                                 .keep_words = setup->command == SNUG_COMMAND_PREDICT,
-                                                 .max_length = setup->max_length,
-                                                 .max_samples = max_samples,
-                                                 .strict = args->strict,
-                                                 .overwrite_cache = args->overwrite_cache,
-                                                 .threads = setup->threads,
-                                                 .seed = (uint64_t)args->seed,
-                                                 .vocab_size = setup->config.vocab_size};
+    const struct snug_dataset_options options = {
+        .path = path,
+        .rows = rows,
+        .format = args->data_format,
+        .task = setup->config.task,
+        .text_columns = given ? NULL : args->text_column_names,
+        .text_column = given ? NULL : args->text_column_name,
+        .text_pair_column = given ? NULL : args->text_pair_column_name,
+        .text_delimiter = args->text_column_delimiter,
+        .label_column = given ? NULL : args->label_column_name,
+        .label_separator = label_separator(setup),
+        .missing_labels = missing_labels(setup),
+        .trained = given ? NULL : trained_columns(setup),
+        .need_labels = need_labels,
+        .line_by_line = args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
+        .blocks = args->block_size > 0,
+        .completion_only = args->completion_only_loss,
+        .chats = snug_setup_task(setup)->causal,
+        .assistant_only = args->assistant_only_loss,
+        .chat_date = args->chat_template_date ? args->chat_template_date : setup->trained.chat_date,
+        .end = end_text(setup),
+        .keep_words = setup->command == SNUG_COMMAND_PREDICT,
+        .max_length = setup->max_length,
+        .max_samples = max_samples,
+        .strict = args->strict,
+        .overwrite_cache = args->overwrite_cache,
+        .threads = setup->threads,
+        .seed = (uint64_t)args->seed,
+        .vocab_size = setup->config.vocab_size};
     const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
     snug_rows_free(sentence);
     RETURN_IF_ERROR(opened);
+    RETURN_IF_ERROR(keep_date(setup, source->dataset));
     compare_columns(setup, source->dataset, given);
     if (!is_dummy(path) && !rows) note_source(setup, path);
     source->bytes = -1;

@@ -20,11 +20,7 @@ struct chatting {
 };
 
 static void warn_of_roles(struct chatting *c, const char *where) {
-    snug_log(c->ctx, SNUG_LOG_WARNING,
-             "%s: the roles \"human\" and \"gpt\" reach the chat template as they are; most know \"user\" and "
-             "\"assistant\", "
-             "and only what the assistant says is marked",
-             where);
+    snug_log(c->ctx, SNUG_LOG_WARNING, "%s: " SNUG_CHAT_OTHER_ROLES, where);
     c->warned = true;
 }
 

@@ -26,6 +26,7 @@ void snug_trained_free(struct snug_trained *trained) {
     snug_used_columns_free(&trained->columns);
     free(trained->label_separator);
     free(trained->missing_labels);
+    free(trained->chat_date);
     free(trained->class_weights);
     *trained = (struct snug_trained){0};
 }
@@ -57,6 +58,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     size_t i;
     RETURN_IF_ERROR(snug_json_int(ctx, path, data, "max_seq_length", 0, &out->max_seq_length));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "pair", false, &out->columns.pair));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "chat", false, &out->columns.chat));
     const bool is_list = !texts || json_is_null(texts) || json_is_array(texts);
     if (!is_list || out->max_seq_length < 0 || count > SNUG_TEXTS_MOST || (out->columns.pair && count != 2))
         return snug_fail(ctx, SNUG_E_INPUT,
@@ -72,6 +74,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "delimiter"), &out->columns.delimiter));
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "label_separator"), &out->label_separator));
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "missing_label_values"), &out->missing_labels));
+    RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "chat_template_date"), &out->chat_date));
     RETURN_IF_ERROR(read_weights(ctx, path, json_object_get(data, "class_weights"), out));
     return copy_text(ctx, json_object_get(data, "label"), &out->columns.label);
 }

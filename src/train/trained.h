@@ -13,6 +13,7 @@ struct snug_trained {
     struct snug_used_columns columns; /* no texts: not known */
     char *label_separator;            /* --label_separator; NULL: not given */
     char *missing_labels;             /* --missing_label_values; NULL: not given */
+    char *chat_date;                  /* --chat_template_date that a chat template showed; NULL: none did */
     int64_t max_seq_length;           /* 0: not known */
     float *class_weights;             /* [classes] of the loss, or NULL */
     size_t classes;

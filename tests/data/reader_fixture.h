@@ -22,7 +22,7 @@ static inline snug_status dump_rows(struct snug_reader *reader, char *out, size_
         assert_int_equal(row.count, columns);
         used += (size_t)snprintf(out + used, size - used, "\n%d@%d ", (int)row.index, (int)row.line);
         for (size_t i = 0; i < row.count; i++) {
-            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "B:", "O:"};
+            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "B:", "O:", "J:"};
             const struct snug_field *field = &row.fields[i];
             if (field->kind == SNUG_FIELD_WORDS || field->kind == SNUG_FIELD_NUMBERS) {
                 used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", kinds[field->kind]);
@@ -40,14 +40,19 @@ static inline snug_status dump_rows(struct snug_reader *reader, char *out, size_
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-static inline snug_status dump_as(struct scratch *scratch, const char *path, bool strict, bool words, char *out,
-                                  size_t size) {
+static inline snug_status dump_with(struct scratch *scratch, const char *path,
+                                    const struct snug_reader_options *options, char *out, size_t size) {
     struct snug_reader *reader;
-    const struct snug_reader_options options = {.strict = strict, .words = words};
-    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, &options, &reader));
+    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, options, &reader));
     const snug_status status = dump_rows(reader, out, size);
     snug_reader_close(reader);
     return status;
+}
+
+static inline snug_status dump_as(struct scratch *scratch, const char *path, bool strict, bool words, char *out,
+                                  size_t size) {
+    const struct snug_reader_options options = {.strict = strict, .words = words};
+    return dump_with(scratch, path, &options, out, size);
 }
 
 static inline snug_status dump(struct scratch *scratch, const char *path, bool strict, char *out, size_t size) {

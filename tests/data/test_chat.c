@@ -107,8 +107,7 @@ static const char printing[] =
 static void expect_text(struct fixture *f, const char *row_text, const char *expected) {
     struct snug_chat_row row;
     struct snug_chat_text text;
-    if (read_row(f, row_text, &row) != SNUG_OK ||
-        snug_chat_render(f->ctx, f->chat, "file:7", &row, false, &text) != SNUG_OK)
+    if (read_row(f, row_text, &row) != SNUG_OK || snug_chat_render(f->ctx, f->chat, "file:7", &row, &text) != SNUG_OK)
         fail_msg("%s: %s", row_text, snug_error_message(f->ctx));
     assert_string_equal(text.text, expected);
     assert_int_equal(text.length, strlen(expected));
@@ -124,6 +123,11 @@ FIXTURE_TEST(test_rows) {
                 "{\"role\": \"human\", \"content\": \"a\", \"weight\": 1}nullnull");
     expect_text(f, "{\"conversations\": [{\"from\": \"human\"}, {\"from\": \"gpt\"}, {\"weight\": 1}]}",
                 "{\"role\": \"human\"}{\"role\": \"gpt\"}{\"weight\": 1}nullnull");
+    expect_text(f, "{\"messages\": \"[{\\\"role\\\": \\\"user\\\"}]\"}", "{\"role\": \"user\"}nullnull");
+    expect_text(f, "{\"conversations\": \"[{\\\"from\\\": \\\"gpt\\\"}]\"}", "{\"role\": \"gpt\"}nullnull");
+    expect_text(f, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"[[\\\"q\\\", \\\"r\\\"]]\"}",
+                "{\"role\": \"user\", \"content\": \"q\"}{\"role\": \"assistant\", \"content\": \"r\"}{\"role\": "
+                "\"user\", \"content\": \"a\"}{\"role\": \"assistant\", \"content\": \"b\"}nullnull");
     expect_text(f, "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}",
                 "{\"role\": \"user\", \"content\": \"a\"}{\"role\": \"assistant\", \"content\": \"b\"}nullnull");
     expect_text(f,
@@ -147,6 +151,13 @@ FIXTURE_TEST(test_rows_that_are_refused) {
     static const char *const pairs[][2] = {
         {"{\"text\": \"a\"}", "file:7: no chat"},
         {"{\"messages\": \"a\"}", "file:7: \"messages\" must be a list"},
+        {"{\"prompt\": [5], \"completion\": []}", "message 1 of \"prompt\" must be an object"},
+        {"{\"prompt\": [{\"role\": \"user\"}], \"completion\": []}", "\"completion\" has no message"},
+        {"{\"prompt\": [{\"role\": \"user\"}], \"completion\": \"a\"}", "file:7: no chat"},
+        {"{\"prompt\": \"a\", \"completion\": []}", "file:7: no chat"},
+        {"{\"messages\": \"[a\"}", "file:7: \"messages\" is not valid JSON"},
+        {"{\"conversations\": \"[]\"}", "\"conversations\" has no message"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"x\"}", "\"history\" is not valid JSON"},
         {"{\"messages\": []}", "\"messages\" has no message"},
         {"{\"messages\": [{\"role\": \"user\"}, 5]}", "message 2 of \"messages\" must be an object with \"role\""},
         {"{\"conversations\": [5]}", "message 1 of \"conversations\" must be an object with \"from\""},
@@ -169,15 +180,28 @@ FIXTURE_TEST(test_rows_that_are_refused) {
         expect_message(f, pairs[i][1]);
         assert_null(row.messages);
     }
-    json_t *list = json_loads("[{\"role\": \"gpt\"}]", 0, NULL), *none = json_object();
-    assert_int_equal(snug_chat_messages_read(f->ctx, "file:7", "prompt", list, &row), SNUG_OK);
+}
+
+/* A prompt and its completion are one chat, of which the prompt ends with the beginning of an answer. */
+FIXTURE_TEST(test_prompts) {
+    struct snug_chat_row row;
+    struct snug_chat_text text;
+    use(f, "{% for m in messages %}{{ m.role[0] ~ m.content }};{% endfor %}{% if add_generation_prompt %}a{% endif %}");
+    assert_int_equal(
+        read_row(f,
+                 "{\"prompt\": \"[{\\\"role\\\": \\\"user\\\", \\\"content\\\": 1}]\", \"messages\": 5, "
+                 "\"completion\": [{\"role\": \"assistant\", \"content\": 2}, {\"role\": \"gpt\", \"content\": 3}]}",
+                 &row),
+        SNUG_OK);
+    assert_int_equal(row.prompt, 1);
     assert_true(row.other_roles);
+    assert_int_equal(snug_chat_render(f->ctx, f->chat, "file:7", &row, &text), SNUG_OK);
+    assert_string_equal(text.text, "u1;a2;g3;");
+    snug_chat_text_free(&text);
+    assert_int_equal(snug_chat_render_prompt(f->ctx, f->chat, "file:7", &row, &text), SNUG_OK);
+    assert_string_equal(text.text, "u1;a");
+    snug_chat_text_free(&text);
     snug_chat_row_free(&row);
-    snug_clear_error(f->ctx);
-    assert_int_equal(snug_chat_messages_read(f->ctx, "file:7", "prompt", none, &row), SNUG_E_INPUT);
-    expect_message(f, "\"prompt\" must be a list");
-    json_decref(list);
-    json_decref(none);
 }
 
 FIXTURE_TEST(test_which_rows_are_chats) {
@@ -309,7 +333,7 @@ FIXTURE_TEST(test_an_error_of_the_template) {
     struct snug_chat_text text;
     use(f, "a\n{{ raise_exception('Only ' ~ messages|length) }}");
     assert_int_equal(read_row(f, one_message, &row), SNUG_OK);
-    assert_int_equal(snug_chat_render(f->ctx, f->chat, "file:7", &row, true, &text), SNUG_E_INPUT);
+    assert_int_equal(snug_chat_render(f->ctx, f->chat, "file:7", &row, &text), SNUG_E_INPUT);
     expect_message(f, "chat_template.jinja:2: Only 1 (the chat of file:7)");
     snug_clear_error(f->ctx);
     assert_int_equal(snug_chat_spans(f->ctx, f->chat, "file:7", &row, &text), SNUG_E_INPUT);

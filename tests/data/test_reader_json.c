@@ -334,6 +334,78 @@ FIXTURE_TEST(beginnings) {
     }
 }
 
+/* ---- nested values that are kept ---- */
+
+static snug_status dump_nested(struct scratch *s, const char *text, size_t length, bool strict, char *out,
+                               size_t size) {
+    static const char *const names[] = {"m", "t", NULL};
+    const struct snug_reader_options options = {.strict = strict, .nested = names};
+    return dump_with(s, scratch_write(s, "n.json", text, length), &options, out, size);
+}
+
+static void reads_nested(struct scratch *s, const char *text, const char *expected) {
+    char found[1024] = "";
+    assert_ok(s, dump_nested(s, text, strlen(text), true, found, sizeof found));
+    assert_string_equal(found, expected);
+}
+
+/* Lists and objects of the named columns are JSON texts without blanks, which read back the same. */
+FIXTURE_TEST(nested) {
+    reads_nested(
+        s,
+        "{\"m\" : [ {\"role\" : \"a\\u00e9\\n\\\"\\\\/\\/\\u0001\\ud83d\\ude00\" , \"x\": [ ] } ,\n{ } ] , \"o\": "
+        "[[1]]}",
+        "m~o\n0@1 J:[{\"role\":\"a\u00e9\\u000a\\\"\\\\//\\u0001\U0001F600\",\"x\":[]},{}]~O:a list of other values");
+    reads_nested(
+        s,
+        "{\"t\": {\"a\": -0, \"b\": 1.50, \"c\": 1e2, \"d\": true, \"e\": false, \"f\": null, \"g\": NaN, \"h\": "
+        "12345678901234567890}}",
+        "t\n0@1 "
+        "J:{\"a\":0,\"b\":1.5,\"c\":100.0,\"d\":true,\"e\":false,\"f\":null,\"g\":null,\"h\":12345678901234567890}");
+    reads_nested(s, "{\"m\": \"a\", \"t\": 5}{\"t\": null, \"m\": []}{\"m\": {}}",
+                 "m~t\n0@1 a~I:5\n1@2 J:[]~M:\n2@3 J:{}~M:");
+    char long_text[512] = "{\"k\": 1, \"m\": [\"", long_read[512] = "k~m\n0@1 I:1~J:[\"";
+    for (int i = 0; i < 40; i++) {
+        strcat(long_text, i % 2 ? "\\u001F" : "\\\\");
+        strcat(long_read, i % 2 ? "\\u001f" : "\\\\");
+    }
+    reads_nested(s, strcat(long_text, "\"]}"), strcat(long_read, "\"]"));
+    /* of which a list is no list of rows, but of columns it is one of their values */
+    reads_nested(s, "{\"m\": [{\"a\": 1}, {\"a\": 2}]}", "m\n0@1 J:[{\"a\":1},{\"a\":2}]");
+    reads_nested(s, "{\"t\": [{\"a\": 1}], \"m\": [{\"a\": 2}]}", "t~m\n0@1 J:[{\"a\":1}]~J:[{\"a\":2}]");
+    reads_nested(s, "{\"data\": [{\"m\": [{\"a\": 1}]}]}", "m\n0@1 J:[{\"a\":1}]");
+    reads_nested(s, "{\"m\": [[{\"a\": 1}], [2]], \"k\": [1, 2]}", "m~k\n0@1 J:[{\"a\":1}]~I:1\n1@2 J:[2]~I:2");
+    assert_int_equal(strstr(s->log, "would have the rows") != NULL, false);
+}
+
+FIXTURE_TEST(nested_that_are_refused) {
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"{\"m\": [1 2]}", "n.json:1: column \"m\": a list needs a comma or ] here"},
+        {"{\"m\":\n{\"a\" 1}}", "n.json:2: column \"m\": an object needs a colon after its key"},
+        {"{\"m\": {\"a\": 1 \"b\"}}", "an object needs a comma or } here"},
+        {"{\"m\": {a: 1}}", "an object needs a key in double quotes here"},
+        {"{\"m\": [None]}", "None is not JSON"},
+        {"{\"m\": [\"a\nb\"]}", "a line ends within a string"},
+        {"{\"k\": 1, \"m\": [\"a\\u0000b\"]}", "column \"m\": \\u0000 in a chat: remove it"},
+        {"{\"k\": 1, \"m\": [\"\\ud83d\"]}", "half of a surrogate pair"},
+        {"{\"m\": [{\"a\": \"x", "truncated"},
+    };
+    char found[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_fails(s, dump_nested(s, cases[i].text, strlen(cases[i].text), true, found, sizeof found), SNUG_E_INPUT,
+                     cases[i].says);
+    static const char half[] = "{\"k\": 1, \"m\": [\"\\ud83d\", \"\xff\"]}";
+    assert_ok(s, dump_nested(s, half, sizeof half - 1, false, found, sizeof found));
+    assert_string_equal(found, "k~m\n0@1 I:1~J:[\"\uFFFD\",\"\uFFFD\"]");
+    static char deep[4096];
+    memset(deep, '[', sizeof deep);
+    memcpy(deep, "{\"m\": ", 6);
+    assert_fails(s, dump_nested(s, deep, sizeof deep, true, found, sizeof found), SNUG_E_INPUT,
+                 "over 1000 lists and objects within each other");
+}
+
 /* ---- parts and sizes ---- */
 
 /* Each byte is once the first of a part that is read. */
@@ -346,6 +418,8 @@ FIXTURE_TEST(parts) {
         {"[{\"a\": 1}, {\"a\": \"xy\"}]", "a\n0@1 I:1\n1@2 xy"},
         {"{\"v\": null, \"data\": [{\"a\": 1}, {\"a\": \"xy\"}], \"w\": [\"x\"]}", "a\n0@1 I:1\n1@2 xy"},
         {"{\"a\": [\"x\", \"y\"], \"b\": [1, 2]}", "a~b\n0@1 x~I:1\n1@2 y~I:2"},
+        {"{\"m\": [{\"k\\n\": \"\\\\x\", \"v\": [true, -1.25, null]}, 7]}",
+         "m\n0@1 J:[{\"k\\u000a\":\"\\\\x\",\"v\":[true,-1.25,null]},7]"},
     };
     enum { PART = 1 << 16 };
     char *text = malloc(PART + 256);
@@ -356,7 +430,7 @@ FIXTURE_TEST(parts) {
             char found[256];
             memset(text, ' ', PART);
             memcpy(text + PART - before, cases[i].text, length);
-            assert_ok(s, dump(s, scratch_write(s, "p.json", text, PART - before + length), true, found, sizeof found));
+            assert_ok(s, dump_nested(s, text, PART - before + length, true, found, sizeof found));
             assert_string_equal(found, cases[i].read);
         }
     }

@@ -2,6 +2,7 @@
 /* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers (of
    words: whether their columns are chosen) and whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
+#include "data/chat_columns.h"
 #include "data/classes.h"
 #include "data/columns.h"
 #include "data/dataset_impl.h"
@@ -106,7 +107,10 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_columns columns;
     struct snug_label_column label = {.name = "label", .typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
     enum snug_label_form form;
-    const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words, .conll = &choice};
+    const struct snug_reader_options how = {.strict = data[0] & 0x80,
+                                            .words = words,
+                                            .nested = !words && data[0] & 0x40 ? snug_chat_nested : NULL,
+                                            .conll = &choice};
     snug_status status = snug_reader_open(ctx, path, &how, &reader);
     if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);

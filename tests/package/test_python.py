@@ -518,6 +518,37 @@ snug.LogHistory().to_frame()
             self.assertEqual((model.task, model.classes), ("mlm", []))
             self.assertEqual(model.predict([]), [])
 
+    def test_chats(self):
+        """Chats in tables, of dicts, arrays and other mappings, are those of a file."""
+        config = {"model_type": "llama", "vocab_size": 4000, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        (self.folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 16, "max_position_embeddings": 64}))
+        template = "{% for m in messages %}{{ m.role }} {{ m.content }} {{ tools|length }}{% endfor %}"
+        (self.folder / "chat.jinja").write_text(template)
+        chats = [
+            {"messages": [{"role": "user", "content": f"a good {word}"}, {"role": "assistant", "content": "it is"}], "tools": [], "id": 1}
+            for word in ("film", "story")
+        ]
+        (self.folder / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        columns = {name: [chat[name] for chat in chats] for name in chats[0]}
+        arrays = [np.array(chat["messages"], dtype=object) for chat in chats]
+        mappings = [[UserDict(message) for message in chat["messages"]] for chat in chats]
+        tables = (
+            self.folder / "chats.jsonl",
+            chats,
+            columns,
+            Frame({**columns, "messages": arrays}),
+            OtherFrame({**columns, "messages": mappings}),
+            [{**chat, "messages": tuple(chat["messages"]), "documents": {"x": datetime.date}} for chat in chats],
+        )
+        settings = {"task": "clm", "config_name": self.folder, "chat_template_path": self.folder / "chat.jinja", "assistant_only_loss": True}
+        losses = []
+        for number, table in enumerate(tables[:-1]):
+            result = self.train(train=table, output_dir=self.folder / str(number), **settings)
+            losses.append(result.log_history[-1]["train_loss"])
+        self.assertEqual(losses, losses[:1] * len(losses))
+        with self.assertRaisesRegex(snug.InputError, 'column "documents" of a chat must be a list'):
+            self.train(train=tables[-1], **settings)
+
     def test_regression(self):
         rows = [{"text": text, "label": np.float32(0.5 + number)} for number, (text, _) in enumerate(ROWS)]
         with snug.load(self.train(train=rows).output_dir) as model:
