@@ -87,7 +87,7 @@ demo:
 
 test:
 	@tools/install-packages $(TEST_PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) -DSNUG_DEBUG_INFO=$(DEBUG_INFO) $(architectures) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_CUDA=$(SNUG_CUDA) -DSNUG_WERROR=$(WERROR) -DSNUG_DEBUG_INFO=$(DEBUG_INFO) $(architectures) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 

@@ -212,7 +212,8 @@ FIXTURE_TEST(test_end_is_not_learnt) {
     }
 }
 
-/* A token of the prompt's end and the completion's beginning is of the completion, which is told. */
+/* A token that spans the end of the prompt and the beginning of the completion counts as completion; a message says so.
+ */
 FIXTURE_TEST(test_token_of_both) {
     static const char file[] =
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"|\":0,\"a\":1,\"b\":2,\"ab\":3},\"merges\":[\"a b\"]}}";
@@ -331,7 +332,7 @@ FIXTURE_TEST(test_odd_chats) {
     assert_open_fails(f, options, SNUG_E_INPUT, "the column \"messages\" holds a list of other values");
 }
 
-/* A prompt whose end is no beginning of the chat: the loss begins where they differ, which is told. */
+/* The chat does not begin with the rendered prompt: the loss begins where they differ, and a message says so. */
 FIXTURE_TEST(test_prompts_of_chats) {
     static const char *const templates[] = {
         "{% for m in messages %}{{ m.role[0] + m.content }}{% endfor %}{{ 'a' if add_generation_prompt }}",

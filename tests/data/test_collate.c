@@ -112,7 +112,6 @@ FIXTURE_TEST(test_predict_masks) {
     snug_dataset_close(dataset);
 }
 
-/* Dummy data needs no tokenizer, and its rows take no memory. */
 /* ---- causal LM -------------------------------------------------------------------------------------------------- */
 
 /* Each token but a row's last has the next one as its label; nothing is masked. A row of one token has no loss. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Prints the losses of the first 20 steps of a fine-tuning on chats in transformers, in fp32 on the CPU, of which only what the assistant
-says has a loss: the table of test_real_chats (tests/train/test_training.c). The chats are those of that test.
+says has a loss: the table of test_real_chats (tests/train/test_real_decoder.c). The chats are those of that test.
 
 Usage: chat_losses.py MODEL    (a SmolLM2-135M-Instruct; needs torch and transformers)
 """

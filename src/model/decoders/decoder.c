@@ -106,6 +106,14 @@ bool snug_read_window(struct snug_reading *r, int64_t otherwise) {
     return r->status == SNUG_OK;
 }
 
+bool snug_read_sliding(struct snug_reading *r, int64_t otherwise, int64_t full) {
+    struct snug_decoder *d = r->config->settings;
+    if (!snug_read_window(r, otherwise)) return false;
+    for (int64_t i = 0; i < r->config->num_hidden_layers; i++)
+        if (!full || (i + 1) % full) snug_set_layer(d->sliding, i);
+    return true;
+}
+
 void snug_read_layer_types(struct snug_reading *r) {
     struct snug_config *c = r->config;
     struct snug_decoder *d = c->settings;
@@ -185,12 +193,22 @@ struct snug_layer snug_llama_layer(const struct snug_config *config) {
                                .final_norm = "norm"};
 }
 
-int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word) {
+int32_t snug_build_words(struct snug_builder *b) {
     const struct snug_config *c = b->config;
-    *word =
+    const int32_t word =
         snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, snug_model_name(b, c->family->word).text);
     snug_build_mark_vocabulary(b);
-    return snug_build_layers(b, snug_embed_sum(b, *word, 0, 0, snug_decoder_of(c)->embedding_scale), layer);
+    return word;
+}
+
+int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word) {
+    *word = snug_build_words(b);
+    return snug_build_layers(b, snug_embed_sum(b, *word, 0, 0, snug_decoder_of(b->config)->embedding_scale), layer);
+}
+
+int32_t snug_build_llama(struct snug_builder *b, int32_t *word) {
+    const struct snug_layer layer = snug_llama_layer(b->config);
+    return snug_build_decoder(b, &layer, word);
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */

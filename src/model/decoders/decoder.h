@@ -50,6 +50,8 @@ void snug_read_rotations(struct snug_reading *r, double theta, const char *slidi
 void snug_read_cap(struct snug_reading *r, const char *key, double otherwise, double *out);
 /* The window of sliding layers, if the file has one; which layers have it is the caller's to set. */
 bool snug_read_window(struct snug_reading *r, int64_t otherwise);
+/* Reads the window, and sets it for all layers but every full-th (0: for all layers). Whether the file has one. */
+bool snug_read_sliding(struct snug_reading *r, int64_t otherwise, int64_t full);
 /* The file's layer_types, in place of what is set; absent or null: nothing changes. */
 void snug_read_layer_types(struct snug_reading *r);
 void snug_identify_decoder(json_t **to, const struct snug_config *config);
@@ -59,8 +61,11 @@ const struct snug_decoder *snug_decoder_of(const struct snug_config *config);
 struct snug_attention_form snug_decoder_form(const struct snug_builder *b);
 /* Llama's layers. */
 struct snug_layer snug_llama_layer(const struct snug_config *config);
-/* The word table and the layers over its rows. */
+/* The word table. */
+int32_t snug_build_words(struct snug_builder *b);
+/* The word table and the layers over its rows; Llama's layers. */
 int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word);
+int32_t snug_build_llama(struct snug_builder *b, int32_t *word);
 
 /* The heads of all families: lm_head, which may be the word table, and score, on a sequence's last token. */
 extern const struct snug_heads snug_decoder_heads, snug_decoder_lm_head; /* the latter: lm_head alone */

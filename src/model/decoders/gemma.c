@@ -31,7 +31,7 @@ static void read_gemma1(struct snug_reading *r) {
     snug_read_rotation(r, 1e4);
 }
 
-/* Of Gemma 2 and 3. */
+/* The scale and the caps of Gemma 2 and 3. */
 static void read_scores(struct snug_reading *r, double cap, double final_cap) {
     struct snug_decoder *d = r->config->settings;
     double scalar = 256;
@@ -41,49 +41,35 @@ static void read_scores(struct snug_reading *r, double cap, double final_cap) {
     snug_read_cap(r, "final_logit_softcapping", final_cap, &d->final_softcap);
 }
 
+static const struct snug_decoder_defaults gemma2 = {.vocabulary = 256000,
+                                                    .hidden = 2304,
+                                                    .inner = 9216,
+                                                    .layers = 26,
+                                                    .heads = 8,
+                                                    .kv_heads = 4,
+                                                    .head_dim = 256,
+                                                    .positions = 8192,
+                                                    .padding = 0,
+                                                    .activation_key = "hidden_activation",
+                                                    .activation = "gelu_pytorch_tanh"};
+
 static void read_gemma2(struct snug_reading *r) {
-    static const struct snug_decoder_defaults defaults = {.vocabulary = 256000,
-                                                          .hidden = 2304,
-                                                          .inner = 9216,
-                                                          .layers = 26,
-                                                          .heads = 8,
-                                                          .kv_heads = 4,
-                                                          .head_dim = 256,
-                                                          .positions = 8192,
-                                                          .padding = 0,
-                                                          .activation_key = "hidden_activation",
-                                                          .activation = "gelu_pytorch_tanh"};
-    struct snug_decoder *d = r->config->settings;
-    read_gemma(r, &defaults);
+    read_gemma(r, &gemma2);
     read_scores(r, 50, 30);
     snug_read_rotation(r, 1e4);
-    if (!snug_read_window(r, 4096)) return;
-    for (int64_t i = 0; i < r->config->num_hidden_layers; i += 2) snug_set_layer(d->sliding, i);
-    snug_read_layer_types(r);
+    if (snug_read_sliding(r, 4096, 2)) snug_read_layer_types(r);
 }
 
 static void read_gemma3(struct snug_reading *r) {
-    static const struct snug_decoder_defaults defaults = {.vocabulary = 262208,
-                                                          .hidden = 2304,
-                                                          .inner = 9216,
-                                                          .layers = 26,
-                                                          .heads = 8,
-                                                          .kv_heads = 4,
-                                                          .head_dim = 256,
-                                                          .positions = 131072,
-                                                          .padding = 0,
-                                                          .activation_key = "hidden_activation",
-                                                          .activation = "gelu_pytorch_tanh"};
-    struct snug_decoder *d = r->config->settings;
+    struct snug_decoder_defaults defaults = gemma2;
     int64_t pattern = 6;
+    defaults.vocabulary = 262208;
+    defaults.positions = 131072;
     read_gemma(r, &defaults);
     read_scores(r, 0, 0);
     snug_read_rotations(r, 1e6, "rope_local_base_freq", 1e4);
     snug_read_size(r, "sliding_window_pattern", pattern, SNUG_LAYERS_MOST, &pattern);
-    if (!snug_read_window(r, 4096)) return;
-    for (int64_t i = 0; i < r->config->num_hidden_layers; i++)
-        if ((i + 1) % pattern) snug_set_layer(d->sliding, i);
-    snug_read_layer_types(r);
+    if (snug_read_sliding(r, 4096, pattern)) snug_read_layer_types(r);
 }
 
 static int32_t decode_gemma1(struct snug_builder *b, int32_t *word) {

@@ -54,8 +54,7 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
                                      .down = "mlp.c_proj",
                                      .ffn_norm = "ln_2",
                                      .final_norm = "ln_f"};
-    *word = snug_build_table(b, c->vocab_size, c->hidden_size, -1, snug_model_name(b, c->family->word).text);
-    snug_build_mark_vocabulary(b);
+    *word = snug_build_words(b);
     const int32_t position =
         snug_build_table(b, c->max_position_embeddings, c->hidden_size, -1, snug_model_name(b, "wpe").text);
     const int32_t x = snug_embed_sum(b, *word, position, 0, 1);

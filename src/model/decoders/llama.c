@@ -26,11 +26,9 @@ static const struct snug_decoder_defaults mistral = {.vocabulary = 32000,
 
 /* The window is every layer's: layer_types is not read, as in transformers. */
 static void read_mistral(struct snug_reading *r) {
-    struct snug_decoder *d = r->config->settings;
     snug_read_decoder(r, &mistral);
     snug_read_rotation(r, 1e4);
-    if (!snug_read_window(r, 4096)) return;
-    for (int64_t i = 0; i < r->config->num_hidden_layers; i++) snug_set_layer(d->sliding, i);
+    snug_read_sliding(r, 4096, 0);
 }
 
 /* What transformers' class has in place of absent rope_parameters. */
@@ -63,7 +61,6 @@ static void read_ministral(struct snug_reading *r) {
                                                           .positions = 262144,
                                                           .padding = 11,
                                                           .eps = 1e-5};
-    struct snug_decoder *d = r->config->settings;
     json_error_t error;
     const char *name;
     json_t *absent = snug_json_parse(ministral_rope, sizeof ministral_rope - 1, 0, &error);
@@ -76,23 +73,17 @@ static void read_ministral(struct snug_reading *r) {
     limit_positions(&rope);
     r->status = rope.status;
     json_decref(absent);
-    if (!snug_read_window(r, 0)) return;
-    for (int64_t i = 0; i < r->config->num_hidden_layers; i++) snug_set_layer(d->sliding, i);
-}
-
-static int32_t decode(struct snug_builder *b, int32_t *word) {
-    const struct snug_layer layer = snug_llama_layer(b->config);
-    return snug_build_decoder(b, &layer, word);
+    snug_read_sliding(r, 0, 0);
 }
 
 const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Llama"), .untied = true,
                                               .tokenizer_class = "LlamaTokenizer", .read = read_llama,
-                                              .encode = decode};
+                                              .encode = snug_build_llama};
 
 const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"), .untied = true,
                                                 .tokenizer_class = "LlamaTokenizer", .read = read_mistral,
-                                                .encode = decode};
+                                                .encode = snug_build_llama};
 
 const struct snug_family snug_family_ministral3 = {SNUG_DECODER("ministral3", "Ministral 3", "Ministral3"),
                                                    .untied = true, .tokenizer_class = "TokenizersBackend",
-                                                   .read = read_ministral, .encode = decode};
+                                                   .read = read_ministral, .encode = snug_build_llama};

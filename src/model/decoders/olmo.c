@@ -24,13 +24,9 @@ static void read_olmo2(struct snug_reading *r) {
 
 /* As in transformers, a top-level rope_theta is that of full layers alone. */
 static void read_olmo3(struct snug_reading *r) {
-    struct snug_decoder *d = r->config->settings;
     read_olmo(r);
     snug_read_rotations(r, 5e5, NULL, 5e5);
-    if (!snug_read_window(r, 4096)) return;
-    for (int64_t i = 0; i < r->config->num_hidden_layers; i++)
-        if ((i + 1) % 4) snug_set_layer(d->sliding, i);
-    snug_read_layer_types(r);
+    if (snug_read_sliding(r, 4096, 4)) snug_read_layer_types(r);
 }
 
 static int32_t decode(struct snug_builder *b, int32_t *word) {

@@ -40,10 +40,6 @@ static void read(struct snug_reading *r) {
     snug_read_layer_types(r);
 }
 
-static int32_t decode(struct snug_builder *b, int32_t *word) {
-    const struct snug_layer layer = snug_llama_layer(b->config);
-    return snug_build_decoder(b, &layer, word);
-}
-
 const struct snug_family snug_family_smollm3 = {SNUG_DECODER("smollm3", "SmolLM3", "SmolLM3"),
-                                                .tokenizer_class = "TokenizersBackend", .read = read, .encode = decode};
+                                                .tokenizer_class = "TokenizersBackend", .read = read,
+                                                .encode = snug_build_llama};
