@@ -67,6 +67,8 @@ class _Of15(TypedDict, total=False):
     (snug's own)"""
     strict: Optional[bool]
     """refuse malformed UTF-8 instead of replacing it (snug's own) [False]"""
+    max_shard_size: Optional[Union[int, str]]
+    """maximum size of a file of weights, such as 5GB or 50MB; a larger model is saved in several, with an index [50GB]"""
     decode: Optional[bool]
     """tokenize: also the text that the ids stand for (snug's own) [False]"""
     skip_special_tokens: Optional[bool]

@@ -53,7 +53,7 @@ struct snug_args {
     bool label_all_tokens, return_entity_level_metrics;
     double mlm_probability;
     /* output */
-    char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
+    char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
     /* training */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
@@ -165,6 +165,8 @@ const char *snug_args_offload_dir(const struct snug_args *args, bool on_device);
 static inline struct snug_hub_place snug_args_place(const struct snug_args *args) {
     return (struct snug_hub_place){.cache_dir = args->cache_dir, .revision = args->model_revision};
 }
+/* max_shard_size in bytes. */
+snug_status snug_args_shard_size(const struct snug_args *args, int64_t *bytes);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 if unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 

@@ -694,9 +694,17 @@ enum snug_regression snug_args_regression(const struct snug_args *args) {
     return strcmp(args->do_regression, "True") == 0 ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
 }
 
-snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
+/* A size that was parsed before; -1 if it is unset. */
+static snug_status read_size(const struct snug_args *args, const char *name, const char *text, int64_t *bytes) {
     *bytes = -1;
-    if (args->memory_budget && !parse_bytes(args->memory_budget, bytes))
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
+    if (text && !parse_bytes(text, bytes)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: not a size", name, text);
     return SNUG_OK;
+}
+
+snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
+    return read_size(args, "memory_budget", args->memory_budget, bytes);
+}
+
+snug_status snug_args_shard_size(const struct snug_args *args, int64_t *bytes) {
+    return read_size(args, "max_shard_size", args->max_shard_size, bytes);
 }

@@ -143,6 +143,8 @@ const struct snug_argument snug_arguments[] = {
     TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True|auto",
          "resume from this checkpoint; True: from the last one in output_dir; auto: the same if there is one, else "
          "start"),
+    ROW(BYTES, max_shard_size, "", OUTPUT, "SIZE", "50GB", NULL, NULL,
+        "maximum size of a file of weights, such as 5GB or 50MB; a larger model is saved in several, with an index"),
     ROW(CHOICE, report_to, "", OUTPUT, "none|tensorboard|all", "none", NULL, OTHER_REPORTS,
         "integrations to report logs to"),
     TEXT(logging_dir, "", OUTPUT, "DIR", "TensorBoard log folder; default: output_dir/runs"),

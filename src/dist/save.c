@@ -228,16 +228,17 @@ static snug_status write_together(struct saving *s, const struct snug_folder *in
     if (!leads && s->fd >= 0) close(s->fd);
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(snug_group_agree(s->ctx, s->group, s->status));
-    return leads ? snug_writer_commit(s->ctx, &s->writer) : SNUG_OK;
+    return leads ? snug_writer_finish(s->ctx, &s->writer) : SNUG_OK;
 }
 
+/* Writes the file, which rank 0 then commits: after a failure its writer is abandoned. */
 static snug_status save(struct saving *s, const struct snug_folder *in, const char *name) {
     snug_status status = snug_safetensors_lay_out(s->ctx, s->entries, s->count, &s->head);
     if (status == SNUG_OK)
         status = snug_alloc(s->ctx, (size_t)snug_group_size(s->group), sizeof *s->places, (void **)&s->places);
     if (status == SNUG_OK) status = snug_block_host(s->ctx, PIECE + PIECE / 2, &s->piece);
     if (status == SNUG_OK) status = write_together(s, in, name);
-    snug_writer_abandon(&s->writer);
+    if (status != SNUG_OK) snug_writer_abandon(&s->writer);
     snug_block_release(&s->piece);
     free(s->places);
     free(s->head.text);
@@ -274,26 +275,58 @@ static void add_parameter(struct saving *s, const char *name, size_t number) {
     s->parts[s->count - 1].parameter = number;
 }
 
-snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
-                              const char *name, const struct snug_program *program, const struct snug_memory *memory,
-                              const struct snug_weight_source *source) {
-    struct saving s = {
-        .ctx = ctx, .group = group, .program = program, .memory = memory, .source = source, .finite = true, .fd = -1};
-    const snug_status status = begin(&s, 2 * program->parameter_count);
+/* Writes file number `file` of the weights; *written: rank 0's writer of it. */
+static snug_status save_weights(struct saving s, const struct snug_folder *in, const struct snug_weight_files *files,
+                                size_t file, struct snug_writer *written) {
+    const struct snug_program *program = s.program;
+    char name[SNUG_WEIGHT_FILE_NAME];
+    snug_weight_files_name(files, file, name);
+    snug_status status = begin(&s, 2 * program->parameter_count);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        if (files->file_of[i] != file) continue;
         add_parameter(&s, program->parameters[i].name, i);
         if (program->parameters[i].also) add_parameter(&s, program->parameters[i].also, i);
     }
-    return end(&s, status, in, name);
+    status = end(&s, status, in, name);
+    *written = s.writer;
+    return status;
+}
+
+/* Gives the files their names. An index of an older model with as many files would name files of both, so it goes
+   first; else the older model is whole until the new index replaces its own, or its files are removed. */
+static snug_status commit_weights(const struct saving *s, const struct snug_folder *in,
+                                  const struct snug_weight_files *files, struct snug_writer *written) {
+    char name[SNUG_WEIGHT_FILE_NAME];
+    snug_weight_files_name(files, 0, name);
+    if (files->count > 1 && snug_entry_kind(in, name) && unlinkat(in->fd, SNUG_WEIGHTS_INDEX, 0) && errno != ENOENT)
+        return snug_fail(s->ctx, SNUG_E_IO, "cannot remove %s/" SNUG_WEIGHTS_INDEX ": %s", in->path, strerror(errno));
+    for (size_t i = 0; i < files->count; i++) RETURN_IF_ERROR(snug_writer_commit(s->ctx, &written[i]));
+    return files->count > 1 ? snug_weight_files_index(s->program, files, in) : SNUG_OK;
+}
+
+snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                              const struct snug_weight_files *files, const struct snug_program *program,
+                              const struct snug_memory *memory, const struct snug_weight_source *source) {
+    const struct saving s = {
+        .ctx = ctx, .group = group, .program = program, .memory = memory, .source = source, .finite = true, .fd = -1};
+    struct snug_writer *written;
+    RETURN_IF_ERROR(snug_alloc(ctx, files->count, sizeof *written, (void **)&written));
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < files->count && status == SNUG_OK; i++) status = save_weights(s, in, files, i, &written[i]);
+    if (status == SNUG_OK && snug_group_rank(group) == 0) status = commit_weights(&s, in, files, written);
+    for (size_t i = 0; i < files->count; i++) snug_writer_abandon(&written[i]);
+    free(written);
+    return status;
 }
 
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
     struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .fd = -1};
-    const snug_status status = begin(&s, program->tensor_count);
+    snug_status status = begin(&s, program->tensor_count);
     for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (t->saved) add(&s, t->name, (int32_t)i, 0, 2, (const int64_t[]){t->rows, t->cols});
     }
-    return end(&s, status, in, name);
+    status = end(&s, status, in, name);
+    return status == SNUG_OK && snug_group_rank(group) == 0 ? snug_writer_commit(ctx, &s.writer) : status;
 }

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "io/folder_write.h"
+#include "model/weight_files.h"
 #include "train/group.h"
 #include "train/threads.h"
 #include "train/trainer.h"
@@ -133,18 +134,24 @@ static bool should_stop(void *user) {
     return callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
 }
 
+/* Of the checksums that the manifest has, in any order of the files. */
 static snug_status hash_weights(const struct verifying *v, const char *folder, uint64_t *out) {
-    char *path;
-    int64_t size;
-    int fd;
-    RETURN_IF_ERROR(snug_path_join(v->quiet, &path, folder, "model.safetensors"));
-    snug_status status = snug_file_open(v->quiet, NULL, path, &fd);
-    if (status == SNUG_OK) {
-        status = snug_file_digest(v->quiet, fd, path, &size, out);
-        close(fd);
+    struct snug_folder opened;
+    struct snug_manifest manifest;
+    const char *name;
+    json_t *entry;
+    *out = 0;
+    RETURN_IF_ERROR(snug_folder_open(v->quiet, NULL, folder, &opened));
+    const snug_status status = snug_manifest_read(v->quiet, &opened, &manifest);
+    snug_folder_close(&opened);
+    RETURN_IF_ERROR(status);
+    json_object_foreach(manifest.files, name, entry) {
+        const char *sum = json_string_value(json_object_get(entry, "xxh3_64"));
+        if (sum && snug_weight_files_has(name))
+            *out += XXH3_64bits_withSeed(sum, strlen(sum), XXH3_64bits(name, strlen(name)));
     }
-    free(path);
-    return status;
+    snug_manifest_free(&manifest);
+    return SNUG_OK;
 }
 
 /* The advice for a full disk: no flag for saving helps here. */

@@ -292,6 +292,17 @@ static void note_name(struct snug_writer *writer) {
     writer->name = NULL;
 }
 
+/* Without the lock: another run's cleanup in the same folder is kept away by the folder's own (io/lock.h). */
+snug_status snug_writer_finish(snug_context *ctx, struct snug_writer *writer) {
+    if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) note_error(writer, errno);
+    fclose(writer->file);
+    writer->file = NULL;
+    if (!writer->failed) return SNUG_OK;
+    const snug_status status = fail_write(ctx, writer->path, writer->error);
+    snug_writer_abandon(writer);
+    return status;
+}
+
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
     const snug_status room = reserve_name(ctx, writer);
     if (room != SNUG_OK) {
@@ -299,11 +310,9 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
         return room;
     }
     const int folder = snug_folder_fd(writer->in);
-    if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) note_error(writer, errno);
-    if (!writer->failed && cannot_be_replaced(writer)) note_error(writer, EEXIST);
+    if (writer->file) RETURN_IF_ERROR(snug_writer_finish(ctx, writer));
+    if (cannot_be_replaced(writer)) note_error(writer, EEXIST);
     if (!writer->failed && renameat(folder, writer->temporary, folder, writer->name)) note_error(writer, errno);
-    fclose(writer->file); /* the lock is not needed any more; all data is written */
-    writer->file = NULL;
     snug_status status = SNUG_OK;
     if (writer->failed) {
         status = fail_write(ctx, writer->path, writer->error);

@@ -78,6 +78,9 @@ snug_status snug_writer_open(snug_context *ctx, const struct snug_folder *in, co
                              struct snug_writer *writer);
 /* Records a failure; commit reports it, so callers need not check each write. */
 void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
+/* Flushes, syncs and closes, before snug_writer_commit(): for several files that get their names together. After a
+   failure the writer is abandoned. */
+snug_status snug_writer_finish(snug_context *ctx, struct snug_writer *writer);
 /* Flushes, syncs, renames to the final name and syncs the folder. After any failure the old file is unchanged. */
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
 /* Removes the temporary file; does nothing after commit. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,6 +235,17 @@ snug_status snug_manifest_verify_file(snug_context *ctx, const struct snug_folde
                      SNUG_PATH_IN(folder, name), hex, expected);
 }
 
+/* Whether the manifest lists one of the names, which '|' separates. */
+static bool lists_one(const struct snug_manifest *manifest, const char *names) {
+    for (size_t length;; names += length + 1) {
+        char name[NAME_MAX + 1];
+        length = strcspn(names, "|");
+        snprintf(name, sizeof name, "%.*s", (int)length, names);
+        if (json_object_get(manifest->files, name)) return true;
+        if (!names[length]) return false;
+    }
+}
+
 snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *folder, const char *const *required) {
     struct snug_manifest manifest;
     const char *name;
@@ -242,9 +254,9 @@ snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *fo
     snug_status status = SNUG_OK;
     if (*manifest.problem) status = snug_fail(ctx, SNUG_E_INPUT, "%s: %s", folder->path, manifest.problem);
     for (; status == SNUG_OK && *required; required++)
-        if (!json_object_get(manifest.files, *required))
-            status =
-                snug_fail(ctx, SNUG_E_INPUT, "%s: its " SNUG_MANIFEST " does not list %s", folder->path, *required);
+        if (!lists_one(&manifest, *required))
+            status = snug_fail(ctx, SNUG_E_INPUT, "%s: its " SNUG_MANIFEST " does not list %.*s", folder->path,
+                               (int)strcspn(*required, "|"), *required);
     json_object_foreach(manifest.files, name, entry) {
         if (status == SNUG_OK) status = snug_manifest_verify_file(ctx, folder, name, entry);
     }

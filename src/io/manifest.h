@@ -45,8 +45,8 @@ snug_status snug_manifest_covers(snug_context *ctx, const struct snug_folder *fo
  * exists instead. manifest and folder may be NULL. */
 snug_status snug_manifest_claim(snug_context *ctx, const struct snug_folder *in, const char *name,
                                 struct snug_folder *folder, struct snug_manifest *manifest);
-/* SNUG_OK if the folder has a valid manifest that lists all required files (NULL-terminated), and every file that it
-   lists exists with its size and checksum; SNUG_E_INPUT names the first that is not. */
+/* SNUG_OK if the folder has a valid manifest that lists all required files (NULL-terminated; "A|B": at least one of
+   these), and every file that it lists exists with its size and checksum; SNUG_E_INPUT names the first that is not. */
 snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *folder, const char *const *required);
 /* As snug_manifest_verify(), of one file: whether it is what an entry of `files` says. */
 snug_status snug_manifest_verify_file(snug_context *ctx, const struct snug_folder *folder, const char *name,

@@ -14,6 +14,7 @@
 #include "io/safetensors.h"
 #include "model/draw.h"
 #include "model/family.h"
+#include "model/weight_files.h"
 #include "optim/optimizer.h"
 #include "tokenizer/hash_map.h"
 
@@ -133,10 +134,6 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values) {
     return fill_parameter(program, memory, parameter, first, count, copy_values, values);
-}
-
-int64_t snug_parameter_count(const struct snug_parameter *parameter) {
-    return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
 }
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
@@ -427,7 +424,7 @@ static snug_status load_all(const struct loading *l) {
 
 /* The name of the weights' file in folder. */
 static snug_status find_file(snug_context *ctx, const struct snug_folder *folder, const char **name) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    static const char *const names[] = {SNUG_WEIGHTS, SNUG_WEIGHTS_INDEX};
     static const char *const pickled[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         *name = names[i];

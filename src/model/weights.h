@@ -16,7 +16,6 @@ struct snug_weight_source {
 };
 void snug_weight_source_close(struct snug_weight_source *source);
 
-int64_t snug_parameter_count(const struct snug_parameter *parameter);
 /* Reads or writes values first … first + count - 1 of parameter as fp32, in any memory and any stored type; written
    values are rounded to nearest even. program must have been placed. */
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,

@@ -86,6 +86,10 @@ struct snug_parameter {
     const char *also; /* a second name under which it is also saved, because transformers needs it; or NULL */
 };
 
+static inline int64_t snug_parameter_count(const struct snug_parameter *parameter) {
+    return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
+}
+
 struct snug_program {
     snug_context *ctx;
     struct snug_tensor *tensors; /* number 0 is none */

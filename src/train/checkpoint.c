@@ -12,6 +12,7 @@
 #include "dist/save.h"
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "model/weight_files.h"
 #include "model/weights.h"
 #include "train/checkpoint_copy.h"
 #include "train/identity.h"
@@ -160,9 +161,9 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const struct snug_fo
 /* ---- the folders ---------------------------------------------------------------------------------------------- */
 
 /* The files that a checkpoint must have to be resumed, and to load weights from it. */
-static const char *const resumable[] = {"config.json", "model.safetensors", "trainer_state.json",
-                                        "optimizer.safetensors", NULL};
-static const char *const loadable[] = {"config.json", "model.safetensors", "trainer_state.json", NULL};
+static const char *const resumable[] = {"config.json", SNUG_WEIGHTS_ANY, "trainer_state.json", "optimizer.safetensors",
+                                        NULL};
+static const char *const loadable[] = {"config.json", SNUG_WEIGHTS_ANY, "trainer_state.json", NULL};
 
 static int by_step(const void *a, const void *b) {
     const struct snug_checkpoint *x = a, *y = b;

@@ -7,32 +7,27 @@
 
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "model/weight_files.h"
+#include "tokenizer/tokenizer_parts.h"
+#include "train/training_args.h"
 
-/* Every file that snug writes into such a folder, or that would be read together with them as a part of the model. */
-static const struct {
+/* Every file that snug writes into such a folder, or that would be read together with them as a part of the model:
+   these, the tokenizer's, and shards of weights, which are read only where their index is. */
+struct known {
     const char *name;
     bool model;  /* belongs to the model */
     bool always; /* also written by an evaluation */
-} known[] = {
-    {"config.json", true, false},
-    {"model.safetensors", true, false},
-    {"vocab.txt", true, false},
-    {"tokenizer.json", true, false},
-    {"tokenizer_config.json", true, false},
-    {"special_tokens_map.json", true, false},
-    {"added_tokens.json", true, false},
-    {"vocab.json", true, false},
-    {"merges.txt", true, false},
-    {"sentencepiece.bpe.model", true, false},
-    {"tokenizer.model", true, false},
-    {"training_args.json", true, false},
-    {"trainer_state.json", false, false},
-    {SNUG_RUN_REPORT, false, false},
-    {"train_results.json", false, false},
-    {"eval_results.json", false, true},
+};
+static const struct known fixed[] = {
+    {"config.json", true, false},      {SNUG_TRAINING_ARGS, true, false},    {"trainer_state.json", false, false},
+    {SNUG_RUN_REPORT, false, false},   {"train_results.json", false, false}, {"eval_results.json", false, true},
     {"all_results.json", false, true},
 };
-enum { KNOWN = sizeof known / sizeof *known };
+enum { FIXED = sizeof fixed / sizeof *fixed, KNOWN = FIXED + SNUG_TOKENIZER_FILES };
+
+static struct known known_file(int i) {
+    return i < FIXED ? fixed[i] : (struct known){snug_tokenizer_file_names[i - FIXED], true, false};
+}
 
 /* ---- conflicting files ------------------------------------------------------------------------------------------- */
 
@@ -62,6 +57,16 @@ static snug_status check_results(const struct snug_output *o) {
     return SNUG_OK;
 }
 
+static bool has_name(const char *const *names, const char *name) {
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0) return true;
+    return false;
+}
+
+static snug_status check_own(struct snug_output *o, const char *name) {
+    return check_name(o, name, is_listed(o, name));
+}
+
 static snug_status check_folder(struct snug_output *o) {
     struct snug_manifest manifest;
     RETURN_IF_ERROR(snug_manifest_read(o->ctx, &o->folder, &manifest));
@@ -70,10 +75,8 @@ static snug_status check_folder(struct snug_output *o) {
     o->from = manifest.from;
     snug_manifest_free(&manifest);
     if (!o->files) return snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while opening %s", o->folder.path);
-    for (int i = 0; i < KNOWN && status == SNUG_OK; i++) {
-        if (!o->model && !known[i].always) continue;
-        status = check_name(o, known[i].name, is_listed(o, known[i].name));
-    }
+    for (int i = 0; i < KNOWN && status == SNUG_OK; i++)
+        if (o->model || known_file(i).always) status = check_own(o, known_file(i).name);
     return status == SNUG_OK ? check_results(o) : status;
 }
 
@@ -141,25 +144,26 @@ snug_status snug_output_start(struct snug_output *output, const struct snug_prov
     return write_manifest(output);
 }
 
-static bool has_name(const char *const *names, const char *name) {
-    for (; *names; names++)
-        if (strcmp(*names, name) == 0) return true;
-    return false;
-}
-
 static snug_status remove_file(const struct snug_output *o, const char *name) {
     if (unlinkat(o->folder.fd, name, 0) == 0 || errno == ENOENT) return SNUG_OK;
     return snug_fail(o->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s", o->folder.path, name,
                      strerror(errno));
 }
 
+static snug_status remove_own(struct snug_output *o, const char *name) {
+    RETURN_IF_ERROR(check_own(o, name));
+    RETURN_IF_ERROR(remove_file(o, name));
+    json_object_del(o->files, name);
+    return SNUG_OK;
+}
+
 static bool is_known(const char *name, bool *model) {
     for (int i = 0; i < KNOWN; i++) {
-        if (strcmp(known[i].name, name) != 0) continue;
-        *model = known[i].model;
+        if (strcmp(known_file(i).name, name) != 0) continue;
+        *model = known_file(i).model;
         return true;
     }
-    return false;
+    return *model = snug_weight_files_has(name);
 }
 
 bool snug_output_is_as_written(const struct snug_output *o, const char *name) {
@@ -223,11 +227,9 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
     RETURN_IF_ERROR(write_manifest(output));
     if (!model) return SNUG_OK;
     for (int i = 0; i < KNOWN; i++) {
-        const char *name = known[i].name;
-        if (!known[i].model || has_name(names, name) || !snug_entry_kind(&output->folder, name)) continue;
-        RETURN_IF_ERROR(check_name(output, name, is_listed(output, name)));
-        RETURN_IF_ERROR(remove_file(output, name));
-        json_object_del(output->files, name);
+        const char *name = known_file(i).name;
+        if (known_file(i).model && strcmp(name, SNUG_WEIGHTS) != 0 && !has_name(names, name))
+            RETURN_IF_ERROR(remove_own(output, name));
     }
     RETURN_IF_ERROR(remove_results(output, names, &removed));
     if (*removed.text)
@@ -240,6 +242,17 @@ snug_status snug_output_check(const struct snug_output *output, const char *cons
     for (; output->folder.path && *names; names++)
         RETURN_IF_ERROR(check_name(output, *names, is_listed(output, *names)));
     return SNUG_OK;
+}
+
+snug_status snug_output_end_model(struct snug_output *output, const char *const *names) {
+    const char *name;
+    json_t *entry;
+    void *next;
+    if (!has_name(names, SNUG_WEIGHTS)) RETURN_IF_ERROR(remove_own(output, SNUG_WEIGHTS));
+    json_object_foreach_safe(output->files, next, name, entry) {
+        if (snug_weight_files_has(name) && !has_name(names, name)) RETURN_IF_ERROR(remove_own(output, name));
+    }
+    return snug_output_end(output);
 }
 
 snug_status snug_output_end(struct snug_output *output) {

@@ -46,12 +46,15 @@ snug_status snug_output_start(struct snug_output *output, const struct snug_prov
 snug_status snug_output_replace(struct snug_output *output);
 /* Notes in the manifest that the files of these names (NULL-terminated) are being written. If it has config.json, it
    removes those files of a model that this list lacks, since files of two models would be read as one, and the results
-   that belong to the model before. */
+   that belong to the model before; but weights stay until snug_output_end_model(). */
 snug_status snug_output_begin(struct snug_output *output, const char *const *names);
 /* Whether these names can be written: SNUG_E_IO names one that another program made. *output may be closed. */
 snug_status snug_output_check(const struct snug_output *output, const char *const *names);
 /* Whether there is no such file, or it is as snug wrote it: people edit a model card, and predictions. */
 bool snug_output_is_as_written(const struct snug_output *output, const char *name);
+/* After snug_output_begin() with the files of a model, of these names: removes weights that the list lacks. Where these
+   would be read instead of the new ones (model.safetensors beside an index), the new model takes effect here. */
+snug_status snug_output_end_model(struct snug_output *output, const char *const *names);
 /* Records that these files are complete. */
 snug_status snug_output_end(struct snug_output *output);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "args/args.h"
+#include "model/weight_files.h"
 #include "tokenizer/tokenizer_parts.h"
 
 void snug_pull_result_destroy(snug_pull_result *result) { free(result); }
@@ -47,8 +48,8 @@ static snug_status pull(snug_args *args, const snug_callbacks *callbacks, snug_p
                                               .config = "config.json",
                                               .others = snug_tokenizer_file_names,
                                               .other_count = SNUG_TOKENIZER_FILES,
-                                              .weights = "model.safetensors",
-                                              .index = "model.safetensors.index.json",
+                                              .weights = SNUG_WEIGHTS,
+                                              .index = SNUG_WEIGHTS_INDEX,
                                               .retry_seconds = 1,
                                               .slow_seconds = 30,
                                               .file_seconds = 3600,

@@ -8,8 +8,10 @@
 
 #include "dist/save.h"
 #include "io/json.h"
+#include "model/weight_files.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
+#include "tokenizer/tokenizer_parts.h"
 #include "train/device.h"
 #include "train/training_args.h"
 
@@ -434,24 +436,83 @@ void snug_session_zero_grad(struct snug_session *s) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
+static snug_status plan_weight_files(const struct snug_session *s, struct snug_weight_files *out) {
+    int64_t most;
+    RETURN_IF_ERROR(snug_args_shard_size(s->job.setup.args, &most));
+    return snug_weight_files_plan(any_program(s), most, out);
+}
+
 snug_status snug_session_write_files(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_flush(s));
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool leads = snug_group_rank(group) == 0;
+    struct snug_weight_files files;
     if (leads) RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
-    RETURN_IF_ERROR(
-        snug_weights_save(s->ctx, group, folder, "model.safetensors", any_program(s), &s->memory, &s->source));
+    RETURN_IF_ERROR(plan_weight_files(s, &files));
+    const snug_status status = snug_weights_save(s->ctx, group, folder, &files, any_program(s), &s->memory, &s->source);
+    snug_weight_files_free(&files);
+    RETURN_IF_ERROR(status);
     if (!leads) return SNUG_OK;
     RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
 }
 
+/* The names of all files that snug_session_write_files() writes, NULL-terminated. */
+struct written_names {
+    char (*weights)[SNUG_WEIGHT_FILE_NAME];
+    const char **all;
+};
+/* config.json, the index, training_args.json, and NULL at the end */
+enum { OTHERS_MOST = 4 + SNUG_TOKENIZER_FILES };
+
+static void free_names(struct written_names *names) {
+    free(names->weights);
+    free(names->all);
+}
+
+static snug_status list_names(const struct snug_session *s, const struct snug_weight_files *files,
+                              struct written_names *out) {
+    const struct snug_tokenizer *tokenizer = s->job.setup.tokenizer;
+    size_t n = 0;
+    RETURN_IF_ERROR(snug_alloc(s->ctx, files->count, sizeof *out->weights, (void **)&out->weights));
+    RETURN_IF_ERROR(snug_alloc(s->ctx, files->count + OTHERS_MOST, sizeof *out->all, (void **)&out->all));
+    out->all[n++] = "config.json";
+    for (size_t i = 0; i < files->count; i++) {
+        snug_weight_files_name(files, i, out->weights[i]);
+        out->all[n++] = out->weights[i];
+    }
+    if (files->count > 1) out->all[n++] = SNUG_WEIGHTS_INDEX;
+    out->all[n++] = SNUG_TRAINING_ARGS;
+    for (size_t i = 0; tokenizer && (out->all[n] = snug_tokenizer_file(tokenizer, i)); i++) n++;
+    return SNUG_OK;
+}
+
+static snug_status name_files(const struct snug_session *s, struct written_names *out) {
+    struct snug_weight_files files;
+    *out = (struct written_names){NULL, NULL};
+    RETURN_IF_ERROR(plan_weight_files(s, &files));
+    const snug_status status = list_names(s, &files, out);
+    snug_weight_files_free(&files);
+    if (status != SNUG_OK) free_names(out);
+    return status;
+}
+
+snug_status snug_session_check_model(const struct snug_session *s, const struct snug_output *output) {
+    struct written_names names;
+    RETURN_IF_ERROR(name_files(s, &names));
+    const snug_status status = snug_output_check(output, names.all);
+    free_names(&names);
+    return status;
+}
+
 snug_status snug_session_write_model(struct snug_session *s, struct snug_output *output) {
-    const char *names[17] = {"config.json", "model.safetensors", SNUG_TRAINING_ARGS};
-    for (size_t i = 0; s->job.setup.tokenizer && i < 13; i++)
-        names[3 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
+    struct written_names names;
     if (snug_group_rank(s->job.setup.args->group)) return snug_session_write_files(s, NULL);
-    RETURN_IF_ERROR(snug_output_begin(output, names));
-    RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
-    return snug_output_end(output);
+    RETURN_IF_ERROR(snug_session_check_model(s, output));
+    RETURN_IF_ERROR(name_files(s, &names));
+    snug_status status = snug_output_begin(output, names.all);
+    if (status == SNUG_OK) status = snug_session_write_files(s, &output->folder);
+    if (status == SNUG_OK) status = snug_output_end_model(output, names.all);
+    free_names(&names);
+    return status;
 }

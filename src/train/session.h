@@ -149,9 +149,10 @@ void snug_measurement_close(struct snug_measurement *measurement);
    object where there is none, NULL when out of memory. */
 json_t *snug_session_confusion(const struct snug_session *session);
 
-/* Writes config.json, model.safetensors and the tokenizer's files. Rank 0 has the folder; all ranks write the weights.
- */
+/* Writes config.json, the weights and the tokenizer's files. Rank 0 has the folder; all ranks write the weights. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
+/* Whether an output folder has files of others where snug_session_write_model() would write: SNUG_E_IO names one. */
+snug_status snug_session_check_model(const struct snug_session *session, const struct snug_output *output);
 /* Writes these files into an output folder, where they replace those of an earlier run. */
 snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);
 

@@ -9,6 +9,7 @@
 #include "dist/save.h"
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "model/weight_files.h"
 #include "model/weights.h"
 #include "train/identity.h"
 #include "train/session.h"
@@ -143,7 +144,7 @@ static snug_status apply(struct snug_session *s, const struct snug_folder *folde
 }
 
 static snug_status load(struct snug_session *s, const struct snug_folder *folder) {
-    static const char *const files[] = {"config.json", "model.safetensors", STATES, SNUG_SESSION_STATE, NULL};
+    static const char *const files[] = {"config.json", SNUG_WEIGHTS_ANY, STATES, SNUG_SESSION_STATE, NULL};
     struct position at;
     json_t *state;
     char *path;

@@ -431,6 +431,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_check_best(t));
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* including what the cleanup freed */
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
+    RETURN_IF_ERROR(snug_session_check_model(t->session, &t->output));
     RETURN_IF_ERROR(open_events(t));
     if (t->events) RETURN_IF_ERROR(record_arguments(t));
     tell_no_effect(t);

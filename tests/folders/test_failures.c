@@ -104,6 +104,13 @@ static const struct scene scenes[] = {
      false,
      {NULL},
      "stdout"},
+    {"sharded", /* over a model in as many shards */
+     TINY "--validation_file= --eval_strategy no --seed 7 --save_strategy no --max_shard_size 10KB",
+     "shards",
+     false,
+     {"out/model.safetensors.index.json", "out/model-00001-of-00003.safetensors",
+      "out/model-00003-of-00003.safetensors"},
+     "out/all_results.json"},
 };
 
 static const struct loop {
@@ -265,6 +272,23 @@ static int64_t look_at(struct fixture *f, const char *name, bool may_be_left, st
     return checkpoints;
 }
 
+/* The shards that an index names are all of one model: of the one before, or of the new one. */
+static void check_shards(const struct fixture *f, struct trial *t) {
+    json_t *index, *map, *shard;
+    const char *key;
+    bool old = true, new = true;
+    if (!t->scene->given || access(path_of(f, "out/model.safetensors.index.json"), F_OK)) return;
+    index = read_json(f, path_of(f, "out/model.safetensors.index.json"));
+    map = json_object_get(index, "weight_map");
+    json_object_foreach(map, key, shard) {
+        const char *name = json_string_value(shard);
+        old &= same_file(f, path_of(f, "out/%s", name), path_of(f, "%s/%s", t->scene->given, name));
+        new &= same_file(f, path_of(f, "out/%s", name), path_of(f, "whole/out/%s", name));
+    }
+    json_decref(index);
+    if (!old && !new) wrong(f, t, "the index names shards of two models");
+}
+
 /* One sentence, which names what failed. */
 static void check_message(const struct fixture *f, struct trial *t) {
     char *errors = read_text(f, path_of(f, "stderr"), NULL), *line = strstr(errors, "snug: ");
@@ -372,6 +396,7 @@ static bool check(struct fixture *f, struct trial *t, int status) {
     const bool locked = *t->faults.name && access(path_of(f, "out/.snug.lock"), F_OK) == 0;
     const int64_t checkpoints = look_at(f, "out", killed || locked, t);
     look_at(f, "cache", killed, t);
+    check_shards(f, t);
     if (code == 0) check_results(f, t, true);
     if (locked || (code != 0 && trains(t->scene) && !is_judged(f, t->judged))) resume(f, t, checkpoints > 0);
     return code == 0 && !*t->faults.name;
@@ -446,6 +471,12 @@ TEST_IN(test_replaced, void *fixture, set_up_here, tear_down_here) {
                          "--device cpu"),
                      0);
     test_scene(fixture, &scenes[4]);
+}
+
+TEST_IN(test_sharded, void *fixture, set_up_here, tear_down_here) {
+    assert_int_equal(run(TINY "--save_strategy no --max_shard_size 10KB"), 0);
+    in_folder(fixture, "mv out shards");
+    test_scene(fixture, &scenes[8]);
 }
 
 /* ---- disk space ----------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 /* A second training into a folder: no result of the first one is left, and what was changed or made by others is. */
 #include "inspect/runs.h"
 #include "io/manifest.h"
+#include "model/weight_files.h"
 #include "training_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up, tear_down
@@ -188,6 +189,96 @@ FIXTURE_TEST(test_files_of_the_user) {
     train(f, "results", "max_steps=1");
     assert_contains(f->log, "results has results of an earlier training; removed: eval_results.json, all_results.json");
     assert_false(has_member(f, "results/all_results.json", "eval_"));
+}
+
+/* The files of weights in a folder, sorted: "model-00001-of-00002.safetensors …". */
+static const char *weights_in(const struct fixture *f, const char *folder) {
+    static char list[16 * 260];
+    char names[16][256];
+    size_t count = 0;
+    DIR *entries = opendir(path_of(f, "%s", folder));
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (snug_weight_files_has(entry->d_name) && count < 16)
+            snprintf(names[count++], sizeof *names, "%s", entry->d_name);
+    closedir(entries);
+    qsort(names, count, sizeof *names, (int (*)(const void *, const void *))strcmp);
+    *list = '\0';
+    for (size_t i = 0; i < count; i++) snprintf(list + strlen(list), sizeof list - strlen(list), " %s", names[i]);
+    return list;
+}
+
+static void expect_weights(const struct fixture *f, const char *folder, const char *expected) {
+    const char *found = weights_in(f, folder);
+    if (strcmp(found, expected) != 0) fail_msg("%s has%s, not%s", folder, found, expected);
+}
+
+static double loss_in(struct fixture *f, const char *folder) {
+    snug_metrics metrics;
+    snug_args *args = plain_args(f, "validation_file=@dev.csv output_dir= threads=1");
+    ok(f, snug_args_set(args, "model_name_or_path", path_of(f, "%s", folder)));
+    ok(f, evaluate_args(f, args, NULL, &metrics));
+    snug_args_destroy(args);
+    return metric_of(&metrics, "eval_loss");
+}
+
+#define ONE " model.safetensors"
+#define TWO " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"
+#define THREE                                                                                                          \
+    " model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors "             \
+    "model.safetensors.index.json"
+#define SIZE(files) "max_steps=2 save_strategy=steps save_steps=2 max_shard_size=" files
+
+/* A model replaces one in fewer files, more files, and as many: no file of the old one is left, none is of both. */
+FIXTURE_TEST(test_sharded_models) {
+    static const struct {
+        const char *words, *files;
+    } cases[] = {{SIZE("50GB"), ONE},          {SIZE("60KB"), THREE},      {SIZE("0.00006GB seed=7"), THREE},
+                 {SIZE("100KiB seed=7"), TWO}, {SIZE("50GB seed=7"), ONE}, {SIZE("100KB"), TWO},
+                 {SIZE("50GB"), ONE}};
+    double losses[8];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        train(f, "out", cases[i].words);
+        expect_weights(f, "out", cases[i].files);
+        expect_weights(f, "out/checkpoint-2", cases[i].files);
+        expect_own_results(f, "out");
+        losses[i] = loss_in(f, "out");
+        assert_true(loss_in(f, "out/checkpoint-2") == losses[i]);
+    }
+    assert_true(losses[0] == losses[1] && losses[1] == losses[5] && losses[5] == losses[6]);
+    assert_true(losses[2] == losses[3] && losses[3] == losses[4] && losses[2] != losses[0]);
+    /* A checkpoint in shards is resumed with the bits of a run that was not interrupted. */
+    train(f, "whole", "max_steps=4 save_strategy=steps save_steps=2 max_shard_size=60KB");
+    assert_int_equal(try_train(f, "part", "max_steps=4 save_strategy=steps save_steps=2 max_shard_size=60KB", 3, NULL),
+                     SNUG_E_INTERRUPTED);
+    train(f, "part", "max_steps=4 max_shard_size=100KB resume_from_checkpoint=True");
+    assert_true(loss_in(f, "part") == loss_in(f, "whole"));
+    expect_weights(f, "part", TWO);
+}
+
+/* Shards of others: those beside another model's name are left, those that would be replaced are named before step 1.
+ */
+FIXTURE_TEST(test_shards_of_others) {
+    static const char *const names[] = {"model-00002-of-00003.safetensors", "model.safetensors.index.json"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mkdir(path_of(f, "out"), 0777), 0);
+        write_text(f, path_of(f, "out/%s", names[i]) + strlen(f->folder) + 1, "another's");
+        assert_int_equal(try_train(f, "out", SIZE("60KB"), 0, NULL), SNUG_E_IO);
+        assert_contains(snug_error_message(f->ctx), names[i]);
+        assert_contains(snug_error_message(f->ctx), "was not written by snug");
+        assert_false(exists(path_of(f, "out/checkpoint-2")));
+        train(f, "out", SIZE("50GB"));
+        assert_true(file_contains(f, path_of(f, "out/%s", names[i]) + strlen(f->folder) + 1, "another's"));
+        train(f, "out", SIZE("60KB overwrite_output_dir=True"));
+        expect_weights(f, "out", THREE);
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "out")));
+    }
+    /* model.safetensors would be read instead of the shards. */
+    assert_int_equal(mkdir(path_of(f, "out"), 0777), 0);
+    write_text(f, "out/model.safetensors", "another's");
+    assert_int_equal(try_train(f, "out", SIZE("60KB"), 0, NULL), SNUG_E_IO);
+    train(f, "out", SIZE("60KB overwrite_output_dir=True"));
+    expect_weights(f, "out", THREE);
 }
 
 /* A model that a program of your own saves into such a folder: its results are those of the model before. */

@@ -211,6 +211,9 @@ FIXTURE_TEST(folder_commit) {
     }
     no_exchange = false;
     assert_fails(s, verify(s, &in, "b"), SNUG_E_INPUT, "does not list b");
+    assert_ok(s, verify(s, &in, "a|b"));
+    assert_ok(s, verify(s, &in, "b|aa|a"));
+    assert_fails(s, verify(s, &in, "b|aa"), SNUG_E_INPUT, "does not list b");
     assert_int_equal(s->log_count, 0);
     struct snug_manifest manifest;
     assert_ok(s, snug_manifest_claim(s->ctx, &in, "checkpoint-1", NULL, &manifest));

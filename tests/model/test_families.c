@@ -134,9 +134,12 @@ static void check_saved(struct scratch *s, const char *folder, const struct mode
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &theirs));
     struct snug_folder to = scratch_open(s);
-    assert_ok(s, snug_weights_save(s->ctx, NULL, &to, "saved.safetensors", &m->program, &m->memory, NULL));
+    struct snug_weight_files files;
+    assert_ok(s, snug_weight_files_plan(&m->program, INT64_MAX, &files));
+    assert_ok(s, snug_weights_save(s->ctx, NULL, &to, &files, &m->program, &m->memory, NULL));
+    snug_weight_files_free(&files);
     snug_folder_close(&to);
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "saved.safetensors"), &ours));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, SNUG_WEIGHTS), &ours));
     for (size_t i = 0; i < theirs.count; i++) {
         const struct snug_stored_tensor *a = &theirs.tensors[i], *b = snug_safetensors_find(&ours, a->name);
         if (!b) fail_msg("%s: %s is not saved", folder, a->name);

@@ -402,6 +402,102 @@ FIXTURE_TEST(test_device_is_lost) {
     close_session(session);
 }
 
+/* ---- files ----------------------------------------------------------------------------------------------------- */
+
+/* Sizes in floats, with the files that split_torch_state_dict_into_shards() puts them into. */
+FIXTURE_TEST(test_division_into_files) {
+    static const struct {
+        int64_t most, sizes[6]; /* 0 at the end */
+        size_t count, files[6];
+    } cases[] = {
+        {10, {6, 6, 2, 6, 2}, 3, {0, 1, 1, 2, 2}},
+        {10, {6, 4, 10, 1}, 3, {0, 0, 1, 2}},
+        {10, {3, 20, 3, 20, 3}, 3, {0, 1, 0, 2, 0}}, /* larger ones are alone, and interrupt nothing */
+        {10, {20, 20}, 2, {0, 1}},
+        {1, {1, 1, 1}, 3, {0, 1, 2}},
+        {100, {20, 30, 50}, 1, {0, 0, 0}},
+        {99, {20, 30, 50}, 2, {0, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_program program;
+        struct snug_weight_files files;
+        struct snug_parameter parameters[6] = {{.tensor = 1}};
+        struct snug_tensor tensors[] = {
+            {.dtype = SNUG_F32}, {.dtype = SNUG_F32}, {.dtype = SNUG_BF16, .narrowed = true}};
+        snug_program_init(&program, f->ctx);
+        size_t n = 0;
+        for (; n < 6 && cases[i].sizes[n]; n++)
+            parameters[n] = (struct snug_parameter){.tensor = 1 + (int32_t)(n % 2), .shape = {cases[i].sizes[n], 0}};
+        program.parameters = parameters;
+        program.parameter_count = n;
+        program.tensors = tensors;
+        ok(f, snug_weight_files_plan(&program, cases[i].most * (int64_t)sizeof(float), &files));
+        assert_int_equal(files.count, cases[i].count);
+        for (size_t k = 0; k < n; k++)
+            if (files.file_of[k] != cases[i].files[k])
+                fail_msg("case %zu: tensor %zu is in file %zu", i, k, files.file_of[k]);
+        snug_weight_files_free(&files);
+    }
+}
+
+FIXTURE_TEST(test_names_of_files) {
+    static const char *const theirs[] = {"model.safetensors", "model.safetensors.index.json",
+                                         "model-00001-of-00002.safetensors", "model-12345-of-99999.safetensors"};
+    static const char *const others[] = {"",
+                                         "model",
+                                         "model.safetensors2",
+                                         "model-00001-of-00002.safetensors2",
+                                         "model-0001-of-00002.safetensors",
+                                         "model-00001-of-0000x.safetensors",
+                                         "model-00001-of-00002.bin",
+                                         "model-00001_of-00002.safetensors",
+                                         "model-/0001-of-00002.safetensors",
+                                         "adapter_model.safetensors"};
+    (void)f;
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) assert_true(snug_weight_files_has(theirs[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_false(snug_weight_files_has(others[i]));
+    char name[SNUG_WEIGHT_FILE_NAME];
+    snug_weight_files_name(&(struct snug_weight_files){.count = 1}, 0, name);
+    assert_string_equal(name, "model.safetensors");
+    snug_weight_files_name(&(struct snug_weight_files){.count = 12}, 11, name);
+    assert_string_equal(name, "model-00012-of-00012.safetensors");
+}
+
+/* The index is transformers': each tensor once, the second name of a tied one in the same file, and both sizes. */
+FIXTURE_TEST(test_index) {
+    snug_session *session = open_session(f, "task=mlm train_file=@train.txt");
+    const struct snug_program *program = &session->training->program;
+    struct snug_weight_files files;
+    struct snug_folder in;
+    struct snug_safetensors all;
+    ok(f, snug_folder_make(f->ctx, NULL, path_of(f, "shards"), 0777, &in));
+    ok(f, snug_weight_files_plan(program, 50000, &files));
+    ok(f, snug_weights_save(f->ctx, NULL, &in, &files, program, &session->memory, &session->source));
+    ok(f, snug_safetensors_open(f->ctx, &in, SNUG_WEIGHTS_INDEX, &all));
+    json_t *index = read_json(f, path_of(f, "shards/" SNUG_WEIGHTS_INDEX)), *map = json_object_get(index, "weight_map");
+    json_t *metadata = json_object_get(index, "metadata");
+    int64_t bytes = 0, values = 0;
+    assert_true(files.count > 2);
+    assert_int_equal(all.file_count, files.count);
+    assert_int_equal(all.count, json_object_size(map));
+    for (size_t i = 0; i < all.count; i++) bytes += all.tensors[i].count * 4;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_parameter *p = &program->parameters[i];
+        values += snug_parameter_count(p);
+        if (p->also)
+            assert_string_equal(json_string_value(json_object_get(map, p->name)),
+                                json_string_value(json_object_get(map, p->also)));
+    }
+    assert_int_equal(json_integer_value(json_object_get(metadata, "total_size")), bytes);
+    assert_int_equal(bytes, files.bytes);
+    assert_int_equal(json_integer_value(json_object_get(metadata, "total_parameters")), values);
+    json_decref(index);
+    snug_safetensors_close(&all);
+    snug_weight_files_free(&files);
+    snug_folder_close(&in);
+    close_session(session);
+}
+
 /* ---- states --------------------------------------------------------------------------------------------------- */
 
 FIXTURE_TEST(test_states_of_another_model) {

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/weight_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+bool snug_weight_files_has(const char *name) {
+    if (strcmp(name, SNUG_WEIGHTS) == 0 || strcmp(name, SNUG_WEIGHTS_INDEX) == 0) return true;
+    for (const char *pattern = "model-#####-of-#####.safetensors"; *pattern; pattern++, name++)
+        if (*pattern == '#' ? *name < '0' || *name > '9' : *name != *pattern) return false;
+    return !*name;
+}
+
+void snug_weight_files_name(const struct snug_weight_files *files, size_t number, char name[SNUG_WEIGHT_FILE_NAME]) {
+    if (files->count == 1)
+        snprintf(name, SNUG_WEIGHT_FILE_NAME, SNUG_WEIGHTS);
+    else
+        snprintf(name, SNUG_WEIGHT_FILE_NAME, "model-%05zu-of-%05zu.safetensors", number + 1, files->count);
+}
+
+/* ---- which parameter is in which file --------------------------------------------------------------------------- */
+
+static int64_t bytes_of(const struct snug_program *program, const struct snug_parameter *parameter) {
+    return snug_parameter_count(parameter) * snug_dtype_size(snug_weight_dtype(program, parameter)) *
+           (parameter->also ? 2 : 1);
+}
+
+/* A tensor of more than `most` bytes gets a file between those that are filled in turn, as in
+   split_torch_state_dict_into_shards(). */
+snug_status snug_weight_files_plan(const struct snug_program *program, int64_t most, struct snug_weight_files *out) {
+    int64_t filled = 0;
+    size_t current = SIZE_MAX; /* the file that is being filled: none */
+    *out = (struct snug_weight_files){0};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->parameter_count, sizeof *out->file_of, (void **)&out->file_of));
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const int64_t bytes = bytes_of(program, &program->parameters[i]);
+        const bool large = bytes > most;
+        out->bytes += bytes;
+        if (!large && (current == SIZE_MAX || filled + bytes > most)) {
+            current = out->count++;
+            filled = 0;
+        }
+        out->file_of[i] = large ? out->count++ : current;
+        if (!large) filled += bytes;
+    }
+    return SNUG_OK;
+}
+
+void snug_weight_files_free(struct snug_weight_files *files) {
+    free(files->file_of);
+    *files = (struct snug_weight_files){0};
+}
+
+/* ---- the index -------------------------------------------------------------------------------------------------- */
+
+snug_status snug_weight_files_index(const struct snug_program *program, const struct snug_weight_files *files,
+                                    const struct snug_folder *in) {
+    json_t *map = json_object();
+    int64_t values = 0;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_parameter *parameter = &program->parameters[i];
+        char name[SNUG_WEIGHT_FILE_NAME];
+        snug_weight_files_name(files, files->file_of[i], name);
+        values += snug_parameter_count(parameter);
+        snug_json_add(&map, parameter->name, json_string(name));
+        if (parameter->also) snug_json_add(&map, parameter->also, json_string(name));
+    }
+    json_t *index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)values, "total_size",
+                              (json_int_t)files->bytes, "weight_map", map);
+    const snug_status status =
+        index ? snug_json_write(program->ctx, in, SNUG_WEIGHTS_INDEX, index)
+              : snug_fail(program->ctx, SNUG_E_MEMORY, "out of memory while listing the files of weights");
+    json_decref(index);
+    return status;
+}
