@@ -47,6 +47,11 @@ snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_sa
                                          const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
                                          void *out);
 
+/* As one of them (stored: the second; a tensor of F16 or BF16 is read as fp32 otherwise), of elements that the tensor
+   has, but without a message, so that several threads may read: false if reading fails. */
+bool snug_safetensors_try(const struct snug_safetensors *files, const struct snug_stored_tensor *tensor, int64_t first,
+                          int64_t count, bool stored, void *out);
+
 /* A tensor of a file to write, and where its data begins in the file. */
 struct snug_tensor_entry {
     const char *name;

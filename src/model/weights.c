@@ -20,7 +20,8 @@
 
 enum {
     PIECE = SNUG_DRAW_MOST, /* values that a thread processes at a time */
-    PART = 64 * PIECE,      /* values of one copy into the arena: on a device every copy has a fixed cost */
+    READ = 16 * PIECE,      /* values that a thread reads from a file at a time */
+    PART = 64 * READ,       /* values of one copy into the arena: on a device every copy has a fixed cost */
 };
 
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
@@ -62,16 +63,9 @@ struct place {
 
 static int threads_of(const struct snug_memory *memory) { return memory->threads > 0 ? memory->threads : 1; }
 
-/* Makes all elements where they are stored, a part at a time, which the processor's cache holds. */
-static snug_status fill_in_place(uint8_t *values, int64_t count, int64_t size, snug_make_fn *make, const void *user) {
-    for (int64_t i = 0; i < count; i += PART)
-        RETURN_IF_ERROR(make(user, i, snug_min(PART, count - i), values + i * size));
-    return SNUG_OK;
-}
-
-/* Fills count elements, a part at a time, with the output of make in type made: the tensor's own, or F32, which is
-   rounded to it. The buffer does not come from malloc, because freed heap memory may stay resident, and no plan
-   includes it. */
+/* Fills count elements with the output of make in type made: the tensor's own, or F32, which is rounded to it. They are
+   made where they are stored; if that is not possible, a part at a time in a buffer. The buffer does not come from
+   malloc, because freed heap memory may stay resident, and no plan includes it. */
 struct filling {
     const struct place *to;
     int64_t count;
@@ -87,7 +81,7 @@ static snug_status fill_here(void *argument) {
     const enum snug_dtype made = f->made;
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
-    if (in_place && made == dtype) return fill_in_place(in_place, count, snug_dtype_size(dtype), f->make, f->user);
+    if (in_place && made == dtype) return f->make(f->user, 0, count, in_place);
     const int64_t most = snug_min(PART, count), bytes = most * snug_dtype_size(made);
     struct snug_block room;
     RETURN_IF_ERROR(
@@ -268,11 +262,16 @@ static bool has_shape(const struct snug_stored_tensor *stored, const struct snug
     return stored->dims == dims && stored->shape[0] == rows && (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
-/* A stored tensor that is being loaded into a parameter, which is in a tensor of the program. */
+/* A stored tensor that is being loaded into a tensor of the program. */
 struct reading {
-    const struct loading *l;
+    snug_context *ctx;
+    const char *path; /* for messages */
+    const struct snug_safetensors *files;
     const struct snug_stored_tensor *stored;
     const struct snug_tensor *tensor;
+    bool as_stored; /* without a change of type */
+    bool any;       /* also values that are not finite */
+    int threads;
 };
 
 /* Values of a smaller magnitude are finite in dtype: rounding to nearest, ties to even, gives infinity from here on. */
@@ -280,29 +279,64 @@ static float limit_of(enum snug_dtype dtype) {
     return dtype == SNUG_F16 ? 65520.0f : dtype == SNUG_BF16 ? 0x1.ffp127f : INFINITY;
 }
 
-/* Reports the first value that does not fit. */
+/* How many values that were read do not fit. */
+static int64_t count_unfit(const struct reading *r, const void *read, int64_t count) {
+    const float *values = read, limit = limit_of(r->tensor->dtype);
+    const uint16_t *halves = read, infinite = r->stored->dtype == SNUG_F16 ? 0x7c00 : 0x7f80;
+    int32_t unfit = 0; /* of the width of a float, for vectors; NaN is unfit, too */
+    if (r->any) return 0;
+    if (r->as_stored && r->stored->dtype != SNUG_F32)
+        for (int64_t i = 0; i < count; i++) unfit += (halves[i] & infinite) == infinite;
+    else
+        for (int64_t i = 0; i < count; i++) unfit += !(fabsf(values[i]) < limit);
+    return unfit;
+}
+
+static float value_of(const struct reading *r, const void *read, int64_t i) {
+    return r->as_stored && r->stored->dtype != SNUG_F32
+               ? snug_half_to_f32(r->stored->dtype, ((const uint16_t *)read)[i])
+               : ((const float *)read)[i];
+}
+
+/* Reports the first value that does not fit, of which there is one; first: the number of the first that was read. */
+static snug_status fail_unfit(const struct reading *r, const void *read, int64_t first) {
+    const bool half = r->tensor->dtype == SNUG_F16;
+    const float limit = r->as_stored ? INFINITY : limit_of(r->tensor->dtype);
+    int64_t bad = 0;
+    while (fabsf(value_of(r, read, bad)) < limit) bad++;
+    const float value = value_of(r, read, bad);
+    if (!isfinite(value))
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged", r->path,
+                         r->stored->name, isnan(value) ? "NaN" : "an infinity", (long long)(first + bad));
+    return snug_fail(r->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", r->path,
+                     r->stored->name, (double)value, (long long)(first + bad), half ? "float16" : "bfloat16",
+                     r->tensor->narrowed
+                         ? "another type for the training than this one, in which frozen weights are stored"
+                     : half ? "--fp16 or --bf16_full_eval"
+                            : "--dtype float32");
+}
+
+/* All threads read. Where one fails, or a value does not fit, the rest is read again by one thread, for the message. */
 static snug_status read_values(const void *user, int64_t first, int64_t count, void *out) {
     const struct reading *r = user;
-    const float *values = out, limit = limit_of(r->tensor->dtype);
-    const bool half = r->tensor->dtype == SNUG_F16;
-    int32_t unfit = 0; /* of the width of a float, for vectors; NaN is unfit, too */
-    int64_t bad = 0;
-    RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->l->files, r->stored, first, count, out));
-#pragma omp parallel for simd num_threads(threads_of(r->l->memory)) schedule(static) reduction(+ : unfit) \
-    if (parallel : count > PIECE)
-    for (int64_t i = 0; i < count; i++) unfit += !(fabsf(values[i]) < limit);
-    if (!unfit) return SNUG_OK;
-    while (fabsf(values[bad]) < limit) bad++;
-    if (!isfinite(values[bad]))
-        return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                         r->l->path, r->stored->name, isnan(values[bad]) ? "NaN" : "an infinity",
-                         (long long)(first + bad));
-    return snug_fail(
-        r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", r->l->path,
-        r->stored->name, (double)values[bad], (long long)(first + bad), half ? "float16" : "bfloat16",
-        r->tensor->narrowed ? "another type for the training than this one, in which frozen weights are stored"
-        : half              ? "--fp16 or --bf16_full_eval"
-                            : "--dtype float32");
+    const int64_t size = r->as_stored ? snug_dtype_size(r->stored->dtype) : (int64_t)sizeof(float);
+    int64_t good = count;
+#pragma omp parallel for num_threads(r->threads) schedule(static) reduction(min : good) if (count > READ)
+    for (int64_t i = 0; i < count; i += READ) {
+        char *piece = (char *)out + i * size;
+        const int64_t n = snug_min(READ, count - i);
+        if (!snug_safetensors_try(r->files, r->stored, first + i, n, r->as_stored, piece) || count_unfit(r, piece, n))
+            good = snug_min(good, i);
+    }
+    for (int64_t i = good; i < count; i += READ) {
+        char *piece = (char *)out + i * size;
+        const int64_t n = snug_min(READ, count - i);
+        RETURN_IF_ERROR(r->as_stored
+                            ? snug_safetensors_read_stored(r->ctx, r->files, r->stored, first + i, n, piece)
+                            : snug_safetensors_read(r->ctx, r->files, r->stored, first + i, n, (float *)piece));
+        if (count_unfit(r, piece, n)) return fail_unfit(r, piece, first + i);
+    }
+    return SNUG_OK;
 }
 
 static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
@@ -323,8 +357,19 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const struct reading reading = {l, stored, &l->program->tensors[parameter->tensor]};
-    RETURN_IF_ERROR(fill_parameter(l->program, l->memory, parameter, 0, stored->count, read_values, &reading));
+    const struct snug_tensor *tensor = &l->program->tensors[parameter->tensor];
+    struct reading reading = {.ctx = l->ctx,
+                              .path = l->path,
+                              .files = l->files,
+                              .stored = stored,
+                              .tensor = tensor,
+                              .as_stored = stored->dtype == tensor->dtype,
+                              .threads = threads_of(l->memory)};
+    const struct place place = {l->program, l->memory, parameter->tensor, element_of(l->program, parameter, 0)};
+    if (!stored->readable) /* for its message */
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, l->files, stored, 0, 0, NULL));
+    RETURN_IF_ERROR(fill(&place, stored->count, reading.as_stored ? tensor->dtype : SNUG_F32, read_values, &reading));
+    reading.as_stored = false; /* the rows of new tokens are computed in fp32 */
     const struct target to = {l->program, l->config, l->memory, parameter, l->seed};
     if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_values, &reading));
     l->loaded[index] = stored;
@@ -548,18 +593,6 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
 
 /* ---- the optimizer's states ----------------------------------------------------------------------------------- */
 
-/* A state's tensor in its file. */
-struct stored_state {
-    snug_context *ctx;
-    const struct snug_safetensors *files;
-    const struct snug_stored_tensor *stored;
-};
-
-static snug_status read_state(const void *user, int64_t first, int64_t count, void *out) {
-    const struct stored_state *state = user;
-    return snug_safetensors_read_stored(state->ctx, state->files, state->stored, first, count, out);
-}
-
 snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, const char *name,
                              const struct snug_program *program, const struct snug_memory *memory) {
     struct snug_safetensors files;
@@ -577,8 +610,14 @@ snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, co
                           "optimizer",
                 SNUG_PATH_IN(in, name), t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
-            status = fill(&(struct place){program, memory, (int32_t)i, 0}, stored->count, t->dtype, read_state,
-                          &(struct stored_state){ctx, &files, stored});
+            status = fill(&(struct place){program, memory, (int32_t)i, 0}, stored->count, t->dtype, read_values,
+                          &(struct reading){.ctx = ctx,
+                                            .files = &files,
+                                            .stored = stored,
+                                            .tensor = t,
+                                            .as_stored = true,
+                                            .any = true,
+                                            .threads = threads_of(memory)});
     }
     snug_safetensors_close(&files);
     return status;

@@ -34,7 +34,7 @@ static void refuses(struct scratch *s, const char *header, size_t size, const ch
 }
 
 FIXTURE_TEST(round_trip) {
-    enum { COUNT = 20001 }; /* more than the reader's buffer */
+    enum { COUNT = 70002 }; /* more than twice the reader's buffer */
     static float singles[COUNT];
     static uint16_t halves[COUNT];
     for (int i = 0; i < COUNT; i++) {
@@ -55,7 +55,7 @@ FIXTURE_TEST(round_trip) {
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
     assert_int_equal(files.count, 6);
     for (size_t i = 1; i < files.count; i++) assert_true(strcmp(files.tensors[i - 1].name, files.tensors[i].name) < 0);
-    static float found[COUNT];
+    static float found[COUNT], tried[COUNT];
     for (int i = 0; i < 6; i++) {
         const struct values_to_write *source = &sources[i];
         const struct snug_stored_tensor *tensor = snug_safetensors_find(&files, source->name);
@@ -67,8 +67,8 @@ FIXTURE_TEST(round_trip) {
         assert_int_equal(tensor->offset % (uint64_t)snug_dtype_size(source->dtype), 0);
         assert_int_equal(tensor->readable, i != 0);
         if (!tensor->readable) continue;
-        for (int64_t first = 0; first < tensor->count; first += 6667) { /* parts that cross buffers */
-            int64_t count = tensor->count - first < 9000 ? tensor->count - first : 9000;
+        for (int64_t first = 0; first < tensor->count; first += 26667) { /* parts that cross buffers */
+            int64_t count = tensor->count - first < 36000 ? tensor->count - first : 36000;
             assert_ok(s, snug_safetensors_read(s->ctx, &files, tensor, first, count, found));
             for (int64_t k = 0; k < count; k++) {
                 uint16_t half = halves[first + k];
@@ -77,6 +77,12 @@ FIXTURE_TEST(round_trip) {
                                                               : ((const float *)source->data)[first + k];
                 assert_memory_equal(&found[k], &expected, sizeof expected);
             }
+            /* As several threads read. */
+            const size_t size = (size_t)snug_dtype_size(source->dtype);
+            assert_true(snug_safetensors_try(&files, tensor, first, count, false, tried));
+            assert_memory_equal(tried, found, (size_t)count * sizeof *found);
+            assert_true(snug_safetensors_try(&files, tensor, first, count, true, tried));
+            assert_memory_equal(tried, (const char *)source->data + (size_t)first * size, (size_t)count * size);
         }
     }
     const struct snug_stored_tensor *w = snug_safetensors_find(&files, "w");
@@ -90,6 +96,11 @@ FIXTURE_TEST(round_trip) {
     assert_null(snug_safetensors_find(&files, "nothing"));
     assert_int_equal(truncate(scratch_path(s, "a.safetensors"), 1000), 0);
     assert_fails(s, snug_safetensors_read(s->ctx, &files, w, 0, w->count, found), SNUG_E_IO, "became shorter");
+    for (size_t i = 0; i < files.count; i++)
+        if (files.tensors[i].count > 3) {
+            assert_false(snug_safetensors_try(&files, &files.tensors[i], 0, files.tensors[i].count, false, found));
+            assert_false(snug_safetensors_try(&files, &files.tensors[i], 0, files.tensors[i].count, true, found));
+        }
     snug_safetensors_close(&files);
     snug_safetensors_close(&files);
 }

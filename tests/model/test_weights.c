@@ -402,6 +402,56 @@ FIXTURE_TEST(test_device_is_lost) {
     close_session(session);
 }
 
+/* A table of more values than a thread reads at a time, in each type, into each type; and a value that is not finite,
+   or too large, at the ends of what threads read. */
+FIXTURE_TEST(test_reading_in_pieces) {
+    enum { COUNT = WIDE_VOCABULARY * 32, READ = 65536 };
+    static const enum snug_dtype types[] = {SNUG_F32, SNUG_F16, SNUG_BF16};
+    static const char *const words[] = {"config_name=@wide model_name_or_path=@wide threads=2",
+                                        "config_name=@wide model_name_or_path=@wide threads=2 dtype=bfloat16"};
+    static const char table[] = "bert.embeddings.word_embeddings.weight";
+    static const int64_t bad[] = {0, READ - 1, READ, COUNT - 1};
+    float *values = malloc(COUNT * sizeof *values);
+    uint16_t *halves = malloc(COUNT * sizeof *halves);
+    assert_true(values && halves && COUNT > 2 * READ);
+    for (size_t t = 0; t < 3; t++)
+        for (size_t w = 0; w < 2; w++)
+            for (size_t b = 0; b <= 3 * sizeof bad / sizeof *bad; b++) {
+                const int64_t at = b ? bad[(b - 1) % 4] : -1;
+                const float odd = b < 5 ? NAN : b < 9 ? -INFINITY : 3.4e38f;
+                if (b > 8 && types[t] != SNUG_F32) continue; /* a large value */
+                for (int64_t i = 0; i < COUNT; i++) {
+                    const float value = i == at ? odd : (float)(i % 251 - 125) / 64;
+                    values[i] = value;
+                    halves[i] = types[t] == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
+                }
+                const struct values_to_write source = {.name = table,
+                                                       .dtype = types[t],
+                                                       .dims = 2,
+                                                       .shape = {WIDE_VOCABULARY, 32},
+                                                       .data = types[t] == SNUG_F32 ? (void *)values : halves};
+                ok(f, write_tensors(f->ctx, path_of(f, "wide/model.safetensors"), &source, 1));
+                if (b && (b < 9 || w)) {
+                    char says[64];
+                    snprintf(says, sizeof says, " holds %s at element %lld",
+                             b < 5   ? "NaN"
+                             : b < 9 ? "an infinity"
+                                     : "3.4e+38",
+                             (long long)at);
+                    assert_refused(f, words[w], says, b < 9 ? "more than" : "damaged");
+                    continue;
+                }
+                snug_session *session = open_session(f, words[w]);
+                float *found = values_of(f, session, table, COUNT);
+                for (int64_t i = 0; i < COUNT; i++)
+                    if (found[i] != (w ? rounded(values[i]) : values[i])) fail_msg("%lld: %g", (long long)i, found[i]);
+                free(found);
+                close_session(session);
+            }
+    free(values);
+    free(halves);
+}
+
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
 /* Sizes in floats, with the files that split_torch_state_dict_into_shards() puts them into. */
