@@ -76,6 +76,33 @@ class _Of15(TypedDict, total=False):
     chat: Optional[bool]
     """tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the assistant
     says (snug's own) [False]"""
+    use_peft: Optional[bool]
+    """train LoRA adapters beside the model's linears, and nothing else of it; the output is an adapter's folder, as PEFT
+    writes it [False]"""
+    lora_r: Optional[int]
+    """rank of the adapters [16]"""
+    lora_alpha: Optional[int]
+    """what they add is multiplied by lora_alpha / lora_r [32]"""
+    lora_dropout: Optional[float]
+    """dropout of the adapters' inputs [0.05]"""
+    lora_target_modules: Optional[Union[str, list[str], tuple[str, ...]]]
+    """linears that get an adapter: names or their ends, as q_proj,v_proj; all-linear; or one regular expression of whole
+    names; default: PEFT's for the model's type"""
+    lora_modules_to_save: Optional[Union[str, list[str], tuple[str, ...]]]
+    """modules that are trained as a whole, and saved with the adapters; a classifier always is"""
+    use_rslora: Optional[bool]
+    """divide lora_alpha by the root of the rank [False]"""
+    use_dora: Optional[bool]
+    """weight-decomposed adapters; not supported yet [False]"""
+    lora_task_type: Optional[str]
+    """SEQ_CLS, TOKEN_CLS or CAUSAL_LM, which must be that of the task; default: that of the task"""
+    rank_pattern: Optional[Union[PathLike, Mapping[str, Any]]]
+    """ranks of some linears, by name or regular expression: {"down_proj": 8}; PEFT's rank_pattern"""
+    alpha_pattern: Optional[Union[PathLike, Mapping[str, Any]]]
+    """the same of lora_alpha; PEFT's alpha_pattern"""
+    adapter_name_or_path: Optional[PathLike]
+    """folder of an adapter of model_name_or_path: to continue its training, to evaluate or to predict with it; also
+    model_name_or_path can be such a folder, which names its model (snug's own)"""
     offload: Optional[Union[str, list[str], tuple[str, ...]]]
     """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
     page-locked host memory, or to a file in offload_dir (snug's own)"""
@@ -229,13 +256,13 @@ class _Of3(TypedDict, total=False):
     """order of the training rows [random]"""
     group_by_length: Optional[bool]
     """Sets train_sampling_strategy."""
+    freeze: Optional[Union[str, list[str], tuple[str, ...]]]
+    """list of parts that are not trained: embeddings, layer.N, layer.A-B, base_model (all but the task head); they have no
+    gradients, no optimizer states and no backward (snug's own)"""
     gradient_checkpointing: Optional[bool]
     """store only each layer's input and recompute the layer in backward; the same as --recompute layer [False]"""
     activation_checkpointing: Optional[bool]
     """Another name of gradient_checkpointing."""
-    freeze: Optional[Union[str, list[str], tuple[str, ...]]]
-    """list of parts that are not trained: embeddings, layer.N, layer.A-B, base_model (all but the task head); they have no
-    gradients, no optimizer states and no backward (snug's own)"""
     recompute: Optional[Union[str, list[str], tuple[str, ...]]]
     """activations that are recomputed in backward instead of stored: none, elementwise, ffn, attention or layer, for all
     layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"""

@@ -66,7 +66,12 @@ struct snug_args {
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
     char *recompute, *freeze;
-    char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
+    bool use_peft, use_rslora, use_dora;
+    int64_t lora_r, lora_alpha;
+    double lora_dropout;
+    char *lora_target_modules, *lora_modules_to_save, *lora_task_type, *adapter_name_or_path;
+    char *rank_pattern, *alpha_pattern; /* a file or a JSON object */
+    char *offload, *offload_dir;        /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio, offload_update;
     char *deepspeed;   /* a file or a JSON object */
     char *fsdp_config; /* a file or a JSON object */

@@ -99,10 +99,11 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_FLAG_OFF, "with_tracking", "give --report_to tensorboard"},
     {SNUG_FOREIGN_VALUE, "wandb_project wandb_run_id wandb_entity", "give --report_to tensorboard"},
     {SNUG_FOREIGN_VALUE, "checkpointing_steps", "give --save_steps N, or --save_strategy epoch"},
-    {SNUG_FOREIGN_VALUE, "lora_r lora_alpha lora_dropout lora_target_modules peft_type",
-     "snug trains whole weights: leave it out; --fit makes a run fit, --freeze trains a part of the model"},
-    {SNUG_FOREIGN_FLAG_OFF, "use_lora use_peft",
-     "snug trains whole weights: leave it out; --fit makes a run fit, --freeze trains a part of the model"},
+    {SNUG_FOREIGN_VALUE, "peft_type", "--use_peft trains adapters of one type, LORA: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_lora", "give --use_peft"},
+    {SNUG_FOREIGN_FLAG_OFF, "lora_bias use_qalora", "snug has LoRA adapters without biases alone: leave it out"},
+    {SNUG_FOREIGN_VALUE, "trainable_token_indices lora_target_parameters",
+     "adapters are trained beside linears alone: leave it out, or give --lora_target_modules"},
     {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit load_in_4bit",
      "give --dtype bfloat16 for weights in 16 bits, --optim adamw_8bit for states in 8; --fit chooses what is needed"},
     {SNUG_FOREIGN_FLAG_OFF, "mlm", "give --task mlm"},
@@ -248,9 +249,9 @@ const size_t snug_short_count = sizeof snug_short_names / sizeof *snug_short_nam
 static const struct {
     const char *words, *advice;
 } meanings[] = {
-    {"peft lora qlora dora adapter adapters",
-     "snug trains whole weights, without adapters: --freeze trains a part of the "
-     "model, and --fit makes a run fit its memory"},
+    {"peft lora adapter adapters",
+     "--use_peft trains LoRA adapters, with --lora_r, --lora_alpha, --lora_dropout and --lora_target_modules"},
+    {"qlora dora", "snug does not have such adapters yet: --use_peft trains those of LoRA"},
     {"quant quantize quantized quantization bnb bits 4bit 8bit int8 nf4 gptq awq",
      "snug trains no quantized weights: --optim adamw_8bit has states in 8 bits, --dtype bfloat16 weights in 16; --fit "
      "chooses what is needed"},

@@ -18,16 +18,6 @@ enum {
     PRINTED = 64                /* room for a number as text */
 };
 
-bool snug_list_has(const char *list, char separator, const char *word, size_t length) {
-    while (list) {
-        const char *end = strchr(list, separator);
-        size_t item = end ? (size_t)(end - list) : strlen(list);
-        if (item == length && length > 0 && strncmp(list, word, length) == 0) return true;
-        list = end ? end + 1 : NULL;
-    }
-    return false;
-}
-
 static bool lists(const char *list, const char *word) { return snug_list_has(list, ' ', word, strlen(word)); }
 
 /* ---- names --------------------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 #define DATA "Data"
 #define OUTPUT "Output"
 #define TRAINING "Training"
+#define ADAPTERS "LoRA adapters"
 #define MEMORY "Memory for time"
 #define MACHINE "Machine and loading"
 #define STRATEGY "Evaluation, logging and saving"
@@ -190,11 +191,36 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, train_sampling_strategy, "", TRAINING, "random|sequential|group_by_length", "random", NULL,
         "batch_rebalance", "order of the training rows"),
 
-    FLAG(gradient_checkpointing, "activation_checkpointing", MEMORY, "False",
-         "store only each layer's input and recompute the layer in backward; the same as --recompute layer"),
     TEXT(freeze, "", TRAINING, "PARTS",
          "list of parts that are not trained: embeddings, layer.N, layer.A-B, base_model (all but the task head); they "
          "have no gradients, no optimizer states and no backward (snug's own)"),
+
+    FLAG(
+        use_peft, "", ADAPTERS, "False",
+        "train LoRA adapters beside the model's linears, and nothing else of it; the output is an adapter's folder, as "
+        "PEFT writes it"),
+    COUNT(lora_r, "", ADAPTERS, "16", "[1,65536]", "rank of the adapters"),
+    COUNT(lora_alpha, "", ADAPTERS, "32", "[1,1e6]", "what they add is multiplied by lora_alpha / lora_r"),
+    REAL(lora_dropout, ADAPTERS, "0.05", "[0,1)", "dropout of the adapters' inputs"),
+    TEXT(lora_target_modules, "", ADAPTERS, "A,B",
+         "linears that get an adapter: names or their ends, as q_proj,v_proj; all-linear; or one regular expression of "
+         "whole names; default: PEFT's for the model's type"),
+    TEXT(lora_modules_to_save, "", ADAPTERS, "A,B",
+         "modules that are trained as a whole, and saved with the adapters; a classifier always is"),
+    FLAG(use_rslora, "", ADAPTERS, "False", "divide lora_alpha by the root of the rank"),
+    FLAG(use_dora, "", ADAPTERS, "False", "weight-decomposed adapters; not supported yet"),
+    TEXT(lora_task_type, "", ADAPTERS, "NAME",
+         "SEQ_CLS, TOKEN_CLS or CAUSAL_LM, which must be that of the task; default: that of the task"),
+    TEXT(rank_pattern, "", ADAPTERS, "FILE|JSON",
+         "ranks of some linears, by name or regular expression: {\"down_proj\": 8}; PEFT's rank_pattern"),
+    TEXT(alpha_pattern, "", ADAPTERS, "FILE|JSON", "the same of lora_alpha; PEFT's alpha_pattern"),
+    TEXT(
+        adapter_name_or_path, "", ADAPTERS, "DIR",
+        "folder of an adapter of model_name_or_path: to continue its training, to evaluate or to predict with it; also "
+        "model_name_or_path can be such a folder, which names its model (snug's own)"),
+
+    FLAG(gradient_checkpointing, "activation_checkpointing", MEMORY, "False",
+         "store only each layer's input and recompute the layer in backward; the same as --recompute layer"),
     TEXT(recompute, "", MEMORY, "LEVELS",
          "activations that are recomputed in backward instead of stored: none, elementwise, ffn, attention or layer, "
          "for "

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "args/args.h"
+#include "core/list.h"
 
 enum snug_arg_type {
     SNUG_ARG_STRING,
@@ -93,8 +94,5 @@ snug_status snug_args_find_file(snug_context *ctx, const char *path, char **out,
 /* All arguments as an object, and the list of the names that were set. NULL: out of memory. */
 json_t *snug_args_json(const struct snug_args *args);
 json_t *snug_args_given_json(const struct snug_args *args);
-
-/* Whether list, separated by separator, holds the word of length characters. */
-bool snug_list_has(const char *list, char separator, const char *word, size_t length);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "core/block.h"
 #include "core/min_max.h"
+#include "model/adapters.h"
 
 enum { PIECE = 1 << 20 }; /* bytes that are read, and written or sent, at a time */
 
@@ -269,6 +270,12 @@ static snug_status end(struct saving *s, snug_status status, const struct snug_f
     return status;
 }
 
+/* The same of a file that belongs to no other ones. */
+static snug_status end_alone(struct saving *s, snug_status status, const struct snug_folder *in, const char *name) {
+    status = end(s, status, in, name);
+    return status == SNUG_OK && snug_group_rank(s->group) == 0 ? snug_writer_commit(s->ctx, &s->writer) : status;
+}
+
 static void add_parameter(struct saving *s, const char *name, size_t number) {
     const struct snug_parameter *p = &s->program->parameters[number];
     add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, p->shape[1] ? 2 : 1, p->shape);
@@ -319,6 +326,23 @@ snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group
     return status;
 }
 
+snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
+    enum { SIZE = sizeof SNUG_ADAPTER_PREFIX + sizeof program->parameters->name };
+    struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
+    char(*names)[SIZE] = NULL;
+    snug_status status = begin(&s, program->parameter_count);
+    if (status == SNUG_OK) status = snug_alloc(ctx, program->parameter_count, SIZE, (void **)&names);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        if (!program->parameters[i].adapter) continue;
+        snprintf(names[i], SIZE, SNUG_ADAPTER_PREFIX "%s", program->parameters[i].name);
+        add_parameter(&s, names[i], i);
+    }
+    status = end_alone(&s, status, in, name);
+    free(names);
+    return status;
+}
+
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
     struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .fd = -1};
@@ -327,6 +351,5 @@ snug_status snug_states_save(snug_context *ctx, const struct snug_process_group 
         const struct snug_tensor *t = &program->tensors[i];
         if (t->saved) add(&s, t->name, (int32_t)i, 0, 2, (const int64_t[]){t->rows, t->cols});
     }
-    status = end(&s, status, in, name);
-    return status == SNUG_OK && snug_group_rank(group) == 0 ? snug_writer_commit(ctx, &s.writer) : status;
+    return end_alone(&s, status, in, name);
 }

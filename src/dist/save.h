@@ -21,6 +21,9 @@
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const struct snug_weight_files *files, const struct snug_program *program,
                               const struct snug_memory *memory, const struct snug_weight_source *source);
+/* The adapters and the modules saved with them, alone, under PEFT's names. */
+snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                              const char *name, const struct snug_program *program, const struct snug_memory *memory);
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory);

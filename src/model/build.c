@@ -47,6 +47,54 @@ static void add_parameter(struct snug_builder *b, struct snug_parameter paramete
     program->parameters[program->parameter_count++] = parameter;
 }
 
+/* One of an adapter's weights. */
+static int32_t add_lora_weight(struct snug_builder *b, struct snug_parameter parameter, const char *module,
+                               const char *which) {
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s.weight", module, which);
+    parameter.tensor = add_weights(b, parameter.shape[0], parameter.shape[1], name);
+    parameter.decay = parameter.lora = true;
+    add_parameter(b, parameter, name, "");
+    return parameter.tensor;
+}
+
+static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *module) {
+    const struct snug_adapter *adapter = b->config->adapter;
+    struct snug_lora_form form;
+    struct snug_lora lora = {0};
+    if (!adapter || b->status != SNUG_OK) return lora;
+    b->status = snug_adapter_find(adapter, module, &form);
+    if (b->status != SNUG_OK) return lora;
+    snug_adapter_note(adapter, module, form.r > 0, &b->use);
+    if (!form.r) return lora;
+    const double deviation = snug_adapter_deviation(adapter);
+    lora = (struct snug_lora){.scale = form.scale, .dropout = form.dropout};
+    lora.a = add_lora_weight(b,
+                             (struct snug_parameter){.shape = {form.r, inputs},
+                                                     .init = deviation > 0 ? SNUG_INIT_NORMAL : SNUG_INIT_UNIFORM,
+                                                     .deviation = deviation},
+                             module, "lora_A");
+    lora.b = add_lora_weight(b, (struct snug_parameter){.shape = {outputs, form.r}, .init = SNUG_INIT_ZEROS}, module,
+                             "lora_B");
+    return lora;
+}
+
+static void note_linear(struct snug_builder *b, const char *module) {
+    if (b->config->adapter) snug_adapter_note(b->config->adapter, module, false, &b->use);
+}
+
+bool snug_build_splits(struct snug_builder *b, int count, const char *const names[]) {
+    bool splits = false;
+    for (int i = 0; i < count && b->config->adapter && b->status == SNUG_OK; i++) {
+        struct snug_lora_form form = {0};
+        char weight[128];
+        snprintf(weight, sizeof weight, "%s.weight", names[i]);
+        b->status = snug_adapter_find(b->config->adapter, names[i], &form);
+        splits |= form.r > 0 || snug_adapter_saves(b->config->adapter, weight) >= 0;
+    }
+    return splits;
+}
+
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name) {
     int32_t tensor = add_weights(b, rows, cols, name);
     add_parameter(b,
@@ -100,6 +148,8 @@ struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outpu
                                               .init = SNUG_INIT_NORMAL,
                                               .decay = true},
                       names[i], ".weight");
+    if (count == 1) linear.lora = add_lora(b, outputs, inputs, names[0]);
+    for (int i = 0; i < count && count > 1; i++) note_linear(b, names[i]);
     if (!bias) return linear;
     snprintf(name, sizeof name, "%s%s.bias", names[0], count > 1 ? "+" : "");
     linear.bias = add_weights(b, count, outputs, name);
@@ -125,6 +175,7 @@ struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t 
                   (struct snug_parameter){
                       .tensor = linear.weight, .shape = {inputs, outputs}, .init = SNUG_INIT_NORMAL, .decay = true},
                   suffixed, "");
+    linear.lora = add_lora(b, outputs, inputs, name);
     snprintf(suffixed, sizeof suffixed, "%s.bias", name);
     if (bias) linear.bias = snug_build_bias(b, outputs, suffixed);
     return linear;
@@ -228,6 +279,19 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
     return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
 }
 
+/* y += scale (dropout(x) a^T) b^T */
+static void adapt(struct snug_builder *b, int32_t x, const struct snug_lora *lora, int32_t y, const char *name) {
+    char own[64];
+    if (!lora->a) return;
+    snprintf(own, sizeof own, "%s.lora_dropout", name);
+    const int32_t dropped = snug_dropout(b, x, lora->dropout, own);
+    snprintf(own, sizeof own, "%s.lora", name);
+    const int32_t u = snug_linear(b, dropped, (struct snug_affine){.weight = lora->a}, own);
+    if (lora->scale != 1)
+        add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = {.x = u, .y = u, .scale = (float)lora->scale}});
+    snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, y);
+}
+
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
     int64_t outputs = 0;
     if (b->status == SNUG_OK) {
@@ -237,6 +301,7 @@ int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, con
     const int32_t y = add_value(b, x, outputs, true, name);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
                                .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
+    adapt(b, x, &w.lora, y, name);
     return y;
 }
 
@@ -253,8 +318,9 @@ int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine 
    bf16). */
 int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                               enum snug_activation activation, const char *activated) {
-    const int32_t u = snug_linear(b, x, (struct snug_affine){.weight = w.weight, .transposed = w.transposed}, name);
-    tag_last_op(b, SNUG_IN_FFN);
+    const int32_t u =
+        snug_linear(b, x, (struct snug_affine){.weight = w.weight, .transposed = w.transposed, .lora = w.lora}, name);
+    tag_maker(b, u, SNUG_IN_FFN);
     const int32_t a = add_value(b, u, cols_of(b, u), true, activated);
     add_op(b, (struct snug_op){.kind = SNUG_OP_ACTIVATION,
                                .activation = {.u = u, .b = w.bias, .a = a, .function = activation}});
@@ -264,9 +330,19 @@ int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_aff
 int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                           enum snug_activation activation, const char *activated) {
     const int32_t u = snug_linear(b, x, w, name);
-    tag_last_op(b, SNUG_IN_FFN);
+    tag_maker(b, u, SNUG_IN_FFN);
     const int32_t a = add_value(b, u, cols_of(b, u) / 2, true, activated);
     add_op(b, (struct snug_op){.kind = SNUG_OP_GLU, .glu = {.u = u, .a = a, .function = activation}});
+    return a;
+}
+
+int32_t snug_gated_linears(struct snug_builder *b, int32_t x, struct snug_affine gate, struct snug_affine up,
+                           enum snug_activation activation, const char *activated) {
+    const int32_t u = snug_linear(b, x, gate, "ffn.gate"), v = snug_linear(b, x, up, "ffn.up");
+    tag_maker(b, u, SNUG_IN_FFN);
+    tag_maker(b, v, SNUG_IN_FFN);
+    const int32_t a = add_value(b, u, cols_of(b, u), true, activated);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_GLU, .glu = {.u = u, .v = v, .a = a, .function = activation}});
     return a;
 }
 

@@ -6,6 +6,7 @@
 #ifndef SNUG_MODEL_BUILD_H
 #define SNUG_MODEL_BUILD_H
 
+#include "model/adapters.h"
 #include "model/config.h"
 
 struct snug_builder {
@@ -17,10 +18,17 @@ struct snug_builder {
     int32_t layer;       /* -1 outside the layers */
     bool training;       /* dropout is on */
     double label_smoothing;
+    struct snug_adapter_use use; /* where the config has adapters */
 };
 
 /* Begins a part of the model; layer is used if part is LAYER. */
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
+
+/* An adapter's two weights, or none. */
+struct snug_lora {
+    int32_t a, b; /* [r,in] [out,r] */
+    double scale, dropout;
+};
 
 /* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset, parts: of a norm, as
    in struct snug_norm_form. transposed: of a linear, as in struct snug_linear. */
@@ -28,6 +36,7 @@ struct snug_affine {
     int32_t weight, bias;
     bool rms, unit_offset, transposed;
     int32_t parts;
+    struct snug_lora lora; /* of a linear */
 };
 
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
@@ -45,6 +54,8 @@ struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t 
 /* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
 struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
                                            const char *const names[], bool bias);
+/* Whether linears of these names cannot be one tensor: some have adapters, or are trained while others are not. */
+bool snug_build_splits(struct snug_builder *b, int count, const char *const names[]);
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
 /* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
@@ -65,6 +76,9 @@ int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_aff
 /* activation(one half of linear(x)) * the other half */
 int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                           enum snug_activation activation, const char *activated);
+/* The same with linears of their own: activation(gate(x)) * up(x) */
+int32_t snug_gated_linears(struct snug_builder *b, int32_t x, struct snug_affine gate, struct snug_affine up,
+                           enum snug_activation activation, const char *activated);
 /* The form of BERT's attention: the configuration's heads, all keys, scores over the root of a head's size. */
 struct snug_attention_form snug_attention_form(const struct snug_builder *b);
 /* The columns of operands that are one tensor follow one another. bias: or none. */
@@ -100,7 +114,7 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
 /* The loss of the config's task and problem. */
 void snug_build_loss(struct snug_builder *b, int32_t logits);
 
-/* Appends the forward operations of config's family and task. */
+/* Appends the forward operations of config's family and task. With adapters, all other parameters are frozen. */
 snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,
                              double label_smoothing);
 

@@ -10,6 +10,7 @@
 #include "program/program.h"
 
 struct snug_family;
+struct snug_adapter;
 
 enum { SNUG_LAYERS_MOST = 512 };
 
@@ -27,11 +28,12 @@ struct snug_config {
     int64_t pad_token_id;                                                         /* -1: none */
     enum snug_activation hidden_act;
     const char *hidden_act_name;
-    bool tie_word_embeddings;  /* of the file that was read */
-    bool own_decoder;          /* masked LM's decoder is not the word table */
-    void *settings;            /* those that the family alone has (its settings_size); NULL: none */
-    enum snug_task task;       /* from architectures; the default if they name no head */
-    bool has_head;             /* architectures name the head of task */
+    bool tie_word_embeddings;           /* of the file that was read */
+    bool own_decoder;                   /* masked LM's decoder is not the word table */
+    void *settings;                     /* those that the family alone has (its settings_size); NULL: none */
+    const struct snug_adapter *adapter; /* LoRA adapters of its linears; NULL: none. Not the config's own */
+    enum snug_task task;                /* from architectures; the default if they name no head */
+    bool has_head;                      /* architectures name the head of task */
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */
     json_t *json;              /* the whole file, unknown keys included: written back */

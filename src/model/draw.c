@@ -14,8 +14,8 @@ struct snug_draw snug_draw_of(const char *name, uint64_t seed) {
     return (struct snug_draw){hash, seed};
 }
 
-void snug_draw_normal(const struct snug_draw *draw, int64_t first, int64_t count, double deviation, float *values) {
-    uint32_t words[SNUG_DRAW_MOST];
+/* Words for elements first … first + count - 1, and up to three more. */
+static void draw_words(const struct snug_draw *draw, int64_t first, int64_t count, uint32_t words[SNUG_DRAW_MOST]) {
     for (int64_t i = 0; i < count; i += 4) {
         const int64_t number = (first + i) / 4;
         const struct snug_philox_block block =
@@ -23,7 +23,18 @@ void snug_draw_normal(const struct snug_draw *draw, int64_t first, int64_t count
                         (uint32_t)draw->seed, (uint32_t)(draw->seed >> 32));
         memcpy(words + i, block.word, sizeof block);
     }
+}
+
+void snug_draw_normal(const struct snug_draw *draw, int64_t first, int64_t count, double deviation, float *values) {
+    uint32_t words[SNUG_DRAW_MOST];
+    draw_words(draw, first, count, words);
     snug_normal(values, words, count, deviation);
+}
+
+void snug_draw_uniform(const struct snug_draw *draw, int64_t first, int64_t count, double bound, float *values) {
+    uint32_t words[SNUG_DRAW_MOST];
+    draw_words(draw, first, count, words);
+    for (int64_t i = 0; i < count; i++) values[i] = (float)(bound * (2 * (double)snug_philox_uniform(words[i]) - 1));
 }
 
 /* ---- rows of new tokens ----------------------------------------------------------------------------------------- */

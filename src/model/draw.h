@@ -14,6 +14,8 @@ struct snug_draw snug_draw_of(const char *name, uint64_t seed);
 /* Elements first … first + count - 1 of normal(0, deviation), at most SNUG_DRAW_MOST; first is a multiple of 4. */
 enum { SNUG_DRAW_MOST = 4096 };
 void snug_draw_normal(const struct snug_draw *draw, int64_t first, int64_t count, double deviation, float *values);
+/* The same, uniform in [-bound, bound). */
+void snug_draw_uniform(const struct snug_draw *draw, int64_t first, int64_t count, double bound, float *values);
 
 /* Writes elements first … first + count - 1 of something to values. */
 typedef snug_status snug_make_fn(const void *user, int64_t first, int64_t count, void *values);

@@ -95,6 +95,34 @@ enum snug_task snug_family_task(const struct snug_family *family) {
 
 /* ---- programs ------------------------------------------------------------------------------------------------- */
 
+/* A tied word table would have to become two. */
+static snug_status check_tied(const struct snug_builder *b, const struct snug_parameter *p) {
+    char word[128];
+    if (p->lora || b->config->own_decoder || snug_head_of(b->config) != SNUG_HEAD_VOCABULARY) return SNUG_OK;
+    snug_family_word_name(b->config, word, sizeof word);
+    if (strcmp(word, p->name) != 0) return SNUG_OK;
+    return snug_fail(
+        b->program->ctx, SNUG_E_UNSUPPORTED,
+        "modules_to_save: %s is the decoder's weight, too (tie_word_embeddings), and PEFT would make two of "
+        "it, which is not supported yet",
+        word);
+}
+
+/* Freezes what does not belong to the config's adapters. */
+static snug_status freeze_base(struct snug_builder *b) {
+    const struct snug_adapter *adapter = b->config->adapter;
+    struct snug_program *program = b->program;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        struct snug_parameter *p = &program->parameters[i];
+        const int64_t saved = p->lora ? -1 : snug_adapter_saves(adapter, p->name);
+        p->adapter = p->lora || saved >= 0;
+        program->tensors[p->tensor].trainable = p->adapter;
+        if (saved >= 0 && saved < 64) b->use.saved |= (uint64_t)1 << saved;
+        if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));
+    }
+    return snug_adapter_check(adapter, &b->use);
+}
+
 snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,
                              double label_smoothing) {
     struct snug_builder b = {.program = program,
@@ -105,6 +133,7 @@ snug_status snug_build_model(struct snug_program *program, const struct snug_con
     snug_build_part(&b, SNUG_PART_EMBEDDINGS, 0);
     int32_t word, hidden = config->family->encode(&b, &word);
     config->family->heads->build[snug_head_of(config)](&b, hidden, word);
+    if (b.status == SNUG_OK && config->adapter) b.status = freeze_base(&b);
     return b.status;
 }
 

@@ -94,6 +94,7 @@ struct snug_family {
     bool one_type;                                   /* has no token types: those of the tokenizer are not used */
     bool causal; /* a decoder: tokens see those before them, and its language model predicts the next one */
     bool untied; /* tie_word_embeddings is false in a file without it */
+    const char *lora_targets;     /* PEFT's default of target_modules, separated by spaces; NULL: it has none */
     const char *const *constants; /* ends of names of tensors that files may have and no model needs; NULL: none */
     size_t settings_size;         /* of config->settings, zero before read(); 0: none */
     void (*read)(struct snug_reading *r); /* fills r->config, except labels, task and tie_word_embeddings */

@@ -13,8 +13,10 @@ struct stream {
 /* A layer's parameters. Those that it has not are 0. */
 struct parameters {
     struct snug_affine operands[3]; /* query, key and value; the first alone is all three, unless they are separate */
+    bool separate;
     struct snug_affine head_norms[2];
     struct snug_affine out, up, down;
+    struct snug_affine gate;           /* unless up has both */
     struct snug_affine norm;           /* between the blocks */
     struct snug_affine output_norm;    /* after the second block */
     struct snug_affine block_norms[2]; /* of what the blocks add */
@@ -54,7 +56,11 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     const char *const rests[] = {layer->query, layer->key, layer->value};
     const char *const norms[] = {layer->query_norm, layer->key_norm};
     const bool bias = !layer->no_attention_bias;
-    if (layer->separate) {
+    const struct snug_name full[] = {in_layer(b, layer, rests[0]), in_layer(b, layer, rests[1] ? rests[1] : ""),
+                                     in_layer(b, layer, rests[2] ? rests[2] : "")};
+    const char *const names[] = {full[0].text, full[1].text, full[2].text};
+    p->separate = layer->separate || (layer->key && snug_build_splits(b, 3, names));
+    if (p->separate) {
         for (int n = 0; n < 3; n++) p->operands[n] = linear_in_layer(b, layer, widths[n], hidden, rests[n], bias);
         for (int n = 0; n < 2 && norms[n]; n++) {
             p->head_norms[n] =
@@ -64,9 +70,6 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     } else if (!layer->key) {
         p->operands[0] = linear_in_layer(b, layer, widths[0] + 2 * widths[1], hidden, layer->query, bias);
     } else {
-        const struct snug_name query = in_layer(b, layer, layer->query), key = in_layer(b, layer, layer->key),
-                               value = in_layer(b, layer, layer->value);
-        const char *const names[] = {query.text, key.text, value.text};
         p->operands[0] = snug_build_fused_linear(b, widths[0], hidden, 3, names, bias);
     }
 }
@@ -80,13 +83,21 @@ static struct snug_affine build_output(struct snug_builder *b, const struct snug
     return linear;
 }
 
-static struct snug_affine build_up(struct snug_builder *b, const struct snug_layer *layer) {
+static void build_up(struct snug_builder *b, const struct snug_layer *layer, struct parameters *p) {
     const int64_t hidden = b->config->hidden_size, inner = b->config->intermediate_size;
     const bool bias = !layer->no_ffn_bias;
-    if (!layer->gate) return linear_in_layer(b, layer, layer->gated ? 2 * inner : inner, hidden, layer->up, bias);
+    if (!layer->gate) {
+        p->up = linear_in_layer(b, layer, layer->gated ? 2 * inner : inner, hidden, layer->up, bias);
+        return;
+    }
     const struct snug_name gate = in_layer(b, layer, layer->gate), up = in_layer(b, layer, layer->up);
     const char *const names[] = {gate.text, up.text};
-    return snug_build_fused_linear(b, inner, hidden, 2, names, bias);
+    if (!snug_build_splits(b, 2, names)) {
+        p->up = snug_build_fused_linear(b, inner, hidden, 2, names, bias);
+        return;
+    }
+    p->gate = snug_build_linear(b, inner, hidden, gate.text, bias);
+    p->up = snug_build_linear(b, inner, hidden, up.text, bias);
 }
 
 /* The norm of a layer's output: after its sum, or before the next layer's attention, or the final one. */
@@ -113,7 +124,7 @@ static struct parameters build_parameters(struct snug_builder *b, const struct s
     build_operands(b, layer, form, &p);
     p.out = build_output(b, layer, width, layer->out, !layer->no_attention_bias && !layer->no_out_bias);
     p.norm = norm_in_layer(b, layer, layer->pre_norm ? layer->ffn_norm : layer->attention_norm);
-    p.up = build_up(b, layer);
+    build_up(b, layer, &p);
     p.down = build_output(b, layer, b->config->intermediate_size, layer->down, !layer->no_ffn_bias);
     for (int n = 0; n < 2; n++) p.block_norms[n] = norm_in_layer(b, layer, block_norms[n]);
     p.output_norm = build_output_norm(b, layer);
@@ -149,11 +160,11 @@ static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer
     static const char *const names[] = {"query", "key", "value"}, *const normed[] = {"query.norm", "key.norm"};
     const struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
     int32_t operands[3];
-    if (!layer->separate) {
+    if (!p->separate) {
         operands[0] = operands[1] = operands[2] = snug_linear(b, x, p->operands[0], "qkv");
         if (rotation.pairs) snug_rotate(b, operands[0], form.heads + form.kv_heads, form.head_dim, &rotation);
     }
-    for (int n = 0; n < 3 && layer->separate; n++) {
+    for (int n = 0; n < 3 && p->separate; n++) {
         operands[n] = snug_linear(b, x, p->operands[n], names[n]);
         if (n == 2) continue; /* values */
         if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
@@ -179,8 +190,9 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
     int32_t z = snug_linear(b, attended, p.out, "attention.dense");
     s = add_block(b, layer, z, s, layer->attention_dropout, p.block_norms[0], p.norm,
                   layer->pre_norm ? "ffn.input" : "attention.norm");
-    int32_t a = layer->gated ? snug_gated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation")
-                             : snug_activated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation");
+    int32_t a = p.gate.weight  ? snug_gated_linears(b, s.x, p.gate, p.up, c->hidden_act, "ffn.activation")
+                : layer->gated ? snug_gated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation")
+                               : snug_activated_linear(b, s.x, p.up, "ffn.up", c->hidden_act, "ffn.activation");
     if (layer->activation_dropout > 0) a = snug_dropout(b, a, layer->activation_dropout, "ffn.dropout");
     z = snug_linear(b, a, p.down, "ffn.down");
     return add_block(b, layer, z, s, layer->ffn_dropout, p.block_norms[1], p.output_norm,

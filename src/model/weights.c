@@ -12,6 +12,7 @@
 #include "io/folder_kind.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "model/adapters.h"
 #include "model/draw.h"
 #include "model/family.h"
 #include "model/weight_files.h"
@@ -155,8 +156,12 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
         float *piece = (float *)values + i;
         const int64_t n = snug_min(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
-            snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range / depth, piece);
+            const double deviation = init->parameter->deviation;
+            snug_draw_normal(&init->draw, first + i, n,
+                             deviation > 0 ? deviation : init->config->initializer_range / depth, piece);
             clear_zero_row(init->parameter, piece, first + i, n);
+        } else if (init->parameter->init == SNUG_INIT_UNIFORM) {
+            snug_draw_uniform(&init->draw, first + i, n, 1 / sqrt((double)init->parameter->shape[1]), piece);
         } else {
             for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;
         }
@@ -545,6 +550,14 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
     return status;
 }
 
+static snug_status add_names(struct loading *l) {
+    for (size_t i = 0; i < l->program->parameter_count; i++) {
+        const char *name = l->program->parameters[i].name;
+        RETURN_IF_ERROR(snug_hash_map_add(l->ctx, &l->names, name, strlen(name), (int32_t)i, &(int32_t){0}));
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes, struct snug_weight_source *source) {
@@ -562,10 +575,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     l.path = from.path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
     l.loaded = from.of;
-    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
-        const char *parameter = program->parameters[i].name;
-        status = snug_hash_map_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
-    }
+    if (status == SNUG_OK) status = add_names(&l);
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
     if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
@@ -573,7 +583,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
         for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
             if (l.loaded[i]) continue;
             status = snug_weights_init(program, config, memory, &program->parameters[i], seed);
-            add_name(&fresh, program->parameters[i].name);
+            if (!program->parameters[i].lora) add_name(&fresh, program->parameters[i].name);
         }
         if (fresh.count)
             snug_log(ctx, SNUG_LOG_WARNING,
@@ -588,6 +598,47 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     } else {
         snug_weight_source_close(&from);
     }
+    return status;
+}
+
+/* ---- adapters ------------------------------------------------------------------------------------------------- */
+
+static snug_status load_adapter_tensor(const struct loading *l, const struct snug_stored_tensor *stored) {
+    const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
+    char name[256] = "";
+    if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0)
+        snug_family_parameter(l->config, stored->name + prefix, name, sizeof name);
+    const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p]) return load_one(l, stored, (size_t)p);
+    return snug_fail(l->ctx, SNUG_E_INPUT,
+                     "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
+                     stored->name);
+}
+
+static snug_status load_adapter(struct loading *l) {
+    RETURN_IF_ERROR(add_names(l));
+    for (size_t i = 0; i < l->files->count; i++) RETURN_IF_ERROR(load_adapter_tensor(l, &l->files->tensors[i]));
+    for (size_t i = 0; i < l->program->parameter_count; i++)
+        if (l->program->parameters[i].adapter && !l->loaded[i])
+            return snug_fail(l->ctx, SNUG_E_INPUT,
+                             "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
+                             " beside it asks for",
+                             l->path, l->program->parameters[i].name);
+    return SNUG_OK;
+}
+
+snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
+                              const struct snug_config *config, const struct snug_memory *memory) {
+    struct snug_weight_source from = {0};
+    struct loading l = {.ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory};
+    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, SNUG_ADAPTER_WEIGHTS));
+    l.path = from.path;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
+    l.loaded = from.of;
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &from.files);
+    if (status == SNUG_OK) status = load_adapter(&l);
+    snug_hash_map_free(&l.names);
+    snug_weight_source_close(&from);
     return status;
 }
 

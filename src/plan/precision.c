@@ -84,7 +84,7 @@ snug_status snug_stage_precision(struct snug_program *program, const struct snug
     /* Vectors stay F32: biases and norms are few, and matmuls add them in fp32. */
     for (size_t i = 0; i < program->parameter_count; i++) {
         struct snug_tensor *weight = &program->tensors[program->parameters[i].tensor];
-        if (!program->parameters[i].shape[1]) continue;
+        if (!program->parameters[i].shape[1] || program->parameters[i].adapter) continue; /* PEFT's are F32, too */
         weight->narrowed = !weight->trainable && methods->weights == SNUG_F32 && program->compute != SNUG_F32;
         weight->dtype = weight->narrowed ? program->compute : methods->weights;
     }

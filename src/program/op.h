@@ -229,16 +229,16 @@ struct snug_activation_backward {
     int32_t du, a;    /* [n,m] (= da), [n,m] (= u) or none */
     enum snug_activation function;
 };
-/* a = f(u1) u2, where u1 is the first m columns of u and u2 the other m */
+/* a = f(u1) u2, where u1 is the first m columns of u and u2 the other m; with v, u1 is u and u2 is v */
 struct snug_glu {
-    int32_t u; /* [n,2m] */
-    int32_t a; /* [n,m] */
+    int32_t u, v; /* [n,2m] and none, or [n,m] each */
+    int32_t a;    /* [n,m] */
     enum snug_activation function;
 };
-/* du = (da u2 f'(u1), da f(u1)) */
+/* du = (da u2 f'(u1), da f(u1)); with v, du = da u2 f'(u1) and dv = da f(u1) */
 struct snug_glu_backward {
-    int32_t da, u; /* [n,m] [n,2m] */
-    int32_t du;    /* [n,2m] */
+    int32_t da, u, v; /* [n,m] and as in GLU */
+    int32_t du, dv;   /* as u, v */
     enum snug_activation function;
 };
 /* y = x with the first `heads` heads, of head_dim columns each, rotated by the position of the row's token (struct

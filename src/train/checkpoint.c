@@ -12,6 +12,7 @@
 #include "dist/save.h"
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "model/adapters.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
 #include "train/checkpoint_copy.h"
@@ -160,10 +161,19 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const struct snug_fo
 
 /* ---- the folders ---------------------------------------------------------------------------------------------- */
 
-/* The files that a checkpoint must have to be resumed, and to load weights from it. */
-static const char *const resumable[] = {"config.json", SNUG_WEIGHTS_ANY, "trainer_state.json", "optimizer.safetensors",
-                                        NULL};
-static const char *const loadable[] = {"config.json", SNUG_WEIGHTS_ANY, "trainer_state.json", NULL};
+/* The files that a checkpoint must have to load weights from it, and to be resumed. */
+struct file_list {
+    const char *names[6];
+};
+static struct file_list loadable(const struct snug_trainer *t) {
+    return (struct file_list){{"config.json", snug_session_weights(t->session), "trainer_state.json",
+                               t->session->job.setup.lora ? SNUG_ADAPTER_CONFIG : NULL}};
+}
+static struct file_list resumable(const struct snug_trainer *t) {
+    struct file_list files = loadable(t);
+    files.names[files.names[3] ? 4 : 3] = "optimizer.safetensors";
+    return files;
+}
 
 static int by_step(const void *a, const void *b) {
     const struct snug_checkpoint *x = a, *y = b;
@@ -388,7 +398,7 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
     snug_status status = SNUG_OK;
     if (snug_trainer_leads(t)) {
         status = open_best(t, &folder);
-        if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, &folder, loadable);
+        if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, &folder, loadable(t).names);
     }
     int64_t found = status;
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &found, sizeof found));
@@ -397,7 +407,7 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
         if (status != SNUG_OK) return status;
         return snug_fail(t->ctx, (snug_status)found, "rank 0 cannot load the best checkpoint");
     }
-    status = snug_checkpoint_copy_begin(t, loadable, "optimizer.safetensors", &folder, &copy);
+    status = snug_checkpoint_copy_begin(t, loadable(t).names, "optimizer.safetensors", &folder, &copy);
     if (status == SNUG_OK) status = snug_session_load_weights(t->session, &folder);
     return snug_checkpoint_copy_end(t, &folder, &copy, status);
 }
@@ -504,7 +514,7 @@ static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, struct s
     name_of(step, name);
     RETURN_IF_ERROR(snug_folder_open(t->ctx, &t->output.folder, name, folder));
     snug_status status = check_resumable(t, folder);
-    const snug_status found = status == SNUG_OK ? snug_manifest_verify(t->ctx, folder, resumable) : SNUG_OK;
+    const snug_status found = status == SNUG_OK ? snug_manifest_verify(t->ctx, folder, resumable(t).names) : SNUG_OK;
     *whole = found == SNUG_OK;
     if (status == SNUG_OK && *whole) return SNUG_OK;
     if (found == SNUG_E_MEMORY) {
@@ -520,7 +530,7 @@ static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, struct s
 static snug_status open_named(struct snug_trainer *t, const char *from, struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, folder));
     snug_status status = check_resumable(t, folder);
-    if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, folder, resumable);
+    if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, folder, resumable(t).names);
     if (status != SNUG_OK) snug_folder_close(folder);
     return status;
 }
@@ -559,7 +569,7 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
         snug_folder_close(&folder);
         return status;
     }
-    snug_status resumed = snug_checkpoint_copy_begin(t, resumable, NULL, &folder, &copy);
+    snug_status resumed = snug_checkpoint_copy_begin(t, resumable(t).names, NULL, &folder, &copy);
     if (resumed == SNUG_OK) resumed = resume_from(t, &folder);
     return snug_checkpoint_copy_end(t, &folder, &copy, resumed);
 }

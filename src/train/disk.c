@@ -41,11 +41,12 @@ int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
     return stop ? stop : t->session->max_steps;
 }
 
-static int64_t weight_bytes(const struct snug_program *program) {
+static int64_t weight_bytes(const struct snug_program *program, bool adapters) {
     int64_t bytes = 0;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
-        bytes += snug_parameter_count(p) * snug_dtype_size(program->tensors[p->tensor].dtype);
+        if (p->adapter || !adapters)
+            bytes += snug_parameter_count(p) * snug_dtype_size(program->tensors[p->tensor].dtype);
     }
     return bytes;
 }
@@ -82,7 +83,7 @@ static struct need need_of(const struct snug_trainer *t, const struct snug_prosp
                            const struct snug_prospect *saving, int64_t old) {
     const struct snug_program *program = &t->session->training->program;
     struct need need = {.history = (double)p->logs * LOG_ENTRY + (double)p->evaluations * EVALUATION,
-                        .model = (double)(weight_bytes(program) + REST)};
+                        .model = (double)(weight_bytes(program, t->session->job.setup.lora != NULL) + REST)};
     int64_t end;
     count_checkpoints(t, saving, old, &need.peak, &end);
     need.events = snug_trainer_reports(t->args) ? need.history : 0;

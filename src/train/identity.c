@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "io/json.h"
+#include "model/adapters.h"
 #include "model/family.h"
 #include "train/results.h"
 
@@ -40,6 +41,13 @@ static void add_model(json_t **to, const struct snug_config *c) {
     if (c->family->identify) c->family->identify(to, c);
 }
 
+/* All settings but the place of the base model. */
+static json_t *identify_adapter(const struct snug_adapter *adapter) {
+    json_t *o = adapter ? json_deep_copy(snug_adapter_json(adapter)) : json_null();
+    if (adapter && o) json_object_del(o, "base_model_name_or_path");
+    return o;
+}
+
 static json_t *fixed_of(const struct snug_job *job) {
     const struct snug_setup *setup = &job->setup;
     const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
@@ -61,6 +69,7 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "train_sampling_strategy", text_or_null(setup->args->train_sampling_strategy));
     snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));
     snug_json_add(&o, "freeze", text_or_null(setup->args->freeze));
+    snug_json_add(&o, "adapters", identify_adapter(setup->lora));
     snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "optim", json_string(job->plan.optimizer.name));
     snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->plan.weights)));

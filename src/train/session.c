@@ -8,6 +8,7 @@
 
 #include "dist/save.h"
 #include "io/json.h"
+#include "model/adapters.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
@@ -92,14 +93,24 @@ static snug_status load_weights(struct snug_session *s) {
                  program->parameter_count);
         return SNUG_OK;
     }
-    return snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
-                             setup->args->ignore_mismatched_sizes, &s->source);
+    RETURN_IF_ERROR(snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
+                                      setup->args->ignore_mismatched_sizes, &s->source));
+    return setup->adapter.path ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
+                               : SNUG_OK;
+}
+
+const char *snug_session_weights(const struct snug_session *s) {
+    return s->job.setup.lora ? SNUG_ADAPTER_WEIGHTS : SNUG_WEIGHTS_ANY;
 }
 
 snug_status snug_session_load_weights(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(store(s)); /* later it would overwrite what is loaded */
-    RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &s->job.setup.config, &s->memory,
-                                      (uint64_t)s->job.setup.args->seed, false, &s->source));
+    const struct snug_setup *setup = &s->job.setup;
+    if (setup->lora)
+        RETURN_IF_ERROR(snug_adapter_load(s->ctx, folder, any_program(s), &setup->config, &s->memory));
+    else
+        RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &setup->config, &s->memory,
+                                          (uint64_t)setup->args->seed, false, &s->source));
     return snug_session_prepare(s);
 }
 
@@ -442,16 +453,31 @@ static snug_status plan_weight_files(const struct snug_session *s, struct snug_w
     return snug_weight_files_plan(any_program(s), most, out);
 }
 
+static snug_status write_weights(struct snug_session *s, const struct snug_folder *folder) {
+    struct snug_weight_files files;
+    RETURN_IF_ERROR(plan_weight_files(s, &files));
+    const snug_status status =
+        snug_weights_save(s->ctx, s->job.setup.args->group, folder, &files, any_program(s), &s->memory, &s->source);
+    snug_weight_files_free(&files);
+    return status;
+}
+
+static snug_status write_adapter(struct snug_session *s, const struct snug_folder *folder) {
+    const struct snug_process_group *group = s->job.setup.args->group;
+    if (snug_group_rank(group) == 0)
+        RETURN_IF_ERROR(snug_json_write(s->ctx, folder, SNUG_ADAPTER_CONFIG, snug_adapter_json(s->job.setup.lora)));
+    return snug_adapter_save(s->ctx, group, folder, SNUG_ADAPTER_WEIGHTS, any_program(s), &s->memory);
+}
+
 snug_status snug_session_write_files(struct snug_session *s, const struct snug_folder *folder) {
     RETURN_IF_ERROR(snug_session_flush(s));
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool leads = snug_group_rank(group) == 0;
-    struct snug_weight_files files;
     if (leads) RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
-    RETURN_IF_ERROR(plan_weight_files(s, &files));
-    const snug_status status = snug_weights_save(s->ctx, group, folder, &files, any_program(s), &s->memory, &s->source);
-    snug_weight_files_free(&files);
-    RETURN_IF_ERROR(status);
+    if (s->job.setup.lora)
+        RETURN_IF_ERROR(write_adapter(s, folder));
+    else
+        RETURN_IF_ERROR(write_weights(s, folder));
     if (!leads) return SNUG_OK;
     RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
@@ -462,8 +488,8 @@ struct written_names {
     char (*weights)[SNUG_WEIGHT_FILE_NAME];
     const char **all;
 };
-/* config.json, the index, training_args.json, and NULL at the end */
-enum { OTHERS_MOST = 4 + SNUG_TOKENIZER_FILES };
+/* config.json, the index or an adapter's two files, training_args.json, and NULL at the end */
+enum { OTHERS_MOST = 5 + SNUG_TOKENIZER_FILES };
 
 static void free_names(struct written_names *names) {
     free(names->weights);
@@ -477,11 +503,15 @@ static snug_status list_names(const struct snug_session *s, const struct snug_we
     RETURN_IF_ERROR(snug_alloc(s->ctx, files->count, sizeof *out->weights, (void **)&out->weights));
     RETURN_IF_ERROR(snug_alloc(s->ctx, files->count + OTHERS_MOST, sizeof *out->all, (void **)&out->all));
     out->all[n++] = "config.json";
-    for (size_t i = 0; i < files->count; i++) {
+    if (s->job.setup.lora) {
+        out->all[n++] = SNUG_ADAPTER_CONFIG;
+        out->all[n++] = SNUG_ADAPTER_WEIGHTS;
+    }
+    for (size_t i = 0; i < files->count && !s->job.setup.lora; i++) {
         snug_weight_files_name(files, i, out->weights[i]);
         out->all[n++] = out->weights[i];
     }
-    if (files->count > 1) out->all[n++] = SNUG_WEIGHTS_INDEX;
+    if (files->count > 1 && !s->job.setup.lora) out->all[n++] = SNUG_WEIGHTS_INDEX;
     out->all[n++] = SNUG_TRAINING_ARGS;
     for (size_t i = 0; tokenizer && (out->all[n] = snug_tokenizer_file(tokenizer, i)); i++) n++;
     return SNUG_OK;

@@ -149,7 +149,10 @@ void snug_measurement_close(struct snug_measurement *measurement);
    object where there is none, NULL when out of memory. */
 json_t *snug_session_confusion(const struct snug_session *session);
 
-/* Writes config.json, the weights and the tokenizer's files. Rank 0 has the folder; all ranks write the weights. */
+/* The file of the weights, or of the adapters where there are any, for snug_manifest_verify(). */
+const char *snug_session_weights(const struct snug_session *s);
+/* Writes config.json, the weights (or adapter_config.json and the adapters) and the tokenizer's files. Rank 0 has the
+ * folder; all ranks write the weights. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
 /* Whether an output folder has files of others where snug_session_write_model() would write: SNUG_E_IO names one. */
 snug_status snug_session_check_model(const struct snug_session *session, const struct snug_output *output);

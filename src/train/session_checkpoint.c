@@ -144,7 +144,7 @@ static snug_status apply(struct snug_session *s, const struct snug_folder *folde
 }
 
 static snug_status load(struct snug_session *s, const struct snug_folder *folder) {
-    static const char *const files[] = {"config.json", SNUG_WEIGHTS_ANY, STATES, SNUG_SESSION_STATE, NULL};
+    const char *const files[] = {"config.json", snug_session_weights(s), STATES, SNUG_SESSION_STATE, NULL};
     struct position at;
     json_t *state;
     char *path;

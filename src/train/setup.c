@@ -19,6 +19,7 @@
 #include "metrics/task_results.h"
 #include "model/family.h"
 #include "model/weights.h"
+#include "train/adapter.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
 
@@ -59,13 +60,28 @@ static void note_folder(struct snug_setup *setup, const char *folder) {
     if (entries) closedir(entries);
 }
 
-static snug_status open_model(struct snug_setup *setup, const char *name) {
+static snug_status open_folder(struct snug_setup *setup, const char *name, struct snug_folder *out) {
     const struct snug_hub_place place = snug_args_place(setup->args);
     char *folder;
     RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &folder));
-    const snug_status status = snug_folder_open(setup->ctx, NULL, folder, &setup->model);
+    const snug_status status = snug_folder_open(setup->ctx, NULL, folder, out);
     if (status == SNUG_OK) note_folder(setup, folder);
     free(folder);
+    return status;
+}
+
+/* The folders of the model and of its adapters, which model_name_or_path can be, too. */
+static snug_status open_folders(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    char *base;
+    RETURN_IF_ERROR(open_folder(setup, args->model_name_or_path, &setup->model));
+    if (args->adapter_name_or_path) return open_folder(setup, args->adapter_name_or_path, &setup->adapter);
+    if (!snug_adapter_is_folder(&setup->model)) return SNUG_OK;
+    setup->adapter = setup->model;
+    setup->model = (struct snug_folder){0};
+    RETURN_IF_ERROR(snug_adapter_base(setup->ctx, &setup->adapter, &base));
+    const snug_status status = open_folder(setup, base, &setup->model);
+    free(base);
     return status;
 }
 
@@ -73,10 +89,13 @@ static snug_status find_model(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const struct snug_hub_place place = snug_args_place(args);
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
-    if (setup->command == SNUG_COMMAND_PLAN) return snug_config_find(setup->ctx, &place, config, &setup->config);
-    if (model) RETURN_IF_ERROR(open_model(setup, model));
-    RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, args->config_name ? args->config_name : setup->model.path,
-                                     &setup->config));
+    if (setup->command == SNUG_COMMAND_PLAN && !args->adapter_name_or_path)
+        return snug_config_find(setup->ctx, &place, config, &setup->config);
+    if (model) RETURN_IF_ERROR(open_folders(setup));
+    /* Classes and the task are the adapter's, where snug wrote it. */
+    const bool own = setup->adapter.path && snug_file_exists(&setup->adapter, "config.json");
+    config = args->config_name ? args->config_name : own ? setup->adapter.path : setup->model.path;
+    RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, config, &setup->config));
     if (args->config_name) note_source(setup, args->config_name);
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
@@ -209,6 +228,12 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
                          setup->tokenizer_folder, (long long)tokens, (long long)rows,
                          setup->trains ? "; --task mlm would give the model rows for them"
                                        : ", unless tokens were added: a training gives the model rows for these");
+    if (setup->lora)
+        return snug_fail(
+            setup->ctx, SNUG_E_UNSUPPORTED,
+            "tokenizer %s has %lld tokens, the model's vocab_size is %lld, and rows of new tokens are not "
+            "trained beside adapters yet: train the model without --use_peft first, or leave the tokens out",
+            setup->tokenizer_folder, (long long)tokens, (long long)rows);
     for (int64_t id = rows; id < tokens; id++) {
         const char *token = snug_tokenizer_token(tokenizer, (int32_t)id);
         const size_t used = strlen(names);
@@ -225,6 +250,15 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
     return snug_config_grow(setup->ctx, &setup->config, tokens);
 }
 
+/* An adapter's folder may have none of its own, as PEFT's have not. */
+static snug_status locate_tokenizer(struct snug_setup *setup, const struct snug_hub_place *place, const char *name) {
+    const bool given = setup->args->tokenizer_name != NULL;
+    const bool own = setup->adapter.path && (snug_file_exists(&setup->adapter, "tokenizer_config.json") ||
+                                             snug_file_exists(&setup->adapter, "tokenizer.json"));
+    if (given || !setup->adapter.path) return snug_model_locate(setup->ctx, place, name, &setup->tokenizer_folder);
+    return snug_strdup(setup->ctx, own ? setup->adapter.path : setup->model.path, &setup->tokenizer_folder);
+}
+
 static snug_status open_tokenizer(struct snug_setup *setup) {
     const struct snug_hub_place place = snug_args_place(setup->args);
     const char *file = first_text_file(setup);
@@ -233,7 +267,7 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
     if (!name)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s contains text, but there is no tokenizer: give --tokenizer_name",
                          file);
-    RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &setup->tokenizer_folder));
+    RETURN_IF_ERROR(locate_tokenizer(setup, &place, name));
     RETURN_IF_ERROR(
         snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, snug_family_tokenizer_class, &setup->tokenizer));
     note_folder(setup, setup->tokenizer_folder);
@@ -692,6 +726,18 @@ snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int6
     return SNUG_OK;
 }
 
+static snug_status open_adapter(struct snug_setup *setup) {
+    const struct snug_adapter_source source = {.args = setup->args,
+                                               .config = &setup->config,
+                                               .model = &setup->model,
+                                               .folder = &setup->adapter,
+                                               .trains = setup->trains,
+                                               .plans = setup->command == SNUG_COMMAND_PLAN};
+    RETURN_IF_ERROR(snug_adapter_open(&source, &setup->lora));
+    setup->config.adapter = setup->lora;
+    return SNUG_OK;
+}
+
 snug_status snug_setup_open(struct snug_args *args, enum snug_command command, const struct snug_backend *backend,
                             int threads, struct snug_setup *setup) {
     *setup = (struct snug_setup){.ctx = args->ctx,
@@ -705,7 +751,9 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
     RETURN_IF_ERROR(find_model(setup));
     RETURN_IF_ERROR(choose_task(setup));
     RETURN_IF_ERROR(look_at_decoder(setup));
-    if (snug_setup_is_inference(setup)) RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
+    RETURN_IF_ERROR(open_adapter(setup));
+    if (snug_setup_is_inference(setup))
+        RETURN_IF_ERROR(snug_trained_read(setup->ctx, setup->lora ? &setup->adapter : &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
     RETURN_IF_ERROR(open_data(setup));
@@ -718,6 +766,8 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);
+    snug_folder_close(&setup->adapter);
+    snug_adapter_free(setup->lora);
     free(setup->tokenizer_folder);
     free(setup->class_weights);
     snug_trained_free(&setup->trained);

@@ -46,8 +46,10 @@ struct snug_setup {
     const struct snug_backend *backend;
     int threads;
     struct snug_config config;
-    struct snug_folder model; /* none: weights are initialised */
-    char *tokenizer_folder;   /* NULL: dummy data */
+    struct snug_folder model;   /* none: weights are initialised */
+    struct snug_folder adapter; /* of its adapters; none: they are initialised, or there are none */
+    struct snug_adapter *lora;  /* config.adapter; NULL: none */
+    char *tokenizer_folder;     /* NULL: dummy data */
     struct snug_tokenizer *tokenizer;
     struct snug_source sources[SNUG_SOURCES];
     int source_count;

@@ -34,6 +34,7 @@ struct golden_method {
     bool update_in_backward, offloads;
     bool lazy;             /* rows of the word embedding, more than the model has; not for language models */
     int32_t micro_batches; /* of a step, at most its number of sequences; 0 means 1 */
+    const char *adapter;   /* folder of the adapters that are trained beside the model; NULL: the model is trained */
 };
 
 enum {
@@ -46,6 +47,7 @@ enum {
 struct golden {
     snug_context *ctx;
     struct snug_config config;
+    struct snug_adapter *adapter;
     struct snug_optimizer optimizer;
     struct snug_safetensors expected;
     struct snug_program program;
@@ -215,7 +217,8 @@ static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_
     program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
-    assert_int_equal(snug_build_model(program, &g->config, true, label_smoothing), SNUG_OK);
+    if (snug_build_model(program, &g->config, true, label_smoothing) != SNUG_OK)
+        fail_msg("%s", snug_error_message(g->ctx));
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
     for (int i = 0; i < 16; i++) levels[i] = method->recompute;
@@ -238,6 +241,18 @@ static enum snug_task golden_task(const char *name) {
     return (enum snug_task)task;
 }
 
+/* The settings of a folder's adapters. */
+static void golden_adapter(struct golden *g, const char *folder) {
+    char path[600];
+    json_t *json;
+    snprintf(path, sizeof path, "%s/" SNUG_ADAPTER_CONFIG, folder);
+    assert_int_equal(snug_json_read(g->ctx, NULL, path, &json), SNUG_OK);
+    if (snug_adapter_read(g->ctx, path, json, g->config.family->lora_targets, false, &g->adapter) != SNUG_OK)
+        fail_msg("%s", snug_error_message(g->ctx));
+    g->config.adapter = g->adapter;
+    json_decref(json);
+}
+
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
                         double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
                         const struct golden_method *method) {
@@ -252,6 +267,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
     g->config.mlp_dropout = 0;
     if (method->lazy) g->config.vocab_size *= 2;
+    if (method->adapter) golden_adapter(g, method->adapter);
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
     assert_int_equal(snug_safetensors_open(g->ctx, NULL, file, &g->expected), SNUG_OK);
@@ -283,6 +299,12 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     } else {
         assert_int_equal(weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
     }
+    if (method->adapter) {
+        struct snug_folder adapter;
+        assert_int_equal(snug_folder_open(g->ctx, NULL, method->adapter, &adapter), SNUG_OK);
+        assert_int_equal(snug_adapter_load(g->ctx, &adapter, program, &g->config, &memory), SNUG_OK);
+        snug_folder_close(&adapter);
+    }
     const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
     const int32_t scaler = program->scaler;
     if (scaler) assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
@@ -301,6 +323,7 @@ static void golden_close(struct golden *g) {
     }
     snug_program_free(&g->program);
     snug_config_free(&g->config);
+    snug_adapter_free(g->adapter);
     snug_safetensors_close(&g->expected);
     free(g->batch.ids);
     free(g->batch.types);

@@ -74,6 +74,7 @@ static double check_gradients(struct golden *g) {
         const struct snug_parameter *p = &g->program.parameters[i];
         char name[160];
         int64_t count;
+        if (!g->program.tensors[p->tensor].trainable) continue;
         snprintf(name, sizeof name, "grad.%s", p->name);
         float *expected = golden_read(g, name, &count);
         const float *found = golden_gradient(g, p);
@@ -112,6 +113,46 @@ static void check_ten_losses(struct golden *g) {
     }
     free(losses);
     free(norms);
+}
+
+/* Adapters that PEFT made (tools/golden/lora.py), beside the weights of a model: every family, and every way to name
+   targets. logits are stored of some. */
+static void check_adapters(const struct snug_backend *backend, int threads, enum snug_recompute level, size_t every) {
+    json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/lora/cases.json", 0, NULL), *c;
+    size_t index, seen = 0;
+    const double bar = TEN_LOSSES;
+    TEN_LOSSES = fmax(bar, 5e-5); /* AdamW turns rounding of the small gradients into updates of full size */
+    json_array_foreach(json_object_get(cases, "cases"), index, c) {
+        char folder[600], expected[256];
+        const char *own = json_string_value(json_object_get(c, "folder"));
+        struct golden g;
+        if (index % every) continue;
+        snprintf(folder, sizeof folder, SNUG_SOURCE_DIR "/tests/golden/lora/%s", own);
+        snprintf(expected, sizeof expected, "../lora/%s/expected.safetensors", own);
+        golden_open(&g, json_string_value(json_object_get(c, "base")), expected,
+                    json_string_value(json_object_get(c, "task")), 0, backend, threads, 0,
+                    &(struct golden_method){.recompute = level, .adapter = folder});
+        if (snug_safetensors_find(&g.expected, "logits")) check_logits(&g);
+        golden_step(&g);
+        const double worst = check_gradients(&g);
+        print_message("%-28s %-10s: worst gradient error %.1e\n", own, backend->name, worst);
+        check_ten_losses(&g);
+        golden_close(&g);
+        seen++;
+    }
+    TEN_LOSSES = bar;
+    assert_true(seen >= 50 / every);
+    json_decref(cases);
+}
+
+TEST(adapters_agree_with_peft) {
+    check_adapters(snug_backend_cpu(), 2, SNUG_RECOMPUTE_ELEMENTWISE, SANITIZED ? 4 : 1);
+    check_adapters(snug_backend_reference(), 1, SNUG_RECOMPUTE_ELEMENTWISE, SANITIZED ? 8 : 2);
+}
+
+TEST(adapters_agree_with_every_level_of_recomputation) {
+    for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
+        check_adapters(snug_backend_cpu(), THREADS, (enum snug_recompute)level, SANITIZED ? 9 : 3);
 }
 
 static void check_case(const json_t *c, const struct snug_backend *backend, int threads, int64_t chunk_rows,
@@ -219,6 +260,7 @@ TEST(cuda_agrees) {
     GRADIENT = 1e-3;
     KEY_BIAS = 1e-4;
     check_all(EVERY_FAMILY, cuda, 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_adapters(cuda, 1, SNUG_RECOMPUTE_ELEMENTWISE, 1);
     check_all(EVERY_PROGRAM, cuda, 1, 3, SNUG_RECOMPUTE_ELEMENTWISE);
     for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
         check_all(EVERY_PROGRAM, cuda, 1, 0, (enum snug_recompute)level);

@@ -170,6 +170,12 @@ static inline int32_t random_ffn(struct random_graph *g, int32_t x) {
     const int64_t h = g->m->config.hidden_size, inner = h + 4 * random_pick(g, 3);
     const struct snug_affine up = random_affine(g, inner, h), down = random_affine(g, h, inner);
     const struct random_name u = random_name(g, "u"), a = random_name(g, "a");
+    if (random_pick(g, 6) == 0) {
+        const struct snug_affine gate = random_affine(g, inner, h);
+        const int32_t product =
+            snug_gated_linears(&g->b, x, gate, up, functions[random_pick(g, 4)], random_name(g, "a").text);
+        return snug_linear(&g->b, product, down, random_name(g, "y").text);
+    }
     if (random_pick(g, 3) == 0) {
         const struct snug_affine gated = random_affine(g, 2 * inner, h);
         const enum snug_activation function = functions[random_pick(g, 4)];

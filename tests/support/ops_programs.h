@@ -321,24 +321,28 @@ static inline void build_activation(struct ops *f, int variant) {
     ops_pair(f, u, du);
 }
 
-/* variant is the function. */
-enum { GLU_VARIANTS = 5 };
+/* variant is the function, over halves of a tensor; from 5 on, over two tensors. */
+enum { GLU_APART = 5, GLU_VARIANTS = 2 * GLU_APART };
 static inline void build_glu(struct ops *f, int variant) {
     const enum snug_dtype type = f->program.compute;
-    const enum snug_activation function = (enum snug_activation)variant;
-    const int64_t m = f->shape->outputs;
-    const int32_t u = ops_tensor(f, type, T, 0, 2 * m), a = ops_tensor(f, type, T, 0, m);
+    const bool apart = variant >= GLU_APART;
+    const enum snug_activation function = (enum snug_activation)(variant % GLU_APART);
+    const int64_t m = f->shape->outputs, width = apart ? m : 2 * m;
+    const int32_t u = ops_tensor(f, type, T, 0, width), v = apart ? ops_source(f, type, T, 0, m) : 0,
+                  a = ops_tensor(f, type, T, 0, m);
     for (int64_t i = 0; i < ops_count(f, u); i++) { /* in [-4, 4), away from ReLU's kink */
         const double value = 4 * ops_value(5, (uint64_t)i);
         ops_set(f, u, i, fabs(value) < 0.125 ? 0.125 : value);
     }
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_GLU, .glu = {.u = u, .a = a, .function = function}});
-    const int32_t da = ops_source(f, type, T, 0, m), du = ops_tensor(f, type, T, 0, 2 * m);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GLU, .glu = {.u = u, .v = v, .a = a, .function = function}});
+    const int32_t da = ops_source(f, type, T, 0, m), du = ops_tensor(f, type, T, 0, width),
+                  dv = apart ? ops_tensor(f, type, T, 0, m) : 0;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_GLU_BACKWARD,
-                                .glu_backward = {.da = da, .u = u, .du = du, .function = function}});
+                                .glu_backward = {.da = da, .u = u, .v = v, .du = du, .dv = dv, .function = function}});
     f->y = a;
     f->dy = da;
     ops_pair(f, u, du);
+    if (apart) ops_pair(f, v, dv);
 }
 
 /* 0: all columns of a tensor, halves. 1: q and k of a fused tensor, in place. 2: neighbours, a factor, in place back.

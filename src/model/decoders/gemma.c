@@ -100,17 +100,20 @@ static int32_t decode_gemma3(struct snug_builder *b, int32_t *word) {
 }
 
 const struct snug_family snug_family_gemma = {SNUG_DECODER("gemma", "Gemma", "Gemma"),
-                                              .tokenizer_class = "GemmaTokenizer", .read = read_gemma1,
-                                              .encode = decode_gemma1};
+                                              .tokenizer_class = "GemmaTokenizer", .lora_targets = "q_proj v_proj",
+                                              .read = read_gemma1, .encode = decode_gemma1};
 
 const struct snug_family snug_family_gemma2 = {SNUG_DECODER("gemma2", "Gemma 2", "Gemma2"),
-                                               .tokenizer_class = "GemmaTokenizer", .read = read_gemma2,
-                                               .encode = decode_gemma2};
+                                               .tokenizer_class = "GemmaTokenizer", .lora_targets = "q_proj v_proj",
+                                               .read = read_gemma2, .encode = decode_gemma2};
 
 /* Gemma3ForSequenceClassification is that of the model with vision. */
 static const struct snug_architecture gemma3_classes[] = {
     {"Gemma3TextForSequenceClassification", SNUG_TASK_CLASSIFICATION, true}, {0}};
 
-const struct snug_family snug_family_gemma3_text = {
-    SNUG_DECODER("gemma3_text", "Gemma 3", "Gemma3"), .further_classes = gemma3_classes,
-    .tokenizer_class = "GemmaTokenizer", .read = read_gemma3, .encode = decode_gemma3};
+const struct snug_family snug_family_gemma3_text = {SNUG_DECODER("gemma3_text", "Gemma 3", "Gemma3"),
+                                                    .further_classes = gemma3_classes,
+                                                    .tokenizer_class = "GemmaTokenizer",
+                                                    .lora_targets = "q_proj v_proj",
+                                                    .read = read_gemma3,
+                                                    .encode = decode_gemma3};

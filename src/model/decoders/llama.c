@@ -76,12 +76,15 @@ static void read_ministral(struct snug_reading *r) {
     snug_read_sliding(r, 0, 0);
 }
 
-const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Llama"), .untied = true,
-                                              .tokenizer_class = "LlamaTokenizer", .read = read_llama,
-                                              .encode = snug_build_llama};
+const struct snug_family snug_family_llama = {
+    SNUG_DECODER("llama", "Llama", "Llama"), .untied = true,     .tokenizer_class = "LlamaTokenizer",
+    .lora_targets = "q_proj v_proj",         .read = read_llama, .encode = snug_build_llama};
 
-const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"), .untied = true,
-                                                .tokenizer_class = "LlamaTokenizer", .read = read_mistral,
+const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"),
+                                                .untied = true,
+                                                .tokenizer_class = "LlamaTokenizer",
+                                                .lora_targets = "q_proj v_proj",
+                                                .read = read_mistral,
                                                 .encode = snug_build_llama};
 
 const struct snug_family snug_family_ministral3 = {SNUG_DECODER("ministral3", "Ministral 3", "Ministral3"),

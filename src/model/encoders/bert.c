@@ -78,5 +78,6 @@ const struct snug_family snug_family_bert = {.model_type = "bert",
                                              .shapes = shapes,
                                              .tokenizer_class = "BertTokenizer",
                                              .read = read,
+                                             .lora_targets = "query value",
                                              .encode = encode,
                                              .heads = &heads};

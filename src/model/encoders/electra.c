@@ -59,5 +59,6 @@ const struct snug_family snug_family_electra = {.model_type = "electra",
                                                 .class_name = "Electra",
                                                 .tokenizer_class = "BertTokenizer",
                                                 .read = read,
+                                                .lora_targets = "query value",
                                                 .encode = encode,
                                                 .heads = &heads};

@@ -19,7 +19,7 @@ const struct snug_op_info snug_op_dropout_info = {
     .name = "dropout",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_MODEL,
-    .operands = {{"x", SNUG_READ, 0}, {"y", SNUG_WRITE, 0}},
+    .operands = {{"x", SNUG_READ, 0}, {"y", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = differentiate,
     .cost = cost,
 };

@@ -6,10 +6,13 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const struct snug_glu *g = &op->glu;
     const int32_t da = snug_tape_take(t, g->a);
     if (!da) return;
-    const int32_t du = snug_tape_new(t, g->u);
-    snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_GLU_BACKWARD,
-                                       .glu_backward = {.da = da, .u = g->u, .du = du, .function = g->function}});
+    const int32_t du = snug_tape_new(t, g->u), dv = g->v ? snug_tape_new(t, g->v) : 0;
+    snug_tape_emit(t,
+                   (struct snug_op){
+                       .kind = SNUG_OP_GLU_BACKWARD,
+                       .glu_backward = {.da = da, .u = g->u, .v = g->v, .du = du, .dv = dv, .function = g->function}});
     snug_tape_give(t, g->u, du);
+    if (dv) snug_tape_give(t, g->v, dv);
 }
 
 /* Per element of a: the activation and the multiplication by its gate; backward, one more multiplication. */
@@ -24,7 +27,7 @@ const struct snug_op_info snug_op_glu_info = {
     .name = "glu",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_MODEL,
-    .operands = {{"u", SNUG_READ, 0}, {"a", SNUG_WRITE, SNUG_CHEAP}},
+    .operands = {{"u", SNUG_READ, 0}, {"v", SNUG_READ, SNUG_OPTIONAL}, {"a", SNUG_WRITE, SNUG_CHEAP}},
     .differentiate = differentiate,
     .cost = cost,
 };
@@ -32,6 +35,10 @@ const struct snug_op_info snug_op_glu_info = {
 const struct snug_op_info snug_op_glu_backward_info = {
     .name = "glu_backward",
     .group = SNUG_GROUP_ELEMENTWISE,
-    .operands = {{"da", SNUG_READ, 0}, {"u", SNUG_READ, 0}, {"du", SNUG_WRITE, 0}},
+    .operands = {{"da", SNUG_READ, 0},
+                 {"u", SNUG_READ, 0},
+                 {"v", SNUG_READ, SNUG_OPTIONAL},
+                 {"du", SNUG_WRITE, 0},
+                 {"dv", SNUG_WRITE, SNUG_OPTIONAL}},
     .cost = backward_cost,
 };

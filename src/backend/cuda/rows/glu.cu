@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gated linear units: a = f(u1) u2, where u1 and u2 are the halves of u's columns; and du = (da u2 f'(u1), da f(u1)).
-   Rows of zeros after the last one become zero. */
+/* Gated linear units: a = f(u1) u2, where u1 and u2 are the halves of u's columns, or u and v; and du = (da u2 f'(u1),
+   da f(u1)). Rows of zeros after the last one become zero. */
 #include "backend/cuda/rows/functions.cuh"
 
 enum { THREADS = 256 };
 
-/* du and da are NULL forward, a is NULL backward. */
+/* du and da are NULL forward, a is NULL backward. v, dv: or NULL. */
 struct glu {
-    void *a, *du;
-    const void *u, *da;
+    void *a, *du, *dv;
+    const void *u, *v, *da;
     int64_t rows, cols; /* of a */
 };
 
@@ -18,10 +18,11 @@ static __global__ void __launch_bounds__(THREADS) glu_kernel(const struct glu g)
     const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
     if (column >= g.cols) return;
     for (int64_t row = blockIdx.y; row < g.rows; row += gridDim.y) {
-        const int64_t at = row * g.cols + column, left = 2 * row * g.cols + column, right = left + g.cols;
+        const int64_t at = row * g.cols + column, left = g.v ? at : at + row * g.cols;
+        const T *gates = g.v ? (const T *)g.v + at : (const T *)g.u + left + g.cols;
         float x[W], gate[W], d;
         load<W>(x, (const T *)g.u + left);
-        load<W>(gate, (const T *)g.u + right);
+        load<W>(gate, gates);
         if constexpr (BACKWARD) {
             float da[W];
             load<W>(da, (const T *)g.da + at);
@@ -32,7 +33,7 @@ static __global__ void __launch_bounds__(THREADS) glu_kernel(const struct glu g)
                 gate[i] = da[i] * value;
             }
             store<W>((T *)g.du + left, x);
-            store<W>((T *)g.du + right, gate);
+            store<W>(g.v ? (T *)g.dv + at : (T *)g.du + left + g.cols, gate);
         } else {
 #pragma unroll
             for (int i = 0; i < W; i++) x[i] = apply<F, QUICK>(x[i], &d) * gate[i];
@@ -69,6 +70,7 @@ static snug_status run_glu(struct snug_run *run, const struct snug_op *op, const
 extern "C" snug_status snug_cuda_glu(struct snug_run *run, const struct snug_op *op) {
     const struct glu g = {.a = snug_run_data(run, op->glu.a),
                           .u = snug_run_data(run, op->glu.u),
+                          .v = op->glu.v ? snug_run_data(run, op->glu.v) : NULL,
                           .rows = snug_cuda_rows(run, op->glu.u),
                           .cols = snug_run_cols(run, op->glu.a)};
     return run_glu<false>(run, op, g, op->glu.u, op->glu.function);
@@ -76,7 +78,9 @@ extern "C" snug_status snug_cuda_glu(struct snug_run *run, const struct snug_op 
 
 extern "C" snug_status snug_cuda_glu_backward(struct snug_run *run, const struct snug_op *op) {
     const struct glu g = {.du = snug_run_data(run, op->glu_backward.du),
+                          .dv = op->glu_backward.v ? snug_run_data(run, op->glu_backward.dv) : NULL,
                           .u = snug_run_data(run, op->glu_backward.u),
+                          .v = op->glu_backward.v ? snug_run_data(run, op->glu_backward.v) : NULL,
                           .da = snug_run_data(run, op->glu_backward.da),
                           .rows = snug_cuda_rows(run, op->glu_backward.u),
                           .cols = snug_run_cols(run, op->glu_backward.da)};

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/adapters.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/list.h"
+#include "io/json.h"
+#include "tokenizer/regex.h"
+
+enum { RANK_MOST = 1 << 20 };
+
+/* A rank or an alpha of the linears whose names match. */
+struct pattern {
+    struct snug_regex *regex;
+    double value;
+};
+
+struct snug_adapter {
+    snug_context *ctx;
+    const char *path;
+    json_t *json;
+    double r, alpha, dropout, deviation;
+    bool rslora, strict, all_linear;
+    struct snug_regex *target, *excluded; /* where a text is given in place of a list */
+    struct pattern *ranks, *alphas;
+    size_t rank_count, alpha_count;
+};
+
+const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return adapter->json; }
+double snug_adapter_deviation(const struct snug_adapter *adapter) { return adapter->deviation; }
+
+/* ---- adapter_config.json --------------------------------------------------------------------------------------- */
+
+/* Members that change what is computed, and that snug does not have. */
+static const char *const unsupported[] = {"use_dora",
+                                          "lora_bias",
+                                          "trainable_token_indices",
+                                          "target_parameters",
+                                          "layer_replication",
+                                          "layers_pattern",
+                                          "alora_invocation_tokens",
+                                          "use_qalora",
+                                          "use_bdlora",
+                                          "arrow_config",
+                                          "eva_config",
+                                          "corda_config",
+                                          "kasa_config",
+                                          "lora_ga_config",
+                                          "monteclora_config",
+                                          "velora_config",
+                                          "megatron_config",
+                                          "ensure_weight_tying",
+                                          NULL};
+
+/* Whether a member asks for nothing: null, false, an empty text, list or object. */
+static bool asks_nothing(const json_t *value) {
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static snug_status check_supported(const struct snug_adapter *a) {
+    const char *const *key = unsupported;
+    const char *type = "LORA", *bias = "none";
+    while (*key && asks_nothing(json_object_get(a->json, *key))) key++;
+    if (*key) return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: %s is not supported yet", a->path, *key);
+    RETURN_IF_ERROR(snug_json_string(a->ctx, a->path, a->json, "peft_type", type, &type));
+    if (strcmp(type, "LORA") != 0)
+        return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: peft_type %s is not supported: LORA is", a->path, type);
+    RETURN_IF_ERROR(snug_json_string(a->ctx, a->path, a->json, "bias", bias, &bias));
+    if (strcmp(bias, "none") != 0)
+        return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: bias %s is not supported yet: none is", a->path, bias);
+    return SNUG_OK;
+}
+
+/* Most other ways of initialising change the weights of the base model, too. */
+static snug_status read_init(struct snug_adapter *a) {
+    const json_t *init = json_object_get(a->json, "init_lora_weights");
+    const char *name = json_string_value(init);
+    if (!init || json_is_null(init) || json_is_true(init)) return SNUG_OK;
+    if (name && strcmp(name, "gaussian") == 0) {
+        a->deviation = 1 / a->r;
+        return SNUG_OK;
+    }
+    return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: init_lora_weights %s is not supported: true and \"gaussian\" are",
+                     a->path, name ? name : "false");
+}
+
+static snug_status compile(const struct snug_adapter *a, const char *before, const char *pattern, const char *after,
+                           struct snug_regex **out) {
+    char *text;
+    RETURN_IF_ERROR(snug_format(a->ctx, &text, "\\A(?:%s%s%s)\\z", before, pattern, after));
+    const snug_status status = snug_regex_compile(a->ctx, a->path, text, strlen(text), out);
+    free(text);
+    return status;
+}
+
+static snug_status read_patterns(struct snug_adapter *a, const char *key, struct pattern **out, size_t *count) {
+    json_t *patterns = json_object_get(a->json, key), *value;
+    const char *name;
+    if (asks_nothing(patterns)) return SNUG_OK;
+    if (!json_is_object(patterns))
+        return snug_fail(a->ctx, SNUG_E_INPUT, "%s: %s must be an object of names and numbers", a->path, key);
+    RETURN_IF_ERROR(snug_alloc(a->ctx, json_object_size(patterns), sizeof **out, (void **)out));
+    json_object_foreach(patterns, name, value) {
+        const double number = json_number_value(value);
+        if (!(number >= 1) || number > RANK_MOST)
+            return snug_fail(a->ctx, SNUG_E_INPUT, "%s: %s of \"%s\" must be a number of at least 1", a->path, key,
+                             name);
+        (*out)[*count].value = number;
+        RETURN_IF_ERROR(compile(a, "(?:.*\\.)?(?:", name, ")", &(*out)[*count].regex));
+        ++*count;
+    }
+    return SNUG_OK;
+}
+
+/* A list of names, of which there are at most 64, or a regular expression of whole names. */
+static snug_status read_names(struct snug_adapter *a, const char *key, struct snug_regex **regex) {
+    const json_t *names = json_object_get(a->json, key), *name;
+    size_t i;
+    if (asks_nothing(names)) return SNUG_OK;
+    if (json_is_string(names)) return compile(a, "", json_string_value(names), "", regex);
+    json_array_foreach(names, i, name) {
+        if (!json_is_string(name)) names = NULL;
+    }
+    if (json_is_array(names)) return SNUG_OK;
+    return snug_fail(a->ctx, SNUG_E_INPUT, "%s: %s must be a list of names, or a regular expression", a->path, key);
+}
+
+/* The names are separated by spaces. */
+static snug_status default_targets(struct snug_adapter *a, const char *names) {
+    json_t *list = json_array();
+    for (const char *word = names; word && *word; word += strcspn(word, " "), word += *word == ' ')
+        snug_json_append(&list, json_stringn(word, strcspn(word, " ")));
+    snug_json_add(&a->json, "target_modules", list); /* an empty one is an error of snug_adapter_check() */
+    return a->json ? SNUG_OK : snug_fail(a->ctx, SNUG_E_MEMORY, "%s: out of memory", a->path);
+}
+
+static snug_status read_targets(struct snug_adapter *a, const char *default_names) {
+    const json_t *targets = json_object_get(a->json, "target_modules");
+    if (asks_nothing(targets)) return default_targets(a, default_names);
+    const char *text = json_string_value(targets);
+    a->all_linear = text && strcasecmp(text, "all-linear") == 0;
+    return a->all_linear ? SNUG_OK : read_names(a, "target_modules", &a->target);
+}
+
+static snug_status read_layers(const struct snug_adapter *a) {
+    const json_t *layers = json_object_get(a->json, "layers_to_transform"), *layer;
+    size_t i;
+    if (asks_nothing(layers) || json_is_integer(layers)) return SNUG_OK;
+    json_array_foreach(layers, i, layer) {
+        if (!json_is_integer(layer)) layers = NULL;
+    }
+    if (json_is_array(layers)) return SNUG_OK;
+    return snug_fail(a->ctx, SNUG_E_INPUT, "%s: layers_to_transform must be a list of layers' numbers", a->path);
+}
+
+static snug_status read_numbers(struct snug_adapter *a) {
+    RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "r", 8, &a->r));
+    RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_alpha", 8, &a->alpha));
+    RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_dropout", 0, &a->dropout));
+    RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "use_rslora", false, &a->rslora));
+    if (!(a->r >= 1) || a->r > RANK_MOST || a->r != floor(a->r))
+        return snug_fail(a->ctx, SNUG_E_INPUT, "%s: r must be a whole number of at least 1", a->path);
+    if (!(a->dropout >= 0) || a->dropout >= 1)
+        return snug_fail(a->ctx, SNUG_E_INPUT, "%s: lora_dropout must be at least 0 and below 1", a->path);
+    return SNUG_OK;
+}
+
+static snug_status read_all(struct snug_adapter *a, const json_t *json, const char *default_names, const char *path) {
+    RETURN_IF_ERROR(snug_keep_text(a->ctx, path, &a->path));
+    a->json = json_deep_copy(json);
+    if (!a->json) return snug_fail(a->ctx, SNUG_E_MEMORY, "%s: out of memory", path);
+    struct snug_regex *saved = NULL;
+    RETURN_IF_ERROR(check_supported(a));
+    RETURN_IF_ERROR(read_numbers(a));
+    RETURN_IF_ERROR(read_init(a));
+    RETURN_IF_ERROR(read_targets(a, default_names));
+    RETURN_IF_ERROR(read_names(a, "exclude_modules", &a->excluded));
+    RETURN_IF_ERROR(read_layers(a));
+    RETURN_IF_ERROR(read_patterns(a, "rank_pattern", &a->ranks, &a->rank_count));
+    RETURN_IF_ERROR(read_patterns(a, "alpha_pattern", &a->alphas, &a->alpha_count));
+    RETURN_IF_ERROR(read_names(a, "modules_to_save", &saved));
+    if (!saved) return SNUG_OK;
+    snug_regex_free(saved);
+    return snug_fail(a->ctx, SNUG_E_INPUT, "%s: modules_to_save must be a list of names", path);
+}
+
+snug_status snug_adapter_read(snug_context *ctx, const char *path, const json_t *json, const char *default_names,
+                              bool strict, struct snug_adapter **out) {
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, (void **)out));
+    (*out)->ctx = ctx;
+    (*out)->strict = strict;
+    const snug_status status = read_all(*out, json, default_names, path);
+    if (status == SNUG_OK) return SNUG_OK;
+    snug_adapter_free(*out);
+    *out = NULL;
+    return status;
+}
+
+static void free_patterns(struct pattern *patterns, size_t count) {
+    for (size_t i = 0; i < count; i++) snug_regex_free(patterns[i].regex);
+    free(patterns);
+}
+
+void snug_adapter_free(struct snug_adapter *adapter) {
+    if (!adapter) return;
+    snug_regex_free(adapter->target);
+    snug_regex_free(adapter->excluded);
+    free_patterns(adapter->ranks, adapter->rank_count);
+    free_patterns(adapter->alphas, adapter->alpha_count);
+    json_decref(adapter->json);
+    free(adapter);
+}
+
+/* ---- names of modules ------------------------------------------------------------------------------------------ */
+
+static snug_status matches(const struct snug_adapter *a, const struct snug_regex *regex, const char *name, bool *out) {
+    struct snug_regex_scratch scratch = {0};
+    size_t start, end;
+    const snug_status status = snug_regex_find(a->ctx, regex, name, strlen(name), 0, &scratch, &start, &end);
+    snug_regex_scratch_free(&scratch);
+    *out = status == SNUG_OK;
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+/* Whether name is `of` itself or its last parts, which a dot precedes. */
+static bool is_end(const char *of, const char *name) {
+    const size_t length = strlen(of), cut = strlen(name);
+    if (length < cut || strcmp(of + length - cut, name) != 0) return false;
+    return length == cut || of[length - cut - 1] == '.';
+}
+
+/* The number of the list's first name that module ends with; -1: none. */
+static int64_t place_in(const json_t *list, const char *module) {
+    const json_t *name;
+    size_t i;
+    json_array_foreach(list, i, name) {
+        if (is_end(module, json_string_value(name))) return (int64_t)i;
+    }
+    return -1;
+}
+
+/* The number in a module's name: model.layers.3.mlp.up_proj; -1: none. */
+static int64_t layer_of(const char *module) {
+    for (const char *at = strchr(module, '.'); at; at = strchr(at + 1, '.')) {
+        const size_t digits = strspn(at + 1, "0123456789");
+        if (digits && at[1 + digits] == '.') return strtoll(at + 1, NULL, 10);
+    }
+    return -1;
+}
+
+static bool has_its_layer(const struct snug_adapter *a, const char *module) {
+    const json_t *layers = json_object_get(a->json, "layers_to_transform"), *layer;
+    const int64_t number = layer_of(module);
+    size_t i;
+    if (json_is_integer(layers)) return json_integer_value(layers) == number;
+    if (json_array_size(layers) == 0) return true;
+    json_array_foreach(layers, i, layer) {
+        if (json_integer_value(layer) == number) return true;
+    }
+    return false;
+}
+
+int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter) {
+    const json_t *list = json_object_get(adapter->json, "modules_to_save"), *name;
+    size_t i;
+    /* As in PEFT: a module whose name ends with the one given, after any character, and all within it. */
+    for (const char *dot = strchr(parameter, '.'); dot; dot = strchr(dot + 1, '.')) json_array_foreach(list, i, name) {
+            const size_t length = (size_t)(dot - parameter), cut = json_string_length(name);
+            if (cut && length >= cut && strncmp(dot - cut, json_string_value(name), cut) == 0) return (int64_t)i;
+        }
+    return -1;
+}
+
+static snug_status is_target(const struct snug_adapter *a, const char *module, bool *out) {
+    const json_t *excluded = json_object_get(a->json, "exclude_modules");
+    char parameter[160];
+    snprintf(parameter, sizeof parameter, "%s.weight", module);
+    *out = false;
+    if (snug_adapter_saves(a, parameter) >= 0 || place_in(excluded, module) >= 0) return SNUG_OK;
+    if (a->excluded) RETURN_IF_ERROR(matches(a, a->excluded, module, out));
+    if (*out || a->all_linear) {
+        *out = !*out;
+        return SNUG_OK;
+    }
+    if (a->target) return matches(a, a->target, module, out);
+    *out = place_in(json_object_get(a->json, "target_modules"), module) >= 0 && has_its_layer(a, module);
+    return SNUG_OK;
+}
+
+/* The value of the first pattern that matches. */
+static snug_status look_up(const struct snug_adapter *a, const struct pattern *patterns, size_t count,
+                           const char *module, double *value) {
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
+        RETURN_IF_ERROR(matches(a, patterns[i].regex, module, &found));
+        if (found) *value = patterns[i].value;
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out) {
+    double r = adapter->r, alpha = adapter->alpha;
+    bool target;
+    *out = (struct snug_lora_form){0};
+    RETURN_IF_ERROR(is_target(adapter, module, &target));
+    if (!target) return SNUG_OK;
+    RETURN_IF_ERROR(look_up(adapter, adapter->ranks, adapter->rank_count, module, &r));
+    RETURN_IF_ERROR(look_up(adapter, adapter->alphas, adapter->alpha_count, module, &alpha));
+    *out = (struct snug_lora_form){
+        .r = (int64_t)r, .scale = adapter->rslora ? alpha / sqrt(r) : alpha / r, .dropout = adapter->dropout};
+    return SNUG_OK;
+}
+
+/* ---- what a model has ------------------------------------------------------------------------------------------ */
+
+void snug_adapter_note(const struct snug_adapter *adapter, const char *module, bool adapted,
+                       struct snug_adapter_use *use) {
+    char name[96];
+    const char *at = module;
+    for (const char *dot = module; (dot = strchr(dot, '.')); dot++) { /* after the layer's number */
+        const size_t digits = strspn(dot + 1, "0123456789");
+        if (digits && dot[1 + digits] == '.') at = dot + 2 + digits;
+    }
+    snprintf(name, sizeof name, "%s", at);
+    const size_t used = strlen(use->linears);
+    if (!snug_list_has(use->linears, ' ', name, strlen(name)) && used + strlen(name) + 2 < sizeof use->linears)
+        snprintf(use->linears + used, sizeof use->linears - used, "%s%s", used ? " " : "", name);
+    const int64_t place = place_in(json_object_get(adapter->json, "target_modules"), module);
+    if (adapted) use->adapters++;
+    if (adapted && place >= 0 && place < 64) use->matched |= (uint64_t)1 << place;
+}
+
+/* Of PEFT's own names of classifiers each model has one. */
+static snug_status check_saved(const struct snug_adapter *adapter, const struct snug_adapter_use *use) {
+    const json_t *saved = json_object_get(adapter->json, "modules_to_save"), *name;
+    size_t i;
+    json_array_foreach(saved, i, name) {
+        const char *text = json_string_value(name);
+        if (!adapter->strict || i >= 64 || use->saved >> i & 1 || strcmp(text, "classifier") == 0 ||
+            strcmp(text, "score") == 0)
+            continue;
+        return snug_fail(adapter->ctx, SNUG_E_USAGE,
+                         "%s: modules_to_save: the model has no weights of its own in a module \"%s\"; it has: %s",
+                         adapter->path, text, use->linears);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_adapter_check(const struct snug_adapter *adapter, const struct snug_adapter_use *use) {
+    const json_t *targets = json_object_get(adapter->json, "target_modules"), *name;
+    size_t i;
+    if (json_is_array(targets) && json_array_size(targets) == 0)
+        return snug_fail(
+            adapter->ctx, SNUG_E_USAGE,
+            "%s: PEFT has no default of target_modules for this model: name some of its linears, all-linear "
+            "or a regular expression; it has: %s",
+            adapter->path, use->linears);
+    json_array_foreach(targets, i, name) {
+        if (adapter->strict && i < 64 && !(use->matched >> i & 1))
+            return snug_fail(adapter->ctx, SNUG_E_USAGE,
+                             "%s: target_modules: the model has no linear \"%s\" that can have an adapter; it has: %s",
+                             adapter->path, json_string_value(name), use->linears);
+    }
+    RETURN_IF_ERROR(check_saved(adapter, use));
+    if (use->adapters) return SNUG_OK;
+    return snug_fail(adapter->ctx, SNUG_E_USAGE, "%s: target_modules: no linear of the model matches; it has: %s",
+                     adapter->path, use->linears);
+}

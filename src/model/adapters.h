@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LoRA adapters (Hu et al., arXiv:2106.09685), with the settings, names and files of PEFT: beside a linear that is not
+ * trained, y = x W^T, two small ones are: y += s dropout(x) A^T B^T, where A is [r,in], B [out,r] and s = alpha / r, or
+ * alpha / sqrt(r) with rslora. All other parameters are frozen, but those of whole modules that are to be saved.
+ */
+#ifndef SNUG_MODEL_ADAPTERS_H
+#define SNUG_MODEL_ADAPTERS_H
+
+#include <jansson.h>
+
+#include "core/context.h"
+
+#define SNUG_ADAPTER_CONFIG "adapter_config.json"
+#define SNUG_ADAPTER_WEIGHTS "adapter_model.safetensors"
+/* What the names of parameters begin with in the latter. */
+#define SNUG_ADAPTER_PREFIX "base_model.model."
+
+struct snug_adapter;
+
+/* Of one linear; r is 0 where it has none. */
+struct snug_lora_form {
+    int64_t r;
+    double scale, dropout;
+};
+
+/* Reads adapter_config.json, as PEFT writes it; path is for messages. Members that are absent have PEFT's defaults;
+ * those that ask for what snug does not have are SNUG_E_UNSUPPORTED, by name. Without target_modules they are PEFT's
+ * for the family, or SNUG_E_USAGE where it has none. strict: each name of target_modules must be a linear's. A copy of
+ * json is kept. Freed with snug_adapter_free(). */
+snug_status snug_adapter_read(snug_context *ctx, const char *path, const json_t *json, const char *default_names,
+                              bool strict, struct snug_adapter **out);
+void snug_adapter_free(struct snug_adapter *adapter);
+/* As it is written, target_modules included. */
+const json_t *snug_adapter_json(const struct snug_adapter *adapter);
+
+/* The adapter of the linear `module`, such as model.layers.0.self_attn.q_proj. */
+snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);
+/* The number of the name in modules_to_save to whose module the parameter, model.norm.weight, belongs, so that it is
+ * trained and saved; -1: it is frozen. */
+int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);
+/* Standard deviation of A's initial values (init_lora_weights gaussian); 0: uniform in +-1 / sqrt(in). */
+double snug_adapter_deviation(const struct snug_adapter *adapter);
+
+/* The linears of a model while it is built, and which names of target_modules they had. */
+struct snug_adapter_use {
+    char linears[1024]; /* their names without the layers' numbers, each once */
+    uint64_t matched;   /* bit i: name i of target_modules */
+    uint64_t saved;     /* the same of modules_to_save */
+    int64_t adapters;
+};
+void snug_adapter_note(const struct snug_adapter *adapter, const char *module, bool adapted,
+                       struct snug_adapter_use *use);
+/* Refuses targets and modules to save that the model lacks, naming its linears. */
+snug_status snug_adapter_check(const struct snug_adapter *adapter, const struct snug_adapter_use *use);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/adapter.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/task.h"
+#include "io/json.h"
+#include "model/family.h"
+#include "model/weight_files.h"
+
+bool snug_adapter_is_folder(const struct snug_folder *folder) {
+    return snug_file_exists(folder, SNUG_ADAPTER_CONFIG) && !snug_file_exists(folder, SNUG_WEIGHTS) &&
+           !snug_file_exists(folder, SNUG_WEIGHTS_INDEX);
+}
+
+static snug_status read_config(snug_context *ctx, const struct snug_folder *folder, char **path, json_t **json) {
+    RETURN_IF_ERROR(snug_path_join(ctx, path, folder->path, SNUG_ADAPTER_CONFIG));
+    const snug_status status = snug_json_read(ctx, folder, SNUG_ADAPTER_CONFIG, json);
+    if (status != SNUG_OK) free(*path);
+    return status;
+}
+
+snug_status snug_adapter_base(snug_context *ctx, const struct snug_folder *folder, char **base) {
+    const char *name = NULL;
+    char *path;
+    json_t *json;
+    *base = NULL;
+    RETURN_IF_ERROR(read_config(ctx, folder, &path, &json));
+    snug_status status = snug_json_string(ctx, path, json, "base_model_name_or_path", NULL, &name);
+    if (status == SNUG_OK && !name)
+        status = snug_fail(ctx, SNUG_E_INPUT,
+                           "%s names no base_model_name_or_path: give the model with --model_name_or_path, and this "
+                           "folder with --adapter_name_or_path",
+                           path);
+    if (status == SNUG_OK) status = snug_strdup(ctx, name, base);
+    json_decref(json);
+    free(path);
+    return status;
+}
+
+/* ---- the arguments' ---------------------------------------------------------------------------------------------- */
+
+/* PEFT's name of the task; NULL: it has none for masked LM. */
+static const char *task_type(enum snug_task task) {
+    return task == SNUG_TASK_CLASSIFICATION         ? "SEQ_CLS"
+           : task == SNUG_TASK_TOKEN_CLASSIFICATION ? "TOKEN_CLS"
+           : task == SNUG_TASK_CLM                  ? "CAUSAL_LM"
+                                                    : NULL;
+}
+
+/* Names separated by commas. */
+static json_t *list_of(const char *names) {
+    json_t *list = json_array();
+    for (const char *at = names; at && *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        if (length) snug_json_append(&list, json_stringn(at, length));
+        at += length;
+    }
+    return list;
+}
+
+/* A name, or a list of them, or one regular expression, as which a comma may be part of it. */
+static json_t *targets_of(const char *text) {
+    const bool pattern = text[strcspn(text, "()[]{}|*+?\\^$")];
+    if (pattern || strcasecmp(text, "all-linear") == 0) return json_string(text);
+    return list_of(text);
+}
+
+/* A JSON object in the argument or in the file that it names. */
+static snug_status add_pattern(const struct snug_adapter_source *from, json_t **to, const char *key,
+                               const char *value) {
+    json_t *json = NULL;
+    if (!value)
+        json = json_object();
+    else if (value[strspn(value, " \t\n")] == '{')
+        RETURN_IF_ERROR(snug_json_read_text(from->args->ctx, key, value, strlen(value), &json));
+    else
+        RETURN_IF_ERROR(snug_json_read(from->args->ctx, NULL, value, &json));
+    snug_json_add(to, key, json);
+    return SNUG_OK;
+}
+
+/* The base model as it is found again: a folder by its whole path. */
+static json_t *base_json(const struct snug_adapter_source *from) {
+    const char *name = from->args->model_name_or_path;
+    if (!name || !from->model->path) return name ? snug_json_from_text(name) : json_null();
+    char *real = snug_folder_exists(name) ? realpath(name, NULL) : NULL;
+    json_t *json = snug_json_from_text(real ? real : name);
+    free(real);
+    return json;
+}
+
+/* The members that PEFT writes, in its order. */
+static void add_constants(json_t **to) {
+    static const char *const empty[] = {"alora_invocation_tokens",
+                                        "arrow_config",
+                                        "auto_mapping",
+                                        "corda_config",
+                                        "eva_config",
+                                        "exclude_modules",
+                                        "layer_replication",
+                                        "layers_pattern",
+                                        "layers_to_transform",
+                                        "megatron_config",
+                                        "revision",
+                                        "target_parameters",
+                                        "trainable_token_indices",
+                                        NULL};
+    static const char *const off[] = {"ensure_weight_tying", "lora_bias", "use_dora", "use_qalora", NULL};
+    for (const char *const *key = empty; *key; key++) snug_json_add(to, *key, json_null());
+    for (const char *const *key = off; *key; key++) snug_json_add(to, *key, json_false());
+    snug_json_add(to, "bias", json_string("none"));
+    snug_json_add(to, "inference_mode", json_true());
+    snug_json_add(to, "init_lora_weights", json_true());
+    snug_json_add(to, "loftq_config", json_object());
+    snug_json_add(to, "megatron_core", json_string("megatron.core"));
+    snug_json_add(to, "peft_type", json_string("LORA"));
+    snug_json_add(to, "qalora_group_size", json_integer(16));
+}
+
+static snug_status describe(const struct snug_adapter_source *from, json_t **to) {
+    const struct snug_args *args = from->args;
+    const char *type = task_type(from->config->task);
+    const bool gpt2 = from->config->family == snug_family_find("gpt2");
+    add_constants(to);
+    snug_json_add(to, "base_model_name_or_path", base_json(from));
+    snug_json_add(to, "fan_in_fan_out", json_boolean(gpt2));
+    snug_json_add(to, "lora_alpha", json_integer(args->lora_alpha));
+    snug_json_add(to, "lora_dropout", snug_json_number(args->lora_dropout));
+    snug_json_add(to, "modules_to_save",
+                  args->lora_modules_to_save ? list_of(args->lora_modules_to_save) : json_null());
+    snug_json_add(to, "r", json_integer(args->lora_r));
+    snug_json_add(to, "target_modules",
+                  args->lora_target_modules ? targets_of(args->lora_target_modules) : json_null());
+    snug_json_add(to, "task_type", type ? json_string(type) : json_null());
+    snug_json_add(to, "use_rslora", json_boolean(args->use_rslora));
+    RETURN_IF_ERROR(add_pattern(from, to, "rank_pattern", args->rank_pattern));
+    return add_pattern(from, to, "alpha_pattern", args->alpha_pattern);
+}
+
+/* ---- the run's --------------------------------------------------------------------------------------------------- */
+
+/* A classifier is trained and saved with the adapters, under the names that PEFT gives it. */
+static void add_classifiers(json_t **json) {
+    static const char *const names[] = {"classifier", "score"};
+    json_t *saved = json_object_get(*json, "modules_to_save"), *name;
+    size_t k;
+    saved = json_is_array(saved) ? json_incref(saved) : json_array();
+    for (int i = 0; i < 2; i++) {
+        bool has = false;
+        json_array_foreach(saved, k, name) has |=
+            json_is_string(name) && strcmp(json_string_value(name), names[i]) == 0;
+        if (!has) snug_json_append(&saved, json_string(names[i]));
+    }
+    snug_json_add(json, "modules_to_save", saved);
+}
+
+static snug_status take(const struct snug_adapter_source *from, const char *path, json_t **json, bool strict,
+                        struct snug_adapter **out) {
+    if (*json && snug_task_info(from->config->task)->labelled) add_classifiers(json);
+    if (!*json) return snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    RETURN_IF_ERROR(snug_adapter_read(from->args->ctx, path, *json, from->config->family->lora_targets, strict, out));
+    return SNUG_OK;
+}
+
+/* An argument of adapters that is given, although it has no effect; NULL: none. */
+static const char *useless(const struct snug_args *args, bool continues) {
+    static const char *const names[] = {
+        "lora_r",     "lora_alpha", "lora_dropout",   "lora_target_modules", "lora_modules_to_save",
+        "use_rslora", "use_dora",   "lora_task_type", "rank_pattern",        "alpha_pattern"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (continues ? snug_args_is_set(args, names[i]) : snug_args_is_chosen(args, names[i])) return names[i];
+    return NULL;
+}
+
+static snug_status read_folder(const struct snug_adapter_source *from, struct snug_adapter **out) {
+    char *path;
+    json_t *json;
+    RETURN_IF_ERROR(read_config(from->args->ctx, from->folder, &path, &json));
+    const snug_status status = take(from, path, &json, false, out);
+    json_decref(json);
+    free(path);
+    return status;
+}
+
+static snug_status check_arguments(const struct snug_adapter_source *from) {
+    const struct snug_args *args = from->args;
+    const char *type = task_type(from->config->task), *name = useless(args, false);
+    if (!args->use_peft)
+        return !name || !from->trains
+                   ? SNUG_OK
+                   : snug_fail(from->args->ctx, SNUG_E_USAGE, "--%s is for LoRA adapters: give --use_peft, too", name);
+    if (args->use_dora)
+        return snug_fail(from->args->ctx, SNUG_E_UNSUPPORTED, "--use_dora is not supported yet: leave it out");
+    if (args->freeze)
+        return snug_fail(
+            from->args->ctx, SNUG_E_USAGE,
+            "--freeze: with --use_peft all but the adapters and --lora_modules_to_save is frozen: leave it "
+            "out");
+    if (args->lora_task_type && (!type || strcmp(args->lora_task_type, type) != 0))
+        return snug_fail(from->args->ctx, SNUG_E_USAGE, "--lora_task_type %s: the task is %s%s%s: leave it out",
+                         args->lora_task_type, snug_task_name(from->config->task), type ? ", which is " : "",
+                         type ? type : "");
+    if (from->trains && !from->plans && !from->model->path)
+        return snug_fail(from->args->ctx, SNUG_E_USAGE,
+                         "--use_peft: adapters are trained beside the weights of a model: give --model_name_or_path");
+    return SNUG_OK;
+}
+
+snug_status snug_adapter_open(const struct snug_adapter_source *from, struct snug_adapter **out) {
+    const struct snug_args *args = from->args;
+    json_t *json = json_object();
+    snug_status status = SNUG_OK;
+    *out = NULL;
+    if (from->folder->path) {
+        const char *name = from->trains ? useless(args, true) : NULL;
+        if (name)
+            status = snug_fail(from->args->ctx, SNUG_E_USAGE,
+                               "--%s: the adapter in %s has its own settings: leave it out", name, from->folder->path);
+        else
+            status = read_folder(from, out);
+    } else {
+        status = check_arguments(from);
+        if (status == SNUG_OK && args->use_peft && from->trains) {
+            status = describe(from, &json);
+            if (status == SNUG_OK) status = take(from, "--use_peft", &json, true, out);
+        }
+    }
+    json_decref(json);
+    return status;
+}
