@@ -121,6 +121,9 @@ struct snug_backend {
     /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
        keep their logits, the head's largest tensor, small. */
     int64_t loss_positions;
+    /* Generation: a row's results do not depend on the other rows of a batch of at most so many tokens. 0: they do in
+       any batch of several rows, or in none. */
+    int64_t independent_rows;
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     /* Bytes of the arena for the backend's copy of a batch; 0 if operations read the host's batch. */
@@ -262,6 +265,12 @@ static inline int64_t snug_run_cols(const struct snug_run *run, int32_t tensor) 
 
 static inline enum snug_dtype snug_run_dtype(const struct snug_run *run, int32_t tensor) {
     return run->program->tensors[tensor].dtype;
+}
+
+/* The row of the cache that position p of a sequence of the batch has. */
+static inline int64_t snug_run_cache_row(const struct snug_run *run, int64_t sequence, int64_t p) {
+    const int32_t *pages = run->batch->pages + sequence * run->batch->pages_each;
+    return (int64_t)pages[p / SNUG_CACHE_PAGE] * SNUG_CACHE_PAGE + p % SNUG_CACHE_PAGE;
 }
 
 /* A tensor with its number of rows in this batch; data is NULL if the operation has no such tensor. */

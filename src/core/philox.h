@@ -46,6 +46,7 @@ enum snug_philox_use {
     SNUG_PHILOX_DUMMY = 4,
     SNUG_PHILOX_ROUNDING = 5,
     SNUG_PHILOX_SPLIT = 6,
+    SNUG_PHILOX_SAMPLE = 7, /* the last one that the top 3 bits hold */
 };
 
 /* Uniform in [0, 1) from one word, 24 bits. */

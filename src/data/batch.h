@@ -23,14 +23,14 @@ struct snug_batch {
     double weight_in_step; /* over all micro-batches of this optimizer step, in their order */
     int64_t first_sample;  /* index in the step of the first sequence, before rows are dealt to micro-batches */
     int64_t first_row;     /* evaluation: index in the data set of the first sequence */
-    int64_t longest;       /* tokens of the longest sequence */
+    int64_t longest;       /* tokens of the longest sequence, with those of earlier batches in generation */
     int64_t truncated;     /* sequences whose text was truncated */
     bool last_in_step;
 
     int32_t *offsets;           /* [sequences + 1] */
     int32_t *ids;               /* [tokens] vocabulary index; for masked LM after masking */
     int32_t *types;             /* [tokens] token type */
-    int32_t *positions;         /* [tokens] place in the sequence, from 0: the key of dropout */
+    int32_t *positions;         /* [tokens] place in the sequence, from 0: the key of dropout, the angle of rotations */
     int32_t *position_ids;      /* [tokens] row of the position table: snug_batch_number_positions() */
     int32_t *sample;            /* [tokens] index in the step of the token's sequence */
     int32_t *by_id;             /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
@@ -38,6 +38,11 @@ struct snug_batch {
     int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
     float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
     const float *class_weights; /* [labels] the options' (data/loader_options.h), or NULL */
+    /* Generation (program/op.h, CACHE_ROWS): */
+    int64_t pages_each;    /* pages of the longest sequence */
+    int64_t page_copies;   /* pages to copy */
+    int32_t *pages;        /* [sequences * pages_each] the pages of each sequence */
+    int32_t *copied_pages; /* [page_copies * 2] from, to */
 };
 
 /* Sets position_ids of tokens first … end - 1, one text with its final ids: consecutive numbers from first_position on.

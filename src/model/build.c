@@ -375,12 +375,48 @@ static void place_operands(struct snug_builder *b, const int32_t operands[3], st
                                   (int)form->head_dim);
 }
 
+/* Generation: a layer's keys and values, for all sequences. */
+static int32_t add_cache(struct snug_builder *b, const struct snug_attention_form *form, const char *name) {
+    int32_t tensor = 0;
+    if (b->status == SNUG_OK)
+        b->status = snug_program_tensor(b->program,
+                                        (struct snug_tensor){.memory_class = SNUG_MEMORY_FUNCTION,
+                                                             .rows = b->program->cache_pages * SNUG_CACHE_PAGE,
+                                                             .cols = (int64_t)form->kv_heads * form->head_dim,
+                                                             .part = b->part,
+                                                             .layer = b->layer,
+                                                             .persistent = true,
+                                                             .low_precision = true},
+                                        &tensor, "layer.%d.cache.%s", (int)b->layer, name);
+    return tensor;
+}
+
+static int32_t cached_attention(struct snug_builder *b, const int32_t operands[3], struct snug_attention_form form) {
+    const int32_t keys = add_cache(b, &form, "keys"), values = add_cache(b, &form, "values");
+    const int32_t o = add_value(b, operands[0], (int64_t)form.heads * form.head_dim, true, "attention.output");
+    if (b->status == SNUG_OK && form.after != 0)
+        b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
+                              "an encoder generates no text: its tokens see those that follow them");
+    add_op(b, (struct snug_op){.kind = SNUG_OP_CACHE_ROWS,
+                               .cache_rows = {.k = operands[1],
+                                              .v = operands[2],
+                                              .keys = keys,
+                                              .values = values,
+                                              .column = {form.column[1], form.column[2]}}});
+    form.column[1] = form.column[2] = 0;
+    add_op(b, (struct snug_op){
+                  .kind = SNUG_OP_CACHED_ATTENTION,
+                  .cached_attention = {.q = operands[0], .keys = keys, .values = values, .o = o, .form = form}});
+    return o;
+}
+
 int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
                        struct snug_attention_form form) {
     const int32_t operands[] = {q, k, v};
     const int64_t width = (int64_t)form.heads * form.head_dim;
     struct snug_attention a = {.q = q, .k = k, .v = v, .bias = bias};
     place_operands(b, operands, &form);
+    if (b->program->cache_pages) return cached_attention(b, operands, form);
     a.form = form;
     a.o = add_value(b, q, width, true, "attention.output");
     a.lse = add_value(b, q, form.heads, false, "attention.log_sum_exp");
@@ -501,7 +537,15 @@ static int32_t best_op(struct snug_builder *b, int32_t logits) {
     return best;
 }
 
+/* Logits are fp32: their softmax needs the precision. */
+static void set_logits(struct snug_builder *b, int32_t logits) {
+    b->program->logits = logits;
+    if (b->status == SNUG_OK) b->program->tensors[logits].low_precision = false;
+}
+
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
+    set_logits(b, logits);
+    if (b->program->cache_pages) return; /* generation has no labels */
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(b->program,
                                         (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
@@ -512,9 +556,6 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
                                                              .persistent = true},
                                         &b->program->loss, "loss");
     share(b, b->program->loss);
-    b->program->logits = logits;
-    /* Logits are fp32: their softmax needs the precision. */
-    if (b->status == SNUG_OK) b->program->tensors[logits].low_precision = false;
     if (!b->training) b->program->best = best_op(b, logits);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LOSS,
                                .loss = {.logits = logits,

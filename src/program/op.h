@@ -78,6 +78,10 @@
     X(ADAM_ROWS, adam_rows, update)                                                                                    \
     X(LAZY_UPDATE, lazy_update, update)                                                                                \
     X(ROWS_BEGIN, rows_begin, rows_begin)
+/* Backends that generate have these. */
+#define SNUG_OPS_GENERATION(X)                                                                                         \
+    X(CACHE_ROWS, cache_rows, cache_rows)                                                                              \
+    X(CACHED_ATTENTION, cached_attention, cached_attention)
 /* Backends that several ranks can use have these. */
 #define SNUG_OPS_RANKS(X)                                                                                              \
     X(SUM_RANKS, sum_ranks, sum_ranks)                                                                                 \
@@ -89,7 +93,8 @@
     X(STORE, store, store)                                                                                             \
     X(WAIT, wait, wait)
 #define SNUG_OPS(X)                                                                                                    \
-    SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_LAZY_ROWS(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
+    SNUG_OPS_COMMON(X)                                                                                                 \
+    SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_LAZY_ROWS(X) SNUG_OPS_GENERATION(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
 
 enum snug_op_kind {
 #define SNUG_OP_KIND(KIND, name, member) SNUG_OP_##KIND,
@@ -186,6 +191,26 @@ struct snug_attention_backward {
     int32_t dout, q, k, v, o, lse, bias; /* dout: gradient of o */
     int32_t dq, dk, dv;                  /* as q, k, v: one tensor where those are one */
     int32_t dbias;                       /* [buckets,heads] F32 or none */
+    struct snug_attention_form form;
+};
+/*
+ * Generation: a batch has the new tokens of each sequence, at positions that continue those of earlier batches. Keys
+ * and values of all positions so far are in the cache, pages of SNUG_CACHE_PAGE rows: position p of sequence s is row
+ * p % SNUG_CACHE_PAGE of page batch->pages[s * batch->pages_each + p / SNUG_CACHE_PAGE].
+ */
+enum { SNUG_CACHE_PAGE = 64 };
+/* First page `to` = page `from` for each of batch->page_copies, in their order; then the row of each token's position =
+   its row of k and v, from column[0] and column[1] on. */
+struct snug_cache_rows {
+    int32_t k, v;         /* [T,…] */
+    int32_t keys, values; /* [pages*SNUG_CACHE_PAGE,kv_heads*d], of the type of k and v */
+    int32_t column[2];
+};
+/* o as ATTENTION gives it for the new tokens as queries, at their positions, over the keys and values of all positions
+   of their sequence. form.column[0] is that of q, the others are 0; form.after is 0. */
+struct snug_cached_attention {
+    int32_t q, keys, values; /* [T,…], see above */
+    int32_t o;               /* [T,heads*d] */
     struct snug_attention_form form;
 };
 /* Which norm it is: LayerNorm, or RMSNorm (Zhang and Sennrich, arXiv:1910.07467), which takes the mean as 0. */
@@ -451,6 +476,8 @@ struct snug_op {
         struct snug_linear_dw linear_dw;
         struct snug_attention attention;
         struct snug_attention_backward attention_backward;
+        struct snug_cache_rows cache_rows;
+        struct snug_cached_attention cached_attention;
         struct snug_residual_norm residual_norm;
         struct snug_norm norm;
         struct snug_norm_backward norm_backward;

@@ -105,6 +105,7 @@ struct snug_program {
     size_t rotation_count, rotation_capacity;
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
+    int64_t cache_pages;                 /* of keys and values, in a program that generates; else 0: CACHE_ROWS */
     bool accumulates;                    /* a step may have several micro-batches */
     int ranks, rank;                     /* that run the program together; 0 is 1; and which of them this is */
     enum snug_dtype compute;             /* type of activations and of matmul inputs */

@@ -180,6 +180,8 @@ static inline void ops_close(struct ops *f) {
                       b->loss_positions,
                       b->labels,
                       b->targets,
+                      b->pages,
+                      b->copied_pages,
                       (void *)b->class_weights};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     if (f->room == OPS_ARENA && !ops_spare)

@@ -99,6 +99,8 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_ADAGRAD, build_adagrad, 0, ADAGRAD_VARIANTS, {8, 1}, {32, 2}, 1, 0},
     {SNUG_OP_RMSPROP, build_rmsprop, 0, RMSPROP_VARIANTS, {16, 1}, {32, 2}, 1 << 0 | 1 << 3, 0},
     {SNUG_OP_LION, build_lion, 0, LION_VARIANTS, {8, 1}, {16, 2}, 1, 0},
+    {SNUG_OP_CACHE_ROWS, build_cache, 0, CACHE_VARIANTS, {0, 0}, {0, 0}, 0, HOST},
+    {SNUG_OP_CACHED_ATTENTION, build_cache, 0, CACHE_VARIANTS, {32, 1}, {64, 6}, 1 << 0 | 1 << 1, HOST},
     {SNUG_OP_CAST, build_cast, 0, 1, {0, 0}, {0, 0}, 1, 0},
     /* The same for every backend, from and to a file: test_op_properties.c and test_offload.c. */
     {SNUG_OP_FETCH, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
@@ -174,6 +176,7 @@ static inline bool ops_keeps(const struct ops *f, const struct snug_op *op, int 
         return adds && (k == OPERAND(norm_backward.dgamma) || k == OPERAND(norm_backward.dbeta));
     case SNUG_OP_ATTENTION_BACKWARD: return adds && k == OPERAND(attention_backward.dbias);
     case SNUG_OP_LINEAR_DX: return op->accumulate;
+    case SNUG_OP_CACHE_ROWS: return true;
     case SNUG_OP_LOSS: return k == OPERAND(loss.loss) && f->run.chunk > 0;
     case SNUG_OP_CLIP: return k == OPERAND(clip.scaler);
     case SNUG_OP_ADD:

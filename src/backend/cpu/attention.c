@@ -15,8 +15,9 @@
  * longest sequence. Rows and columns of scratch are padded to whole tiles; padding never reaches a result.
  */
 #include "backend/cpu/rows.h"
+#include "backend/cpu/tiles.h"
 
-enum { TILE_ROWS = VEC_LANES == 16 ? 8 : 4, TILE_VECS = 2, ROWS = 8 };
+enum { ROWS = SNUG_CPU_TILE_ROWS };
 
 /* One head of one sequence. */
 struct head {
@@ -35,45 +36,6 @@ struct head {
     bool windowed;        /* queries attend to a part of the keys */
     struct vec_dropout dropout;
 };
-
-/* Tile of c, rows x (vecs vectors): c = a b, or += . */
-static inline __attribute__((always_inline)) void tile(float *c, int64_t c_row, const float *a, int64_t a_row,
-                                                       int64_t a_col, const float *b, int64_t b_row, int64_t depth,
-                                                       bool add, const int vecs) {
-    vec sum[TILE_ROWS][TILE_VECS];
-#pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++) sum[i][v] = add ? vec_read(c + i * c_row + v * VEC_LANES) : vec_all(0);
-    for (int64_t k = 0; k < depth; k++) {
-        vec right[TILE_VECS];
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++) right[v] = vec_read(b + k * b_row + v * VEC_LANES);
-#pragma GCC unroll 8
-        for (int i = 0; i < TILE_ROWS; i++) {
-            vec left = vec_all(a[i * a_row + k * a_col]);
-#pragma GCC unroll 2
-            for (int v = 0; v < vecs; v++) sum[i][v] = vec_fma(left, right[v], sum[i][v]);
-        }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++) vec_write(c + i * c_row + v * VEC_LANES, sum[i][v]);
-}
-
-/* c [m, n] = a b, or += : a [m, depth] has element (i, k) at a[i * a_row + k * a_col]; b [depth, n]. m is rounded up to
-   a multiple of ROWS, n is one of VEC_LANES. */
-static void matmul(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_col, const float *b, int64_t b_row,
-                   int64_t m, int64_t n, int64_t depth, bool add) {
-    int64_t j = 0;
-    for (; j + TILE_VECS * VEC_LANES <= n; j += TILE_VECS * VEC_LANES)
-        for (int64_t i = 0; i < m; i += TILE_ROWS)
-            tile(c + i * c_row + j, c_row, a + i * a_row, a_row, a_col, b + j, b_row, depth, add, TILE_VECS);
-    for (; j < n; j += VEC_LANES)
-        for (int64_t i = 0; i < m; i += TILE_ROWS)
-            tile(c + i * c_row + j, c_row, a + i * a_row, a_row, a_col, b + j, b_row, depth, add, 1);
-}
 
 /* Prefetches the next head's channels of a row: this thread most likely computes that head next. */
 static void prefetch_next(const struct head *head, struct snug_matrix m, int64_t token, int64_t column) {

@@ -16,6 +16,7 @@
 #define SNUG_PROTOTYPE(KIND, name, member) snug_op_fn SNUG_KERNEL(name);
 SNUG_OPS_COMMON(SNUG_PROTOTYPE)
 SNUG_OPS_LAZY_ROWS(SNUG_PROTOTYPE)
+SNUG_OPS_GENERATION(SNUG_PROTOTYPE)
 #undef SNUG_PROTOTYPE
 
 /* Bytes of scratch of the operations that need some. */

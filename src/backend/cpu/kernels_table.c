@@ -2,6 +2,7 @@
 /* The table of one instruction set. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/linear.h"
 #include "backend/cpu/workspace.h"
 #include "backend/host.h"
 
@@ -22,6 +23,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
 const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .name = "cpu",
     .loss_positions = 128,
+    .independent_rows = SNUG_CPU_FEW_ROWS,
     .allocate = snug_host_allocate,
     .batch = snug_host_batch,
     .load = snug_host_load,
@@ -36,7 +38,7 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .ops =
         {
 #define SNUG_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = SNUG_KERNEL(name),
-            SNUG_OPS_COMMON(SNUG_ENTRY) SNUG_OPS_LAZY_ROWS(SNUG_ENTRY)
+            SNUG_OPS_COMMON(SNUG_ENTRY) SNUG_OPS_LAZY_ROWS(SNUG_ENTRY) SNUG_OPS_GENERATION(SNUG_ENTRY)
 #undef SNUG_ENTRY
                 SNUG_OPS_RANKS(SNUG_HOST_ENTRY) SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
 };

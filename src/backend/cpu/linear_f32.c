@@ -23,8 +23,6 @@ enum { INNER_TILE = 2048 };
    if they are transposed. If not, a tile has few columns and such a leading dimension would waste memory: F32 weights
    with it are copied as well, which is as fast as oneDNN's kernel for them. */
 enum { LD_PERIOD = 1024 };
-/* With more rows oneDNN is as fast as matmul_few_rows(), or faster: on MiniLM's shapes, with AVX-512 and AVX2. */
-enum { FEW_ROWS = 8 * VEC_LANES };
 
 static int64_t tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 
@@ -82,7 +80,9 @@ snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matm
     const int64_t down = tiles(p->m, ROW_TILE), across = tiles(p->n, COLUMN_TILE);
     const float *a = p->a;
     bool refused = false;
-    if (p->transpose_b && p->m <= FEW_ROWS) return SNUG_KERNEL(matmul_few_rows)(run, p);
+    if (!p->transpose_b && run->program->cache_pages && p->m <= SNUG_CPU_FEW_ROWS)
+        return SNUG_KERNEL(matmul_few_rows_across)(run, p);
+    if (p->transpose_b && p->m <= SNUG_CPU_FEW_ROWS) return SNUG_KERNEL(matmul_few_rows)(run, p);
 #pragma omp parallel num_threads(run->threads) reduction(|| : refused)
     {
         struct tile b = {.inner = -1};

@@ -109,3 +109,46 @@ snug_status SNUG_KERNEL(matmul_few_rows)(struct snug_run *run, const struct snug
     }
     return SNUG_OK;
 }
+
+/* ---- weights that are stored as [k,n] ---------------------------------------------------------------------------- */
+
+enum { ACROSS_ROWS = 4, ACROSS_VECS = 2, ACROSS = ACROSS_VECS * VEC_LANES };
+
+/* Up to ACROSS_ROWS rows of y from row on, columns from column on: row k of w, times element k of each row of x. */
+static inline __attribute__((always_inline)) void run_across(const struct snug_matmul *p, enum snug_dtype dtype,
+                                                             int64_t row, int64_t column) {
+    const int64_t rows = snug_min(ACROSS_ROWS, p->m - row), size = snug_dtype_size(dtype);
+    const int vecs = p->n - column > VEC_LANES ? ACROSS_VECS : 1;
+    const float *x = (const float *)p->a + row * p->k;
+    vec sums[ACROSS_ROWS][ACROSS_VECS];
+    for (int i = 0; i < ACROSS_ROWS; i++)
+        for (int v = 0; v < ACROSS_VECS; v++) sums[i][v] = vec_all(0);
+    for (int64_t k = 0; k < p->k; k++) {
+        const uint8_t *w = (const uint8_t *)p->b + k * p->n * size;
+        vec of_w[ACROSS_VECS];
+        for (int v = 0; v < vecs; v++) of_w[v] = vec_load(w, dtype, column + v * VEC_LANES, p->n);
+        for (int64_t i = 0; i < rows; i++)
+            for (int v = 0; v < vecs; v++) sums[i][v] = vec_fma(vec_all(x[i * p->k + k]), of_w[v], sums[i][v]);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int v = 0; v < vecs; v++) {
+            const int64_t c = column + v * VEC_LANES;
+            float *y = (float *)p->y + (row + i) * p->n;
+            vec sum = sums[i][v];
+            if (p->bias) sum += vec_load(p->bias, SNUG_F32, c, p->n);
+            if (p->add) sum += vec_load(y, SNUG_F32, c, p->n);
+            vec_store(y, SNUG_F32, c, p->n, sum);
+        }
+}
+
+snug_status SNUG_KERNEL(matmul_few_rows_across)(struct snug_run *run, const struct snug_matmul *p) {
+#pragma omp parallel for num_threads(run->threads) schedule(guided)
+    for (int64_t column = 0; column < p->n; column += ACROSS)
+        for (int64_t row = 0; row < p->m; row += ACROSS_ROWS) {
+            if (p->b_dtype == SNUG_F32)
+                run_across(p, SNUG_F32, row, column);
+            else
+                run_across(p, SNUG_BF16, row, column);
+        }
+    return SNUG_OK;
+}

@@ -5,13 +5,18 @@
 
 #include "backend/cpu/rows.h"
 
-/* table [longest, 2 pairs]: the cosines, then the sines. */
+/* Whether the table has a row for each token, since these are fewer than the positions, as in generation. */
+static bool is_by_token(const struct snug_batch *batch) { return batch->tokens <= batch->longest; }
+
+/* table [positions or tokens, 2 pairs]: the cosines, then the sines. */
 static void make_table(const struct snug_run *run, const struct snug_rotation *r, bool back, float *table) {
+    const struct snug_batch *batch = run->batch;
+    const bool by_token = is_by_token(batch);
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
-    for (int64_t place = 0; place < run->batch->longest; place++) {
-        float *cosines = table + place * 2 * r->pairs, *sines = cosines + r->pairs;
+    for (int64_t row = 0; row < (by_token ? batch->tokens : batch->longest); row++) {
+        float *cosines = table + row * 2 * r->pairs, *sines = cosines + r->pairs;
         for (int64_t c = 0; c < r->pairs; c++) {
-            const double angle = (double)place * r->frequencies[c];
+            const double angle = (double)(by_token ? batch->positions[row] : row) * r->frequencies[c];
             cosines[c] = (float)(r->factor * cos(angle));
             sines[c] = (float)(r->factor * (back ? -sin(angle) : sin(angle)));
         }
@@ -44,7 +49,9 @@ snug_status SNUG_KERNEL(rotate)(struct snug_run *run, const struct snug_op *op) 
     make_table(run, r, o->back, table);
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < x.rows; row++) {
-        const float *cosines = table + (int64_t)run->batch->positions[snug_run_token(run, o->x, row)] * 2 * r->pairs;
+        const int64_t token = snug_run_token(run, o->x, row);
+        const int64_t place = is_by_token(run->batch) ? token : run->batch->positions[token];
+        const float *cosines = table + place * 2 * r->pairs;
         float *copy = scratch_rows(run, 1, d);
         for (int64_t head = 0; head < o->heads; head++) {
             const void *from = matrix_at(x, row, head * d);

@@ -31,6 +31,13 @@ static int64_t attention_workspace(const struct snug_program *program, const str
     return (int64_t)sizeof(float) * (s.threads + threads * s.thread);
 }
 
+/* Queries, outputs and their sums, a page, scores. */
+int64_t snug_cpu_cached_attention_floats(const struct snug_program *program, const struct snug_attention_form *form) {
+    const int64_t rows = snug_cpu_block_room(form), channels = snug_cpu_padded(form->head_dim);
+    return rows * (2 * channels + SNUG_CPU_PAD) + SNUG_CACHE_PAGE * channels +
+           rows * snug_cpu_key_stride(program->longest + 2 * SNUG_CACHE_PAGE);
+}
+
 static int64_t padded_columns(const struct snug_program *program, int32_t tensor) {
     return snug_cpu_padded(program->tensors[tensor].cols);
 }
@@ -57,6 +64,8 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     case SNUG_OP_NORM_BACKWARD: return norm_backward_workspace(program, op->norm_backward.dy, threads);
     case SNUG_OP_ATTENTION:
     case SNUG_OP_ATTENTION_BACKWARD: return attention_workspace(program, op, threads);
+    case SNUG_OP_CACHED_ATTENTION:
+        return size * threads * snug_cpu_cached_attention_floats(program, &op->cached_attention.form);
     case SNUG_OP_LOSS: return (int64_t)sizeof(double) * program->capacity[SNUG_EXTENT_ROWS];
     default: return 0;
     }

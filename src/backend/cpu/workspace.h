@@ -43,4 +43,15 @@ static inline int64_t snug_cpu_score_stride(int64_t length, const struct snug_at
     return snug_cpu_key_stride(form->before >= 0 && form->after >= 0 && seen < length ? seen : length);
 }
 
+/* CACHED_ATTENTION: rows of a block, which are queries times the query heads that read one key/value head: a whole
+   number of either; and the floats of scratch of a thread. */
+static inline int64_t snug_cpu_block_rows(const struct snug_attention_form *form) {
+    const int64_t group = form->heads / form->kv_heads, most = 16;
+    return group < most ? most / group * group : group;
+}
+static inline int64_t snug_cpu_block_room(const struct snug_attention_form *form) { /* in whole tiles */
+    return (snug_cpu_block_rows(form) + 7) / 8 * 8;
+}
+int64_t snug_cpu_cached_attention_floats(const struct snug_program *program, const struct snug_attention_form *form);
+
 #endif

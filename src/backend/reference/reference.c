@@ -27,6 +27,7 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     case SNUG_OP_ATTENTION_BACKWARD:
         doubles = snug_reference_attention_doubles(program, &op->attention_backward.form, op->attention_backward.bias);
         break;
+    case SNUG_OP_CACHED_ATTENTION: doubles = program->longest; break;
     case SNUG_OP_EMBED_BACKWARD: doubles = program->tensors[op->embed_backward.ds].cols; break;
     case SNUG_OP_NORM_BACKWARD: doubles = norm_backward_doubles(program, op->norm_backward.dy); break;
     default: break;
@@ -44,6 +45,7 @@ const struct snug_backend *snug_backend_reference(void) {
     static const struct snug_backend backend = {
         .name = "reference",
         .loss_positions = 128,
+        .independent_rows = INT64_MAX,
         .lazy_rows = true,
         .copying = SNUG_HOST_COPYING,
         .scales_loss = true,
@@ -60,8 +62,9 @@ const struct snug_backend *snug_backend_reference(void) {
             {
 #define SNUG_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_reference_##name,
                 SNUG_OPS_COMMON(SNUG_ENTRY) SNUG_OPS_LOSS_SCALING(SNUG_ENTRY) SNUG_OPS_LAZY_ROWS(SNUG_ENTRY)
+                    SNUG_OPS_GENERATION(SNUG_ENTRY)
 #undef SNUG_ENTRY
-                    SNUG_OPS_RANKS(SNUG_HOST_ENTRY) SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
+                        SNUG_OPS_RANKS(SNUG_HOST_ENTRY) SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
     };
     return &backend;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "backend/reference/reference.h"
+
+snug_status snug_reference_cache_rows(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cache_rows *c = &op->cache_rows;
+    const struct snug_batch *batch = run->batch;
+    const struct snug_matrix from[] = {snug_matrix_of(run, c->k), snug_matrix_of(run, c->v)};
+    const struct snug_matrix to[] = {snug_matrix_of(run, c->keys), snug_matrix_of(run, c->values)};
+    for (int n = 0; n < 2; n++) {
+        const int64_t page = SNUG_CACHE_PAGE * to[n].cols * snug_dtype_size(to[n].dtype);
+        for (int64_t i = 0; i < batch->page_copies; i++)
+            memcpy(to[n].data + batch->copied_pages[2 * i + 1] * page, to[n].data + batch->copied_pages[2 * i] * page,
+                   (size_t)page);
+        for (int64_t s = 0; s < batch->sequences; s++)
+            for (int64_t t = batch->offsets[s]; t < batch->offsets[s + 1]; t++)
+                for (int64_t col = 0; col < to[n].cols; col++)
+                    store(to[n], snug_run_cache_row(run, s, batch->positions[t]), col,
+                          load(from[n], t, c->column[n] + col));
+    }
+    return SNUG_OK;
+}

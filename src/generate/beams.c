@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of transformers' _beam_search(), in fp32 as there. The candidates of a step are the best continuations of
+ * all beams; among the first `beams` of them those that stop may finish, and the best that do not stop go on.
+ */
+#include "generate/beams.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const float none = -1e9F; /* the score of a place without an answer */
+
+snug_status snug_beams_open(snug_context *ctx, const struct snug_beam_search *search,
+                            const struct snug_token_choice *how, int64_t longest, struct snug_beams *out) {
+    const int64_t n = search->beams, kept = n * (how->end_count > 1 ? 1 + how->end_count : 2);
+    const int64_t all = 3 * n + kept + n + kept;
+    *out = (struct snug_beams){.search = search, .how = how, .kept = kept};
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)all, sizeof *out->running, (void **)&out->running));
+    out->next = out->running + n;
+    out->done = out->next + n;
+    out->candidates = out->done + n;
+    out->merged = out->candidates + kept;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)((3 * n + kept) * longest), 8, &out->memory));
+    for (int64_t i = 0; i < 3 * n + kept; i++) { /* those of merged are of others */
+        out->running[i].ids = (int32_t *)out->memory + 2 * i * longest;
+        out->running[i].log_probabilities = (float *)out->memory + (2 * i + 1) * longest;
+    }
+    return SNUG_OK;
+}
+
+void snug_beams_close(struct snug_beams *beams) {
+    free(beams->running);
+    free(beams->memory);
+    *beams = (struct snug_beams){0};
+}
+
+static void copy(const struct snug_beams *b, struct snug_beam *to, const struct snug_beam *from) {
+    const struct snug_beam memory = *to;
+    *to = *from;
+    to->ids = memory.ids;
+    to->log_probabilities = memory.log_probabilities;
+    memcpy(to->ids, from->ids, (size_t)from->count * sizeof *to->ids);
+    memcpy(to->log_probabilities, from->log_probabilities,
+           (size_t)(from->count - b->prompt) * sizeof *to->log_probabilities);
+}
+
+void snug_beams_begin(struct snug_beams *b, const int32_t *prompt, int64_t count, int64_t room) {
+    b->prompt = count;
+    b->room = room;
+    b->closed = false;
+    for (int64_t i = 0; i < b->search->beams; i++) {
+        struct snug_beam *beam = &b->running[i];
+        memcpy(beam->ids, prompt, (size_t)count * sizeof *prompt);
+        beam->count = count;
+        beam->score = i ? none : 0;
+        beam->parent = 0;
+        b->done[i].finished = false;
+        b->done[i].count = count;
+        b->done[i].score = none;
+    }
+}
+
+/* Keeps a continuation if it is among the best so far; of equal ones the first. */
+static void enter(struct snug_beams *b, float total, int64_t place) {
+    int64_t at = b->found;
+    if (at == b->kept && !(total > b->best[at - 1])) return;
+    if (at < b->kept) b->found++;
+    if (at == b->kept) at--;
+    for (; at > 0 && total > b->best[at - 1]; at--) {
+        b->best[at] = b->best[at - 1];
+        b->places[at] = b->places[at - 1];
+    }
+    b->best[at] = total;
+    b->places[at] = place;
+}
+
+/* The sums of every continuation of beam i: processors act on log-probabilities. */
+static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64_t i, const float *logits) {
+    const struct snug_beam *beam = &b->running[i];
+    const struct snug_history history = {beam->ids, beam->count, beam->count - b->prompt};
+    const double sum = snug_log_sum(logits, sampler->classes);
+    for (int64_t k = 0; k < sampler->classes; k++) sampler->scores[k] = (float)((double)logits[k] - sum);
+    snug_sampler_process(sampler, &history);
+    for (int64_t k = 0; k < sampler->classes; k++) enter(b, sampler->scores[k] + beam->score, i * sampler->classes + k);
+}
+
+static void list_candidates(struct snug_beams *b, int64_t classes, const float *const logits[]) {
+    for (int64_t c = 0; c < b->found; c++) {
+        const int64_t parent = b->places[c] / classes, id = b->places[c] % classes;
+        struct snug_beam *candidate = &b->candidates[c];
+        copy(b, candidate, &b->running[parent]);
+        candidate->score = b->best[c];
+        candidate->parent = parent;
+        candidate->ids[candidate->count++] = (int32_t)id;
+        candidate->log_probabilities[candidate->count - b->prompt - 1] =
+            (float)((double)logits[parent][id] - snug_log_sum(logits[parent], classes));
+    }
+}
+
+/* The n best of list, in order; those that are equal in their order. */
+static void keep_best(const struct snug_beams *b, struct snug_beam *to, int64_t n, const struct snug_beam *list,
+                      int64_t count) {
+    bool taken[SNUG_BEAMS_MOST + SNUG_CANDIDATES_MOST] = {false};
+    for (int64_t k = 0; k < n; k++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < count; i++)
+            if (!taken[i] && (best < 0 || list[i].score > list[best].score)) best = i;
+        taken[best] = true;
+        copy(b, &to[k], &list[best]);
+    }
+}
+
+/* Finished answers: the best of the old ones and of the candidates that stop. */
+static void finish(struct snug_beams *b, const bool stopped[]) {
+    const int64_t n = b->search->beams;
+    const float length = powf((float)(b->candidates[0].count - b->prompt), (float)b->search->length_penalty);
+    bool full = b->search->early_stopping == SNUG_EARLY_TRUE;
+    for (int64_t i = 0; i < n; i++) {
+        full &= b->done[i].finished;
+        b->merged[i] = b->done[i];
+    }
+    for (int64_t c = 0; c < b->found; c++) {
+        struct snug_beam *m = &b->merged[n + c];
+        *m = b->candidates[c];
+        m->finished = stopped[c] && c < n;
+        m->score /= length;
+        if (full) m->score += none;
+        if (b->closed) m->score += none;
+        if (!m->finished) m->score += none;
+    }
+    keep_best(b, b->next, n, b->merged, n + b->found);
+    struct snug_beam *const old = b->done;
+    b->done = b->next;
+    b->next = old;
+}
+
+/* Whether a running answer may still become better than the worst finished one. */
+static bool may_improve(const struct snug_beams *b) {
+    const struct snug_beam_search *s = b->search;
+    const bool longest = s->early_stopping == SNUG_EARLY_NEVER && s->length_penalty > 0;
+    const int64_t length = longest ? b->room : b->running[0].count - b->prompt;
+    const float best = b->running[0].score / powf((float)length, (float)s->length_penalty);
+    float least = b->done[0].score;
+    bool any = false;
+    for (int64_t i = 1; i < s->beams; i++)
+        if (b->done[i].score < least) least = b->done[i].score;
+    for (int64_t i = 0; i < s->beams; i++) any |= best > (b->done[i].finished ? least : none);
+    return any;
+}
+
+bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const float *const logits[],
+                     bool (*stops)(void *user, const int32_t *answer, int64_t count), void *user) {
+    const int64_t n = b->search->beams;
+    bool stopped[SNUG_CANDIDATES_MOST] = {false}, all = true, full = b->search->early_stopping == SNUG_EARLY_TRUE;
+    b->found = 0;
+    for (int64_t i = 0; i < n; i++) score_beam(b, sampler, i, logits[i]);
+    list_candidates(b, sampler->classes, logits);
+    for (int64_t c = 0; c < b->found; c++) {
+        const struct snug_beam *candidate = &b->candidates[c];
+        const int64_t answer = candidate->count - b->prompt;
+        stopped[c] = snug_sampling_ends(b->how, candidate->ids[candidate->count - 1]) || answer >= b->room ||
+                     (stops && stops(user, candidate->ids + b->prompt, answer));
+        all &= stopped[c];
+    }
+    finish(b, stopped);
+    for (int64_t c = 0; c < b->found; c++)
+        if (stopped[c]) b->candidates[c].score += none;
+    keep_best(b, b->running, n, b->candidates, b->found);
+    for (int64_t i = 0; i < n; i++) full &= b->done[i].finished;
+    b->closed |= !may_improve(b);
+    return !b->closed && !full && !all;
+}

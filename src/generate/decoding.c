@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "generate/decoding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+static int64_t pages_of(int64_t tokens) { return (tokens + SNUG_CACHE_PAGE - 1) / SNUG_CACHE_PAGE; }
+
+/* The next `count` numbers of a block, whose end is *at; no base: only counts. */
+static int32_t *carve(int32_t *base, int64_t *at, int64_t count) {
+    int32_t *const here = base ? base + *at : NULL;
+    *at += (count + 15) / 16 * 16;
+    return here;
+}
+
+/* Sets the arrays of a batch, and the pages of all sequences; returns the numbers that they take. */
+static int64_t place(const struct snug_program *program, int32_t *base, struct snug_batch *batch, int32_t **pages) {
+    const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], rows = program->capacity[SNUG_EXTENT_SEQUENCES];
+    int64_t at = 0;
+    batch->pages_each = pages_of(program->longest);
+    batch->offsets = carve(base, &at, rows + 1);
+    batch->ids = carve(base, &at, tokens);
+    batch->types = carve(base, &at, tokens);
+    batch->positions = carve(base, &at, tokens);
+    batch->position_ids = carve(base, &at, tokens);
+    batch->sample = carve(base, &at, tokens);
+    batch->loss_positions = carve(base, &at, rows);
+    batch->pages = carve(base, &at, rows * batch->pages_each);
+    batch->copied_pages = carve(base, &at, 2 * rows);
+    *pages = carve(base, &at, 2 * rows * batch->pages_each);
+    return at;
+}
+
+int64_t snug_decoding_bytes(const struct snug_program *program) {
+    struct snug_batch batch;
+    int32_t *pages;
+    return place(program, NULL, &batch, &pages) * (int64_t)sizeof(int32_t);
+}
+
+snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
+                               void *memory, int32_t first_position, struct snug_decoding *out) {
+    const struct snug_program *program = run->program;
+    int32_t *pages;
+    *out = (struct snug_decoding){.ctx = ctx,
+                                  .backend = backend,
+                                  .run = run,
+                                  .rows = program->capacity[SNUG_EXTENT_SEQUENCES],
+                                  .tokens = program->capacity[SNUG_EXTENT_TOKENS],
+                                  .longest = program->longest,
+                                  .first_position = first_position,
+                                  .classes = program->tensors[program->logits].cols};
+    place(program, memory, &out->batch, &pages);
+    out->pages_each = out->batch.pages_each;
+    RETURN_IF_ERROR(snug_pages_open(ctx, program->cache_pages, &out->pages));
+    RETURN_IF_ERROR(snug_alloc(ctx, 2 * (size_t)out->rows, sizeof *out->sequences, (void **)&out->sequences));
+    for (int64_t i = 0; i < 2 * out->rows; i++) out->sequences[i].pages = pages + i * out->pages_each;
+    run->batch = &out->batch;
+    run->loss_scale = 1;
+    return SNUG_OK;
+}
+
+void snug_decoding_close(struct snug_decoding *d) {
+    snug_pages_close(&d->pages);
+    free(d->sequences);
+    *d = (struct snug_decoding){0};
+}
+
+/* ---- sequences ------------------------------------------------------------------------------------------------- */
+
+int64_t snug_decoding_begin(struct snug_decoding *d) {
+    for (int64_t i = 0; i < 2 * d->rows; i++)
+        if (!d->sequences[i].used) {
+            d->sequences[i].used = true;
+            d->sequences[i].logits = -1;
+            return i;
+        }
+    return -1;
+}
+
+void snug_decoding_cut(struct snug_decoding *d, int64_t sequence, int64_t length) {
+    struct snug_decoded *s = &d->sequences[sequence];
+    while (s->count > pages_of(length)) snug_pages_leave(&d->pages, s->pages[--s->count]);
+    s->length = length;
+}
+
+void snug_decoding_end(struct snug_decoding *d, int64_t sequence) {
+    snug_decoding_cut(d, sequence, 0);
+    d->sequences[sequence].used = false;
+}
+
+void snug_decoding_copy(struct snug_decoding *d, int64_t to, int64_t from) {
+    struct snug_decoded *s = &d->sequences[to];
+    const struct snug_decoded *like = &d->sequences[from];
+    for (int64_t i = 0; i < like->count; i++) snug_pages_share(&d->pages, like->pages[i]);
+    snug_decoding_cut(d, to, 0);
+    memcpy(s->pages, like->pages, (size_t)like->count * sizeof *s->pages);
+    s->count = like->count;
+    s->length = like->length;
+    s->logits = like->logits;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+/* In a step of few rows, a row's results do not depend on the others. A longer part of a prompt is a step of its own,
+   whose length depends on this prompt alone. */
+int64_t snug_decoding_room(const struct snug_decoding *d, int64_t left) {
+    const int64_t used = d->batch.tokens, few = d->backend->independent_rows;
+    const int64_t part = left < d->tokens ? left : d->tokens, most = few && few < d->tokens ? few : d->tokens;
+    if (d->batch.sequences == d->rows) return 0;
+    if (part > most) return used ? 0 : part;
+    return part <= most - used ? part : 0;
+}
+
+/* The pages for tokens up to `length`: the last one, if it is shared, becomes a copy. */
+static snug_status extend(struct snug_decoding *d, struct snug_decoded *s, int64_t length) {
+    const int64_t last = s->length / SNUG_CACHE_PAGE;
+    const bool shared = last < s->count && d->pages.users[s->pages[last]] > 1;
+    if (shared) {
+        const int32_t page = snug_pages_take(&d->pages), from = s->pages[last];
+        if (page < 0) return snug_fail(d->ctx, SNUG_E_MEMORY, "the cache of keys and values is full");
+        d->batch.copied_pages[2 * d->batch.page_copies] = from;
+        d->batch.copied_pages[2 * d->batch.page_copies++ + 1] = page;
+        snug_pages_leave(&d->pages, from);
+        s->pages[last] = page;
+    }
+    for (; s->count < pages_of(length); s->count++) {
+        s->pages[s->count] = snug_pages_take(&d->pages);
+        if (s->pages[s->count] < 0) return snug_fail(d->ctx, SNUG_E_MEMORY, "the cache of keys and values is full");
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_decoding_add(struct snug_decoding *d, int64_t sequence, const int32_t *ids, int64_t count,
+                              bool wants) {
+    struct snug_decoded *s = &d->sequences[sequence];
+    struct snug_batch *b = &d->batch;
+    RETURN_IF_ERROR(extend(d, s, s->length + count));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t t = b->tokens + i;
+        b->ids[t] = ids[i];
+        b->types[t] = 0;
+        b->positions[t] = (int32_t)(s->length + i);
+        b->position_ids[t] = b->positions[t] + d->first_position;
+        b->sample[t] = (int32_t)sequence;
+    }
+    memcpy(b->pages + b->sequences * b->pages_each, s->pages, (size_t)s->count * sizeof *s->pages);
+    b->tokens += count;
+    b->offsets[++b->sequences] = (int32_t)b->tokens;
+    s->length += count;
+    if (s->length > b->longest) b->longest = s->length;
+    s->logits = wants ? b->rows : -1;
+    if (wants) b->loss_positions[b->rows++] = (int32_t)b->tokens - 1;
+    return SNUG_OK;
+}
+
+snug_status snug_decoding_step(struct snug_decoding *d) {
+    struct snug_batch *b = &d->batch;
+    snug_status status = b->tokens ? d->backend->load(d->run) : SNUG_OK;
+    if (b->tokens && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_FORWARD, NULL);
+    if (b->rows && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_HEAD, NULL);
+    d->logits = snug_run_data(d->run, d->run->program->logits);
+    b->tokens = b->sequences = b->rows = b->longest = b->page_copies = 0;
+    return status;
+}
+
+const float *snug_decoding_logits(const struct snug_decoding *d, int64_t sequence) {
+    return d->logits + d->sequences[sequence].logits * d->classes;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decoding: sequences that grow, token by token, and whose keys and values are in the pages of a cache. A step takes
+ * new tokens of some sequences, runs the program on them, and gives the logits of each sequence's next token. Sequences
+ * are numbers; there may be twice as many as a step has rows, so that beams can be copied before old ones end. A step
+ * allocates nothing.
+ */
+#ifndef SNUG_GENERATE_DECODING_H
+#define SNUG_GENERATE_DECODING_H
+
+#include "data/batch.h"
+#include "generate/pages.h"
+#include "run/run.h"
+
+struct snug_decoded {      /* a sequence */
+    int32_t *pages;        /* [pages_each] */
+    int64_t length, count; /* tokens in the cache; pages */
+    int64_t logits;        /* row of the last step's logits; -1: none */
+    bool used;
+};
+
+struct snug_decoding {
+    snug_context *ctx;
+    const struct snug_backend *backend;
+    struct snug_run *run;
+    struct snug_batch batch;                   /* the next step's */
+    int64_t rows, tokens, pages_each, longest; /* at most: sequences, tokens of a step, pages and tokens of one */
+    int32_t first_position;
+    struct snug_decoded *sequences; /* [2 * rows] */
+    struct snug_pages pages;
+    const float *logits; /* of the last step */
+    int64_t classes;
+};
+
+/* Bytes of the host's block for its batches. The program has its capacities, and cache_pages pages. */
+int64_t snug_decoding_bytes(const struct snug_program *program);
+/* run is that of the program, and memory has snug_decoding_bytes(). Closed in any case. */
+snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
+                               void *memory, int32_t first_position, struct snug_decoding *out);
+void snug_decoding_close(struct snug_decoding *d);
+
+/* A new, empty sequence; -1: all are used. */
+int64_t snug_decoding_begin(struct snug_decoding *d);
+/* The sequence ends; its pages are free if no other one has them. */
+void snug_decoding_end(struct snug_decoding *d, int64_t sequence);
+/* Makes `to`, a used sequence whose contents are lost, a copy of `from`, with which it shares its pages. */
+void snug_decoding_copy(struct snug_decoding *d, int64_t to, int64_t from);
+/* Shortens a sequence to its first tokens. */
+void snug_decoding_cut(struct snug_decoding *d, int64_t sequence, int64_t length);
+
+/* How many more tokens the next step takes of a new prompt that has `left` tokens left: at most so many, and fewer
+   where other rows of the step could change its results. */
+int64_t snug_decoding_room(const struct snug_decoding *d, int64_t left);
+/* Adds tokens of a sequence to the next step, at most once each step; wants: its logits are needed. SNUG_E_MEMORY if
+   the cache has no page left. */
+snug_status snug_decoding_add(struct snug_decoding *d, int64_t sequence, const int32_t *ids, int64_t count, bool wants);
+/* Runs the step, if it has tokens. */
+snug_status snug_decoding_step(struct snug_decoding *d);
+/* The logits of a sequence that wanted them in the last step, in host memory, until the next step. */
+const float *snug_decoding_logits(const struct snug_decoding *d, int64_t sequence);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "generate/sampling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/philox.h"
+
+snug_status snug_sampler_open(snug_context *ctx, const struct snug_token_choice *how, int64_t classes,
+                              struct snug_sampler *out) {
+    *out = (struct snug_sampler){.how = how, .classes = classes};
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)classes, sizeof *out->scores, (void **)&out->scores));
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)classes, sizeof *out->order, (void **)&out->order));
+    return snug_alloc(ctx, (size_t)classes, sizeof *out->seen, (void **)&out->seen);
+}
+
+void snug_sampler_close(struct snug_sampler *sampler) {
+    free(sampler->scores);
+    free(sampler->order);
+    free(sampler->seen);
+    *sampler = (struct snug_sampler){0};
+}
+
+bool snug_sampling_ends(const struct snug_token_choice *how, int32_t id) {
+    for (int64_t i = 0; i < how->end_count; i++)
+        if (how->ends[i] == id) return true;
+    return false;
+}
+
+double snug_log_sum(const float *logits, int64_t count) {
+    float most = logits[0];
+    double sum = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (logits[i] > most) most = logits[i];
+    for (int64_t i = 0; i < count; i++) sum += exp((double)logits[i] - (double)most);
+    return (double)most + log(sum);
+}
+
+double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token) {
+    const struct snug_philox_block block =
+        snug_philox((uint32_t)token, (uint32_t)(token >> 32), (uint32_t)row, (uint32_t)SNUG_PHILOX_SAMPLE << 29,
+                    (uint32_t)seed, (uint32_t)(seed >> 32));
+    return (double)snug_philox_uniform(block.word[0]);
+}
+
+/* ---- processors that do not depend on drawing ------------------------------------------------------------------ */
+
+/* Every token that occurs, once. */
+static void penalise(struct snug_sampler *s, const struct snug_history *history) {
+    const float penalty = (float)s->how->repetition_penalty;
+    for (int64_t i = 0; i < history->count; i++) {
+        const int32_t id = history->ids[i];
+        if (s->seen[id]) continue;
+        s->seen[id] = 1;
+        s->scores[id] = s->scores[id] < 0 ? s->scores[id] * penalty : s->scores[id] / penalty;
+    }
+    for (int64_t i = 0; i < history->count; i++) s->seen[history->ids[i]] = 0;
+}
+
+/* Every token that followed an earlier copy of the last n - 1 ones. */
+static void ban_ngrams(struct snug_sampler *s, const struct snug_history *history) {
+    const int64_t n = s->how->no_repeat_ngram_size, begin = history->count - (n - 1);
+    for (int64_t i = 0; i + n <= history->count; i++)
+        if (memcmp(history->ids + i, history->ids + begin, (size_t)(n - 1) * sizeof *history->ids) == 0)
+            s->scores[history->ids[i + n - 1]] = -INFINITY;
+}
+
+void snug_sampler_process(struct snug_sampler *s, const struct snug_history *history) {
+    if (s->how->repetition_penalty != 1) penalise(s, history);
+    if (s->how->no_repeat_ngram_size > 0) ban_ngrams(s, history);
+    for (int64_t i = 0; history->answer < s->how->min_new_tokens && i < s->how->end_count; i++)
+        s->scores[s->how->ends[i]] = -INFINITY;
+}
+
+/* ---- drawing --------------------------------------------------------------------------------------------------- */
+
+/* order[0 … count-1] is a heap whose first token has the lowest score, but for the token at `at`. */
+static void sift(const struct snug_sampler *s, int64_t at, int64_t count) {
+    int32_t *order = s->order;
+    const int32_t id = order[at];
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && s->scores[order[child + 1]] < s->scores[order[child]]) child++;
+        if (s->scores[order[child]] >= s->scores[id]) break;
+        order[at] = order[child];
+    }
+    order[at] = id;
+}
+
+static void make_heap(const struct snug_sampler *s, int64_t count) {
+    for (int64_t i = count / 2; i-- > 0;) sift(s, i, count);
+}
+
+/* The highest score first. */
+static void sort(const struct snug_sampler *s, int64_t count) {
+    make_heap(s, count);
+    for (int64_t end = count - 1; end > 0; end--) {
+        const int32_t lowest = s->order[0];
+        s->order[0] = s->order[end];
+        s->order[end] = lowest;
+        sift(s, 0, end);
+    }
+}
+
+/* Keeps in order the k highest scores, and those equal to the last of them. */
+static int64_t keep_top(struct snug_sampler *s, int64_t count) {
+    const int64_t k = s->how->top_k;
+    int64_t kept = 0;
+    if (k <= 0 || k >= count) return count;
+    make_heap(s, k);
+    for (int64_t i = k; i < count; i++)
+        if (s->scores[i] > s->scores[s->order[0]]) {
+            s->order[0] = (int32_t)i;
+            sift(s, 0, k);
+        }
+    const float least = s->scores[s->order[0]];
+    for (int64_t i = 0; i < count; i++)
+        if (s->scores[i] >= least) s->order[kept++] = (int32_t)i;
+    return kept;
+}
+
+/* From the least probable on, tokens are left out while their sum is at most 1 - p; the most probable one stays. */
+static int64_t keep_nucleus(struct snug_sampler *s, int64_t count) {
+    const double p = s->how->top_p;
+    double total = 0, sum = 0;
+    if (p >= 1) return count;
+    sort(s, count);
+    const float most = s->scores[s->order[0]];
+    for (int64_t i = 0; i < count; i++) total += exp((double)s->scores[s->order[i]] - (double)most);
+    while (count > 1) {
+        sum += exp((double)s->scores[s->order[count - 1]] - (double)most);
+        if (sum / total > 1 - p) break;
+        count--;
+    }
+    return count;
+}
+
+static float highest(const struct snug_sampler *s, int64_t count) {
+    float most = s->scores[s->order[0]];
+    for (int64_t i = 1; i < count; i++)
+        if (s->scores[s->order[i]] > most) most = s->scores[s->order[i]];
+    return most;
+}
+
+/* Tokens less probable than p times the most probable one. */
+static int64_t keep_probable(struct snug_sampler *s, int64_t count) {
+    const double p = s->how->min_p, most = (double)highest(s, count);
+    int64_t kept = 0;
+    for (int64_t i = 0; p > 0 && i < count; i++)
+        if (exp((double)s->scores[s->order[i]] - most) >= p) s->order[kept++] = s->order[i];
+    return p > 0 ? kept : count;
+}
+
+/* The first token, by id, at which the sum of probabilities exceeds u. */
+static int32_t draw(struct snug_sampler *s, double u) {
+    int64_t count = s->classes;
+    const float temperature = (float)s->how->temperature;
+    double total = 0, sum = 0;
+    int32_t chosen = -1;
+    for (int64_t i = 0; i < count; i++) {
+        s->scores[i] /= temperature;
+        s->order[i] = (int32_t)i;
+    }
+    count = keep_top(s, count);
+    count = keep_nucleus(s, count);
+    count = keep_probable(s, count);
+    const double most = (double)highest(s, count);
+    for (int64_t i = 0; i < count; i++) s->seen[s->order[i]] = 1;
+    for (int64_t id = 0; id < s->classes; id++)
+        if (s->seen[id]) total += exp((double)s->scores[id] - most);
+    for (int32_t id = 0; id < s->classes; id++) {
+        if (!s->seen[id]) continue;
+        s->seen[id] = 0;
+        sum += exp((double)s->scores[id] - most);
+        if (chosen < 0 && sum > u * total) chosen = id;
+    }
+    return chosen;
+}
+
+int32_t snug_sampler_choose(struct snug_sampler *s, const float *logits, const struct snug_history *history,
+                            int64_t row, double *log_probability) {
+    int32_t id = 0;
+    memcpy(s->scores, logits, (size_t)s->classes * sizeof *logits);
+    snug_sampler_process(s, history);
+    if (s->how->draws) {
+        id = draw(s, snug_sampling_uniform(s->how->seed, row, history->answer));
+    } else {
+        for (int64_t i = 1; i < s->classes; i++)
+            if (s->scores[i] > s->scores[id]) id = (int32_t)i;
+    }
+    *log_probability = (double)logits[id] - snug_log_sum(logits, s->classes);
+    return id;
+}

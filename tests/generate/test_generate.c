@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers of the tiny decoders of tests/golden/families: those of transformers (tools/golden/generation.py), token by
+   token; the same bits whatever else is answered at the same time; no memory while decoding. */
+#include <malloc.h>
+#include <math.h>
+
+#include <jansson.h>
+
+#include "folders.h"
+#include "generate/generate.h"
+#include "io/json.h"
+#include "model/family.h"
+#include "run/runner.h"
+#include "sanitized.h"
+#include "scratch.h"
+
+#define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
+
+/* A model that generates, its weights loaded. */
+struct model {
+    struct snug_config config;
+    struct snug_program program;
+    struct snug_runner runner;
+    struct snug_run run;
+    struct snug_decoding decoding;
+};
+
+struct sizes {
+    int64_t rows, tokens, longest, pages;
+};
+
+static void open_model(struct scratch *s, const char *name, const struct snug_backend *backend,
+                       const struct sizes *sizes, struct model *m) {
+    char folder[512];
+    *m = (struct model){0};
+    snprintf(folder, sizeof folder, "%s/tests/golden/families/%s/clm", SNUG_SOURCE_DIR, name);
+    assert_ok(s, snug_config_read(s->ctx, folder, &m->config));
+    m->config.task = SNUG_TASK_CLM;
+    snug_program_init(&m->program, s->ctx);
+    m->program.longest = sizes->longest;
+    m->program.capacity[SNUG_EXTENT_TOKENS] = sizes->tokens;
+    m->program.capacity[SNUG_EXTENT_SEQUENCES] = m->program.capacity[SNUG_EXTENT_ROWS] = sizes->rows;
+    m->program.cache_pages = sizes->pages;
+    assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
+    assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1}));
+    assert_ok(s,
+              snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program), NULL, &m->runner));
+    m->run = snug_runner_run(&m->runner, 0);
+    assert_ok(s, weights_load(s->ctx, folder, &m->program, &m->config, &m->runner.memory, 1, false));
+    assert_ok(s, snug_decoding_open(s->ctx, backend, &m->run,
+                                    (uint8_t *)m->runner.host.base + m->runner.layout.batch_offset,
+                                    (int32_t)m->config.first_position, &m->decoding));
+}
+
+static void close_model(struct model *m) {
+    snug_decoding_close(&m->decoding);
+    snug_runner_close(&m->runner);
+    snug_program_free(&m->program);
+    snug_config_free(&m->config);
+}
+
+/* ---- prompts and answers --------------------------------------------------------------------------------------- */
+
+enum { ANSWERS = 64, TOKENS = 256 };
+
+struct answer {
+    int32_t ids[TOKENS];
+    float log_probabilities[TOKENS];
+    int64_t count;
+    double score;
+    enum snug_stop stop;
+    bool given;
+};
+
+/* Prompts that are answered together. */
+struct asked {
+    const json_t *prompts[ANSWERS];
+    int32_t ids[TOKENS];
+    int64_t count, next, returned, streamed;
+    struct answer answers[ANSWERS];
+    int64_t stop_at; /* tokens after which the caller stops an answer; 0: never */
+    snug_status fails;
+    size_t heap; /* in use when the second answer's first token came */
+    size_t grown;
+};
+
+static snug_status next_prompt(void *user, struct snug_generation_prompt *out) {
+    struct asked *a = user;
+    if (a->next == a->count) return SNUG_END;
+    const json_t *prompt = a->prompts[a->next];
+    for (size_t i = 0; i < json_array_size(prompt); i++)
+        a->ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
+    *out = (struct snug_generation_prompt){
+        .ids = a->ids, .count = (int64_t)json_array_size(prompt), .number = a->next++, .sequence = -1};
+    return SNUG_OK;
+}
+
+static snug_status take_token(void *user, const struct snug_generated *so_far, bool *stop) {
+    struct asked *a = user;
+    const size_t heap = mallinfo2().uordblks;
+    if (a->streamed++ > 1 && heap > a->heap) a->grown += heap - a->heap;
+    a->heap = heap;
+    *stop = a->stop_at && so_far->count >= a->stop_at;
+    return a->fails;
+}
+
+static bool stops_beam(void *user, const int32_t *ids, int64_t count) {
+    const struct asked *a = user;
+    (void)ids;
+    return a->stop_at && count >= a->stop_at;
+}
+
+static snug_status take_answer(void *user, const struct snug_generated *answer) {
+    struct asked *a = user;
+    struct answer *to = &a->answers[answer->prompt * a->returned + answer->sequence];
+    assert_false(to->given);
+    memcpy(to->ids, answer->ids, (size_t)answer->count * sizeof *to->ids);
+    memcpy(to->log_probabilities, answer->log_probabilities, (size_t)answer->count * sizeof(float));
+    to->count = answer->count;
+    to->score = answer->score;
+    to->stop = answer->stop;
+    to->given = true;
+    return SNUG_OK;
+}
+
+static snug_status ask(struct scratch *s, struct model *m, const struct snug_generation *how, struct asked *a) {
+    const struct snug_generation_calls calls = {
+        .user = a, .next = next_prompt, .token = take_token, .stops = stops_beam, .answer = take_answer};
+    struct snug_generating generating;
+    a->returned = how->returned;
+    assert_ok(s, snug_generating_open(&m->decoding, how, &generating));
+    const snug_status status = snug_generating_run(&generating, &calls);
+    snug_generating_close(&generating);
+    assert_int_equal(m->decoding.pages.left, m->decoding.pages.count); /* none is lost */
+    return status;
+}
+
+static double number(const json_t *options, const char *name, double otherwise) {
+    const json_t *value = json_object_get(options, name);
+    return json_is_number(value) ? json_number_value(value) : json_is_true(value) ? 1 : otherwise;
+}
+
+static struct snug_generation read_options(const json_t *options, uint64_t seed) {
+    struct snug_generation how = {.returned = (int64_t)number(options, "num_return_sequences", 1),
+                                  .max_new_tokens = (int64_t)number(options, "max_new_tokens", 0)};
+    const json_t *ends = json_object_get(options, "eos_token_id"), *early = json_object_get(options, "early_stopping");
+    how.sampling =
+        (struct snug_token_choice){.draws = number(options, "do_sample", 0) > 0,
+                                   .temperature = number(options, "temperature", 1),
+                                   .top_p = number(options, "top_p", 1),
+                                   .min_p = number(options, "min_p", 0),
+                                   .repetition_penalty = number(options, "repetition_penalty", 1),
+                                   .top_k = (int64_t)number(options, "top_k", 0),
+                                   .no_repeat_ngram_size = (int64_t)number(options, "no_repeat_ngram_size", 0),
+                                   .min_new_tokens = (int64_t)number(options, "min_new_tokens", 0),
+                                   .seed = seed};
+    for (size_t i = 0; i < json_array_size(ends); i++)
+        how.sampling.ends[how.sampling.end_count++] = (int32_t)json_integer_value(json_array_get(ends, i));
+    how.search.beams = (int64_t)number(options, "num_beams", 1);
+    how.search.length_penalty = number(options, "length_penalty", 1);
+    how.search.early_stopping = json_is_string(early) ? SNUG_EARLY_NEVER
+                                : json_is_true(early) ? SNUG_EARLY_TRUE
+                                                      : SNUG_EARLY_FALSE;
+    return how;
+}
+
+static json_t *read_golden(struct scratch *s, uint64_t *seed) {
+    json_t *golden;
+    assert_ok(s, snug_json_read(s->ctx, NULL, SNUG_SOURCE_DIR "/tests/golden/generation.json", &golden));
+    *seed = (uint64_t)json_integer_value(json_object_get(golden, "seed"));
+    return golden;
+}
+
+static void compare(const char *name, size_t number, const json_t *golden, const struct answer *found, size_t index) {
+    const json_t *ids = json_array_get(json_object_get(golden, "answers"), index);
+    const json_t *score = json_array_get(json_object_get(golden, "scores"), index);
+    if (!found->given) fail_msg("%s, case %zu: no answer %zu", name, number, index);
+    for (size_t i = 0; i < json_array_size(ids) || (int64_t)i < found->count; i++)
+        if ((int64_t)i >= found->count || json_integer_value(json_array_get(ids, i)) != found->ids[i])
+            fail_msg("%s, case %zu, answer %zu: token %zu of %zu is %d of %ld, expected %d", name, number, index, i,
+                     json_array_size(ids), (int)found->ids[i], (long)found->count,
+                     (int)json_integer_value(json_array_get(ids, i)));
+    if (score) assert_float_equal(found->score, json_number_value(score), 1e-4);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------- */
+
+static void check_family(struct scratch *s, const struct snug_backend *backend, const char *name, const json_t *cases,
+                         uint64_t seed, size_t step) {
+    struct model m;
+    const struct sizes sizes = {.rows = 8, .tokens = 96, .longest = strcmp(name, "gpt2") == 0 ? 26 : 200, .pages = 40};
+    open_model(s, name, backend, &sizes, &m);
+    for (size_t i = 0; i < json_array_size(cases); i += step) {
+        const json_t *golden = json_array_get(cases, i);
+        const struct snug_generation how = read_options(json_object_get(golden, "options"), seed);
+        struct asked *a = calloc(1, sizeof *a);
+        a->prompts[a->count++] = json_object_get(golden, "prompt");
+        assert_ok(s, ask(s, &m, &how, a));
+        for (size_t k = 0; k < (size_t)how.returned; k++) compare(name, i, golden, &a->answers[k], k);
+        free(a);
+    }
+    close_model(&m);
+}
+
+FIXTURE_TEST(test_answers_are_those_of_transformers) {
+    uint64_t seed;
+    json_t *golden = read_golden(s, &seed), *cases;
+    const char *name;
+    json_object_foreach(json_object_get(golden, "families"), name, cases) {
+        check_family(s, snug_backend_cpu(), name, cases, seed, 1);
+        if (!SANITIZED) check_family(s, snug_backend_reference(), name, cases, seed, 7);
+    }
+    json_decref(golden);
+}
+
+/* Prompts of every length, more of them than rows, some longer than a step takes. */
+static void ask_many(struct scratch *s, const char *name, const struct sizes *sizes, const struct snug_generation *how,
+                     struct asked *a) {
+    struct model m;
+    open_model(s, name, snug_backend_cpu(), sizes, &m);
+    assert_ok(s, ask(s, &m, how, a));
+    close_model(&m);
+}
+
+static struct asked *many_prompts(json_t **list) {
+    static const int lengths[] = {3, 150, 1, 9, 70, 2, 90, 5, 64, 12};
+    struct asked *a = calloc(1, sizeof *a);
+    *list = json_array();
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        json_t *prompt = json_array();
+        for (int k = 0; k < lengths[i]; k++) json_array_append_new(prompt, json_integer((k * 7 + (int)i * 13) % 60));
+        json_array_append_new(*list, prompt);
+        a->prompts[a->count++] = prompt;
+    }
+    return a;
+}
+
+FIXTURE_TEST(test_an_answer_does_not_depend_on_the_others) {
+    static const char *const names[] = {"llama", "gemma2", "phi3", "gpt2"};
+    static const struct snug_generation ways[] = {
+        {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+         .search = {.beams = 1},
+         .returned = 1,
+         .max_new_tokens = 20},
+        {.sampling = {.draws = true, .temperature = 0.9, .top_p = 0.9, .repetition_penalty = 1, .seed = 3},
+         .search = {.beams = 1},
+         .returned = 2,
+         .max_new_tokens = 20},
+        {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+         .search = {.beams = 3, .length_penalty = 1},
+         .returned = 2,
+         .max_new_tokens = 20},
+    };
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+            const bool short_table = strcmp(names[n], "gpt2") == 0;
+            json_t *lists[2];
+            struct asked *few = many_prompts(&lists[0]), *all = many_prompts(&lists[1]);
+            const struct sizes one = {.rows = ways[way].search.beams, .tokens = 80, .longest = 170, .pages = 12},
+                               many = {.rows = 12, .tokens = 80, .longest = 170, .pages = 60};
+            for (int64_t i = 0; short_table && i < few->count; i++) /* of 26 positions */
+                while (json_array_size(few->prompts[i]) > 5) {
+                    json_array_remove((json_t *)(uintptr_t)few->prompts[i], 0);
+                    json_array_remove((json_t *)(uintptr_t)all->prompts[i], 0);
+                }
+            ask_many(s, names[n], &one, &ways[way], few);
+            ask_many(s, names[n], &many, &ways[way], all);
+            for (int64_t i = 0; i < few->count * ways[way].returned; i++) {
+                const struct answer *x = &few->answers[i], *y = &all->answers[i];
+                assert_true(x->given && y->given && x->count == y->count && x->count > 0);
+                assert_memory_equal(x->ids, y->ids, (size_t)x->count * sizeof *x->ids);
+                assert_memory_equal(x->log_probabilities, y->log_probabilities, (size_t)x->count * sizeof(float));
+            }
+            json_decref(lists[0]);
+            json_decref(lists[1]);
+            free(few);
+            free(all);
+        }
+}
+
+FIXTURE_TEST(test_decoding_allocates_nothing) {
+    const struct snug_generation how = {
+        .sampling = {.draws = true, .temperature = 1, .top_k = 7, .top_p = 0.9, .repetition_penalty = 1.1},
+        .search = {.beams = 1},
+        .returned = 1,
+        .max_new_tokens = 20};
+    const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 170, .pages = 12};
+    json_t *list;
+    struct asked *a = many_prompts(&list);
+    if (SANITIZED) skip(); /* its allocator does not report to mallinfo2() */
+    ask_many(s, "llama", &sizes, &how, a);
+    assert_int_equal(a->grown, 0);
+    json_decref(list);
+    free(a);
+}
+
+FIXTURE_TEST(test_callers_stop_answers_and_runs) {
+    struct snug_generation how = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                  .search = {.beams = 1},
+                                  .returned = 1,
+                                  .max_new_tokens = 20};
+    const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 170, .pages = 12};
+    for (int way = 0; way < 3; way++) {
+        struct model m;
+        json_t *list;
+        struct asked *a = many_prompts(&list);
+        open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
+        how.search.beams = way == 1 ? 2 : 1;
+        a->stop_at = way < 2 ? 4 : 0;
+        a->fails = way == 2 ? SNUG_E_IO : SNUG_OK;
+        assert_int_equal(ask(s, &m, &how, a), a->fails);
+        for (int64_t i = 0; way < 2 && i < a->count; i++) {
+            assert_int_equal(a->answers[i].count, 4);
+            assert_int_equal(a->answers[i].stop, SNUG_STOP_CALLER);
+        }
+        close_model(&m);
+        json_decref(list);
+        free(a);
+    }
+}
+
+/* Beams share the prompt's pages: the cache that the plan gives them is enough, and one page less is refused. */
+FIXTURE_TEST(test_beams_fit_in_the_planned_pages) {
+    const struct snug_generation how = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                        .search = {.beams = 4, .length_penalty = 1, .early_stopping = SNUG_EARLY_NEVER},
+                                        .returned = 1,
+                                        .max_new_tokens = 66};
+    const int lengths[] = {64, 127, 63};
+    for (size_t i = 0; i < 3; i++) {
+        struct model m;
+        struct asked *a = calloc(1, sizeof *a);
+        json_t *prompt = json_array();
+        for (int k = 0; k < lengths[i]; k++) json_array_append_new(prompt, json_integer(k * 11 % 60));
+        a->prompts[a->count++] = prompt;
+        const int64_t pages = snug_generating_pages(1, 4, lengths[i], 66);
+        const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 200, .pages = i < 2 ? pages : 2};
+        open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
+        if (i < 2) {
+            assert_ok(s, ask(s, &m, &how, a));
+            assert_true(m.decoding.pages.most <= pages);
+        } else {
+            assert_int_equal(ask(s, &m, &how, a), SNUG_E_MEMORY);
+        }
+        close_model(&m);
+        json_decref(prompt);
+        free(a);
+    }
+    assert_int_equal(snug_generating_pages(3, 1, 60, 5), 6);
+    assert_int_equal(snug_generating_pages(2, 4, 130, 64), 2 * (2 + 4 * 2));
+}
+
+/* A sequence that the caller keeps has the first tokens of the next prompt. */
+FIXTURE_TEST(test_a_kept_sequence_continues) {
+    const struct sizes sizes = {.rows = 2, .tokens = 80, .longest = 170, .pages = 6};
+    static const int32_t ids[] = {5, 9, 2, 41, 7, 7, 30};
+    struct model m;
+    float alone[60];
+    open_model(s, "qwen3", snug_backend_cpu(), &sizes, &m);
+    const int64_t a = snug_decoding_begin(&m.decoding), b = snug_decoding_begin(&m.decoding);
+    assert_ok(s, snug_decoding_add(&m.decoding, a, ids, 7, true));
+    assert_ok(s, snug_decoding_step(&m.decoding));
+    memcpy(alone, snug_decoding_logits(&m.decoding, a), sizeof alone);
+    assert_ok(s, snug_decoding_add(&m.decoding, b, ids, 4, false));
+    assert_ok(s, snug_decoding_step(&m.decoding));
+    snug_decoding_cut(&m.decoding, b, 2);
+    assert_ok(s, snug_decoding_add(&m.decoding, b, ids + 2, 5, true));
+    assert_ok(s, snug_decoding_step(&m.decoding));
+    assert_memory_equal(alone, snug_decoding_logits(&m.decoding, b), sizeof alone);
+    assert_ok(s, snug_decoding_step(&m.decoding)); /* of nothing */
+    assert_int_equal(snug_decoding_begin(&m.decoding), 2);
+    assert_int_equal(snug_decoding_begin(&m.decoding), 3);
+    assert_int_equal(snug_decoding_begin(&m.decoding), -1);
+    close_model(&m);
+}
+
+FIXTURE_TEST(test_encoders_generate_nothing) {
+    struct snug_config config;
+    struct snug_program program;
+    assert_ok(s, snug_config_read(s->ctx, SNUG_SOURCE_DIR "/tests/golden/model/cls2", &config));
+    snug_program_init(&program, s->ctx);
+    program.cache_pages = 1;
+    assert_int_equal(snug_build_model(&program, &config, false, 0), SNUG_E_UNSUPPORTED);
+    assert_non_null(strstr(snug_error_message(s->ctx), "generates no text"));
+    snug_program_free(&program);
+    snug_config_free(&config);
+}
+
+TEST_MAIN(NULL, NULL)
