@@ -189,6 +189,9 @@ class _Of3(TypedDict, total=False):
     """batch size of a micro-batch [8]"""
     per_gpu_train_batch_size: Optional[int]
     """Another name of per_device_train_batch_size."""
+    per_device_train_tokens: Optional[int]
+    """tokens of a micro-batch at most, instead of per_device_train_batch_size rows: rows are packed once, and the packs are
+    shuffled; 0: rows (snug's own) [0]"""
     gradient_accumulation_steps: Optional[int]
     """micro-batches per optimizer step, on each rank [1]"""
     num_train_epochs: Optional[float]

@@ -56,6 +56,7 @@ struct snug_args {
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
     /* training */
+    int64_t per_device_train_tokens; /* of a micro-batch, instead of rows; 0: rows */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
         data_seed; /* data_seed -1: seed */
     double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,

@@ -316,6 +316,20 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
     return SNUG_OK;
 }
 
+static snug_status check_batches(const struct snug_args *args) {
+    if (!args->per_device_train_tokens) return SNUG_OK;
+    if (snug_args_is_chosen(args, "per_device_train_batch_size"))
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--per_device_train_batch_size %lld and --per_device_train_tokens %lld are both given: "
+                         "micro-batches have either so many rows or so many tokens",
+                         (long long)args->per_device_train_batch_size, (long long)args->per_device_train_tokens);
+    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--per_device_train_tokens packs rows of any lengths: leave out --train_sampling_strategy "
+                         "group_by_length");
+    return SNUG_OK;
+}
+
 static snug_status check_training(struct snug_args *args) {
     struct snug_schedule schedule;
     if (args->eval_strategy == SNUG_INTERVAL_STEPS && args->eval_steps == 0) args->eval_steps = args->logging_steps;
@@ -331,6 +345,7 @@ static snug_status check_training(struct snug_args *args) {
     RETURN_IF_ERROR(check_steps(args, "eval_steps", args->eval_strategy, args->eval_steps));
     RETURN_IF_ERROR(check_steps(args, "save_steps", args->save_strategy, args->save_steps));
     RETURN_IF_ERROR(check_best(args));
+    RETURN_IF_ERROR(check_batches(args));
     RETURN_IF_ERROR(check_optimizer(args));
     if (args->dataloader_num_workers == 0 && snug_args_is_set(args, "dataloader_prefetch_factor"))
         return snug_fail(args->ctx, SNUG_E_USAGE,

@@ -164,6 +164,9 @@ const struct snug_argument snug_arguments[] = {
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),
+    COUNT(per_device_train_tokens, "", TRAINING, "0", "[0,2147483647]",
+          "tokens of a micro-batch at most, instead of per_device_train_batch_size rows: rows are packed once, and the "
+          "packs are shuffled; 0: rows (snug's own)"),
     COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]",
           "micro-batches per optimizer step, on each rank"),
     REAL(num_train_epochs, TRAINING, "3", "(0,1000000]", "number of training epochs"),

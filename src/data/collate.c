@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
 #include "data/radix.h"
 #include "data/task.h"
 
@@ -16,6 +17,7 @@ snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dat
                                   .scratch = scratch,
                                   .batches = snug_loader_batches(snug_dataset_rows(dataset), options)};
     RETURN_IF_ERROR(snug_order_init(ctx, dataset, options, &out->order));
+    if (options->packs) RETURN_IF_ERROR(snug_packer_init(ctx, options->packs, &out->packer));
     if (options->task == SNUG_TASK_MLM) RETURN_IF_ERROR(snug_masking_init(ctx, options, limits->tokens, &out->masking));
     /* Reserves memory for the largest row, so that collating allocates nothing. */
     return snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, (size_t)snug_dataset_row_bytes(dataset), 1);
@@ -23,16 +25,39 @@ snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dat
 
 void snug_collator_free(struct snug_collator *collator) {
     snug_order_free(&collator->order);
+    snug_packer_free(&collator->packer);
     snug_masking_free(&collator->masking);
     free(collator->buffer.data);
     *collator = (struct snug_collator){0};
 }
 
-/* Positions first … *end - 1 of the epoch's order belong to batch `number`. */
-static int64_t places_of(const struct snug_collator *collator, int64_t number, int64_t *end) {
-    int64_t rows = snug_dataset_rows(collator->dataset), first = number * collator->options->batch_size;
-    *end = rows - first < collator->options->batch_size ? rows : first + collator->options->batch_size;
-    return first;
+/* The rows of a batch: those of a pack, or those at some positions of the epoch's order. */
+struct members {
+    int64_t epoch, first, count;
+    const int64_t *pack; /* NULL: by position */
+    int64_t sample;      /* of a pack's first row */
+};
+
+static snug_status find_members(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
+                                struct members *out) {
+    const struct snug_loader_options *options = collator->options;
+    const int64_t first = number * options->batch_size;
+    int64_t pack, place;
+    *out = (struct members){epoch, first, snug_min(options->batch_size, snug_dataset_rows(collator->dataset) - first),
+                            NULL, 0};
+    if (!options->packs) return SNUG_OK;
+    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, number, &pack, &place));
+    out->sample = place * options->packs->most_rows;
+    return snug_packer_rows(ctx, &collator->packer, pack, &out->pack, &out->count);
+}
+
+/* Row number i of them, and the index in the step of its sequence, which has gaps between packs. */
+static snug_status find_member(snug_context *ctx, struct snug_collator *collator, const struct members *members,
+                               int64_t i, int64_t *row, int64_t *sample) {
+    if (!members->pack) return snug_order_row(ctx, &collator->order, members->epoch, members->first + i, row, sample);
+    *row = members->pack[i];
+    *sample = members->sample + i;
+    return SNUG_OK;
 }
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
@@ -41,11 +66,12 @@ static int64_t places_of(const struct snug_collator *collator, int64_t number, i
 static snug_status count_items(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
                                struct snug_items *items) {
     const struct snug_task_info *task = snug_task_info(collator->options->task);
-    int64_t end;
+    struct members members;
     *items = (struct snug_items){0};
-    for (int64_t place = places_of(collator, number, &end); place < end; place++) {
+    RETURN_IF_ERROR(find_members(ctx, collator, epoch, number, &members));
+    for (int64_t i = 0; i < members.count; i++) {
         int64_t row, sample;
-        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
+        RETURN_IF_ERROR(find_member(ctx, collator, &members, i, &row, &sample));
         RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, items));
     }
     return SNUG_OK;
@@ -86,8 +112,8 @@ static snug_status add_row(snug_context *ctx, struct snug_collator *collator, in
 
 snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
                                   struct snug_batch *batch) {
-    int64_t steps = collator->options->accumulation, micro = number % steps, end,
-            place = places_of(collator, number, &end);
+    const int64_t steps = collator->options->accumulation, micro = number % steps;
+    struct members members;
     const int64_t share = snug_loader_share(collator->options), first = number - micro;
     const int64_t between =
         collator->options->in_turns ? collator->options->ranks : 1; /* from one of a rank's to the next */
@@ -95,11 +121,12 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->weight = 0;
     batch->class_weights = collator->options->class_weights;
-    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row, &batch->first_sample));
+    RETURN_IF_ERROR(find_members(ctx, collator, epoch, number, &members));
+    RETURN_IF_ERROR(find_member(ctx, collator, &members, 0, &batch->first_row, &batch->first_sample));
     batch->last_in_step = own == share - 1 || number + between >= collator->batches;
     batch->offsets[0] = 0;
-    for (int64_t row, sample; place < end; place++) {
-        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row, &sample));
+    for (int64_t i = 0, row, sample; i < members.count; i++) {
+        RETURN_IF_ERROR(find_member(ctx, collator, &members, i, &row, &sample));
         RETURN_IF_ERROR(add_row(ctx, collator, epoch, row, sample, batch));
     }
     snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);

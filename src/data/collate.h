@@ -4,6 +4,7 @@
 #define SNUG_DATA_COLLATE_H
 
 #include "data/masking.h"
+#include "data/packs.h"
 #include "data/sampler.h"
 
 /* The state of a thread that collates batches. */
@@ -12,6 +13,7 @@ struct snug_collator {
     const struct snug_loader_options *options;
     struct snug_loader_limits limits; /* capacity of a batch's arrays */
     struct snug_order order;
+    struct snug_packer packer; /* of micro-batches by tokens */
     struct snug_row_buffer buffer;
     struct snug_masking masking; /* of masked LM */
     int32_t *scratch;            /* [limits.tokens], owned by the caller */

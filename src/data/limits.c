@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "data/loader.h"
+#include "data/packs.h"
 #include "data/sampler.h"
 #include "data/task.h"
 
@@ -275,8 +276,14 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     *out = (struct snug_loader_limits){0};
     RETURN_IF_ERROR(snug_loader_check(ctx, dataset, options));
     if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epochs = 1;
-    if (snug_dataset_tokens(dataset) ==
-        rows * snug_dataset_longest(dataset)) { /* all rows have one length: any batch gives the limits */
+    if (options->packs) { /* all epochs have all of them */
+        out->sequences = options->packs->most_rows;
+        out->tokens = options->packs->most_tokens;
+        out->longest = options->packs->longest;
+        out->sizes = options->packs->sizes;
+        epochs = 0;
+    } else if (snug_dataset_tokens(dataset) ==
+               rows * snug_dataset_longest(dataset)) { /* all rows have one length: any batch gives the limits */
         out->sequences = rows < options->batch_size ? rows : options->batch_size;
         out->longest = snug_dataset_longest(dataset);
         out->tokens = out->sequences * out->longest;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/collate.h"
+#include "data/packs.h"
 #include "data/task.h"
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
@@ -43,6 +44,11 @@ snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *data
                          "a batch of %" PRId64 " sequences and %" PRId64
                          " accumulation steps cannot be used: both must be 1 or more, and their product below 2^31",
                          options->batch_size, options->accumulation);
+    if (options->packs && options->packs->most_rows * options->accumulation > INT32_MAX)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "%" PRId64 " micro-batches of up to %" PRId64 " rows are more than 2^31 rows a step: make "
+                         "--per_device_train_tokens or --gradient_accumulation_steps smaller",
+                         options->accumulation, options->packs->most_rows);
     if (snug_loader_batches(rows, options) == 0)
         return snug_fail(ctx, SNUG_E_USAGE,
                          "%s: its %" PRId64 " rows do not fill one batch of %" PRId64

@@ -2,7 +2,8 @@
 #include "data/loader_options.h"
 
 int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options) {
-    int64_t whole = rows / options->batch_size;
+    if (options->packs) return options->pack_count;
+    const int64_t whole = rows / options->batch_size;
     return whole + (!options->drop_last && rows % options->batch_size != 0);
 }
 

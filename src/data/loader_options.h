@@ -7,14 +7,17 @@
 #include "data/tasks.h"
 
 struct snug_tokenizer;
+struct snug_packs;
 
 enum snug_sampling { SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL, SNUG_SAMPLING_GROUP_BY_LENGTH };
 
 struct snug_loader_options {
     enum snug_sampling sampling;
-    uint64_t seed;        /* data_seed: order and masking */
-    int64_t batch_size;   /* sequences per micro-batch */
-    int64_t accumulation; /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
+    uint64_t seed;                  /* data_seed: order and masking */
+    int64_t batch_size;             /* sequences per micro-batch; of packs: 1 */
+    const struct snug_packs *packs; /* of micro-batches by tokens (data/packs.h), which outlive the loader; or NULL */
+    int64_t pack_count;             /* of them */
+    int64_t accumulation;           /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
     int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
     bool in_turns;   /* instead, it has the step's micro-batches r, r + ranks, … */
     bool independent; /* evaluation: accumulation is 1, and rank r has the batches r, r + ranks, r + 2 ranks, … */

@@ -120,7 +120,8 @@ static snug_status alloc_deal(snug_context *ctx, struct snug_deal *deal, int64_t
 
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
                             const struct snug_loader_options *options, struct snug_order *out) {
-    int64_t rows = snug_dataset_rows(dataset), window = snug_order_window(rows, options);
+    const int64_t rows = options->packs ? options->pack_count : snug_dataset_rows(dataset);
+    const int64_t window = snug_order_window(rows, options);
     *out = (struct snug_order){.dataset = dataset,
                                .sampling = options->sampling,
                                .seed = options->seed,
@@ -139,7 +140,7 @@ snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *datase
                          "make the batch or --gradient_accumulation_steps smaller",
                          out->window);
     if (groups) RETURN_IF_ERROR(alloc_window(ctx, out));
-    if (options->sampling != SNUG_SAMPLING_SEQUENTIAL && options->accumulation > 1) {
+    if (options->sampling != SNUG_SAMPLING_SEQUENTIAL && options->accumulation > 1 && !options->packs) {
         out->deal.rows = snug_min(out->step, rows);
         RETURN_IF_ERROR(alloc_deal(ctx, &out->deal, out->deal.rows));
         if (out->deal.rows > most) most = out->deal.rows;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of an epoch: the row at each position. */
+/* The order of an epoch: the row at each position; of packs, whose lengths are alike, the pack. */
 #ifndef SNUG_DATA_SAMPLER_H
 #define SNUG_DATA_SAMPLER_H
 

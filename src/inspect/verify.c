@@ -573,9 +573,12 @@ static snug_status check_sums(struct verifying *v) {
     static const char *const names[] = {"independent of accumulation", "independent of packing"};
     const int64_t batch = v->args->per_device_train_batch_size, times = v->args->gradient_accumulation_steps;
     struct gradients whole;
-    for (int i = 0; i < 2 && batch == 1; i++)
-        RETURN_IF_ERROR(report_check(v, names[i], SNUG_CHECK_SKIPPED, "needs --per_device_train_batch_size 2 or more"));
-    if (batch == 1) return SNUG_OK;
+    const bool packs = v->args->per_device_train_tokens > 0;
+    for (int i = 0; i < 2 && (batch == 1 || packs); i++)
+        RETURN_IF_ERROR(report_check(v, names[i], SNUG_CHECK_SKIPPED,
+                                     packs ? "needs micro-batches of rows, without --per_device_train_tokens"
+                                           : "needs --per_device_train_batch_size 2 or more"));
+    if (batch == 1 || packs) return SNUG_OK;
     snug_status status = find_gradients(v, batch, times, &whole);
     if (status == SNUG_OK)
         status = batch % 2

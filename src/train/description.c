@@ -101,10 +101,12 @@ static void add_training(const struct snug_session *s, json_t **o) {
     const struct snug_loader_options *options = &s->training->pipeline.options;
     const int ranks = snug_group_size(args->group);
     json_t *batch = json_object();
-    snug_json_add(&batch, "rows", json_integer(options->batch_size));
+    const int64_t rows = options->batch_size;
+    snug_json_add(&batch, options->packs ? "tokens" : "rows",
+                  json_integer(options->packs ? args->per_device_train_tokens : rows));
     snug_json_add(&batch, "accumulation", json_integer(options->accumulation / ranks));
     snug_json_add(&batch, "ranks", json_integer(ranks));
-    snug_json_add(&batch, "rows_per_step", json_integer(options->batch_size * options->accumulation));
+    if (!options->packs) snug_json_add(&batch, "rows_per_step", json_integer(rows * options->accumulation));
     snug_json_add(o, "batch", batch);
     snug_json_add(o, "steps", json_integer(s->max_steps));
     snug_json_add(o, "epochs", snug_json_number((double)s->max_steps / (double)s->steps_per_epoch));
@@ -272,10 +274,15 @@ static void say_steps(const struct snug_session *s) {
     const struct snug_loader_options *options = &s->training->pipeline.options;
     const int ranks = snug_group_size(args->group);
     struct line batch = {"", 0}, steps = {"", 0}, optimizer = {"", 0};
-    add(&batch, "%" PRId64 " row%s", options->batch_size, plural(options->batch_size));
+    const int64_t most = options->packs ? args->per_device_train_tokens : options->batch_size;
+    add(&batch, options->packs ? "up to %" PRId64 " token%s" : "%" PRId64 " row%s", most, plural(most));
     if (options->accumulation > ranks) add(&batch, " x %" PRId64 " accumulated", options->accumulation / ranks);
     if (ranks > 1) add(&batch, " x %d ranks", ranks);
-    if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", options->batch_size * options->accumulation);
+    if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", most * options->accumulation);
+    if (options->packs) /* in the mean */
+        add(&batch, "; %.4g rows and %.4g tokens in a micro-batch",
+            (double)s->job.setup.train.rows / (double)options->pack_count,
+            (double)snug_dataset_tokens(s->job.setup.train.dataset) / (double)options->pack_count);
     say(s, "Batch", &batch);
     add(&steps, "%" PRId64 " in %.4g epoch%s", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch,
         plural(s->max_steps == s->steps_per_epoch));

@@ -117,6 +117,7 @@ static void split_settings(struct search *s) {
     const struct snug_loader_options *options = &s->pipelines[0].options;
     const int64_t batch = options->batch_size, accumulation = options->accumulation;
     /* Otherwise other rows would be dropped at an epoch's end. */
+    if (s->setup->args->per_device_train_tokens) return; /* other rows would be packed together */
     if (options->drop_last && s->setup->train.dataset && s->setup->train.rows % (batch * accumulation)) return;
     for (int64_t parts = 2; parts <= batch; parts++) {
         char flags[128];

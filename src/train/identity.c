@@ -65,6 +65,8 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "train_file", snug_json_hex(snug_dataset_digest(setup->train.dataset)));
     snug_json_add(&o, "train_rows", json_integer(setup->train.rows));
     snug_json_add(&o, "rows_per_step", json_integer(options->batch_size * options->accumulation));
+    snug_json_add(&o, "per_device_train_tokens",
+                  options->packs ? json_integer(setup->args->per_device_train_tokens) : json_null());
     snug_json_add(&o, "dataloader_drop_last", json_boolean(options->drop_last));
     snug_json_add(&o, "train_sampling_strategy", text_or_null(setup->args->train_sampling_strategy));
     snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));

@@ -128,8 +128,10 @@ static snug_status advise(const struct snug_job *job, const struct snug_limit *l
                            job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20);
     if (!trains && job->setup.args->per_device_eval_batch_size > 1)
         snprintf(advice->add, sizeof advice->add, "--per_device_eval_batch_size 1");
-    return snug_format(job->ctx, &advice->text, "a smaller --per_device_%s_batch_size needs less%s",
-                       trains ? "train" : "eval",
+    return snug_format(job->ctx, &advice->text, "a smaller --per_device_%s needs less%s",
+                       !trains                                        ? "eval_batch_size"
+                       : job->setup.args->per_device_train_tokens > 0 ? "train_tokens"
+                                                                      : "train_batch_size",
                        trains ? ", and --fit searches for methods that do (--memory_budget sets another limit)" : "");
 }
 

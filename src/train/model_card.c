@@ -214,14 +214,16 @@ static void put_training(const struct card *card) {
     fputs("## Training procedure\n\n### Training hyperparameters\n\nThe following hyperparameters were used during "
           "training:\n",
           out);
-    fprintf(out, "- learning_rate: %g\n- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
-            args->learning_rate, (long long)options->batch_size, (long long)args->per_device_eval_batch_size,
+    const int64_t most = options->packs ? args->per_device_train_tokens : options->batch_size;
+    fprintf(out, "- learning_rate: %g\n- train_%s: %lld\n- eval_batch_size: %lld\n- seed: %lld\n", args->learning_rate,
+            options->packs ? "tokens" : "batch_size", (long long)most, (long long)args->per_device_eval_batch_size,
             (long long)args->seed);
     if (ranks > 1) fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
     if (options->accumulation > ranks)
         fprintf(out, "- gradient_accumulation_steps: %lld\n", (long long)options->accumulation / ranks);
     if (options->accumulation > 1)
-        fprintf(out, "- total_train_batch_size: %lld\n", (long long)(options->batch_size * options->accumulation));
+        fprintf(out, "- total_train_%s: %lld\n", options->packs ? "tokens" : "batch_size",
+                (long long)(most * options->accumulation));
     fprintf(out, "- optimizer: Use %s with betas=(%g,%g) and epsilon=%g and optimizer_args=", args->optim,
             args->adam_beta1, args->adam_beta2, args->adam_epsilon);
     put_plain(out, args->optim_args ? args->optim_args : "No additional optimizer arguments");

@@ -25,6 +25,7 @@ static bool counts_epochs(const effects *e) { return e->args->max_steps <= 0; }
 static bool warms_up(const effects *e) { return strcmp(e->args->lr_scheduler_type, "constant") != 0; }
 static bool takes_betas(const effects *e) { return e->optimizer->info->takes_betas; }
 static bool takes_epsilon(const effects *e) { return e->optimizer->info->takes_epsilon; }
+static bool packs_no_rows(const effects *e) { return e->args->per_device_train_tokens == 0; }
 static bool writes_events(const effects *e) { return strcmp(e->args->report_to, "none") != 0; }
 
 static const struct {
@@ -45,6 +46,7 @@ static const struct {
     {"warmup_steps", warms_up, "with --lr_scheduler_type constant: use constant_with_warmup"},
     {"adam_beta1 adam_beta2", takes_betas, "with this --optim, which has no betas"},
     {"adam_epsilon", takes_epsilon, "with this --optim, which has no epsilon"},
+    {"dataloader_drop_last", packs_no_rows, "with --per_device_train_tokens, which fills every micro-batch"},
     {"logging_dir", writes_events, "without --report_to tensorboard"},
 };
 

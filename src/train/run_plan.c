@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
+#include "data/packs.h"
 #include "data/task.h"
 #include "model/family.h"
 #include "model/freeze.h"
@@ -16,11 +18,6 @@ enum {
 };
 
 /* ---- batches and steps ---------------------------------------------------------------------------------------- */
-
-static enum snug_sampling sampling_of(const struct snug_args *args) {
-    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0) return SNUG_SAMPLING_GROUP_BY_LENGTH;
-    return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
-}
 
 /* The mean micro-batch of an epoch or an evaluation, or the only one of a plan without data. */
 static struct snug_load load_of(const struct snug_setup *setup, const struct snug_data_source *source,
@@ -52,15 +49,19 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
-        .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
+        .sampling = training ? snug_setup_sampling(args) : SNUG_SAMPLING_SEQUENTIAL,
         .seed = snug_args_data_seed(args),
-        .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
+        .batch_size = !training       ? args->per_device_eval_batch_size
+                      : source->packs ? 1
+                                      : args->per_device_train_batch_size,
+        .packs = source->packs,
+        .pack_count = source->packs ? snug_packs_count(source->packs) : 0,
         .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
         .ranks = ranks,
         .rank = snug_group_rank(args->group),
         .in_turns = training && ranks > 1 && args->zero_stage >= 2,
         .independent = !training,
-        .drop_last = training && args->dataloader_drop_last,
+        .drop_last = training && args->dataloader_drop_last && !source->packs,
         .workers = setup->command == SNUG_COMMAND_MODEL ? 0 : (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
         .threads = setup->threads,
@@ -79,7 +80,9 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     };
     /* A plan without data, and a loaded model: every batch is full, every sequence has the maximum length. */
     if (!source->rows) {
-        const int64_t sequences = out->options.batch_size, tokens = sequences * setup->max_length;
+        const int64_t most = training ? args->per_device_train_tokens : 0;
+        const int64_t sequences = most ? (most + setup->max_length - 1) / setup->max_length : out->options.batch_size;
+        const int64_t tokens = most ? most : sequences * setup->max_length;
         if (tokens > INT32_MAX)
             return snug_fail(args->ctx, SNUG_E_USAGE,
                              "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
@@ -89,7 +92,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
             (struct snug_loader_limits){.sequences = sequences,
                                         .tokens = tokens,
                                         .rows = snug_task_is_per_token(snug_setup_task(setup)) ? tokens : sequences,
-                                        .longest = setup->max_length};
+                                        .longest = snug_min(setup->max_length, tokens)};
         out->max_steps = training && args->max_steps > 0 ? args->max_steps : 0;
         return SNUG_OK;
     }

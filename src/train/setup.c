@@ -12,6 +12,7 @@
 #include "data/given.h"
 #include "data/label_checks.h"
 #include "data/labels.h"
+#include "data/packs.h"
 #include "data/rows.h"
 #include "data/task.h"
 #include "data/used_rows.h"
@@ -618,6 +619,21 @@ static snug_status check_classes(const struct snug_setup *setup, const struct sn
     return snug_classes_check(setup->ctx, source->dataset, &setup->config.labels, &options, whole, trains);
 }
 
+enum snug_sampling snug_setup_sampling(const struct snug_args *args) {
+    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0) return SNUG_SAMPLING_GROUP_BY_LENGTH;
+    return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
+}
+
+/* Packs the rows of the training into micro-batches by tokens, if they are asked for. */
+static snug_status pack(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    struct snug_data_source *source = &setup->train;
+    if (!source->dataset || !args->per_device_train_tokens) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(setup->ctx, 1, sizeof *source->packs, (void **)&source->packs));
+    return snug_packs_open(setup->ctx, source->dataset, args->per_device_train_tokens, snug_setup_sampling(args),
+                           snug_args_data_seed(args), source->packs);
+}
+
 /* Opens the data to train on and that of its evaluations, from which the classes follow. */
 static snug_status open_training_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
@@ -636,6 +652,7 @@ static snug_status open_training_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     if (splits) RETURN_IF_ERROR(split(setup));
     RETURN_IF_ERROR(check_classes(setup, &setup->train, args->max_train_samples, true));
+    RETURN_IF_ERROR(pack(setup));
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
 }
 
@@ -761,6 +778,8 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
 }
 
 void snug_setup_close(struct snug_setup *setup) {
+    if (setup->train.packs) snug_packs_close(setup->train.packs);
+    free(setup->train.packs);
     snug_dataset_close(setup->train.dataset);
     snug_dataset_close(setup->eval.dataset);
     snug_tokenizer_free(setup->tokenizer);

@@ -30,6 +30,7 @@ struct snug_data_source {
     int64_t rows;
     int64_t bytes; /* of a training's file; -1: it is no regular file */
     uint64_t digest;
+    struct snug_packs *packs; /* of a training with micro-batches by tokens, or NULL */
 };
 
 /* A folder that the run reads from; it may be renamed during the run. */
@@ -62,6 +63,8 @@ struct snug_setup {
     int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
+/* The order of a training's rows. */
+enum snug_sampling snug_setup_sampling(const struct snug_args *args);
 /* Opens config, tokenizer and data. args are checked (snug_args_check()). The setup is freed in any case with
    snug_setup_close(). */
 snug_status snug_setup_open(struct snug_args *args, enum snug_command command, const struct snug_backend *backend,

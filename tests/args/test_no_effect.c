@@ -54,6 +54,8 @@ TEST(test_said) {
         const char *line, *says;
     } cases[] = {
         /* because of another argument */
+        {"--per_device_train_tokens 4096 --dataloader_drop_last",
+         "--dataloader_drop_last has no effect with --per_device_train_tokens, which fills every micro-batch\n"},
         {"--eval_steps 5", "--eval_steps has no effect without --eval_strategy steps\n"},
         {EPOCHS "--eval_steps 5", "--eval_steps has no effect without --eval_strategy steps\n"},
         {"--save_strategy epoch --save_steps 5", "--save_steps has no effect without --save_strategy steps\n"},

@@ -41,6 +41,8 @@ TEST(test_shards) {
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
+#define DECODER "--task clm --train_file lines.txt --line_by_line "
+
 /* N ranks of every stage = one rank with their micro-batches and without the method: model, optimizer states, losses,
    norms. 76 rows are 10 micro-batches: some ranks have none in an epoch's last step, or fewer. "cut" has weights of
    several chunks, "odd" stacks of parameters whose 8-bit blocks no shard can cut; of "large" some shards are smaller
@@ -63,6 +65,12 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
         {"--config_name large --num_train_epochs 2", "--offload optimizer --offload_ratio 1", 4, 4, 1, 0},
         {"--config_name large --num_train_epochs 2 --bf16 --optim adamw_8bit",
          "--offload optimizer,activations --offload_ratio 0.6", 3, 3, 1, 0},
+        {"--config_name cut --num_train_epochs 2 --per_device_train_tokens 90", "", 3, 3, 1, 0},
+        {DECODER "--config_name qwen --num_train_epochs 2 --bf16 --per_device_train_tokens 120",
+         "--gradient_checkpointing", 3, 3, 2, 2},
+        {DECODER "--config_name qwen --num_train_epochs 2 --per_device_train_tokens 70 --optim adamw_8bit",
+         "--offload optimizer,activations --offload_ratio 1", 2, 2, 1, 0},
+        {DECODER "--config_name phi --max_steps 4 --dtype bfloat16", "--recompute attention", 4, 4, 1, 1},
         {"--config_name large --num_train_epochs 2 --bf16", "--offload optimizer --offload_ratio 1", 2, 2, 4, 2},
     };
     const char *given = getenv("SNUG_RANKS_MOST");
@@ -71,7 +79,8 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
     write_cut(f, 2);
     write_model(f, "odd", 0.1, 68, 1, VOCABULARY);
     write_model(f, "large", 0.1, 260, 2, 3000);
-    write_other_families(f, 32);
+    write_other_families(f, 128);
+    write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (int ranks = kinds[kind].least; ranks <= (kind ? kinds[kind].most : most); ranks += ranks < 4 ? 1 : 4) {
             const int each = kinds[kind].each, first = kinds[kind].first;
@@ -95,23 +104,35 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
         }
 }
 
-/* A weight that is shared by the embeddings and the prediction head, whose gradient is cleared: every stage = stage 0.
- */
+/* A weight that is shared by the embeddings and the prediction head, whose gradient is cleared, and a head of more than
+   128 loss positions: every stage = stage 0. */
 FIXTURE_TEST(test_shared_weight) {
+    static const struct {
+        const char *words, *method;
+        int ranks;
+    } kinds[] = {
+        {"--task mlm --train_file lines.txt --line_by_line --config_name cut --bf16", "", 2},
+        {DECODER "--config_name llama --per_device_train_batch_size 20", "--recompute layer", 2},
+        {DECODER "--config_name gemma --bf16 --per_device_train_tokens 200", "--gradient_checkpointing", 3},
+        {DECODER "--config_name gpt --optim adamw_8bit", "--offload optimizer,activations --offload_ratio 1", 2},
+    };
     if (skips) return;
     write_cut(f, 2);
+    write_other_families(f, 128);
     write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
-    for (int stage = 0; stage <= STAGES; stage += is_long() ? 1 : STAGES) {
-        char words[1024], many[32];
-        snprintf(many, sizeof many, "many%d", stage);
-        snprintf(
-            words, sizeof words,
-            TRAIN
-            "--task mlm --config_name cut --train_file lines.txt --line_by_line --max_steps 4 --bf16 --save_steps 2 "
-            "--zero_stage %d --output_dir %s",
-            stage, many);
-        run_ranks_well(f, 2, words);
-        if (stage) assert_same_run(f, "many0", many);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        char words[1024], none[32], many[32];
+        snprintf(none, sizeof none, "none%zu", kind);
+        snprintf(words, sizeof words, TRAIN "%s --max_steps 4 --save_steps 2 --output_dir %s", kinds[kind].words, none);
+        run_ranks_well(f, kinds[kind].ranks, words);
+        for (int stage = is_long() ? 0 : STAGES; stage <= STAGES; stage++) {
+            snprintf(many, sizeof many, "many%zu_%d", kind, stage);
+            snprintf(words, sizeof words, TRAIN "%s %s --max_steps 4 --save_steps 2 --zero_stage %d --output_dir %s",
+                     kinds[kind].words, kinds[kind].method, stage, many);
+            run_ranks_well(f, kinds[kind].ranks, words);
+            assert_same_run(f, none, many);
+            assert_same_in_both(f, none, many, "checkpoint-2/optimizer.safetensors");
+        }
     }
 }
 

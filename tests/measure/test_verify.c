@@ -170,6 +170,9 @@ FIXTURE_TEST(test_unavailable_checks_are_skipped) {
                      SNUG_OK);
     assert_int_equal(heard.skipped, 3 + !MEASURED); /* nothing to resume, split or pack */
     assert_int_equal(heard.kept, CHECKS - heard.skipped);
+    assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_tokens=100 use_cpu=True", &heard),
+                     SNUG_OK);
+    assert_contains(heard.text, "needs micro-batches of rows, without --per_device_train_tokens");
     assert_int_equal(verify(f, "train_file=@train.csv max_steps=2 per_device_train_batch_size=3", &heard), SNUG_OK);
     assert_int_equal(heard.skipped, 1 + !MEASURED);
 }

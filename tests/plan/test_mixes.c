@@ -22,7 +22,8 @@ struct dial {
     const char *name, *values[CHOICES];
 };
 
-static const char *const families[] = {"model", "roberta", "modern", "mpnet", "llama"};
+static const char *const families[] = {"model", "roberta", "modern", "mpnet", "llama", "gemma", "qwen", "gpt", "phi"};
+enum { FIRST_DECODER = 4 };
 
 /* Arguments that change the result: the mixed run has the plain run's values. */
 static const struct dial kinds[] = {
@@ -31,6 +32,7 @@ static const struct dial kinds[] = {
     {"dtype", {"float32", "bfloat16"}},
     {"bf16", {"False", "True"}},
     {"gradient_accumulation_steps", {"1", "2", "4"}},
+    {"per_device_train_tokens", {"0", "100", "0", "250"}},
     {"per_device_train_batch_size", {"8", "5"}},
     {"max_grad_norm", {"0.5", "0"}},
     {"weight_decay", {"0", "0.01"}},
@@ -65,14 +67,21 @@ static void add_word(char *words, size_t size, const struct dial *dial, const ch
     if (*value) snprintf(words + used, size - used, " %s=%s", dial->name, value);
 }
 
+/* What micro-batches by tokens exclude. */
+static bool of_rows(const char *name) {
+    return strcmp(name, "per_device_train_batch_size") == 0 || strcmp(name, "train_sampling_strategy") == 0;
+}
+
 static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
     snprintf(plain, size, "config_name=@%s%s", families[mix % FAMILIES], on_gpu ? " device=cuda" : "");
     strcpy(mixed, plain);
     for (uint32_t i = 0; i < KINDS; i++) {
         const char *value = choose(&kinds[i], mix, i);
         if (strcmp(value, "mlm") == 0) value = "mlm line_by_line=True train_file=@train.txt";
-        if (strcmp(kinds[i].name, "task") == 0 && strcmp(families[mix % FAMILIES], "llama") == 0)
+        if (strcmp(kinds[i].name, "task") == 0 && mix % FAMILIES >= FIRST_DECODER)
             value = "clm line_by_line=True train_file=@train.txt";
+        if (strstr(plain, "train_tokens=") && !strstr(plain, "train_tokens=0") && of_rows(kinds[i].name))
+            value = kinds[i].values[0];
         add_word(plain, size, &kinds[i], value);
         add_word(mixed, size, &kinds[i], value);
     }

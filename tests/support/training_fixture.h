@@ -221,6 +221,18 @@ static inline void write_other_families(const struct fixture *f, int hidden) {
         {"llama", "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
                   " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
                   " \"num_key_value_heads\": 2, \"attention_dropout\": 0.1, \"tie_word_embeddings\": true}"},
+        {"gemma", "{\"model_type\": \"gemma2\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                  " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
+                  " \"num_key_value_heads\": 2, \"head_dim\": 64, \"sliding_window\": 6, \"attention_dropout\": 0.1,"
+                  " \"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": 3.0}"},
+        {"qwen", "{\"model_type\": \"qwen3\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                 " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
+                 " \"num_key_value_heads\": 1, \"head_dim\": 64, \"attention_dropout\": 0.1}"},
+        {"gpt", "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_embd\": %d, \"n_layer\": 2, \"n_head\": 4,"
+                " \"n_inner\": %d, \"n_positions\": 64, \"bos_token_id\": 2, \"eos_token_id\": 3}"},
+        {"phi", "{\"model_type\": \"phi3\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
+                " \"num_key_value_heads\": 2, \"pad_token_id\": 0, \"resid_pdrop\": 0.1, \"attention_dropout\": 0.1}"},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         char text[1024];

@@ -107,6 +107,7 @@ static const struct change changes[] = {
     {"text_column_names=label label_column_name=label", REFUSED, ""},
     {"per_device_train_batch_size=4", REFUSED, "rows_per_step was 8 and is 4"},
     {"gradient_accumulation_steps=2", REFUSED, "rows_per_step was 8 and is 16"},
+    {"per_device_train_tokens=80", REFUSED, "rows_per_step was 8 and is 1"},
     {"dataloader_drop_last=True", REFUSED, "dataloader_drop_last"},
     {"train_sampling_strategy=sequential", REFUSED, "train_sampling_strategy"},
     {"train_sampling_strategy=group_by_length", REFUSED, "train_sampling_strategy"},

@@ -272,10 +272,14 @@ FIXTURE_TEST(test_resumed_is_uninterrupted) {
         "config_name=@wide validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 weight_decay=0.1 validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True whole_word_mask=True",
+        "per_device_train_tokens=70 max_steps=20 gradient_accumulation_steps=2 dataloader_num_workers=2",
+        "config_name=@qwen task=clm train_file=@train.txt line_by_line=True per_device_train_tokens=90 max_steps=20",
+        "config_name=@gemma task=clm train_file=@train.txt line_by_line=True max_steps=20 bf16=True",
         ("task=ner train_file=@train.conll validation_file=@dev.conll eval_strategy=steps eval_steps=3 "
          "label_all_tokens=True"),
     };
     static const int stops[] = {7, 10, 12, 13};
+    write_other_families(f, 32);
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         char words[512];
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", runs[run]);
