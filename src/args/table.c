@@ -253,7 +253,10 @@ const struct snug_argument snug_arguments[] = {
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
-    FLAG(bf16, "", MACHINE, "False", "bf16 mixed precision; on a CPU only with AMX-BF16, AVX512-BF16 or BFDOT"),
+    FLAG(
+        bf16, "", MACHINE, "False",
+        "bf16 mixed precision; on a CPU only with AMX-BF16, AVX512-BF16 or BFDOT; default: also on a GPU, for decoders "
+        "whose files are bf16"),
     FLAG(fp16, "", MACHINE, "False", "fp16 mixed precision with loss scaling; on a GPU only"),
     FLAG(bf16_full_eval, "", MACHINE, "False", "eval, predict: weights in bf16, too: half the memory"),
     FLAG(fp16_full_eval, "", MACHINE, "False", "eval, predict: weights in fp16, too: half the memory; on a GPU only"),

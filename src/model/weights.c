@@ -519,6 +519,22 @@ snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folde
     return check_whole(ctx, folder);
 }
 
+snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *folder, bool *out) {
+    struct snug_safetensors files;
+    const char *name;
+    double values = 0, in_bf16 = 0;
+    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, name, &files));
+    for (size_t i = 0; i < files.count; i++) {
+        const bool is_bf16 = files.tensors[i].readable && files.tensors[i].dtype == SNUG_BF16;
+        values += (double)files.tensors[i].count;
+        in_bf16 += is_bf16 ? (double)files.tensors[i].count : 0;
+    }
+    *out = in_bf16 > values / 2;
+    snug_safetensors_close(&files);
+    return SNUG_OK;
+}
+
 snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config) {
     struct snug_safetensors files;
     struct snug_config own = *config; /* in which each of the two has a name */

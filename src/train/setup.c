@@ -634,6 +634,30 @@ static snug_status pack(struct snug_setup *setup) {
                            snug_args_data_seed(args), source->packs);
 }
 
+/* As transformers' dtype="auto": the type that config.json names, else that of the files. */
+static snug_status find_stored_type(const struct snug_setup *setup, bool *is_bf16) {
+    const json_t *type = json_object_get(setup->config.json, "dtype");
+    if (!type) type = json_object_get(setup->config.json, "torch_dtype");
+    *is_bf16 = json_is_string(type) && strcmp(json_string_value(type), "bfloat16") == 0;
+    if (json_is_string(type) || !setup->model.path) return SNUG_OK;
+    return snug_weights_are_bf16(setup->ctx, &setup->model, is_bf16);
+}
+
+/* Decoders in bf16 are computed in bf16 on a GPU that has it, unless the arguments say otherwise. */
+static snug_status choose_compute(struct snug_setup *setup) {
+    struct snug_args *args = setup->args;
+    bool is_bf16;
+    if (!snug_backend_is_device(setup->backend) || setup->backend->lacks_bf16 ||
+        !snug_family_has(setup->config.family, SNUG_TASK_CLM) || args->fp16 || args->tf32 || args->fp16_full_eval ||
+        snug_args_is_set(args, "bf16"))
+        return SNUG_OK;
+    RETURN_IF_ERROR(find_stored_type(setup, &is_bf16));
+    if (!is_bf16) return SNUG_OK;
+    args->bf16 = true;
+    snug_log(setup->ctx, SNUG_LOG_INFO, "computing in bf16, the type of the model's files: --no_bf16 computes in fp32");
+    return SNUG_OK;
+}
+
 /* Opens the data to train on and that of its evaluations, from which the classes follow. */
 static snug_status open_training_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
@@ -773,6 +797,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
         RETURN_IF_ERROR(snug_trained_read(setup->ctx, setup->lora ? &setup->adapter : &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
+    RETURN_IF_ERROR(choose_compute(setup));
     RETURN_IF_ERROR(open_data(setup));
     return SNUG_OK;
 }

@@ -473,6 +473,31 @@ FIXTURE_TEST(test_context_size_is_stored) {
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
 }
 
+/* A decoder whose files are bf16, without a word of it in config.json. */
+FIXTURE_TEST(test_decoder_in_bf16) {
+    write_other_families(f, 32);
+    set_world(ONE_GPU "context 520\n");
+    train(f, "start",
+          "config_name=@llama task=clm train_file=@train.txt line_by_line=True dtype=bfloat16 device=cpu max_steps=1");
+    json_t *config = read_json(f, path_of(f, "start/config.json"));
+    json_object_del(config, "dtype");
+    char *text = json_dumps(config, 0);
+    write_text(f, "start/config.json", text);
+    free(text);
+    json_decref(config);
+    for (int i = 0; i < 2; i++) {
+        *f->log = '\0';
+        train(f, i ? "single" : "half",
+              i ? "config_name=@start model_name_or_path=@start task=clm train_file=@train.txt line_by_line=True "
+                  "max_steps=1 "
+                  "device=cuda bf16=False"
+                : "config_name=@start model_name_or_path=@start task=clm train_file=@train.txt line_by_line=True "
+                  "max_steps=1 "
+                  "device=cuda");
+        assert_int_equal(strstr(f->log, "computing in bf16, the type of the model's files") != NULL, !i);
+    }
+}
+
 /* Without a cache folder, in 16 bits. */
 FIXTURE_TEST(test_evaluation) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};

@@ -588,6 +588,54 @@ FIXTURE_TEST(test_fit_of_a_very_large_model) {
     assert_true(fit.fits && !fit.chosen.approximate && fit.chosen.backing < host);
 }
 
+/* Decoders whose files are bf16 are computed in bf16 on a GPU that has it, unless the arguments say otherwise. */
+FIXTURE_TEST(test_compute_type) {
+    static const struct {
+        const char *model, *key, *words, *gpu;
+        enum snug_dtype compute;
+    } cases[] = {
+        {"llama", "dtype", "", "H100", SNUG_BF16},
+        {"gemma", "torch_dtype", "", "RTX 4090", SNUG_BF16},
+        {"qwen", "dtype", " task=classification", "H100", SNUG_BF16},
+        {"llama", "dtype", " bf16=False", "H100", SNUG_F32},
+        {"llama", "dtype", " bf16=no", "H100", SNUG_F32},
+        {"llama", "dtype", " fp16=True", "H100", SNUG_F16},
+        {"llama", "dtype", " tf32=True", "H100", SNUG_F32},
+        {"llama", "dtype", "", "T4", SNUG_F32},
+        {"llama", "dtype", "", NULL, SNUG_F32},
+        {"llama", NULL, "", "H100", SNUG_F32},
+        {"model", "dtype", "", "H100", SNUG_F32},
+        {"modern", "torch_dtype", "", "H100", SNUG_F32},
+    };
+    write_other_families(f, 64);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[64], words[256];
+        snprintf(config, sizeof config, "%s/config.json", cases[i].model);
+        json_t *json = read_json(f, path_of(f, "%s", config));
+        json_object_del(json, "dtype");
+        json_object_del(json, "torch_dtype");
+        if (cases[i].key) json_object_set_new(json, cases[i].key, json_string("bfloat16"));
+        char *text = json_dumps(json, 0);
+        write_text(f, config, text);
+        free(text);
+        json_decref(json);
+        const bool decoder = strcmp(cases[i].model, "model") != 0 && strcmp(cases[i].model, "modern") != 0;
+        snprintf(words, sizeof words, "config_name=@%s task=%s%s", cases[i].model, decoder ? "clm" : "classification",
+                 cases[i].words);
+        snug_args *args = plain_args(f, words);
+        if (cases[i].gpu) assert_int_equal(snug_args_set(args, "gpu", cases[i].gpu), SNUG_OK);
+        snug_plan *plan;
+        *f->log = '\0';
+        if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        if (plan->compute != cases[i].compute) fail_msg("%s on %s: %d", words, cases[i].gpu, (int)plan->compute);
+        const bool by_default = cases[i].compute == SNUG_BF16;
+        assert_true(by_default ==
+                    (strstr(f->log, "computing in bf16, the type of the model's files: --no_bf16") != NULL));
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
 /* Whatever would use the GPU fails, and says why. */
 FIXTURE_TEST(test_nothing_runs) {
     const struct snug_backend *backend = snug_backend_cuda_planned(90);
