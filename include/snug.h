@@ -293,17 +293,17 @@ snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_tr
 /* As text: the summary, from steps to where the model is; memory by class, planned and measured, and ranks' totals. */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
 snug_status snug_train_result_memory_text(const snug_train_result *result, char **text);
-/* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
- * dummy:512x512 with batch 4 for an epoch (on a CPU a few steps), and reports memory before, with the context and in
- * training, and the time of each kind of operation beside the machine's peak rates. Nothing is saved. callbacks get
- * SNUG_EVENT_PROGRESS. */
+/* Writes the model that model_name_or_path, an adapter's folder, and its base model are, into output_dir. */
+snug_status snug_merge(snug_args *args);
+/* The experiment of "Model training anatomy": trains, by default BERT-large from random weights on dummy:512x512 with
+ * batch 4 for an epoch (on a CPU a few steps), and reports memory, and the time of each kind of operation beside the
+ * machine's peak rates. Nothing is saved. callbacks get SNUG_EVENT_PROGRESS. */
 typedef struct snug_anatomy snug_anatomy;
 snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out);
 void snug_anatomy_destroy(snug_anatomy *anatomy);
 snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text);
 snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
-/* The figures of trainings, read from the folders that they wrote (--output_dir, or a checkpoint): SNUG_E_INPUT names a
- * folder or file that is not of a training. 1 to 32 folders. */
+/* The figures of 1 to 32 trainings, from their --output_dir or a checkpoint: SNUG_E_INPUT names what is not one. */
 typedef struct snug_runs snug_runs;
 snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out);
 void snug_runs_destroy(snug_runs *runs);

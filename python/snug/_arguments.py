@@ -125,7 +125,8 @@ class _Of15(TypedDict, total=False):
     """FSDP's configuration of transformers, with --fsdp True or full_shard: snug understands reshard_after_forward,
     activation_checkpointing and what changes nothing here"""
     bf16: Optional[bool]
-    """bf16 mixed precision; on a CPU only with AMX-BF16, AVX512-BF16 or BFDOT [False]"""
+    """bf16 mixed precision; on a CPU only with AMX-BF16, AVX512-BF16 or BFDOT; default: also on a GPU, for decoders whose
+    files are bf16 [False]"""
     fp16: Optional[bool]
     """fp16 mixed precision with loss scaling; on a GPU only [False]"""
     tf32: Optional[bool]

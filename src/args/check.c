@@ -83,6 +83,11 @@ static snug_status check_files(const struct snug_args *args, const char *command
         need(&missing, model || from_scratch, "--model_name_or_path DIR or --config_name NAME");
         return tell_missing(args, &missing, command, "--config_name bert-base-uncased");
     }
+    if (strcmp(command, "merge") == 0) {
+        need(&missing, model, "--model_name_or_path DIR, an adapter's folder");
+        need(&missing, args->output_dir, "--output_dir DIR");
+        return tell_missing(args, &missing, command, "out --output_dir merged");
+    }
     need(&missing, model || args->tokenizer_name, "--model_name_or_path DIR");
     need(&missing, args->test_file || args->validation_file || args->train_file, "--test_file FILE");
     return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv");

@@ -18,6 +18,7 @@ int command_eval(int argc, char **argv);
 int command_predict(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
+int command_merge(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_gpu(int argc, char **argv);
@@ -63,6 +64,9 @@ void cli_catch_signals(struct cli *cli);
 bool cli_launch(struct cli *cli, int argc, char **argv, int *code);
 /* Prints the error, if any, and returns the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);
+/* Runs command. A first word that is no argument's name is the model: snug pull MODEL is snug pull
+   --model_name_or_path MODEL. */
+int cli_name_model(int argc, char **argv, int (*command)(int argc, char **argv));
 /* A command that prints one text, which make allocates, as JSON if cli->json is set. If make fails and still returns a
    text, the text is printed too. */
 int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text));

@@ -7,6 +7,7 @@ const struct cli_command cli_commands[] = {
     {"eval", command_eval, "evaluate a model on labelled data"},
     {"predict", command_predict, "predict the labels of texts"},
     {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
+    {"merge", command_merge, "write the model that a base model and its LoRA adapters are"},
     {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
     {"report", command_report, "write an HTML page about trainings: curves, memory, time, settings"},
     {"tokenize", command_tokenize, "print the tokens of texts"},

@@ -270,3 +270,19 @@ void cli_add_metrics(json_t **object, const snug_metrics *metrics) {
                 progress_is_whole(value) ? json_integer((json_int_t)value) : cli_real(value));
     }
 }
+
+int cli_name_model(int argc, char **argv, int (*command)(int argc, char **argv)) {
+    static char name[] = "--model_name_or_path";
+    if (argc < 2 || argv[1][0] == '-') return command(argc, argv);
+    char **longer = calloc((size_t)argc + 2, sizeof *longer);
+    if (!longer) {
+        fputs("snug: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
+    longer[0] = argv[0];
+    longer[1] = name;
+    memcpy(longer + 2, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+    const int code = command(argc + 1, longer);
+    free(longer);
+    return code;
+}

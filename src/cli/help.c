@@ -87,6 +87,13 @@ const struct cli_help cli_helps[] = {
      "weights in safetensors. An interrupted pull continues where it ended. The hub is HF_ENDPOINT "
      "[https://huggingface.co], the token HF_TOKEN or that of `hf auth login`.",
      "", "", OF_TALKING " model_name_or_path cache_dir model_revision ", .operand = NULL},
+    {"merge", "ADAPTER --output_dir DIR [--model_name_or_path BASE --adapter_name_or_path ADAPTER]",
+     "Writes the model that a base model and its LoRA adapters are, as an ordinary model's folder, in the base model's "
+     "types unless --dtype is given, a piece at a time: neither model is ever in memory as a whole.",
+     "", "",
+     " model_name_or_path adapter_name_or_path cache_dir model_revision output_dir overwrite_output_dir max_shard_size "
+     "dtype threads log_level ",
+     .operand = "DIR"},
     {"tokenize", "--model_name_or_path DIR --test_file FILE",
      "Prints the tokens of every row, one JSON object per line.", "", "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "

@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli.h"
 
 /* One line on stdout, for scripts: the folder. */
@@ -35,19 +32,4 @@ static int pull(int argc, char **argv) {
     return code;
 }
 
-/* A first word that is no argument's name is the model: snug pull MODEL is snug pull --model_name_or_path MODEL. */
-int command_pull(int argc, char **argv) {
-    static char name[] = "--model_name_or_path";
-    if (argc < 2 || argv[1][0] == '-') return pull(argc, argv);
-    char **longer = calloc((size_t)argc + 2, sizeof *longer);
-    if (!longer) {
-        fputs("snug: out of memory\n", stderr);
-        return EXIT_FAILED;
-    }
-    longer[0] = argv[0];
-    longer[1] = name;
-    memcpy(longer + 2, argv + 1, (size_t)(argc - 1) * sizeof *argv);
-    const int code = pull(argc + 1, longer);
-    free(longer);
-    return code;
-}
+int command_pull(int argc, char **argv) { return cli_name_model(argc, argv, pull); }

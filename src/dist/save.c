@@ -122,7 +122,9 @@ static snug_status read_narrowed(const struct saving *s, const struct part *part
 /* Elements first … first + count - 1 of a part of this rank's, into the piece. */
 static snug_status read_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
     const struct part *part = &s->parts[i];
-    if (tensor_of(s, part)->narrowed)
+    if (s->source && s->source->make)
+        RETURN_IF_ERROR(s->source->make(s->source->user, part->parameter, first, count, s->piece.base));
+    else if (tensor_of(s, part)->narrowed)
         RETURN_IF_ERROR(read_narrowed(s, part, first, count));
     else
         RETURN_IF_ERROR(

@@ -64,8 +64,7 @@ static snug_status fail_adapter(snug_context *ctx, const char *path, const char 
     if (status == SNUG_OK)
         status = snug_fail(ctx, SNUG_E_INPUT,
                            "%s: there is %s: it is the folder of a PEFT adapter for the model %s. Give that model, or "
-                           "merge the adapter into it in Python, with the peft model's merge_and_unload() and "
-                           "save_pretrained(), and give the folder that this writes",
+                           "merge the two with snug merge, and give the folder that this writes",
                            path, lacks, base);
     json_decref(config);
     snug_folder_close(&folder);

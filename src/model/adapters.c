@@ -9,6 +9,7 @@
 
 #include "core/list.h"
 #include "io/json.h"
+#include "program/program.h"
 #include "tokenizer/regex.h"
 
 enum { RANK_MOST = 1 << 20 };
@@ -316,6 +317,34 @@ snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *mo
     *out = (struct snug_lora_form){
         .r = (int64_t)r, .scale = adapter->rslora ? alpha / sqrt(r) : alpha / r, .dropout = adapter->dropout};
     return SNUG_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Adds the last part of the name of the linear to which A belongs, if it is A's weight. */
+static void add_target(json_t **list, const char *parameter) {
+    static const char end[] = ".lora_A.weight";
+    const size_t length = strlen(parameter), cut = sizeof end - 1;
+    if (length <= cut || strcmp(parameter + length - cut, end) != 0) return;
+    size_t begin = length - cut;
+    while (begin > 0 && parameter[begin - 1] != '.') begin--;
+    json_t *name = json_stringn(parameter + begin, length - cut - begin), *other;
+    bool has = false;
+    size_t i;
+    json_array_foreach(*list, i, other) has |= json_equal(name, other);
+    if (has)
+        json_decref(name);
+    else
+        snug_json_append(list, name);
+}
+
+json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct snug_program *program) {
+    json_t *json = json_deep_copy(adapter->json);
+    if (!adapter->all_linear) return json;
+    json_t *list = json_array();
+    for (size_t i = 0; i < program->parameter_count; i++) add_target(&list, program->parameters[i].name);
+    snug_json_add(&json, "target_modules", list);
+    return json;
 }
 
 /* ---- what a model has ------------------------------------------------------------------------------------------ */

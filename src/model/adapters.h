@@ -31,8 +31,12 @@ struct snug_lora_form {
 snug_status snug_adapter_read(snug_context *ctx, const char *path, const json_t *json, const char *default_names,
                               bool strict, struct snug_adapter **out);
 void snug_adapter_free(struct snug_adapter *adapter);
-/* As it is written, target_modules included. */
+/* The settings, target_modules included. */
 const json_t *snug_adapter_json(const struct snug_adapter *adapter);
+/* As PEFT writes them: all-linear is a list of names there. program: the model. NULL: out of memory. Freed with
+ * json_decref(). */
+struct snug_program;
+json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct snug_program *program);
 
 /* The adapter of the linear `module`, such as model.layers.0.self_attn.q_proj. */
 snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);

@@ -511,11 +511,11 @@ static snug_status check_whole(snug_context *ctx, const struct snug_folder *fold
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder) {
     const char *name;
     RETURN_IF_ERROR(find_file(ctx, folder, &name));
-    if (snug_file_exists(folder, "adapter_config.json"))
+    if (snug_file_exists(folder, SNUG_ADAPTER_CONFIG))
         snug_log(ctx, SNUG_LOG_WARNING,
-                 "%s/adapter_config.json: the adapter is not used, which transformers would load: merge it into its "
-                 "model (peft's merge_and_unload()) if the model needs it",
-                 folder->path);
+                 "%s/" SNUG_ADAPTER_CONFIG ": the adapter is not used, which "
+                 "transformers would load: if this model needs it, give --adapter_name_or_path %s, too",
+                 folder->path, folder->path);
     return check_whole(ctx, folder);
 }
 

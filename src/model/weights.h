@@ -13,6 +13,9 @@ struct snug_weight_source {
     struct snug_safetensors files;
     char *path;                           /* for messages */
     const struct snug_stored_tensor **of; /* by parameter: has its first elements, or all; NULL: the arena has them */
+    /* NULL, or gives elements of a parameter in its saved type: then nothing is read in the arena. */
+    snug_status (*make)(void *user, size_t parameter, int64_t first, int64_t count, void *values);
+    void *user;
 };
 void snug_weight_source_close(struct snug_weight_source *source);
 

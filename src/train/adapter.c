@@ -7,10 +7,11 @@
 
 #include "data/task.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 #include "model/family.h"
 #include "model/weight_files.h"
 
-bool snug_adapter_is_folder(const struct snug_folder *folder) {
+static bool is_adapter(const struct snug_folder *folder) {
     return snug_file_exists(folder, SNUG_ADAPTER_CONFIG) && !snug_file_exists(folder, SNUG_WEIGHTS) &&
            !snug_file_exists(folder, SNUG_WEIGHTS_INDEX);
 }
@@ -22,7 +23,7 @@ static snug_status read_config(snug_context *ctx, const struct snug_folder *fold
     return status;
 }
 
-snug_status snug_adapter_base(snug_context *ctx, const struct snug_folder *folder, char **base) {
+static snug_status find_base(snug_context *ctx, const struct snug_folder *folder, char **base) {
     const char *name = NULL;
     char *path;
     json_t *json;
@@ -40,15 +41,119 @@ snug_status snug_adapter_base(snug_context *ctx, const struct snug_folder *folde
     return status;
 }
 
-/* ---- the arguments' ---------------------------------------------------------------------------------------------- */
+static snug_status open_folder(const struct snug_args *args, const char *name, struct snug_folder *out) {
+    const struct snug_hub_place place = snug_args_place(args);
+    char *folder;
+    RETURN_IF_ERROR(snug_model_locate(args->ctx, &place, name, &folder));
+    const snug_status status = snug_folder_open(args->ctx, NULL, folder, out);
+    free(folder);
+    return status;
+}
+
+bool snug_adapter_is_named(const struct snug_args *args) {
+    struct snug_folder folder;
+    if (args->adapter_name_or_path) return true;
+    if (!args->model_name_or_path || !snug_folder_exists(args->model_name_or_path)) return false;
+    if (snug_folder_open(args->ctx, NULL, args->model_name_or_path, &folder) != SNUG_OK) {
+        snug_clear_error(args->ctx); /* whoever opens it next says so */
+        return false;
+    }
+    const bool found = is_adapter(&folder);
+    snug_folder_close(&folder);
+    return found;
+}
+
+snug_status snug_adapter_find_folders(const struct snug_args *args, struct snug_folder *model,
+                                      struct snug_folder *adapter) {
+    char *base;
+    *adapter = (struct snug_folder){0};
+    RETURN_IF_ERROR(open_folder(args, args->model_name_or_path, model));
+    if (args->adapter_name_or_path) return open_folder(args, args->adapter_name_or_path, adapter);
+    if (!is_adapter(model)) return SNUG_OK;
+    *adapter = *model;
+    *model = (struct snug_folder){0};
+    RETURN_IF_ERROR(find_base(args->ctx, adapter, &base));
+    const snug_status status = open_folder(args, base, model);
+    free(base);
+    return status;
+}
+
+/* ---- the configuration ------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *peft;
+    enum snug_task task;
+} task_types[] = {
+    {"SEQ_CLS", SNUG_TASK_CLASSIFICATION}, {"TOKEN_CLS", SNUG_TASK_TOKEN_CLASSIFICATION}, {"CAUSAL_LM", SNUG_TASK_CLM}};
+enum { TASK_TYPES = sizeof task_types / sizeof *task_types };
 
 /* PEFT's name of the task; NULL: it has none for masked LM. */
 static const char *task_type(enum snug_task task) {
-    return task == SNUG_TASK_CLASSIFICATION         ? "SEQ_CLS"
-           : task == SNUG_TASK_TOKEN_CLASSIFICATION ? "TOKEN_CLS"
-           : task == SNUG_TASK_CLM                  ? "CAUSAL_LM"
-                                                    : NULL;
+    for (int i = 0; i < TASK_TYPES; i++)
+        if (task_types[i].task == task) return task_types[i].peft;
+    return NULL;
 }
+
+/* Rows of the last weight of a classifier; 0: there is none. */
+static snug_status count_classes(snug_context *ctx, const struct snug_folder *folder, int64_t *classes) {
+    static const char *const names[] = {"classifier.weight", "classifier.out_proj.weight", "score.weight"};
+    struct snug_safetensors files;
+    *classes = 0;
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &files));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64];
+        snprintf(name, sizeof name, SNUG_ADAPTER_PREFIX "%s", names[i]);
+        const struct snug_stored_tensor *stored = snug_safetensors_find(&files, name);
+        if (stored && stored->dims == 2) *classes = stored->shape[0];
+    }
+    snug_safetensors_close(&files);
+    return SNUG_OK;
+}
+
+/* LABEL_0, LABEL_1, … as transformers names them. */
+static snug_status make_labels(snug_context *ctx, int64_t count, struct snug_labels *out) {
+    *out = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL};
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *out->names, (void **)&out->names));
+    snug_status status = SNUG_OK;
+    for (; out->count < count && status == SNUG_OK; out->count++)
+        status = snug_format(ctx, &out->names[out->count], "LABEL_%lld", (long long)out->count);
+    return status;
+}
+
+static snug_status take_task(snug_context *ctx, const struct snug_folder *folder, const char *type,
+                             struct snug_config *config) {
+    struct snug_labels labels = {0};
+    int64_t classes = 0;
+    int i = 0;
+    while (i < TASK_TYPES && strcmp(task_types[i].peft, type) != 0) i++;
+    if (i == TASK_TYPES) return SNUG_OK;
+    const bool labelled = snug_task_info(task_types[i].task)->labelled;
+    if (labelled) RETURN_IF_ERROR(count_classes(ctx, folder, &classes));
+    const bool renamed = classes && classes != config->labels.count;
+    snug_status status = renamed ? make_labels(ctx, classes, &labels) : SNUG_OK;
+    if (status == SNUG_OK)
+        status = snug_config_set_task(ctx, config, task_types[i].task, renamed ? &labels : &config->labels);
+    if (renamed) config->has_label_names = false;
+    snug_labels_free(&labels);
+    return status;
+}
+
+snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *model, const struct snug_folder *adapter,
+                                struct snug_config *out) {
+    const char *type = "";
+    char *path;
+    json_t *json;
+    if (snug_file_exists(adapter, "config.json")) return snug_config_read(ctx, adapter->path, out);
+    RETURN_IF_ERROR(read_config(ctx, adapter, &path, &json));
+    snug_status status = snug_config_read(ctx, model->path, out);
+    if (status == SNUG_OK) status = snug_json_string(ctx, path, json, "task_type", type, &type);
+    if (status == SNUG_OK) status = take_task(ctx, adapter, type, out);
+    json_decref(json);
+    free(path);
+    return status;
+}
+
+/* ---- the arguments' ---------------------------------------------------------------------------------------------- */
 
 /* Names separated by commas. */
 static json_t *list_of(const char *names) {

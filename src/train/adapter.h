@@ -8,10 +8,17 @@
 #include "model/adapters.h"
 #include "model/config.h"
 
-/* Whether the folder has adapters and no whole model. */
-bool snug_adapter_is_folder(const struct snug_folder *folder);
-/* The model that such a folder names. Freed by the caller. */
-snug_status snug_adapter_base(snug_context *ctx, const struct snug_folder *folder, char **base);
+/* Whether adapter_name_or_path is given, or model_name_or_path has adapters and no whole model. */
+bool snug_adapter_is_named(const struct snug_args *args);
+/* Opens the model's folder and its adapters', which stays closed if there is none. An adapter's folder in place of the
+   model's names its model. */
+snug_status snug_adapter_find_folders(const struct snug_args *args, struct snug_folder *model,
+                                      struct snug_folder *adapter);
+/* The configuration: the adapter's own, where snug wrote one; else the model's, with the task that PEFT recorded and as
+   many classes as the adapter's classifier has. */
+snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *model, const struct snug_folder *adapter,
+                                struct snug_config *out);
+
 /* What a run's adapters follow from. */
 struct snug_adapter_source {
     const struct snug_args *args;

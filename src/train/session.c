@@ -464,8 +464,14 @@ static snug_status write_weights(struct snug_session *s, const struct snug_folde
 
 static snug_status write_adapter(struct snug_session *s, const struct snug_folder *folder) {
     const struct snug_process_group *group = s->job.setup.args->group;
-    if (snug_group_rank(group) == 0)
-        RETURN_IF_ERROR(snug_json_write(s->ctx, folder, SNUG_ADAPTER_CONFIG, snug_adapter_json(s->job.setup.lora)));
+    if (snug_group_rank(group) == 0) {
+        json_t *json = snug_adapter_written(s->job.setup.lora, any_program(s));
+        const snug_status status =
+            json ? snug_json_write(s->ctx, folder, SNUG_ADAPTER_CONFIG, json)
+                 : snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_ADAPTER_CONFIG);
+        json_decref(json);
+        RETURN_IF_ERROR(status);
+    }
     return snug_adapter_save(s->ctx, group, folder, SNUG_ADAPTER_WEIGHTS, any_program(s), &s->memory);
 }
 

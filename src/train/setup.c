@@ -61,42 +61,20 @@ static void note_folder(struct snug_setup *setup, const char *folder) {
     if (entries) closedir(entries);
 }
 
-static snug_status open_folder(struct snug_setup *setup, const char *name, struct snug_folder *out) {
-    const struct snug_hub_place place = snug_args_place(setup->args);
-    char *folder;
-    RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &folder));
-    const snug_status status = snug_folder_open(setup->ctx, NULL, folder, out);
-    if (status == SNUG_OK) note_folder(setup, folder);
-    free(folder);
-    return status;
-}
-
-/* The folders of the model and of its adapters, which model_name_or_path can be, too. */
-static snug_status open_folders(struct snug_setup *setup) {
-    const struct snug_args *args = setup->args;
-    char *base;
-    RETURN_IF_ERROR(open_folder(setup, args->model_name_or_path, &setup->model));
-    if (args->adapter_name_or_path) return open_folder(setup, args->adapter_name_or_path, &setup->adapter);
-    if (!snug_adapter_is_folder(&setup->model)) return SNUG_OK;
-    setup->adapter = setup->model;
-    setup->model = (struct snug_folder){0};
-    RETURN_IF_ERROR(snug_adapter_base(setup->ctx, &setup->adapter, &base));
-    const snug_status status = open_folder(setup, base, &setup->model);
-    free(base);
-    return status;
-}
-
 static snug_status find_model(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const struct snug_hub_place place = snug_args_place(args);
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
-    if (setup->command == SNUG_COMMAND_PLAN && !args->adapter_name_or_path)
+    if (setup->command == SNUG_COMMAND_PLAN && !snug_adapter_is_named(args))
         return snug_config_find(setup->ctx, &place, config, &setup->config);
-    if (model) RETURN_IF_ERROR(open_folders(setup));
-    /* Classes and the task are the adapter's, where snug wrote it. */
-    const bool own = setup->adapter.path && snug_file_exists(&setup->adapter, "config.json");
-    config = args->config_name ? args->config_name : own ? setup->adapter.path : setup->model.path;
-    RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, config, &setup->config));
+    if (model) RETURN_IF_ERROR(snug_adapter_find_folders(args, &setup->model, &setup->adapter));
+    if (model) note_folder(setup, setup->model.path);
+    if (setup->adapter.path) note_folder(setup, setup->adapter.path);
+    if (setup->adapter.path && !args->config_name)
+        RETURN_IF_ERROR(snug_adapter_config(setup->ctx, &setup->model, &setup->adapter, &setup->config));
+    else
+        RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, args->config_name ? args->config_name : setup->model.path,
+                                         &setup->config));
     if (args->config_name) note_source(setup, args->config_name);
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }

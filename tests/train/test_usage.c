@@ -215,6 +215,7 @@ static void call_jobs(struct world *w, const char *function) {
     STATUS(snug_model_predict, A(0, w->model), A(1, w->ctx), A(2, texts), A(3, texts), 1, A(5, on_prediction), A(6, w))
     STATUS(snug_model_predict_rows, A(0, w->model), A(1, w->ctx), A(2, w->rows), A(3, on_prediction), A(4, w))
     STATUS(snug_tokenize, A(0, w->args), A(1, on_tokenized), A(2, w))
+    STATUS(snug_merge, A(0, w->args))
     NOTHING(snug_pull_result_destroy, NULL)
     STATUS(snug_pull, A(0, w->args), A(1, &callbacks), OUT(2, snug_pull_result))
     STATUS(snug_verify, A(0, w->args), A(1, &callbacks), A(2, on_check), A(3, w))

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * snug merge: the model that a base model and its adapters are, as an ordinary folder: W + s B A in place of W. Rows
+ * are read, merged and written a piece at a time, so the memory does not depend on the model's size.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/min_max.h"
+#include "dist/save.h"
+#include "io/json.h"
+#include "model/adapters.h"
+#include "model/family.h"
+#include "model/weight_files.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
+#include "train/adapter.h"
+#include "train/output.h"
+#include "train/threads.h"
+
+/* Where the values of a parameter come from. */
+struct origin {
+    const struct snug_safetensors *files;
+    const struct snug_stored_tensor *weight;
+    const struct snug_stored_tensor *a, *b; /* of an adapter, or NULL */
+    double scale;
+    bool transposed; /* the weight is stored as [in, out] */
+};
+
+struct merge {
+    snug_context *ctx;
+    const struct snug_args *args;
+    struct snug_folder model, folder;
+    struct snug_config config;
+    struct snug_adapter *adapter;
+    struct snug_program program; /* the merged model's parameters, in their saved types */
+    struct snug_safetensors base, own;
+    struct origin *origins; /* by parameter */
+    /* of parameter `current`, whose values row i of the weight gets: weight += scale sum over k of c[i][k] v[k] */
+    size_t current;
+    float *c, *v;
+    float *values; /* of a piece */
+    int threads;
+};
+
+/* ---- the values ------------------------------------------------------------------------------------------------- */
+
+/* Reads [rows, cols], to *out as it is, or with its rows as columns. */
+static snug_status read_matrix(const struct merge *m, const struct snug_stored_tensor *stored, bool transposed,
+                               float **out) {
+    const int64_t rows = stored->shape[0], cols = stored->shape[1];
+    float *values;
+    free(*out);
+    RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)stored->count, sizeof **out, (void **)out));
+    if (!transposed) return snug_safetensors_read(m->ctx, &m->own, stored, 0, stored->count, *out);
+    RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)stored->count, sizeof *values, (void **)&values));
+    const snug_status status = snug_safetensors_read(m->ctx, &m->own, stored, 0, stored->count, values);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < cols; k++) (*out)[k * rows + i] = values[i * cols + k];
+    free(values);
+    return status;
+}
+
+/* A weight stored as [out, in] gets B A, one stored as [in, out] A^T B^T. */
+static snug_status read_adapter(struct merge *m, size_t parameter) {
+    const struct origin *o = &m->origins[parameter];
+    if (m->current == parameter) return SNUG_OK;
+    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->a : o->b, o->transposed, &m->c));
+    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->b : o->a, o->transposed, &m->v));
+    m->current = parameter;
+    return SNUG_OK;
+}
+
+static void add_adapter(const struct merge *m, size_t parameter, int64_t first, int64_t count) {
+    const struct origin *o = &m->origins[parameter];
+    const int64_t r = o->a->shape[0], cols = o->weight->shape[1], last = (first + count - 1) / cols;
+#pragma omp parallel for num_threads(m->threads) schedule(static)
+    for (int64_t row = first / cols; row <= last; row++) {
+        const int64_t begin = snug_max(first, row * cols), end = snug_min(first + count, (row + 1) * cols);
+        float *values = m->values + begin - first;
+        for (int64_t k = 0; k < r; k++) {
+            const float factor = (float)(o->scale * (double)m->c[row * r + k]);
+            const float *v = m->v + k * cols + begin - row * cols;
+            for (int64_t i = 0; i < end - begin; i++) values[i] += factor * v[i];
+        }
+    }
+}
+
+static snug_status make_values(void *user, size_t parameter, int64_t first, int64_t count, void *out) {
+    struct merge *m = user;
+    const struct origin *o = &m->origins[parameter];
+    const enum snug_dtype dtype = m->program.tensors[m->program.parameters[parameter].tensor].dtype;
+    RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, count, m->values));
+    if (o->a) {
+        RETURN_IF_ERROR(read_adapter(m, parameter));
+        add_adapter(m, parameter, first, count);
+    }
+    if (dtype == SNUG_F32) memcpy(out, m->values, (size_t)count * sizeof(float));
+    for (int64_t i = 0; i < count && dtype != SNUG_F32; i++)
+        ((uint16_t *)out)[i] = dtype == SNUG_F16 ? snug_f32_to_f16(m->values[i]) : snug_f32_to_bf16(m->values[i]);
+    return SNUG_OK;
+}
+
+/* ---- where they come from ---------------------------------------------------------------------------------------- */
+
+static bool is_transposed(const struct snug_program *program, int32_t tensor) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_LINEAR && program->ops[i].linear.w == tensor)
+            return program->ops[i].linear.transposed;
+    return false;
+}
+
+/* The stored tensor of a parameter, or NULL; prefix: of the names in the file. */
+static const struct snug_stored_tensor *find(const struct merge *m, const struct snug_safetensors *files,
+                                             const char *prefix, const char *parameter) {
+    for (size_t i = 0; i < files->count; i++) {
+        const char *stored = files->tensors[i].name;
+        char name[256];
+        if (strncmp(stored, prefix, strlen(prefix)) != 0) continue;
+        if (snug_family_parameter(&m->config, stored + strlen(prefix), name, sizeof name) == SNUG_STORED_CONSTANT)
+            continue;
+        if (strcmp(name, parameter) == 0) return &files->tensors[i];
+    }
+    return NULL;
+}
+
+static snug_status check_shape(const struct merge *m, const struct snug_stored_tensor *stored,
+                               const struct snug_parameter *p) {
+    const int dims = p->shape[1] ? 2 : 1;
+    if (stored->dims == dims && stored->shape[0] == p->shape[0] && (dims == 1 || stored->shape[1] == p->shape[1]))
+        return SNUG_OK;
+    return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s",
+                     stored >= m->own.tensors && stored < m->own.tensors + m->own.count ? m->folder.path
+                                                                                        : m->model.path,
+                     stored->name, (long long)p->shape[0], (long long)p->shape[1], p->name);
+}
+
+/* Of one of an adapter's two weights. */
+static snug_status find_half(const struct merge *m, const struct snug_parameter *p,
+                             const struct snug_stored_tensor **out) {
+    *out = find(m, &m->own, SNUG_ADAPTER_PREFIX, p->name);
+    if (!*out)
+        return snug_fail(m->ctx, SNUG_E_INPUT,
+                         "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
+                         " beside it asks for",
+                         m->folder.path, p->name);
+    return check_shape(m, *out, p);
+}
+
+static snug_status find_weight(struct merge *m, const struct snug_parameter *p, struct origin *o) {
+    o->files = p->adapter ? &m->own : &m->base;
+    o->weight = find(m, o->files, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
+    if (!o->weight)
+        return snug_fail(m->ctx, SNUG_E_INPUT,
+                         "%s: there is no tensor %s, so the adapters were trained beside one that was drawn at random: "
+                         "such a model cannot be merged; train with --lora_modules_to_save for its module",
+                         p->adapter ? m->folder.path : m->model.path, p->name);
+    RETURN_IF_ERROR(check_shape(m, o->weight, p));
+    struct snug_tensor *tensor = &m->program.tensors[p->tensor];
+    /* The type that the base model has it in, also of what was trained in its place. */
+    const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : o->weight;
+    if (snug_args_is_set(m->args, "dtype"))
+        tensor->dtype = strcmp(m->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    else if (like && (p->row == 0 || like->dtype == SNUG_F32))
+        tensor->dtype = like->dtype;
+    return SNUG_OK;
+}
+
+/* Leaves the merged model's parameters in the program. An adapter's two weights follow their linear's. */
+static snug_status find_origins(struct merge *m) {
+    struct snug_program *program = &m->program;
+    size_t count = 0;
+    RETURN_IF_ERROR(snug_alloc(m->ctx, program->parameter_count, sizeof *m->origins, (void **)&m->origins));
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_parameter p = program->parameters[i];
+        struct origin *o = &m->origins[count];
+        if (p.lora) continue;
+        RETURN_IF_ERROR(find_weight(m, &p, o));
+        const struct snug_parameter *next = &program->parameters[i + 1];
+        const size_t stem = strlen(p.name) - strlen(".weight");
+        if (i + 2 < program->parameter_count && next->lora && strncmp(next->name, p.name, stem + 1) == 0) {
+            struct snug_lora_form form;
+            char module[sizeof p.name];
+            snprintf(module, sizeof module, "%.*s", (int)stem, p.name);
+            RETURN_IF_ERROR(snug_adapter_find(m->adapter, module, &form));
+            RETURN_IF_ERROR(find_half(m, next, &o->a));
+            RETURN_IF_ERROR(find_half(m, next + 1, &o->b));
+            o->scale = form.scale;
+            o->transposed = is_transposed(program, p.tensor);
+        }
+        program->parameters[count++] = p;
+    }
+    program->parameter_count = count;
+    m->current = count;
+    return SNUG_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static snug_status open_model(struct merge *m) {
+    const char *weights;
+    RETURN_IF_ERROR(snug_adapter_find_folders(m->args, &m->model, &m->folder));
+    if (!m->folder.path)
+        return snug_fail(m->ctx, SNUG_E_USAGE,
+                         "%s has no adapters: give an adapter's folder, or --adapter_name_or_path", m->model.path);
+    weights = snug_file_exists(&m->model, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
+    RETURN_IF_ERROR(snug_adapter_config(m->ctx, &m->model, &m->folder, &m->config));
+    RETURN_IF_ERROR(snug_weights_look(m->ctx, &m->model));
+    RETURN_IF_ERROR(snug_weights_untie(m->ctx, &m->model, &m->config));
+    const struct snug_adapter_source source = {
+        .args = m->args, .config = &m->config, .model = &m->model, .folder = &m->folder};
+    RETURN_IF_ERROR(snug_adapter_open(&source, &m->adapter));
+    m->config.adapter = m->adapter;
+    RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
+    RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
+    m->program.longest = m->config.positions;
+    return snug_build_model(&m->program, &m->config, false, 0);
+}
+
+static snug_status open_tokenizer(const struct merge *m, struct snug_tokenizer **out) {
+    const struct snug_folder *from = &m->folder;
+    if (!snug_file_exists(from, "tokenizer_config.json") && !snug_file_exists(from, "tokenizer.json")) from = &m->model;
+    *out = NULL;
+    for (int i = 0; i < SNUG_TOKENIZER_FILES; i++)
+        if (snug_file_exists(from, snug_tokenizer_file_names[i]))
+            return snug_tokenizer_load(m->ctx, from->path, snug_family_tokenizer_class, out);
+    return SNUG_OK;
+}
+
+struct writing {
+    struct merge *m;
+    const struct snug_weight_files *files;
+    struct snug_output *output;
+    const char **names;
+    char (*weights)[SNUG_WEIGHT_FILE_NAME];
+    const struct snug_tokenizer *tokenizer;
+};
+
+static snug_status write_weights(void *user) {
+    const struct writing *w = user;
+    const struct snug_weight_source source = {.make = make_values, .user = w->m};
+    return snug_weights_save(w->m->ctx, NULL, &w->output->folder, w->files, &w->m->program, NULL, &source);
+}
+
+static snug_status write_files(struct writing *w) {
+    struct merge *m = w->m;
+    size_t n = 0;
+    w->names[n++] = "config.json";
+    for (size_t i = 0; i < w->files->count; i++) {
+        snug_weight_files_name(w->files, i, w->weights[i]);
+        w->names[n++] = w->weights[i];
+    }
+    if (w->files->count > 1) w->names[n++] = SNUG_WEIGHTS_INDEX;
+    for (size_t i = 0; w->tokenizer && (w->names[n] = snug_tokenizer_file(w->tokenizer, i)); i++) n++;
+    RETURN_IF_ERROR(snug_output_check(w->output, w->names));
+    RETURN_IF_ERROR(snug_output_begin(w->output, w->names));
+    RETURN_IF_ERROR(snug_json_write(m->ctx, &w->output->folder, "config.json", m->config.json));
+    RETURN_IF_ERROR(snug_compute(m->ctx, write_weights, w));
+    if (w->tokenizer) RETURN_IF_ERROR(snug_tokenizer_save(m->ctx, w->tokenizer, &w->output->folder));
+    RETURN_IF_ERROR(snug_output_end_model(w->output, w->names));
+    return SNUG_OK;
+}
+
+static snug_status write(struct merge *m, const struct snug_tokenizer *tokenizer) {
+    struct snug_weight_files files = {0};
+    struct snug_output output = {0};
+    struct writing w = {.m = m, .files = &files, .output = &output, .tokenizer = tokenizer};
+    int64_t most;
+    RETURN_IF_ERROR(snug_args_shard_size(m->args, &most));
+    snug_status status = snug_weight_files_plan(&m->program, most, &files);
+    if (status == SNUG_OK)
+        status = snug_alloc(m->ctx, files.count + SNUG_TOKENIZER_FILES + 3, sizeof *w.names, (void **)&w.names);
+    if (status == SNUG_OK) status = snug_alloc(m->ctx, files.count, sizeof *w.weights, (void **)&w.weights);
+    if (status == SNUG_OK)
+        status = snug_output_make(m->ctx, m->args->output_dir, true, m->args->overwrite_output_dir, 0666, &output);
+    if (status == SNUG_OK) status = write_files(&w);
+    snug_output_close(&output);
+    snug_weight_files_free(&files);
+    free(w.names);
+    free(w.weights);
+    return status;
+}
+
+static snug_status merge_all(struct merge *m) {
+    enum { PIECE = 1 << 20 }; /* values: at most as many as bytes that are saved at a time */
+    struct snug_tokenizer *tokenizer = NULL;
+    RETURN_IF_ERROR(open_model(m));
+    RETURN_IF_ERROR(find_origins(m));
+    RETURN_IF_ERROR(snug_alloc(m->ctx, PIECE, sizeof *m->values, (void **)&m->values));
+    snug_status status = open_tokenizer(m, &tokenizer);
+    if (status == SNUG_OK) status = write(m, tokenizer);
+    if (status == SNUG_OK)
+        snug_log(m->ctx, SNUG_LOG_INFO, "%s: the model %s with the adapters %s", m->args->output_dir, m->model.path,
+                 m->folder.path);
+    snug_tokenizer_free(tokenizer);
+    return status;
+}
+
+static snug_status merge(struct snug_args *args) {
+    struct merge m = {.ctx = args->ctx, .args = args};
+    RETURN_IF_ERROR(snug_args_check(args, "merge"));
+    m.threads = snug_args_threads(args);
+    RETURN_IF_ERROR(snug_threads_check(args->ctx, m.threads));
+    snug_program_init(&m.program, args->ctx);
+    const snug_status status = merge_all(&m);
+    free(m.origins);
+    free(m.c);
+    free(m.v);
+    free(m.values);
+    snug_safetensors_close(&m.base);
+    snug_safetensors_close(&m.own);
+    snug_program_free(&m.program);
+    snug_adapter_free(m.adapter);
+    snug_config_free(&m.config);
+    snug_folder_close(&m.model);
+    snug_folder_close(&m.folder);
+    return status;
+}
+
+snug_status snug_merge(snug_args *args) {
+    SNUG_REQUIRE(args);
+    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, merge(args));
+}

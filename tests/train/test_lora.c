@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* LoRA adapters: what is trained, planned, saved, resumed, continued, evaluated, merged and refused. Their arithmetic
+   is compared with PEFT's in test_golden. */
+#include <math.h>
+
+#include "inspect/plan.h"
+#include "io/safetensors.h"
+#include "model/adapters.h"
+#include "model/weights.h"
+#include "training_fixture.h"
+
+#define FIXTURE struct fixture *f, set_up_base, tear_down
+
+/* "base" is a trained classifier, "llama_base" a language model. */
+static int set_up_base(void **state) {
+    if (set_up(state)) return 1;
+    write_other_families(*state, 32);
+    train(*state, "base", "max_steps=2");
+    train(*state, "llama_base", "config_name=@llama line_by_line=True train_file=@train.txt max_steps=2");
+    return 0;
+}
+
+#define CLASSIFIER "config_name= model_name_or_path=@base use_peft=True lora_r=4 lora_dropout=0.1 "
+#define DECODER                                                                                                        \
+    "config_name= model_name_or_path=@llama_base line_by_line=True train_file=@train.txt use_peft=True lora_r=4 "      \
+    "lora_target_modules=all-linear lora_dropout=0.1 "
+
+static const char *adapter_of(const struct fixture *f, const char *run) {
+    return path_of(f, "%s/" SNUG_ADAPTER_WEIGHTS, run);
+}
+
+static bool has_file(const struct fixture *f, const char *run, const char *file) {
+    return access(path_of(f, "%s/%s", run, file), F_OK) == 0;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+FIXTURE_TEST(an_adapter_has_the_files_of_peft) {
+    static const char *const absent[] = {"model.safetensors", "checkpoint-4/model.safetensors"};
+    static const char *const present[] = {"adapter_config.json", "checkpoint-4/adapter_config.json",
+                                          "checkpoint-4/adapter_model.safetensors", "config.json"};
+    struct snug_safetensors files;
+    train(f, "out", CLASSIFIER "save_strategy=steps save_steps=4 max_steps=4");
+    for (size_t i = 0; i < 2; i++) assert_false(has_file(f, "out", absent[i]));
+    for (size_t i = 0; i < 4; i++) assert_true(has_file(f, "out", present[i]));
+    json_t *config = read_json(f, path_of(f, "out/adapter_config.json"));
+    assert_string_equal(json_string_value(json_object_get(config, "peft_type")), "LORA");
+    assert_string_equal(json_string_value(json_object_get(config, "task_type")), "SEQ_CLS");
+    assert_int_equal(json_integer_value(json_object_get(config, "r")), 4);
+    assert_int_equal(json_integer_value(json_object_get(config, "lora_alpha")), 32);
+    assert_int_equal(json_array_size(json_object_get(config, "target_modules")), 2); /* PEFT's: query, value */
+    assert_int_equal(json_array_size(json_object_get(config, "modules_to_save")), 2);
+    char *base = realpath(path_of(f, "base"), NULL);
+    assert_string_equal(json_string_value(json_object_get(config, "base_model_name_or_path")), base);
+    free(base);
+    json_decref(config);
+    assert_int_equal(snug_safetensors_open(f->ctx, NULL, adapter_of(f, "out"), &files), SNUG_OK);
+    assert_int_equal(files.count, 2 * 2 * 2 + 2); /* layers, targets, A and B; the classifier */
+    const struct snug_stored_tensor *b =
+        snug_safetensors_find(&files, "base_model.model.bert.encoder.layer.1.attention.self.query.lora_B.weight");
+    assert_non_null(b);
+    assert_int_equal(b->shape[0], 32);
+    assert_int_equal(b->shape[1], 4);
+    assert_non_null(snug_safetensors_find(&files, "base_model.model.classifier.weight"));
+    snug_safetensors_close(&files);
+}
+
+/* PEFT's distributions: A uniform in +-1 / sqrt(in), or normal with 1 / r; B zeros. */
+FIXTURE_TEST(adapters_are_initialised_as_in_peft) {
+    train(f, "out", DECODER "learning_rate=0 max_steps=1 lora_r=32");
+    struct snug_safetensors files;
+    json_t *config = read_json(f, path_of(f, "out/adapter_config.json")); /* all-linear is a list there */
+    assert_int_equal(json_array_size(json_object_get(config, "target_modules")), 7);
+    json_decref(config);
+    assert_int_equal(snug_safetensors_open(f->ctx, NULL, adapter_of(f, "out"), &files), SNUG_OK);
+    size_t drawn = 0;
+    for (size_t i = 0; i < files.count; i++) {
+        const struct snug_stored_tensor *t = &files.tensors[i];
+        float *values = calloc((size_t)t->count, sizeof *values);
+        assert_int_equal(snug_safetensors_read(f->ctx, &files, t, 0, t->count, values), SNUG_OK);
+        const double bound = strstr(t->name, "lora_A") ? 1 / sqrt((double)t->shape[1]) : 0;
+        double squares = 0, sum = 0;
+        for (int64_t k = 0; k < t->count; k++) {
+            assert_true(fabs((double)values[k]) <= bound);
+            squares += (double)values[k] * (double)values[k];
+            sum += (double)values[k];
+        }
+        if (bound > 0) {
+            assert_true(fabs(squares / (double)t->count - bound * bound / 3) < 0.1 * bound * bound / 3);
+            assert_true(fabs(sum / (double)t->count) < 0.05 * bound);
+            drawn++;
+        }
+        free(values);
+    }
+    assert_int_equal(drawn, 14);
+    snug_safetensors_close(&files);
+}
+
+/* ---- the same bits ------------------------------------------------------------------------------------------------
+ */
+
+FIXTURE_TEST(methods_do_not_change_an_adapter) {
+    static const char *const runs[] = {CLASSIFIER, DECODER};
+    static const char *const methods[] = {"threads=2",
+                                          "gradient_checkpointing=True",
+                                          "recompute=ffn",
+                                          "recompute=attention",
+                                          "offload=optimizer,weights,activations offload_dir=@.",
+                                          "recompute=none"};
+    for (size_t run = 0; run < 2; run++) {
+        char words[1024];
+        snprintf(words, sizeof words, "%s max_steps=6", runs[run]);
+        train(f, "plain", words);
+        for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+            snprintf(words, sizeof words, "%s max_steps=6 %s", runs[run], methods[i]);
+            train(f, "other", words);
+            assert_same_file(f, adapter_of(f, "plain"), adapter_of(f, "other"));
+        }
+        snprintf(words, sizeof words, "%s max_steps=6 per_device_train_batch_size=2 gradient_accumulation_steps=4",
+                 runs[run]);
+        const double loss = train(f, "parts", words).train_loss;
+        snprintf(words, sizeof words, "%s max_steps=6", runs[run]);
+        assert_true(fabs(loss - train(f, "whole", words).train_loss) < 1e-5);
+    }
+}
+
+FIXTURE_TEST(a_resumed_adapter_is_uninterrupted) {
+    static const char *const runs[] = {CLASSIFIER, DECODER};
+    for (size_t run = 0; run < 2; run++) {
+        char words[1024];
+        snprintf(words, sizeof words, "%s save_strategy=steps save_steps=3 max_steps=8", runs[run]);
+        train(f, "whole", words);
+        assert_int_equal(try_train(f, "cut", words, 5, NULL), SNUG_E_INTERRUPTED);
+        snprintf(words, sizeof words, "%s save_strategy=steps save_steps=3 max_steps=8 resume_from_checkpoint=True",
+                 runs[run]);
+        train(f, "cut", words);
+        assert_same_file(f, adapter_of(f, "whole"), adapter_of(f, "cut"));
+        snprintf(words, sizeof words, "%s lora_alpha=5 max_steps=9 resume_from_checkpoint=%s", runs[run],
+                 path_of(f, "whole/checkpoint-6"));
+        assert_int_equal(try_train(f, "cut", words, 0, NULL), SNUG_E_INPUT);
+        assert_contains(snug_error_message(f->ctx), "adapters");
+    }
+}
+
+/* The best checkpoint's adapters are loaded at the end. */
+FIXTURE_TEST(the_best_adapter_is_loaded) {
+    train(f, "out",
+          CLASSIFIER "max_steps=6 validation_file=@dev.csv eval_strategy=steps eval_steps=2 save_steps=2 "
+                     "save_strategy=steps load_best_model_at_end=True learning_rate=0.5");
+    json_t *state = read_json(f, path_of(f, "out/trainer_state.json"));
+    const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+    assert_non_null(best);
+    char path[600];
+    snprintf(path, sizeof path, "%s/" SNUG_ADAPTER_WEIGHTS, best);
+    assert_same_file(f, adapter_of(f, "out"), path);
+    json_decref(state);
+}
+
+/* A checkpoint of the caller's loop has the adapters alone. */
+FIXTURE_TEST(a_loop_saves_and_loads_adapters) {
+    snug_args *args = training_args(f, CLASSIFIER "max_steps=4 output_dir=@loop");
+    snug_session *session, *other;
+    const snug_batch_info *batch;
+    double loss[2];
+    if (snug_session_create(args, &session) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_int_equal(snug_session_begin_epoch(session, 0), SNUG_OK);
+    if (snug_next_batch(session, &batch) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_int_equal(snug_forward(session), SNUG_OK);
+    assert_int_equal(snug_loss(session, &loss[0]), SNUG_OK);
+    assert_int_equal(snug_backward(session), SNUG_OK);
+    assert_int_equal(snug_optimizer_step(session), SNUG_OK);
+    assert_int_equal(snug_scheduler_step(session), SNUG_OK);
+    assert_int_equal(snug_zero_grad(session), SNUG_OK);
+    assert_int_equal(snug_save_checkpoint(session, path_of(f, "saved")), SNUG_OK);
+    assert_true(has_file(f, "saved", SNUG_ADAPTER_WEIGHTS) && !has_file(f, "saved", "model.safetensors"));
+    assert_int_equal(snug_session_create(args, &other), SNUG_OK);
+    if (snug_load_checkpoint(other, path_of(f, "saved")) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_session *const both[] = {session, other};
+    for (int i = 0; i < 2; i++) {
+        if (i == 1) assert_int_equal(snug_session_begin_epoch(other, 0), SNUG_OK);
+        assert_int_equal(snug_next_batch(both[i], &batch), SNUG_OK);
+        assert_int_equal(snug_forward(both[i]), SNUG_OK);
+        assert_int_equal(snug_loss(both[i], &loss[i]), SNUG_OK);
+    }
+    assert_true(loss[0] == loss[1]);
+    snug_session_destroy(session);
+    snug_session_destroy(other);
+    snug_args_destroy(args);
+}
+
+/* ---- the plan -----------------------------------------------------------------------------------------------------
+ */
+
+struct planned {
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], trainable;
+};
+
+static struct planned plan_of(struct fixture *f, const char *words) {
+    snug_args *args = training_args(f, words);
+    snug_plan *plan;
+    struct planned planned;
+    if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    memcpy(planned.bytes, plan->bytes, sizeof planned.bytes);
+    planned.trainable = plan->trainable;
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+    return planned;
+}
+
+/* No gradient, no state and no stored input of a frozen linear, whose weights have 16 bits and nothing else. */
+FIXTURE_TEST(a_plan_knows_what_adapters_save) {
+    static const char all[] = "config_name= model_name_or_path=@llama_base line_by_line=True train_file=@train.txt "
+                              "recompute=none";
+    char words[1024];
+    const struct planned whole = plan_of(f, all);
+    snprintf(words, sizeof words, "%s use_peft=True lora_r=2 lora_target_modules=q_proj,v_proj", all);
+    const struct planned two = plan_of(f, words);
+    /* A [2,32] and B [32,2] or [16,2] in two layers */
+    assert_int_equal(two.trainable, 2 * (2 * 2 * 32 + 32 * 2 + 16 * 2));
+    assert_true(two.bytes[SNUG_MEMORY_GRADIENTS] < whole.bytes[SNUG_MEMORY_GRADIENTS] / 20);
+    assert_true(two.bytes[SNUG_MEMORY_OPTIMIZER] < whole.bytes[SNUG_MEMORY_OPTIMIZER] / 20);
+    assert_true(two.bytes[SNUG_MEMORY_ACTIVATIONS] < whole.bytes[SNUG_MEMORY_ACTIVATIONS]);
+    snprintf(words, sizeof words, "%s use_peft=True lora_r=2 lora_target_modules=.*layers\\.1\\..*_proj", all);
+    const struct planned last = plan_of(f, words);
+    assert_true(last.bytes[SNUG_MEMORY_ACTIVATIONS] < 0.7 * (double)whole.bytes[SNUG_MEMORY_ACTIVATIONS]);
+    if (!snug_backend_cpu_fast_bf16()) return;
+    snprintf(words, sizeof words, "%s use_peft=True lora_r=2 lora_target_modules=q_proj,v_proj bf16=True", all);
+    const struct planned half = plan_of(f, words);
+    assert_true(half.bytes[SNUG_MEMORY_WEIGHTS] < 0.6 * (double)two.bytes[SNUG_MEMORY_WEIGHTS]);
+}
+
+/* ---- adapters' folders --------------------------------------------------------------------------------------------
+ */
+
+static double loss_of(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    snug_metrics metrics;
+    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    for (size_t i = 0; i < metrics.count; i++)
+        if (strcmp(metrics.items[i].name, "eval_loss") == 0) return metrics.items[i].value;
+    fail_msg("no loss");
+    return 0;
+}
+
+static void run_merge(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+}
+
+/* The folder names its base; or both are named; a moved base is found by its name alone. Continued, by either way, the
+   adapter is the same. */
+FIXTURE_TEST(an_adapter_folder_is_a_model) {
+    static const char data[] = "validation_file=@dev.csv threads=1 ";
+    char words[1024];
+    train(f, "out", CLASSIFIER "learning_rate=0.05 max_steps=6");
+    snprintf(words, sizeof words, "%smodel_name_or_path=@out", data);
+    const double loss = loss_of(f, words);
+    snprintf(words, sizeof words, "%smodel_name_or_path=@base adapter_name_or_path=@out", data);
+    assert_true(loss == loss_of(f, words));
+    snprintf(words, sizeof words, "%smodel_name_or_path=@base", data);
+    assert_true(fabs(loss - loss_of(f, words)) > 1e-3);
+    train(f, "first", "config_name= model_name_or_path=@out max_steps=3");
+    train(f, "second", "config_name= model_name_or_path=@base adapter_name_or_path=@out max_steps=3 use_peft=True");
+    assert_same_file(f, adapter_of(f, "first"), adapter_of(f, "second"));
+    assert_false(same_file(f, adapter_of(f, "first"), adapter_of(f, "out")));
+    plan_of(f, "config_name= model_name_or_path=@out");
+    /* the merged model, in shards */
+    run_merge(f, "model_name_or_path=@out output_dir=@merged max_shard_size=20KB threads=2");
+    assert_true(has_file(f, "merged", "model.safetensors.index.json") && has_file(f, "merged", "vocab.txt"));
+    snprintf(words, sizeof words, "%smodel_name_or_path=@merged", data);
+    assert_true(fabs(loss - loss_of(f, words)) < 1e-5);
+    run_merge(f, "model_name_or_path=@out output_dir=@merged dtype=bfloat16"); /* again, into the same folder */
+    assert_false(has_file(f, "merged", "model.safetensors.index.json"));
+    assert_true(fabs(loss - loss_of(f, words)) < 0.02);
+}
+
+/* PEFT's folders, without config.json, and with every way to name targets: merged, they give the same. */
+FIXTURE_TEST(adapters_of_peft_are_merged) {
+    json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/lora/cases.json", 0, NULL), *c;
+    size_t index;
+    json_array_foreach(json_object_get(cases, "cases"), index, c) {
+        char words[1024], folders[700];
+        const char *task = json_string_value(json_object_get(c, "task"));
+        if (index % (is_long() ? 1 : SANITIZED ? 12 : 4)) continue;
+        snprintf(folders, sizeof folders,
+                 "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/lora/%s adapter_name_or_path=" SNUG_SOURCE_DIR
+                 "/tests/golden/lora/%s task=%s threads=1",
+                 json_string_value(json_object_get(c, "base")), json_string_value(json_object_get(c, "folder")), task);
+        snprintf(words, sizeof words, "%s output_dir=@merged%zu dtype=float32", folders, index);
+        run_merge(f, words);
+        snprintf(words, sizeof words, "%s validation_file=dummy:8x4-20", folders);
+        const double loss = loss_of(f, words);
+        snprintf(words, sizeof words, "model_name_or_path=@merged%zu task=%s threads=1 validation_file=dummy:8x4-20",
+                 index, task);
+        const double merged = loss_of(f, words);
+        if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", folders, loss, merged);
+    }
+    json_decref(cases);
+}
+
+/* ---- refusals -----------------------------------------------------------------------------------------------------
+ */
+
+FIXTURE_TEST(arguments_are_refused) {
+    static const struct {
+        const char *words, *message;
+        snug_status status;
+    } cases[] = {
+        {"lora_r=4", "--lora_r is for LoRA adapters: give --use_peft, too", SNUG_E_USAGE},
+        {"use_peft=True", "give --model_name_or_path", SNUG_E_USAGE},
+        {CLASSIFIER "lora_target_modules=q_proj",
+         "no linear \"q_proj\" that can have an adapter; it has: "
+         "attention.self.query attention.self.key",
+         SNUG_E_USAGE},
+        {CLASSIFIER "lora_target_modules=query,classifier", "no linear \"classifier\"", SNUG_E_USAGE},
+        {CLASSIFIER "lora_target_modules=.*nothing.*", "no linear of the model matches; it has: ", SNUG_E_USAGE},
+        {CLASSIFIER "lora_target_modules=(query", "(query", SNUG_E_UNSUPPORTED},
+        {CLASSIFIER "lora_modules_to_save=nowhere", "no weights of its own in a module \"nowhere\"", SNUG_E_USAGE},
+        {CLASSIFIER "use_dora=True", "--use_dora is not supported yet", SNUG_E_UNSUPPORTED},
+        {CLASSIFIER "freeze=embeddings", "--freeze: with --use_peft", SNUG_E_USAGE},
+        {CLASSIFIER "lora_task_type=CAUSAL_LM", "the task is classification, which is SEQ_CLS", SNUG_E_USAGE},
+        {CLASSIFIER "rank_pattern={\"query\":0}", "rank_pattern of \"query\" must be a number", SNUG_E_INPUT},
+        {CLASSIFIER "alpha_pattern=@missing.json", "missing.json", SNUG_E_IO},
+        {CLASSIFIER "alpha_pattern={\"a\"", "alpha_pattern", SNUG_E_INPUT},
+        {DECODER "lora_modules_to_save=embed_tokens", "tie_word_embeddings", SNUG_E_UNSUPPORTED},
+        {"config_name= model_name_or_path=@mlm task=mlm train_file=@train.txt use_peft=True lora_task_type=SEQ_CLS",
+         "the task is mlm: leave it out", SNUG_E_USAGE},
+        {"config_name= model_name_or_path=@mpnet_base use_peft=True", "PEFT has no default of target_modules",
+         SNUG_E_USAGE},
+        {"config_name= model_name_or_path=@out lora_r=8", "has its own settings: leave it out", SNUG_E_USAGE},
+        {"config_name= model_name_or_path=@nameless", "names no base_model_name_or_path", SNUG_E_INPUT},
+    };
+    train(f, "out", CLASSIFIER "max_steps=1");
+    train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
+    train(f, "mpnet_base", "config_name=@mpnet max_steps=1");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "nameless")), SNUG_OK);
+    write_text(f, "nameless/adapter_config.json", "{}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const snug_status status = try_train(f, "refused", cases[i].words, 0, NULL);
+        if (status != cases[i].status || !strstr(snug_error_message(f->ctx), cases[i].message))
+            fail_msg("%s: %d: %s", cases[i].words, (int)status, snug_error_message(f->ctx));
+    }
+}
+
+/* adapter_config.json and the weights beside it, which any program may have written. */
+FIXTURE_TEST(files_are_refused) {
+    static const struct {
+        const char *config, *message;
+        snug_status status;
+    } cases[] = {
+        {"{\"use_dora\": true}", "use_dora is not supported yet", SNUG_E_UNSUPPORTED},
+        {"{\"trainable_token_indices\": [1]}", "trainable_token_indices is not supported", SNUG_E_UNSUPPORTED},
+        {"{\"peft_type\": \"IA3\"}", "peft_type IA3", SNUG_E_UNSUPPORTED},
+        {"{\"peft_type\": 3}", "peft_type", SNUG_E_INPUT},
+        {"{\"bias\": \"all\"}", "bias all", SNUG_E_UNSUPPORTED},
+        {"{\"bias\": 1}", "bias", SNUG_E_INPUT},
+        {"{\"init_lora_weights\": \"pissa\"}", "init_lora_weights pissa", SNUG_E_UNSUPPORTED},
+        {"{\"init_lora_weights\": 3}", "init_lora_weights", SNUG_E_UNSUPPORTED},
+        {"{\"r\": 0}", "r must be a whole number", SNUG_E_INPUT},
+        {"{\"r\": 2.5}", "r must be a whole number", SNUG_E_INPUT},
+        {"{\"r\": 1e9}", "r must be a whole number", SNUG_E_INPUT},
+        {"{\"r\": \"x\"}", "r", SNUG_E_INPUT},
+        {"{\"lora_alpha\": \"x\"}", "lora_alpha", SNUG_E_INPUT},
+        {"{\"use_rslora\": 1}", "use_rslora", SNUG_E_INPUT},
+        {"{\"lora_dropout\": 1}", "lora_dropout must be", SNUG_E_INPUT},
+        {"{\"lora_dropout\": -1}", "lora_dropout must be", SNUG_E_INPUT},
+        {"{\"lora_dropout\": []}", "lora_dropout", SNUG_E_INPUT},
+        {"{\"target_modules\": [1]}", "target_modules must be a list", SNUG_E_INPUT},
+        {"{\"target_modules\": {\"a\": 1}}", "target_modules must be a list", SNUG_E_INPUT},
+        {"{\"exclude_modules\": 3}", "exclude_modules must be a list", SNUG_E_INPUT},
+        {"{\"modules_to_save\": \"a\"}", "modules_to_save must be a list", SNUG_E_INPUT},
+        {"{\"layers_to_transform\": \"a\"}", "layers_to_transform must be a list", SNUG_E_INPUT},
+        {"{\"layers_to_transform\": [\"a\"]}", "layers_to_transform must be a list", SNUG_E_INPUT},
+        {"{\"rank_pattern\": [1]}", "rank_pattern must be an object", SNUG_E_INPUT},
+        {"{\"rank_pattern\": {\"a\": \"b\"}}", "rank_pattern of \"a\"", SNUG_E_INPUT},
+        {"{\"rank_pattern\": {\"a\": 1e9}}", "rank_pattern of \"a\"", SNUG_E_INPUT},
+        {"{\"alpha_pattern\": {\"(\": 1}}", "(", SNUG_E_UNSUPPORTED},
+        {"{\"target_modules\": \"(\"}", "(", SNUG_E_UNSUPPORTED},
+        {"{\"exclude_modules\": \"(\"}", "(", SNUG_E_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_adapter *adapter = NULL;
+        json_t *json = json_loads(cases[i].config, 0, NULL);
+        assert_non_null(json);
+        const snug_status status = snug_adapter_read(f->ctx, "adapter_config.json", json, NULL, false, &adapter);
+        if (status != cases[i].status || !strstr(snug_error_message(f->ctx), cases[i].message))
+            fail_msg("%s: %d: %s", cases[i].config, (int)status, snug_error_message(f->ctx));
+        assert_null(adapter);
+        json_decref(json);
+        snug_args *clears;
+        assert_int_equal(snug_args_create(f->ctx, &clears), SNUG_OK);
+        snug_args_destroy(clears);
+    }
+}
+
+/* Which modules are targets, their ranks and scales; ends of names and regular expressions, as in PEFT. */
+FIXTURE_TEST(targets_are_those_of_peft) {
+    static const struct {
+        const char *config, *module;
+        int64_t r;
+        double scale;
+    } cases[] = {
+        {"{\"r\": 4, \"lora_alpha\": 8}", "model.layers.0.self_attn.q_proj", 4, 2},
+        {"{\"r\": 4, \"lora_alpha\": 8}", "model.layers.0.self_attn.k_proj", 0, 0},
+        {"{\"target_modules\": [\"proj\"]}", "a.q_proj", 0, 0}, /* not after a dot */
+        {"{\"target_modules\": [\"a.q_proj\"]}", "a.q_proj", 8, 1},
+        {"{\"target_modules\": \".*_proj\"}", "a.q_proj", 8, 1},
+        {"{\"target_modules\": \"q_proj\"}", "a.q_proj", 0, 0}, /* a pattern of the whole name */
+        {"{\"target_modules\": \"ALL-linear\"}", "x", 8, 1},
+        {"{\"target_modules\": \"all-linear\", \"exclude_modules\": [\"q\"]}", "a.q", 0, 0},
+        {"{\"target_modules\": \"all-linear\", \"exclude_modules\": \".*q\"}", "a.q", 0, 0},
+        {"{\"target_modules\": \"all-linear\", \"exclude_modules\": \".*q\"}", "a.k", 8, 1},
+        {"{\"target_modules\": \"all-linear\", \"modules_to_save\": [\"head\"]}", "head.dense", 0, 0},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": [1, 3]}", "h.3.q", 8, 1},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": [1, 3]}", "h.2.q", 0, 0},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": 2}", "h.2.q", 8, 1},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": 2}", "q", 0, 0},
+        {"{\"target_modules\": [\"q\"], \"r\": 16, \"lora_alpha\": 8, \"use_rslora\": true}", "q", 16, 2},
+        {"{\"target_modules\": [\"q\"], \"rank_pattern\": {\"q\": 2}, \"alpha_pattern\": {\"1.q\": 6}}", "h.1.q", 2, 3},
+        {"{\"target_modules\": [\"q\"], \"rank_pattern\": {\"k\": 2, \"h.*q\": 4}}", "h.1.q", 4, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_adapter *adapter;
+        struct snug_lora_form form;
+        json_t *json = json_loads(cases[i].config, 0, NULL);
+        assert_non_null(json);
+        assert_int_equal(snug_adapter_read(f->ctx, "x", json, "q_proj v_proj", false, &adapter), SNUG_OK);
+        assert_int_equal(snug_adapter_find(adapter, cases[i].module, &form), SNUG_OK);
+        if (form.r != cases[i].r || fabs(form.scale - cases[i].scale) > 1e-12)
+            fail_msg("%s, %s: r %d, scale %g", cases[i].config, cases[i].module, (int)form.r, form.scale);
+        snug_adapter_free(adapter);
+        json_decref(json);
+    }
+}
+
+static void refuse_evaluation(struct fixture *f, const char *words, snug_status expected, const char *message) {
+    snug_args *args = plain_args(f, words);
+    const snug_status status = snug_evaluate(args, NULL, NULL);
+    if (status != expected || !strstr(snug_error_message(f->ctx), message))
+        fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+}
+
+static void refuse_merge(struct fixture *f, const char *words, snug_status expected, const char *message) {
+    snug_args *args = plain_args(f, words);
+    const snug_status status = snug_merge(args);
+    if (status != expected || !strstr(snug_error_message(f->ctx), message))
+        fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+}
+
+/* Weights that are not those of the settings beside them. */
+FIXTURE_TEST(other_weights_are_refused) {
+    static const char evaluated[] = "model_name_or_path=@wrong validation_file=@dev.csv threads=1";
+    static const char merged[] = "model_name_or_path=@wrong output_dir=@merged threads=1";
+    train(f, "wrong", CLASSIFIER "max_steps=1");
+    train(f, "more", CLASSIFIER "max_steps=1 lora_target_modules=query,key");
+    train(f, "wider", CLASSIFIER "max_steps=1 lora_r=8");
+    char *config = read_text(f, path_of(f, "wrong/adapter_config.json"), NULL);
+    size_t size;
+    char *other = read_text(f, adapter_of(f, "more"), &size);
+    write_bytes(adapter_of(f, "wrong"), other, size);
+    free(other);
+    refuse_evaluation(f, evaluated, SNUG_E_INPUT, "is not of the adapters that adapter_config.json");
+    refuse_merge(f, merged, SNUG_E_INPUT, "value.lora_A.weight, which adapter_config.json");
+    other = read_text(f, adapter_of(f, "wider"), &size);
+    write_bytes(adapter_of(f, "wrong"), other, size);
+    free(other);
+    refuse_evaluation(f, evaluated, SNUG_E_INPUT, "expected [4, 32]");
+    refuse_merge(f, merged, SNUG_E_INPUT, "has not the shape [4, 32]");
+    assert_int_equal(unlink(adapter_of(f, "wrong")), 0);
+    refuse_evaluation(f, evaluated, SNUG_E_IO, SNUG_ADAPTER_WEIGHTS);
+    refuse_merge(f, merged, SNUG_E_IO, SNUG_ADAPTER_WEIGHTS);
+    write_text(f, "wrong/adapter_config.json", "{\"base_model_name_or_path\": 1}");
+    refuse_merge(f, merged, SNUG_E_INPUT, "base_model_name_or_path");
+    write_text(f, "wrong/adapter_config.json", "[");
+    refuse_merge(f, merged, SNUG_E_INPUT, "adapter_config.json");
+    refuse_merge(f, "model_name_or_path=@base output_dir=@merged", SNUG_E_USAGE, "has no adapters");
+    refuse_merge(f, "model_name_or_path=@base", SNUG_E_USAGE, "--output_dir");
+    refuse_merge(f, "model_name_or_path=@nowhere output_dir=@merged", SNUG_E_INPUT, "nowhere");
+    free(config);
+}
+
+TEST_MAIN(NULL, NULL)
