@@ -51,13 +51,16 @@ static double backward_flops(const struct snug_step_estimate *step) {
     return flops;
 }
 
-static snug_status compare_thawed(const struct snug_job *job, const struct snug_run_plan *thawed, snug_plan *plan) {
+static snug_status compare_thawed(const struct snug_job *job, struct snug_run_plan *thawed, snug_plan *plan) {
     struct snug_step_estimate step;
+    snug_limits_account(&job->limits, thawed);
     RETURN_IF_ERROR(estimate_step(&job->setup, snug_run_plan_find(thawed, SNUG_ROLE_TRAINING), &step));
     plan->frozen = (struct snug_plan_frozen){
         .gradients = allocated(thawed, SNUG_MEMORY_GRADIENTS) - allocated(&job->plan, SNUG_MEMORY_GRADIENTS),
         .states = allocated(thawed, SNUG_MEMORY_OPTIMIZER) - allocated(&job->plan, SNUG_MEMORY_OPTIMIZER),
-        .flops = backward_flops(&step) - backward_flops(&plan->step)};
+        .flops = backward_flops(&step) - backward_flops(&plan->step),
+        .total = thawed->total};
+    memcpy(plan->frozen.bytes, thawed->bytes, sizeof plan->frozen.bytes);
     return SNUG_OK;
 }
 
@@ -68,21 +71,24 @@ static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, s
     RETURN_IF_ERROR(snug_fit_args(ctx, &job->setup, &args));
     free(args->freeze);
     args->freeze = NULL;
-    const snug_status status = snug_run_plan_build(&job->setup, args, pipelines, out);
+    struct snug_setup setup = job->setup; /* closed with the job's */
+    setup.config.adapter = NULL;
+    const snug_status status = snug_run_plan_build(&setup, args, pipelines, out);
     snug_args_free(args);
     return status;
 }
 
-/* Builds the same plan without --freeze. In a context of its own: the plan's may have the message that it does not fit.
+/* Builds the same plan without --freeze and adapters. In a context of its own: the plan's may have the message that it
+ * does not fit.
  */
 static snug_status find_frozen(const struct snug_job *job, snug_plan *plan) {
     snug_context *ctx;
     struct snug_run_plan thawed = {0};
     if (snug_context_create(&ctx) != SNUG_OK)
-        return snug_fail(plan->ctx, SNUG_E_MEMORY, "a plan without --freeze: out of memory");
+        return snug_fail(plan->ctx, SNUG_E_MEMORY, "a plan in which all is trained: out of memory");
     snug_status status = build_thawed(job, ctx, &thawed);
     if (status == SNUG_OK) status = compare_thawed(job, &thawed, plan);
-    if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "without --freeze: %s", snug_context_message(ctx));
+    if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "all trained: %s", snug_context_message(ctx));
     snug_run_plan_free(&thawed);
     snug_context_destroy(ctx);
     return status;
@@ -161,6 +167,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     for (size_t i = 0; i < program->parameter_count; i++) {
         const int64_t count = snug_parameter_count(&program->parameters[i]);
         plan->parameters += count;
+        if (program->parameters[i].lora) plan->adapted += count;
         if (program->tensors[program->parameters[i].tensor].trainable) plan->trainable += count;
     }
     plan->compute = program->compute;

@@ -41,12 +41,14 @@ struct snug_plan {
     int64_t bounce;         /* bytes of host memory through which a GPU copies from and to a file in offload_dir */
     bool offload_is_memory; /* the folder's file system is host memory */
     struct snug_plan_part embeddings, head, *encoder; /* encoder: of each layer */
-    /* What --freeze saves of the plan without it: bytes of gradients and of states, in the arena or offloaded; FLOPs of
-       a step's backward. */
+    /* Of the plan in which all parameters are trained, without --freeze and adapters: its bytes; what is saved of them:
+       of gradients and states, in the arena or offloaded, and FLOPs of a step's backward. */
     struct snug_plan_frozen {
         int64_t gradients, states;
         double flops;
+        int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     } frozen;
+    int64_t adapted; /* of the parameters, those of LoRA adapters */
     /* of the machine, or of the GPU that has the arena; -1 if unknown */
     bool gpu;
     char device[96];

@@ -595,12 +595,20 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
     if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
-        struct names fresh = {0};
+        struct names fresh = {0}, stuck = {0};
         for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+            const struct snug_parameter *p = &program->parameters[i];
             if (l.loaded[i]) continue;
-            status = snug_weights_init(program, config, memory, &program->parameters[i], seed);
-            if (!program->parameters[i].lora) add_name(&fresh, program->parameters[i].name);
+            status = snug_weights_init(program, config, memory, p, seed);
+            if (!p->lora) add_name(&fresh, p->name);
+            if (config->adapter && !p->adapter) add_name(&stuck, p->name);
         }
+        if (stuck.count)
+            snug_log(
+                ctx, SNUG_LOG_WARNING,
+                "%s: %d tensors are not in it, and adapters are trained beside their random values, which no file has: "
+                "name their modules in --lora_modules_to_save: %s",
+                from.path, stuck.count, stuck.text);
         if (fresh.count)
             snug_log(ctx, SNUG_LOG_WARNING,
                      "%s: %d tensors are not in it and were initialised: %s; train before you predict", from.path,

@@ -26,6 +26,7 @@ static void print_head(FILE *out, const snug_plan *plan) {
                 "%.1f GFLOP less backward",
                 (double)plan->trainable / 1e6, (double)(plan->parameters - plan->trainable) / 1e6,
                 mib(plan->frozen.gradients), mib(plan->frozen.states), plan->frozen.flops / 1e9);
+    if (plan->adapted) fprintf(out, "\nLoRA       %.1f M parameters of adapters", (double)plan->adapted / 1e6);
     fprintf(out, "\nTask       %s\n", snug_task_info(plan->task)->title);
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)plan->sequences, (long long)plan->accumulation, (long long)plan->tokens,
@@ -65,15 +66,23 @@ static void print_memory(FILE *out, const snug_plan *plan) {
         fprintf(out, "snug does not know how much memory %s has\n", plan->device);
 }
 
+static void print_compared(FILE *out, bool compares, int64_t bytes) {
+    if (compares) fprintf(out, " %18.1f", mib(bytes));
+}
+
 static void print_classes(FILE *out, const snug_plan *plan) {
-    fprintf(out, "\n%-14s %12s %16s\n", "Memory", "MiB", "bytes/parameter");
+    const bool compares = plan->trainable < plan->parameters;
+    fprintf(out, "\n%-14s %12s %16s%s\n", "Memory", "MiB", "bytes/parameter", compares ? "   MiB, all trained" : "");
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
         const int64_t bytes = snug_plan_bytes(plan, (snug_memory_class)i);
-        fprintf(out, "%-14s %12.1f %16.2f\n", snug_memory_class_name((snug_memory_class)i), mib(bytes),
+        fprintf(out, "%-14s %12.1f %16.2f", snug_memory_class_name((snug_memory_class)i), mib(bytes),
                 (double)bytes / (double)plan->parameters);
+        print_compared(out, compares, plan->frozen.bytes[i]);
+        fputc('\n', out);
     }
-    fprintf(out, "%-14s %12.1f %16.2f%s\n", "total", mib(plan->total), (double)plan->total / (double)plan->parameters,
-            plan->gpu ? "   on the GPU, without host" : "");
+    fprintf(out, "%-14s %12.1f %16.2f", "total", mib(plan->total), (double)plan->total / (double)plan->parameters);
+    print_compared(out, compares, plan->frozen.total);
+    fputs(plan->gpu ? "   on the GPU, without host\n" : "\n", out);
     print_memory(out, plan);
 }
 
@@ -257,12 +266,11 @@ snug_status snug_plan_text(const snug_plan *plan, char **text) {
 
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */
 
-static json_t *classes_json(const snug_plan *plan) {
+static json_t *classes_json(const int64_t bytes[SNUG_MEMORY_CLASS_COUNT], int64_t total) {
     json_t *classes = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        snug_json_add(&classes, snug_memory_class_name((snug_memory_class)i),
-                      json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
-    snug_json_add(&classes, "total", json_integer(snug_plan_total(plan)));
+        snug_json_add(&classes, snug_memory_class_name((snug_memory_class)i), json_integer(bytes[i]));
+    snug_json_add(&classes, "total", json_integer(total));
     return classes;
 }
 
@@ -352,9 +360,11 @@ static json_t *fit_json(const snug_plan *plan) {
 
 static json_t *frozen_json(const snug_plan *plan) {
     if (plan->trainable == plan->parameters) return json_null();
-    return json_pack("{s:I, s:I, s:I, s:f}", "parameters", (json_int_t)(plan->parameters - plan->trainable),
-                     "gradient_bytes", (json_int_t)plan->frozen.gradients, "state_bytes",
-                     (json_int_t)plan->frozen.states, "backward_flops", plan->frozen.flops);
+    return json_pack("{s:I, s:I, s:o, s:I, s:I, s:f}", "parameters", (json_int_t)(plan->parameters - plan->trainable),
+                     "adapter_parameters", (json_int_t)plan->adapted, "bytes_if_all_trained",
+                     classes_json(plan->frozen.bytes, plan->frozen.total), "gradient_bytes",
+                     (json_int_t)plan->frozen.gradients, "state_bytes", (json_int_t)plan->frozen.states,
+                     "backward_flops", plan->frozen.flops);
 }
 
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
@@ -371,12 +381,13 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         frozen_json(plan), "task", snug_task_name(plan->task), "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
         (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
-        (json_int_t)plan->accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),
-        "bytes_per_parameter", (double)plan->total / (double)plan->parameters, "layers", "embeddings",
-        part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step", work_json(plan), "run",
-        run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit", fit_json(plan),
-        "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
-        "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
-        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", ranks_json(plan));
+        (json_int_t)plan->accumulation, "bytes", classes_json(plan->bytes, plan->total), "offloaded",
+        offloaded_json(plan), "bytes_per_parameter", (double)plan->total / (double)plan->parameters, "layers",
+        "embeddings", part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step",
+        work_json(plan), "run", run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit",
+        fit_json(plan), "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference",
+        6.0 * (double)plan->parameters, "machine_bytes", (json_int_t)plan->memory, "available_bytes",
+        (json_int_t)plan->available, "device", plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"),
+        "ranks", ranks_json(plan));
     return snug_report_json(plan->ctx, all, text);
 }

@@ -136,6 +136,35 @@ FIXTURE_TEST(test_shared_weight) {
     }
 }
 
+/* Adapters beside a frozen model, whose weights stage 3 divides: the bits of one rank, also resumed in another stage.
+ */
+FIXTURE_TEST(test_adapters) {
+    static const char words[] =
+        TRAIN "--train_file train.csv --model_name_or_path base --use_peft --lora_target_modules all-linear "
+              "--bf16 --save_steps 2 --max_steps 4";
+    char command[1024], many[32];
+    if (skips) return;
+    write_cut(f, 2);
+    free(run_well(f, TRAIN "--config_name cut --train_file train.csv --max_steps 1 --output_dir base"));
+    snprintf(command, sizeof command, "%s --gradient_accumulation_steps 3 --output_dir one", words);
+    free(run_well(f, command));
+    for (int stage = 0; stage <= STAGES; stage++) {
+        if (!has_stage(stage, 0, 3) && stage) continue;
+        snprintf(many, sizeof many, "many%d", stage);
+        snprintf(command, sizeof command, "%s --zero_stage %d --output_dir %s", words, stage, many);
+        run_ranks_well(f, 3, command);
+        assert_same_in_both(f, "one", many, "adapter_model.safetensors");
+        assert_same_in_both(f, "one", many, "checkpoint-2/adapter_model.safetensors");
+        assert_same_in_both(f, "one", many, "checkpoint-2/optimizer.safetensors");
+        snprintf(command, sizeof command,
+                 "%s --zero_stage %d --output_dir up%d --resume_from_checkpoint one/checkpoint-2", words,
+                 STAGES - stage, stage);
+        run_ranks_well(f, 3, command);
+        snprintf(many, sizeof many, "up%d", stage);
+        assert_same_in_both(f, "one", many, "adapter_model.safetensors");
+    }
+}
+
 /* A checkpoint has no trace of the ranks that wrote it. */
 FIXTURE_TEST(test_resumed_in_another_stage) {
     static const char words[] = TRAIN "--config_name cut --train_file train.csv --validation_file dev.csv --bf16 "

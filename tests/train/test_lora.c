@@ -192,7 +192,7 @@ FIXTURE_TEST(a_loop_saves_and_loads_adapters) {
  */
 
 struct planned {
-    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], trainable;
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], whole[SNUG_MEMORY_CLASS_COUNT], trainable;
 };
 
 static struct planned plan_of(struct fixture *f, const char *words) {
@@ -201,6 +201,7 @@ static struct planned plan_of(struct fixture *f, const char *words) {
     struct planned planned;
     if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
     memcpy(planned.bytes, plan->bytes, sizeof planned.bytes);
+    memcpy(planned.whole, plan->frozen.bytes, sizeof planned.whole);
     planned.trainable = plan->trainable;
     snug_plan_destroy(plan);
     snug_args_destroy(args);
@@ -217,6 +218,7 @@ FIXTURE_TEST(a_plan_knows_what_adapters_save) {
     const struct planned two = plan_of(f, words);
     /* A [2,32] and B [32,2] or [16,2] in two layers */
     assert_int_equal(two.trainable, 2 * (2 * 2 * 32 + 32 * 2 + 16 * 2));
+    for (int i = 0; i < SNUG_MEMORY_BATCH; i++) assert_int_equal(two.whole[i], whole.bytes[i]); /* beside it */
     assert_true(two.bytes[SNUG_MEMORY_GRADIENTS] < whole.bytes[SNUG_MEMORY_GRADIENTS] / 20);
     assert_true(two.bytes[SNUG_MEMORY_OPTIMIZER] < whole.bytes[SNUG_MEMORY_OPTIMIZER] / 20);
     assert_true(two.bytes[SNUG_MEMORY_ACTIVATIONS] < whole.bytes[SNUG_MEMORY_ACTIVATIONS]);
@@ -449,6 +451,21 @@ static void refuse_merge(struct fixture *f, const char *words, snug_status expec
     if (status != expected || !strstr(snug_error_message(f->ctx), message))
         fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
     snug_args_destroy(args);
+}
+
+/* A classifier on a masked language model: its pooler is drawn, and frozen unless it is to be saved. */
+FIXTURE_TEST(drawn_weights_are_warned_of) {
+    static const char words[] = "config_name= model_name_or_path=@mlm use_peft=True max_steps=1";
+    char more[256];
+    train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
+    train(f, "out", words);
+    assert_contains(f->log, "adapters are trained beside their random values");
+    refuse_merge(f, "model_name_or_path=@out output_dir=@merged", SNUG_E_INPUT, "drawn at random");
+    f->log[0] = '\0';
+    snprintf(more, sizeof more, "%s lora_modules_to_save=pooler", words);
+    train(f, "out", more);
+    assert_null(strstr(f->log, "random values"));
+    run_merge(f, "model_name_or_path=@out output_dir=@merged");
 }
 
 /* Weights that are not those of the settings beside them. */
