@@ -11,7 +11,7 @@
 #include "core/utf8.h"
 #include "hub/cache.h"
 #include "io/json.h"
-#include "model/family.h"
+#include "model/adapters.h"
 #include "train/group.h"
 
 enum { COLUMNS = 32 }; /* of the table of results, at most */
@@ -143,7 +143,7 @@ static bool is_hub_name(const char *name) { return name && !snug_folder_exists(n
 
 static void put_head(const struct card *card) {
     const char *base = card->job->setup.args->model_name_or_path;
-    fputs("---\nlibrary_name: transformers\n", card->out);
+    fprintf(card->out, "---\nlibrary_name: %s\n", card->job->setup.lora ? "peft" : "transformers");
     if (is_hub_name(base)) {
         fputs("base_model: ", card->out);
         put_string(card->out, base);
@@ -193,12 +193,28 @@ static void put_results(const struct card *card) {
           card->out);
 }
 
+/* The base model first, for as many classes as the adapters have. */
+static void put_base(const struct card *card, const char *class) {
+    const struct snug_setup *setup = &card->job->setup;
+    const json_t *base = json_object_get(snug_adapter_json(setup->lora), "base_model_name_or_path");
+    fprintf(card->out, "base = AutoModel%s.from_pretrained(", class);
+    put_string(card->out, json_is_string(base) ? json_string_value(base) : "");
+    if (snug_setup_task(setup)->labelled)
+        fprintf(card->out, ", num_labels=%lld", (long long)setup->config.labels.count);
+    fputs(")\nmodel = PeftModel.from_pretrained(base, ", card->out);
+}
+
 static void put_use(const struct card *card) {
-    const struct snug_config *config = &card->job->setup.config;
+    const struct snug_setup *setup = &card->job->setup;
     const char *name = name_of(card->folder);
-    fputs("## How to use\n\n```python\nfrom transformers import AutoTokenizer, ", card->out);
-    const char *class = snug_task_info(config->task)->model_class;
-    fprintf(card->out, "AutoModel%s\n\nmodel = AutoModel%s.from_pretrained(", class, class);
+    fprintf(card->out, "## How to use\n\n```python\n%sfrom transformers import AutoTokenizer, ",
+            setup->lora ? "from peft import PeftModel\n" : "");
+    const char *class = snug_setup_task(setup)->model_class;
+    fprintf(card->out, "AutoModel%s\n\n", class);
+    if (setup->lora)
+        put_base(card, class);
+    else
+        fprintf(card->out, "model = AutoModel%s.from_pretrained(", class);
     put_string(card->out, name);
     fputs(")\ntokenizer = AutoTokenizer.from_pretrained(", card->out);
     put_string(card->out, name);

@@ -50,7 +50,10 @@ FIXTURE_TEST(an_adapter_has_the_files_of_peft) {
     assert_int_equal(json_integer_value(json_object_get(config, "lora_alpha")), 32);
     assert_int_equal(json_array_size(json_object_get(config, "target_modules")), 2); /* PEFT's: query, value */
     assert_int_equal(json_array_size(json_object_get(config, "modules_to_save")), 2);
-    char *base = realpath(path_of(f, "base"), NULL);
+    char *base = realpath(path_of(f, "base"), NULL), *card = read_text(f, path_of(f, "out/README.md"), NULL);
+    assert_contains(card, "library_name: peft");
+    assert_contains(card, "/base\", num_labels=2)\nmodel = PeftModel.from_pretrained(base, \"out\")");
+    free(card);
     assert_string_equal(json_string_value(json_object_get(config, "base_model_name_or_path")), base);
     free(base);
     json_decref(config);
