@@ -11,6 +11,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
+#include "model/adapters.h"
 #include "model/weight_files.h"
 #include "train/output.h"
 
@@ -351,8 +352,9 @@ static snug_status read_state(const struct reading *r) {
     static const char file[] = "trainer_state.json";
     char *name = r->run->checkpoint;
     if (snug_file_exists(r->folder, file)) {
-        r->run->has_model =
-            snug_file_exists(r->folder, SNUG_WEIGHTS) || snug_file_exists(r->folder, SNUG_WEIGHTS_INDEX);
+        r->run->has_model = snug_file_exists(r->folder, SNUG_WEIGHTS) ||
+                            snug_file_exists(r->folder, SNUG_WEIGHTS_INDEX) ||
+                            snug_file_exists(r->folder, SNUG_ADAPTER_WEIGHTS);
         return read_file(r, file, take_state);
     }
     RETURN_IF_ERROR(find_checkpoint(r->ctx, r->folder, name));

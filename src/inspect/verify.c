@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "io/folder_write.h"
+#include "model/adapters.h"
 #include "model/weight_files.h"
 #include "train/group.h"
 #include "train/threads.h"
@@ -147,7 +148,7 @@ static snug_status hash_weights(const struct verifying *v, const char *folder, u
     RETURN_IF_ERROR(status);
     json_object_foreach(manifest.files, name, entry) {
         const char *sum = json_string_value(json_object_get(entry, "xxh3_64"));
-        if (sum && snug_weight_files_has(name))
+        if (sum && (snug_weight_files_has(name) || strcmp(name, SNUG_ADAPTER_WEIGHTS) == 0))
             *out += XXH3_64bits_withSeed(sum, strlen(sum), XXH3_64bits(name, strlen(name)));
     }
     snug_manifest_free(&manifest);
@@ -505,7 +506,8 @@ static snug_status take_gradients(const struct verifying *v, struct snug_session
     for (size_t i = 0; snug_parameter_name(session, i, &count); i++) out->count += count;
     RETURN_IF_ERROR(snug_alloc(v->quiet, out->count, sizeof *out->values, (void **)&out->values));
     for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); used += count, i++)
-        RETURN_IF_ERROR(snug_session_gradient(session, name, out->values + used, count));
+        if (snug_parameter_trainable(session, i))
+            RETURN_IF_ERROR(snug_session_gradient(session, name, out->values + used, count));
     return SNUG_OK;
 }
 

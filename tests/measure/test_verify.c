@@ -6,6 +6,11 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
+/* Adapters beside a frozen model, with dropout. */
+#define ADAPTERS                                                                                                       \
+    "config_name= tokenizer_name= model_name_or_path=" SNUG_SOURCE_DIR                                                 \
+    "/tests/golden/families/llama/clm task=clm use_peft=True max_seq_length=20"
+
 /* ---- breaking --------------------------------------------------------------------------------------------------- */
 
 enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN, FAIL_PLAN, FAIL_RUN };
@@ -118,6 +123,7 @@ FIXTURE_TEST(test_all_invariants_hold) {
         "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit device=auto",
         "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
         "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
+        ADAPTERS,
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard;
@@ -155,7 +161,9 @@ FIXTURE_TEST(test_broken_invariant_fails) {
         broken.name = cases[i].name;
         broken.value = cases[i].value;
         broken.made = 0;
-        const snug_status status = verify(f, "train_file=@train.csv max_steps=2", &heard);
+        const bool adapters = i % 5 == 1; /* whose files are compared, too */
+        const snug_status status =
+            verify(f, adapters ? ADAPTERS " max_steps=2" : "train_file=@train.csv max_steps=2", &heard);
         broken.kind = BREAK_NOTHING;
         if (status != SNUG_E_INTERNAL || heard.broken != 1 || strcmp(heard.name, cases[i].check) != 0)
             fail_msg("%s did not fail: status %d\n%s", cases[i].check, status, heard.text);
