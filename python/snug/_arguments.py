@@ -23,6 +23,19 @@ class _Of15(TypedDict, total=False):
     """type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding; auto is float32 [float32]"""
     torch_dtype: Optional[Literal["float32", "bfloat16", "auto"]]
     """Another name of dtype."""
+    load_in_4bit: Optional[bool]
+    """store the weights of the linears as 4-bit codes (QLoRA), as bitsandbytes; a model folder that is quantized needs no
+    flag; they must be frozen [False]"""
+    bnb_4bit_quant_type: Optional[Literal["nf4", "fp4"]]
+    """load_in_4bit: type of the codes [nf4]"""
+    bnb_4bit_use_double_quant: Optional[bool]
+    """load_in_4bit: the scales of the codes are quantized, too: 4.13 instead of 4.5 bits a weight [True]"""
+    use_bnb_nested_quant: Optional[bool]
+    """Another name of bnb_4bit_use_double_quant."""
+    bnb_4bit_compute_dtype: Optional[Literal["bfloat16", "float16", "float32"]]
+    """load_in_4bit: type of the run's matmuls, the same as --bf16 or --fp16; float32: neither [bfloat16]"""
+    llm_int8_skip_modules: Optional[Union[str, list[str], tuple[str, ...]]]
+    """load_in_4bit: modules that are not quantized"""
     ignore_mismatched_sizes: Optional[bool]
     """initialise a new head if the checkpoint's head has another shape [False]"""
     data_format: Optional[Literal["csv", "tsv", "json", "jsonl", "txt", "conll"]]

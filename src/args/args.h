@@ -31,7 +31,10 @@ struct snug_args {
     char *run_folder;                 /* NULL, or the folder that --args_from named; output_dir was not set since */
     char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
     char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
-    char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
+    bool load_in_4bit, bnb_4bit_use_double_quant;
+    char *bnb_4bit_quant_type, *bnb_4bit_compute_dtype; /* "nf4" or "fp4"; "bfloat16", "float16" or "float32" */
+    char *llm_int8_skip_modules;                        /* NULL: none */
+    char *dtype; /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text, *text_pair; /* predict: instead of test_file */
@@ -160,6 +163,8 @@ static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
 uint64_t snug_args_data_seed(const struct snug_args *args);
 /* Whether labels are numbers to predict. */
 enum snug_regression snug_args_regression(const struct snug_args *args);
+/* How load_in_4bit stores weights; rows and cols are 0. */
+struct snug_quantized snug_args_quantized(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 /* The first argument that asks for what several ranks do not support yet; NULL: none does. */

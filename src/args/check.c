@@ -376,6 +376,34 @@ static snug_status check_precision(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+struct snug_quantized snug_args_quantized(const struct snug_args *args) {
+    return (struct snug_quantized){.type =
+                                       strcmp(args->bnb_4bit_quant_type, "fp4") == 0 ? SNUG_CODES_FP4 : SNUG_CODES_NF4,
+                                   .nested = args->bnb_4bit_use_double_quant,
+                                   .rounded = args->bf16   ? SNUG_BF16
+                                              : args->fp16 ? SNUG_F16
+                                                           : SNUG_F32};
+}
+
+/* The run has one type of matmuls: it is that of bnb_4bit_compute_dtype, unless it was given by its own flag alone. */
+static snug_status check_quantized(struct snug_args *args) {
+    static const char *const parts[] = {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_compute_dtype",
+                                        "llm_int8_skip_modules"};
+    const char *type = args->bnb_4bit_compute_dtype, *own = args->bf16 ? "bfloat16" : args->fp16 ? "float16" : NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!args->load_in_4bit && snug_args_is_chosen(args, parts[i]))
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s is a setting of --load_in_4bit: give that, too", parts[i]);
+    if (!args->load_in_4bit) return SNUG_OK;
+    if (own && snug_args_is_chosen(args, parts[2]) && strcmp(own, type) != 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--bnb_4bit_compute_dtype %s and --%s: a run has one type of matmuls; give one of them", type,
+                         args->bf16 ? "bf16" : "fp16");
+    if (own) return SNUG_OK;
+    args->bf16 = strcmp(type, "bfloat16") == 0;
+    args->fp16 = strcmp(type, "float16") == 0;
+    return SNUG_OK;
+}
+
 /* Its last checkpoint is meant, wherever the folder is now, and from where it is named. */
 static snug_status continue_in_folder(struct snug_args *args) {
     const char *from = args->resume_from_checkpoint, *folder = args->run_folder;
@@ -400,6 +428,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));
     RETURN_IF_ERROR(check_precision(args));
+    RETURN_IF_ERROR(check_quantized(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     if (args->gpus && strcmp(command, "plan") == 0) RETURN_IF_ERROR(plan_gpus(args));

@@ -104,8 +104,10 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_FLAG_OFF, "lora_bias use_qalora", "snug has LoRA adapters without biases alone: leave it out"},
     {SNUG_FOREIGN_VALUE, "trainable_token_indices lora_target_parameters",
      "adapters are trained beside linears alone: leave it out, or give --lora_target_modules"},
-    {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit load_in_4bit",
-     "give --dtype bfloat16 for weights in 16 bits, --optim adamw_8bit for states in 8; --fit chooses what is needed"},
+    {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit",
+     "give --load_in_4bit, which takes half of its memory; --dtype bfloat16 for weights in 16 bits, --optim adamw_8bit "
+     "for states in 8; --fit chooses what is needed"},
+    {SNUG_FOREIGN_VALUE, "bnb_4bit_quant_storage", "snug stores codes as bytes: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "mlm", "give --task mlm"},
     {SNUG_FOREIGN_VALUE, "train_ref_file validation_ref_file",
      "--whole_word_mask takes the words from the tokens, not from a file of references: leave it out"},
@@ -253,8 +255,9 @@ static const struct {
      "--use_peft trains LoRA adapters, with --lora_r, --lora_alpha, --lora_dropout and --lora_target_modules"},
     {"qlora dora", "snug does not have such adapters yet: --use_peft trains those of LoRA"},
     {"quant quantize quantized quantization bnb bits 4bit 8bit int8 nf4 gptq awq",
-     "snug trains no quantized weights: --optim adamw_8bit has states in 8 bits, --dtype bfloat16 weights in 16; --fit "
-     "chooses what is needed"},
+     "give --load_in_4bit for frozen weights in 4 bits, --optim adamw_8bit for states in 8, --dtype bfloat16 for "
+     "weights "
+     "in 16; --fit chooses what is needed"},
     {"flash flashattention sdpa attn xformers", "snug's attention is fused and without padding already: leave it out"},
     {"compile compiled liger triton jit", "snug's kernels are compiled and fused already: leave it out"},
     {"onnx gguf export torchscript", "snug writes a Hugging Face folder, from which optimum exports: leave it out"},

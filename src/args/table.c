@@ -57,6 +57,15 @@ const struct snug_argument snug_arguments[] = {
         "task, which selects the head; default: derived from the data and the model folder (snug's own)"),
     ROW(CHOICE, dtype, "torch_dtype", MODEL, "float32|bfloat16|auto", "float32", NULL, "float16",
         "type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding; auto is float32"),
+    FLAG(load_in_4bit, "", MODEL, "False",
+         "store the weights of the linears as 4-bit codes (QLoRA), as bitsandbytes; a model folder that is quantized "
+         "needs no flag; they must be frozen"),
+    ROW(CHOICE, bnb_4bit_quant_type, "", MODEL, "nf4|fp4", "nf4", NULL, NULL, "load_in_4bit: type of the codes"),
+    FLAG(bnb_4bit_use_double_quant, "use_bnb_nested_quant", MODEL, "True",
+         "load_in_4bit: the scales of the codes are quantized, too: 4.13 instead of 4.5 bits a weight"),
+    ROW(CHOICE, bnb_4bit_compute_dtype, "", MODEL, "bfloat16|float16|float32", "bfloat16", NULL, NULL,
+        "load_in_4bit: type of the run's matmuls, the same as --bf16 or --fp16; float32: neither"),
+    TEXT(llm_int8_skip_modules, "", MODEL, "A,B", "load_in_4bit: modules that are not quantized"),
     FLAG(ignore_mismatched_sizes, "", MODEL, "False",
          "initialise a new head if the checkpoint's head has another shape"),
 

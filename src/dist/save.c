@@ -12,6 +12,7 @@
 #include "core/block.h"
 #include "core/min_max.h"
 #include "model/adapters.h"
+#include "model/bitsandbytes.h"
 
 enum { PIECE = 1 << 20 }; /* bytes that are read, and written or sent, at a time */
 
@@ -20,7 +21,9 @@ struct part {
     int32_t tensor;
     size_t parameter; /* of weights */
     int64_t first, count;
-    int64_t before; /* bytes of the parts before it that are not divided */
+    int64_t before;       /* bytes of the parts before it that are not divided */
+    bool bytes;           /* of a quantized parameter: its elements are bytes of the file, whatever the entry's type */
+    const void *constant; /* its bytes, which are in no tensor; or NULL */
 };
 
 /* In place of its number among the ranks that write, of one that sends, or cannot open the file. */
@@ -36,6 +39,9 @@ struct saving {
     struct snug_tensor_entry *entries;
     struct part *parts; /* of each entry */
     size_t count;
+    float *means;                   /* by parameter, of weights: see gather_means() */
+    struct snug_codes_saved *codes; /* of the file's quantized parameters */
+    size_t codes_count;
     int64_t common; /* bytes that are not divided: every rank has them */
     struct snug_safetensors_head head;
     struct snug_writer writer; /* rank 0's */
@@ -61,6 +67,7 @@ static const struct snug_tensor *tensor_of(const struct saving *s, const struct 
 
 /* Bytes of its elements in the file. */
 static int64_t size_of(const struct saving *s, const struct part *part) {
+    if (part->bytes) return 1;
     return snug_dtype_size(s->entries[part - s->parts].dtype);
 }
 
@@ -122,18 +129,20 @@ static snug_status read_narrowed(const struct saving *s, const struct part *part
 /* Elements first … first + count - 1 of a part of this rank's, into the piece. */
 static snug_status read_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
     const struct part *part = &s->parts[i];
-    if (s->source && s->source->make)
+    if (part->constant)
+        memcpy(s->piece.base, (const char *)part->constant + first, (size_t)count);
+    else if (s->source && s->source->make)
         RETURN_IF_ERROR(s->source->make(s->source->user, part->parameter, first, count, s->piece.base));
     else if (tensor_of(s, part)->narrowed)
         RETURN_IF_ERROR(read_narrowed(s, part, first, count));
     else
         RETURN_IF_ERROR(
             snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, s->piece.base));
-    return s->finite ? check_finite(s, i, count) : SNUG_OK;
+    return s->finite && !part->bytes ? check_finite(s, i, count) : SNUG_OK;
 }
 
 static snug_status write_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
-    const int64_t size = snug_dtype_size(s->entries[i].dtype);
+    const int64_t size = size_of(s, &s->parts[i]);
     return snug_write_at(s->ctx, s->fd, s->path, s->piece.base, count * size, s->entries[i].offset + first * size);
 }
 
@@ -144,7 +153,7 @@ static snug_status for_pieces(struct saving *s, int rank, piece_fn *act) {
     for (size_t i = 0; i < s->count; i++) {
         int64_t first;
         const int64_t count = range_of(s, &s->parts[i], rank, &first);
-        const int64_t most = PIECE / snug_dtype_size(s->entries[i].dtype);
+        const int64_t most = PIECE / size_of(s, &s->parts[i]);
         for (int64_t at = 0; at < count; at += most)
             RETURN_IF_ERROR(act(s, i, first + at, snug_min(most, count - at), rank));
     }
@@ -161,7 +170,7 @@ static snug_status write_own(struct saving *s, size_t i, int64_t first, int64_t 
    for the rest. */
 static snug_status send_piece(struct saving *s, size_t i, int64_t first, int64_t count, int rank) {
     const bool sends = s->group->ranks.rank == rank;
-    const int64_t bytes = count * snug_dtype_size(s->entries[i].dtype);
+    const int64_t bytes = count * size_of(s, &s->parts[i]);
     if (sends && s->status == SNUG_OK) s->status = read_piece(s, i, first, count);
     RETURN_IF_ERROR(s->group->collectives->transfer(s->ctx, s->piece.base, bytes, rank, 0));
     if (!sends && s->status == SNUG_OK) s->status = write_piece(s, i, first, count);
@@ -284,19 +293,87 @@ static void add_parameter(struct saving *s, const char *name, size_t number) {
     s->parts[s->count - 1].parameter = number;
 }
 
+/* As bitsandbytes' tensors (model/bitsandbytes.h). */
+static snug_status add_codes(struct saving *s, size_t number) {
+    const struct snug_parameter *p = &s->program->parameters[number];
+    const struct snug_tensor *t = &s->program->tensors[p->tensor];
+    struct snug_codes_saved *saved = &s->codes[s->codes_count++];
+    RETURN_IF_ERROR(snug_codes_save(s->ctx, p, &t->quantized, s->means[number], saved));
+    for (int i = 0; i < saved->count; i++) {
+        const struct snug_codes_part *from = &saved->parts[i];
+        struct snug_tensor_entry *entry = &s->entries[s->count];
+        struct part *part = &s->parts[s->count++];
+        *entry = (struct snug_tensor_entry){.name = from->name, .dtype = from->dtype, .dims = from->dims};
+        memcpy(entry->shape, from->shape, sizeof from->shape);
+        *part = (struct part){.tensor = from->constant ? 0 : p->tensor,
+                              .first = p->row * t->cols + from->at,
+                              .count = from->count,
+                              .before = s->common,
+                              .bytes = true,
+                              .constant = from->constant};
+        if (!tensor_of(s, part)->shards.chunk) s->common += part->count;
+    }
+    return SNUG_OK;
+}
+
+/* The byte of a nested parameter's tensor where its mean is stored, and the rank that stores it; -1 if it is not
+ * nested.
+ */
+static int64_t find_mean(const struct saving *s, size_t number, int *owner) {
+    const struct snug_parameter *p = &s->program->parameters[number];
+    const struct snug_tensor *t = &s->program->tensors[p->tensor];
+    const struct snug_quantized_layout l = snug_quantized_lay_out(&t->quantized);
+    const int64_t at = p->row * t->cols + l.group_absmax + l.groups * (int64_t)sizeof(float);
+    *owner = snug_group_rank(s->group);
+    if (t->shards.chunk)
+        for (*owner = 0; snug_shard_begin(&t->shards, *owner + 1) <= at;) ++*owner;
+    return t->quantized.nested ? at : -1;
+}
+
+/* s->means, on all ranks: the text of a file's JSON has them. */
+static snug_status gather_means(const struct saving *s) {
+    const size_t count = s->program->parameter_count, ranks = (size_t)snug_group_size(s->group);
+    const int own = snug_group_rank(s->group);
+    float *all; /* of each rank */
+    int owner;
+    RETURN_IF_ERROR(snug_alloc(s->ctx, ranks * count, sizeof *all, (void **)&all));
+    snug_status found = SNUG_OK, status = SNUG_OK;
+    for (size_t i = 0; i < count && found == SNUG_OK; i++) {
+        const int64_t at = find_mean(s, i, &owner);
+        if (at >= 0 && owner == own)
+            found = snug_tensor_read(s->program, s->memory, s->program->parameters[i].tensor, at, sizeof *all,
+                                     &all[(size_t)own * count + i]);
+    }
+    if (s->group) status = snug_group_all_gather(s->ctx, s->group, all, (int64_t)(count * sizeof *all));
+    if (status == SNUG_OK) status = snug_group_agree(s->ctx, s->group, found);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++)
+        if (find_mean(s, i, &owner) >= 0) s->means[i] = all[(size_t)owner * count + i];
+    free(all);
+    return status;
+}
+
 /* Writes file number `file` of the weights; *written: rank 0's writer of it. */
 static snug_status save_weights(struct saving s, const struct snug_folder *in, const struct snug_weight_files *files,
                                 size_t file, struct snug_writer *written) {
     const struct snug_program *program = s.program;
     char name[SNUG_WEIGHT_FILE_NAME];
     snug_weight_files_name(files, file, name);
-    snug_status status = begin(&s, 2 * program->parameter_count);
+    size_t quantized = 0;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        quantized += files->file_of[i] == file && program->tensors[program->parameters[i].tensor].quantized.type;
+    snug_status status = begin(&s, 2 * program->parameter_count + SNUG_CODES_PARTS * quantized);
+    if (status == SNUG_OK) status = snug_alloc(s.ctx, quantized, sizeof *s.codes, (void **)&s.codes);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         if (files->file_of[i] != file) continue;
+        if (program->tensors[program->parameters[i].tensor].quantized.type) {
+            status = add_codes(&s, i);
+            continue;
+        }
         add_parameter(&s, program->parameters[i].name, i);
         if (program->parameters[i].also) add_parameter(&s, program->parameters[i].also, i);
     }
     status = end(&s, status, in, name);
+    free(s.codes);
     *written = s.writer;
     return status;
 }
@@ -316,15 +393,17 @@ static snug_status commit_weights(const struct saving *s, const struct snug_fold
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const struct snug_weight_files *files, const struct snug_program *program,
                               const struct snug_memory *memory, const struct snug_weight_source *source) {
-    const struct saving s = {
+    struct saving s = {
         .ctx = ctx, .group = group, .program = program, .memory = memory, .source = source, .finite = true, .fd = -1};
     struct snug_writer *written;
     RETURN_IF_ERROR(snug_alloc(ctx, files->count, sizeof *written, (void **)&written));
-    snug_status status = SNUG_OK;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *s.means, (void **)&s.means);
+    if (status == SNUG_OK) status = gather_means(&s);
     for (size_t i = 0; i < files->count && status == SNUG_OK; i++) status = save_weights(s, in, files, i, &written[i]);
     if (status == SNUG_OK && snug_group_rank(group) == 0) status = commit_weights(&s, in, files, written);
     for (size_t i = 0; i < files->count; i++) snug_writer_abandon(&written[i]);
     free(written);
+    free(s.means);
     return status;
 }
 

@@ -66,12 +66,13 @@ static snug_status compare_thawed(const struct snug_job *job, struct snug_run_pl
 
 static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, struct snug_run_plan *out) {
     struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
+    struct snug_setup setup = job->setup;
     struct snug_args *args;
+    setup.config.quantized.type = SNUG_CODES_NONE; /* codes cannot be trained */
     for (int i = 0; i < job->plan.count; i++) pipelines[job->plan.programs[i].role] = job->plan.programs[i].pipeline;
     RETURN_IF_ERROR(snug_fit_args(ctx, &job->setup, &args));
     free(args->freeze);
     args->freeze = NULL;
-    struct snug_setup setup = job->setup; /* closed with the job's */
     setup.config.adapter = NULL;
     const snug_status status = snug_run_plan_build(&setup, args, pipelines, out);
     snug_args_free(args);
@@ -173,6 +174,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     plan->compute = program->compute;
     plan->tf32 = program->tf32;
     plan->weights = job->plan.weights;
+    plan->quantized = snug_quantized_sum_of(program);
     plan->sequences = limits->sequences;
     plan->tokens = limits->tokens;
     plan->longest = limits->longest;

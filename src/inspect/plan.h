@@ -24,6 +24,7 @@ struct snug_plan {
     /* the training program and its largest batch */
     enum snug_dtype compute, weights;
     bool tf32;
+    struct snug_quantized_sum quantized;
     int64_t sequences, tokens, longest, accumulation; /* accumulation: of each rank */
     /* of a run of several ranks: their number, and what each sends and receives in a step */
     int ranks, zero_stage;

@@ -31,6 +31,7 @@ struct snug_config {
     bool tie_word_embeddings;           /* of the file that was read */
     bool own_decoder;                   /* masked LM's decoder is not the word table */
     void *settings;                     /* those that the family alone has (its settings_size); NULL: none */
+    struct snug_quantized quantized;    /* how linears store their weights, without rows and cols */
     const struct snug_adapter *adapter; /* LoRA adapters of its linears; NULL: none. Not the config's own */
     enum snug_task task;                /* from architectures; the default if they name no head */
     bool has_head;                      /* architectures name the head of task */

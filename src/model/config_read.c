@@ -10,7 +10,7 @@
 #include "io/folder.h"
 #include "io/folder_kind.h"
 #include "io/json.h"
-#include "model/family.h"
+#include "model/quantization.h"
 #include "tokenizer/hash_map.h"
 
 /* 4 TiB of weights as fp32: sums of what a training takes for them stay far below 64 bits. */
@@ -190,7 +190,6 @@ static snug_status refuse_keys(const struct snug_reading *r) {
         const char *key, *why;
     } keys[] = {
         {"per_layer_config", "layers of different sizes are not supported"},
-        {"quantization_config", "quantized weights are not supported: give the model as it was before"},
         {"transformers_weights", "name the file model.safetensors, and remove the key"},
         {"configuration_files", "give the file that fits as config.json"},
     };
@@ -386,6 +385,7 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     config->family->read(&r);
     config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", !config->family->untied);
     config->own_decoder = !config->tie_word_embeddings;
+    snug_quantization_read(&r);
     RETURN_IF_ERROR(r.status);
     if (!config->embedding_size) config->embedding_size = config->hidden_size;
     const int64_t rows = config->max_position_embeddings - config->first_position;

@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "model/bitsandbytes.h"
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
@@ -27,6 +28,8 @@ void snug_weight_files_name(const struct snug_weight_files *files, size_t number
 /* ---- which parameter is in which file --------------------------------------------------------------------------- */
 
 static int64_t bytes_of(const struct snug_program *program, const struct snug_parameter *parameter) {
+    const struct snug_quantized *form = &program->tensors[parameter->tensor].quantized;
+    if (form->type) return snug_codes_saved_bytes(form);
     return snug_parameter_count(parameter) * snug_dtype_size(snug_weight_dtype(program, parameter)) *
            (parameter->also ? 2 : 1);
 }
@@ -59,23 +62,36 @@ void snug_weight_files_free(struct snug_weight_files *files) {
 
 /* ---- the index -------------------------------------------------------------------------------------------------- */
 
+/* The names of the tensors that a quantized parameter is saved as. */
+static snug_status list_codes(const struct snug_program *program, const struct snug_parameter *parameter,
+                              const char *file, json_t **map) {
+    struct snug_codes_saved saved;
+    RETURN_IF_ERROR(
+        snug_codes_save(program->ctx, parameter, &program->tensors[parameter->tensor].quantized, 0, &saved));
+    for (int i = 0; i < saved.count; i++) snug_json_add(map, saved.parts[i].name, json_string(file));
+    return SNUG_OK;
+}
+
 snug_status snug_weight_files_index(const struct snug_program *program, const struct snug_weight_files *files,
                                     const struct snug_folder *in) {
     json_t *map = json_object();
     int64_t values = 0;
+    snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *parameter = &program->parameters[i];
         char name[SNUG_WEIGHT_FILE_NAME];
         snug_weight_files_name(files, files->file_of[i], name);
         values += snug_parameter_count(parameter);
+        if (program->tensors[parameter->tensor].quantized.type && status == SNUG_OK)
+            status = list_codes(program, parameter, name, &map);
         snug_json_add(&map, parameter->name, json_string(name));
         if (parameter->also) snug_json_add(&map, parameter->also, json_string(name));
     }
     json_t *index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)values, "total_size",
                               (json_int_t)files->bytes, "weight_map", map);
-    const snug_status status =
-        index ? snug_json_write(program->ctx, in, SNUG_WEIGHTS_INDEX, index)
-              : snug_fail(program->ctx, SNUG_E_MEMORY, "out of memory while listing the files of weights");
+    if (status == SNUG_OK)
+        status = index ? snug_json_write(program->ctx, in, SNUG_WEIGHTS_INDEX, index)
+                       : snug_fail(program->ctx, SNUG_E_MEMORY, "out of memory while listing the files of weights");
     json_decref(index);
     return status;
 }

@@ -13,8 +13,9 @@
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "model/adapters.h"
-#include "model/draw.h"
+#include "model/bitsandbytes.h"
 #include "model/family.h"
+#include "model/quantize.h"
 #include "model/weight_files.h"
 #include "optim/optimizer.h"
 #include "tokenizer/hash_map.h"
@@ -42,6 +43,8 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
                                 const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
     const int64_t from = element_of(program, parameter, first);
     const enum snug_dtype dtype = type_of(program, parameter);
+    if (program->tensors[parameter->tensor].quantized.type)
+        return snug_quantized_read(program, memory, parameter, first, count, values);
     if (dtype == SNUG_F32) return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
@@ -117,6 +120,8 @@ static snug_status fill_parameter(const struct snug_program *program, const stru
                                   const struct snug_parameter *parameter, int64_t first, int64_t count,
                                   snug_make_fn *make, const void *user) {
     const struct place to = {program, memory, parameter->tensor, element_of(program, parameter, first)};
+    if (program->tensors[parameter->tensor].quantized.type) /* always as a whole */
+        return snug_quantized_fill(program, memory, parameter, make, user);
     return fill(&to, count, SNUG_F32, make, user);
 }
 
@@ -249,7 +254,8 @@ static void keep_narrowed(const struct snug_program *program, struct snug_weight
     bool any = false;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_tensor *t = &program->tensors[program->parameters[i].tensor];
-        if (source->of[i] && (!t->narrowed || source->of[i]->dtype == t->dtype)) source->of[i] = NULL;
+        const struct snug_stored_tensor *of = source->of[i];
+        if (of && (!t->narrowed || of->dtype == t->dtype || !of->readable)) source->of[i] = NULL;
         any |= source->of[i] != NULL;
     }
     if (!any) snug_weight_source_close(source);
@@ -344,13 +350,66 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
     return SNUG_OK;
 }
 
+/* Codes that the arena stores in the same form are copied. Values that it rounds in another way than the file says, as
+   its config.json says, are those of the file rounded once more. */
+static snug_status load_codes(const struct loading *l, const struct snug_stored_codes *codes,
+                              const struct snug_parameter *parameter) {
+    const enum snug_dtype rounded = l->program->tensors[parameter->tensor].quantized.rounded;
+    if (rounded != codes->form.rounded)
+        snug_log(l->ctx, SNUG_LOG_WARNING,
+                 "%s: tensor %s was quantized from %s, but the config's dtype is %s, to which its values are rounded",
+                 l->path, codes->codes->name, snug_dtype_name(codes->form.rounded), snug_dtype_name(rounded));
+    return snug_codes_copy(codes, l->program, l->memory, parameter);
+}
+
+static snug_status read_codes(const void *user, int64_t first, int64_t count, void *out) {
+    return snug_codes_read(user, first, count, out);
+}
+
+/* rows: its rows of new tokens, too. */
+static snug_status load_values(const struct loading *l, const struct snug_stored_tensor *stored,
+                               const struct target *to, bool rows) {
+    const struct snug_tensor *tensor = &l->program->tensors[to->parameter->tensor];
+    struct reading reading = {.ctx = l->ctx,
+                              .path = l->path,
+                              .files = l->files,
+                              .stored = stored,
+                              .tensor = tensor,
+                              .as_stored = stored->dtype == tensor->dtype,
+                              .threads = threads_of(l->memory)};
+    const struct place place = {l->program, l->memory, to->parameter->tensor, element_of(l->program, to->parameter, 0)};
+    if (!stored->readable) /* for its message */
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, l->files, stored, 0, 0, NULL));
+    if (reading.as_stored)
+        RETURN_IF_ERROR(fill(&place, stored->count, tensor->dtype, read_values, &reading));
+    else
+        RETURN_IF_ERROR(fill_parameter(l->program, l->memory, to->parameter, 0, stored->count, read_values, &reading));
+    reading.as_stored = false; /* the rows of new tokens are computed in fp32 */
+    return rows ? add_new_rows(to, read_values, &reading) : SNUG_OK;
+}
+
+static bool has_form(const struct snug_tensor *tensor, const struct snug_quantized *form) {
+    return form->type && tensor->quantized.type == form->type && tensor->quantized.nested == form->nested;
+}
+
 static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
     const int64_t rows = parameter->shape[0], added = parameter->by_vocabulary ? l->config->new_tokens : 0;
-    const bool grows = added && has_shape(stored, parameter, rows - added);
-    if (!grows && !has_shape(stored, parameter, rows)) {
+    const struct snug_tensor *tensor = &l->program->tensors[parameter->tensor];
+    const struct target to = {l->program, l->config, l->memory, parameter, l->seed};
+    struct snug_stored_codes codes;
+    struct snug_stored_tensor seen = *stored; /* with the shape of its values */
+    RETURN_IF_ERROR(snug_codes_find(l->ctx, l->files, l->path, stored, &codes));
+    if (codes.form.type) {
+        seen.dims = 2;
+        seen.shape[0] = codes.form.rows;
+        seen.shape[1] = codes.form.cols;
+        seen.count = seen.shape[0] * seen.shape[1];
+    }
+    const bool grows = added && has_shape(&seen, parameter, rows - added);
+    if (!grows && !has_shape(&seen, parameter, rows)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
-        shape_text(stored->shape, stored->dims, found, sizeof found);
+        shape_text(seen.shape, seen.dims, found, sizeof found);
         shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
         if (parameter->head && l->ignore_mismatched_sizes) {
             snug_log(l->ctx, SNUG_LOG_WARNING,
@@ -362,21 +421,14 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const struct snug_tensor *tensor = &l->program->tensors[parameter->tensor];
-    struct reading reading = {.ctx = l->ctx,
-                              .path = l->path,
-                              .files = l->files,
-                              .stored = stored,
-                              .tensor = tensor,
-                              .as_stored = stored->dtype == tensor->dtype,
-                              .threads = threads_of(l->memory)};
-    const struct place place = {l->program, l->memory, parameter->tensor, element_of(l->program, parameter, 0)};
-    if (!stored->readable) /* for its message */
-        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, l->files, stored, 0, 0, NULL));
-    RETURN_IF_ERROR(fill(&place, stored->count, reading.as_stored ? tensor->dtype : SNUG_F32, read_values, &reading));
-    reading.as_stored = false; /* the rows of new tokens are computed in fp32 */
-    const struct target to = {l->program, l->config, l->memory, parameter, l->seed};
-    if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_values, &reading));
+    if (has_form(tensor, &codes.form)) {
+        RETURN_IF_ERROR(load_codes(l, &codes, parameter));
+    } else if (codes.form.type) {
+        RETURN_IF_ERROR(fill_parameter(l->program, l->memory, parameter, 0, seen.count, read_codes, &codes));
+        if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_codes, &codes));
+    } else {
+        RETURN_IF_ERROR(load_values(l, stored, &to, grows));
+    }
     l->loaded[index] = stored;
     return SNUG_OK;
 }
@@ -446,6 +498,7 @@ static snug_status load_those(const struct loading *l, enum snug_stored_use use,
     for (size_t i = 0; i < l->files->count; i++) {
         const struct snug_stored_tensor *stored = &l->files->tensors[i];
         char name[256];
+        if (snug_codes_is_part(l->files, stored->name)) continue;
         if (snug_family_parameter(l->config, stored->name, name, sizeof name) != use) continue;
         const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
         const bool spare = use == SNUG_STORED_SPARE, first = p >= 0 && !l->loaded[p];

@@ -63,7 +63,7 @@ static int64_t chunk_of(const struct snug_program *program, int32_t weight) {
     const struct snug_tensor *t = &program->tensors[weight];
     int64_t segments = 0;
     for (size_t i = 0; i < program->parameter_count; i++) segments += program->parameters[i].tensor == weight;
-    const bool whole = segments > 1 && t->rows * t->cols / segments % SNUG_QUANTISED_BLOCK;
+    const bool whole = segments > 1 && !t->quantized.type && t->rows * t->cols / segments % SNUG_QUANTISED_BLOCK;
     return whole ? t->rows * t->cols : SNUG_NORM_CHUNK;
 }
 

@@ -49,7 +49,7 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
 /* Stores matrices and tables in the type `weights`, and activations in program->compute. Adds a copy in the compute
  * type of the weights that matmuls read in another type: the optimizer updates the copy, or, in a layer of level LAYER
  * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly.
- */
+ * A weight that is to be quantized becomes its codes, which DEQUANTIZE reads before each matmul. */
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods);
 /* For several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
  * The update must follow backward. */

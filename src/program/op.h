@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/quantized.h"
 #include "data/tasks.h"
 #include "program/shards.h"
 
@@ -70,7 +71,8 @@
     X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
     X(CLIP, clip, clip)                                                                                                \
     SNUG_OPTIMIZERS(X)                                                                                                 \
-    X(CAST, cast, cast)
+    X(CAST, cast, cast)                                                                                                \
+    X(DEQUANTIZE, dequantize, dequantize)
 /* Backends that train in fp16 have these. */
 #define SNUG_OPS_LOSS_SCALING(X) X(RESCALE, rescale, rescale)
 /* Backends that update embedding rows lazily have these. */
@@ -381,6 +383,11 @@ struct snug_sum_chunks {
 struct snug_cast {
     int32_t p, q; /* F32; BF16 or F16 */
 };
+/* q = the values of the parameters that p stores as codes, one after the other (core/quantized.h) */
+struct snug_dequantize {
+    int32_t p, q; /* [segments,bytes of one] U8; [segments * form.rows, form.cols] */
+    struct snug_quantized form;
+};
 /* FETCH: starts the copy to x from backing, beginning at op->element.  STORE: starts the copy from x to it.  WAIT:
    waits until the copy of x that FETCH or STORE started is done, or the collective operation beside others that gathers
    x or sums gradient x. backing is offloaded. */
@@ -502,6 +509,7 @@ struct snug_op {
         struct snug_gather_ranks gather_ranks;
         struct snug_sum_chunks sum_chunks;
         struct snug_cast cast;
+        struct snug_dequantize dequantize;
         struct snug_update update;
         struct snug_rows_begin rows_begin;
         struct snug_fetch fetch;

@@ -53,7 +53,9 @@ struct snug_tensor {
     bool view;          /* a view of tensor base, from `element` on */
     int32_t base;
     int64_t element;
-    struct snug_shards shards; /* of a tensor of which each rank stores its shard; else shards.chunk is 0 */
+    struct snug_quantized quantized; /* a frozen weight that is stored as codes; from the precision stage on it is U8,
+                                        with a row of bytes for each of its parameters */
+    struct snug_shards shards;       /* of a tensor of which each rank stores its shard; else shards.chunk is 0 */
     /* Filled in by the place stage. */
     int32_t first, last;   /* the operation that writes it first, the one that uses it last */
     int64_t bytes, offset; /* offset: in the arena, or in the backing store if offloaded */

@@ -27,6 +27,9 @@ static void print_head(FILE *out, const snug_plan *plan) {
                 (double)plan->trainable / 1e6, (double)(plan->parameters - plan->trainable) / 1e6,
                 mib(plan->frozen.gradients), mib(plan->frozen.states), plan->frozen.flops / 1e9);
     if (plan->adapted) fprintf(out, "\nLoRA       %.1f M parameters of adapters", (double)plan->adapted / 1e6);
+    char quantized[192];
+    snug_quantized_text(&plan->quantized, quantized);
+    if (plan->quantized.parameters) fprintf(out, "\nQuantized  %s", quantized);
     fprintf(out, "\nTask       %s\n", snug_task_info(plan->task)->title);
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)plan->sequences, (long long)plan->accumulation, (long long)plan->tokens,
@@ -358,6 +361,13 @@ static json_t *fit_json(const snug_plan *plan) {
                      "rounding", fit->rounding.work.seconds > 0 ? priced_json(&fit->rounding) : json_null());
 }
 
+static json_t *quantized_json(const struct snug_quantized_sum *sum) {
+    if (!sum->parameters) return json_null();
+    return json_pack("{s:s, s:b, s:I, s:I, s:f, s:I}", "type", snug_code_type_name(sum->form.type), "double_quant",
+                     sum->form.nested, "parameters", (json_int_t)sum->parameters, "bytes", (json_int_t)sum->bytes,
+                     "bits_per_parameter", sum->bits, "values_bytes", (json_int_t)sum->values);
+}
+
 static json_t *frozen_json(const snug_plan *plan) {
     if (plan->trainable == plan->parameters) return json_null();
     return json_pack("{s:I, s:I, s:o, s:I, s:I, s:f}", "parameters", (json_int_t)(plan->parameters - plan->trainable),
@@ -373,17 +383,18 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int64_t i = 0; i < plan->layers; i++) snug_json_append(&layers, part_json(&plan->encoder[i]));
     json_t *all = json_pack(
-        "{s:I, s:I, s:o, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, "
+        "{s:I, s:I, s:o, s:o, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, "
+        "s:o, "
         "s:o, "
         "s:{s:f, s:f}, "
         "s:I, s:I, s:o, s:o}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "frozen",
-        frozen_json(plan), "task", snug_task_name(plan->task), "compute", snug_dtype_name(plan->compute), "dtype",
-        snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
-        (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
-        (json_int_t)plan->accumulation, "bytes", classes_json(plan->bytes, plan->total), "offloaded",
-        offloaded_json(plan), "bytes_per_parameter", (double)plan->total / (double)plan->parameters, "layers",
-        "embeddings", part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step",
+        frozen_json(plan), "quantized", quantized_json(&plan->quantized), "task", snug_task_name(plan->task), "compute",
+        snug_dtype_name(plan->compute), "dtype", snug_dtype_name(plan->weights), "batch", "sequences",
+        (json_int_t)plan->sequences, "tokens", (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest,
+        "gradient_accumulation_steps", (json_int_t)plan->accumulation, "bytes", classes_json(plan->bytes, plan->total),
+        "offloaded", offloaded_json(plan), "bytes_per_parameter", (double)plan->total / (double)plan->parameters,
+        "layers", "embeddings", part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step",
         work_json(plan), "run", run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit",
         fit_json(plan), "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference",
         6.0 * (double)plan->parameters, "machine_bytes", (json_int_t)plan->memory, "available_bytes",

@@ -145,6 +145,8 @@ static json_t *describe(const struct snug_session *s) {
     snug_json_add(
         &o, "precision",
         json_string(snug_precision_text(program->program.compute, program->program.tf32, s->job.plan.weights)));
+    const struct snug_quantized *form = &setup->config.quantized;
+    snug_json_add(&o, "quantized", form->type ? json_string(snug_code_type_name(form->type)) : json_null());
     snug_json_add(&o, "memory", memory);
     if (s->training) add_training(s, &o);
     return o;
@@ -321,6 +323,15 @@ static void say_device(const struct snug_session *s) {
     say(s, "Device", &line);
 }
 
+static void say_quantized(const struct snug_session *s) {
+    const struct snug_quantized_sum sum = snug_quantized_sum_of(&main_program(s)->program);
+    struct line line = {"", 0};
+    char text[192];
+    snug_quantized_text(&sum, text);
+    add(&line, "%s", text);
+    if (sum.parameters) say(s, "Quantized", &line);
+}
+
 /* By which rates. */
 static void add_source(const struct snug_duration *duration, struct line *line) {
     switch (duration->source) {
@@ -434,6 +445,7 @@ static void say_all(const struct snug_session *s) {
     say_data(s, predicts ? "Predict" : "Evaluate", &s->job.setup.eval);
     if (s->training) say_steps(s);
     say_device(s);
+    say_quantized(s);
     say_memory(s);
     if (s->training) say_time(s);
 }

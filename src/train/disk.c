@@ -9,6 +9,7 @@
 
 #include "core/min_max.h"
 #include "io/folder.h"
+#include "model/bitsandbytes.h"
 #include "model/weights.h"
 #include "train/trainer.h"
 
@@ -45,8 +46,10 @@ static int64_t weight_bytes(const struct snug_program *program, bool adapters) {
     int64_t bytes = 0;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
+        const struct snug_tensor *t = &program->tensors[p->tensor];
         if (p->adapter || !adapters)
-            bytes += snug_parameter_count(p) * snug_dtype_size(program->tensors[p->tensor].dtype);
+            bytes += t->quantized.type ? snug_codes_saved_bytes(&t->quantized)
+                                       : snug_parameter_count(p) * snug_dtype_size(t->dtype);
     }
     return bytes;
 }

@@ -75,6 +75,11 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "optim", json_string(job->plan.optimizer.name));
     snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->plan.weights)));
+    const struct snug_quantized *form = &setup->config.quantized;
+    if (form->type)
+        snug_json_add(
+            &o, "quantized",
+            json_pack("[s, b, s]", snug_code_type_name(form->type), form->nested, snug_dtype_name(form->rounded)));
     return o;
 }
 

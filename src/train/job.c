@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/quantization.h"
 #include "train/group.h"
 #include "train/memory.h"
 #include "train/threads.h"
@@ -220,7 +221,9 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_device_connect(args, &job->limits.device));
     RETURN_IF_ERROR(open_and_plan(job, args, command));
     RETURN_IF_ERROR(check_limits(job));
-    return snug_config_set_dtype(job->ctx, &job->setup.config, job->plan.weights);
+    struct snug_config *config = &job->setup.config;
+    if (config->quantized.type) return snug_config_record_quantized(job->ctx, config, &job->plan.programs[0].program);
+    return snug_config_set_dtype(job->ctx, config, job->plan.weights);
 }
 
 void snug_job_close(struct snug_job *job) {

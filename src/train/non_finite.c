@@ -131,6 +131,7 @@ static snug_status find_weight(struct snug_session *s, int64_t *number) {
         const struct snug_tensor *t = &program->tensors[p->tensor];
         const int64_t before = p->row * t->cols;
         int64_t begin;
+        if (t->quantized.type) continue; /* it was checked when it was loaded, and has not changed */
         const int64_t stored = snug_tensor_stored(program, t, &begin);
         const int64_t end = snug_min(begin + stored - before, snug_parameter_count(p));
         for (int64_t first = begin > before ? begin - before : 0; first < end; first += PIECE) {

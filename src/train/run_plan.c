@@ -2,6 +2,7 @@
 #include "train/run_plan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "data/task.h"
 #include "model/family.h"
 #include "model/freeze.h"
+#include "model/quantization.h"
 
 enum {
     LAZY_STEPS =
@@ -209,6 +211,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
     if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
         RETURN_IF_ERROR(snug_program_freeze(program, setup->config.num_hidden_layers, args->freeze));
+    RETURN_IF_ERROR(snug_program_quantize(program, &setup->config, setup->trains));
     const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,
                                          .weights = plan->weights,
                                          .recompute = plan->recompute,
@@ -329,4 +332,29 @@ const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dt
     if (compute == SNUG_BF16) return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
     if (tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
     return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
+}
+
+struct snug_quantized_sum snug_quantized_sum_of(const struct snug_program *program) {
+    struct snug_quantized_sum sum = {0};
+    int64_t whole = 0; /* bytes, on all ranks */
+    for (size_t i = 1; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (!t->quantized.type || !t->persistent) continue;
+        sum.form = t->quantized;
+        sum.parameters += t->rows * t->quantized.rows * t->quantized.cols;
+        sum.bytes += t->bytes;
+        whole += t->rows * t->cols;
+    }
+    for (size_t i = 0; i < program->op_count; i++) {
+        const int64_t bytes = program->tensors[program->ops[i].dequantize.q].bytes;
+        if (program->ops[i].kind == SNUG_OP_DEQUANTIZE && bytes > sum.values) sum.values = bytes;
+    }
+    if (sum.parameters) sum.bits = 8 * (double)whole / (double)sum.parameters;
+    return sum;
+}
+
+void snug_quantized_text(const struct snug_quantized_sum *sum, char text[192]) {
+    snprintf(text, 192, "%.1f M parameters as %s codes, %.2f bits each: %.1f MiB; a matmul's values take %.1f MiB",
+             (double)sum->parameters / 1e6, sum->form.type == SNUG_CODES_NF4 ? "NF4" : "FP4", sum->bits,
+             (double)sum->bytes / 0x1p20, (double)sum->values / 0x1p20);
 }

@@ -80,6 +80,17 @@ snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct sn
                                struct snug_estimate *out);
 
 /* The compute type and the weights' type of a run, human-readable. */
+/* The weights of a placed program that are stored as codes. */
+struct snug_quantized_sum {
+    struct snug_quantized form; /* type NONE: there are none */
+    int64_t parameters;         /* of the whole model */
+    int64_t bytes;              /* of this rank */
+    double bits;                /* of a parameter */
+    int64_t values;             /* bytes of the largest weight's values, which live while a matmul reads them */
+};
+struct snug_quantized_sum snug_quantized_sum_of(const struct snug_program *program);
+/* "6979.3 M parameters as NF4 codes, 4.13 bits each: 3434.1 MiB; …" */
+void snug_quantized_text(const struct snug_quantized_sum *sum, char text[192]);
 const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights);
 
 #endif

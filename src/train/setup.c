@@ -18,7 +18,7 @@
 #include "data/used_rows.h"
 #include "io/json.h"
 #include "metrics/task_results.h"
-#include "model/family.h"
+#include "model/quantization.h"
 #include "model/weights.h"
 #include "train/adapter.h"
 
@@ -59,6 +59,27 @@ static void note_folder(struct snug_setup *setup, const char *folder) {
         }
     }
     if (entries) closedir(entries);
+}
+
+/* A model that is quantized in its folder stays as it is. */
+static snug_status quantize(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const struct snug_quantized *stored = &setup->config.quantized, asked = snug_args_quantized(args);
+    const bool type = snug_args_is_chosen(args, "bnb_4bit_quant_type") && asked.type != stored->type;
+    const bool nested = snug_args_is_chosen(args, "bnb_4bit_use_double_quant") && asked.nested != stored->nested;
+    if ((stored->type || args->load_in_4bit) && !args->model_name_or_path && setup->command == SNUG_COMMAND_TRAIN)
+        return snug_fail(setup->ctx, SNUG_E_USAGE,
+                         "weights of 4 bits are those of a trained model: give --model_name_or_path, or leave "
+                         "--load_in_4bit out");
+    if (!args->load_in_4bit) return SNUG_OK;
+    if (!stored->type) return snug_config_quantize(setup->ctx, &setup->config, &asked, args->llm_int8_skip_modules);
+    if (!type && !nested && !args->llm_int8_skip_modules) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_USAGE,
+                     "--%s: the model is quantized already, as %s%s: leave it out, or give the model as it was before",
+                     type     ? "bnb_4bit_quant_type"
+                     : nested ? "bnb_4bit_use_double_quant"
+                              : "llm_int8_skip_modules",
+                     snug_code_type_name(stored->type), stored->nested ? " with double quantization" : "");
 }
 
 static snug_status find_model(struct snug_setup *setup) {
@@ -768,6 +789,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
                                  .trains = command == SNUG_COMMAND_TRAIN || command == SNUG_COMMAND_PLAN};
     RETURN_IF_ERROR(look_for_files(setup));
     RETURN_IF_ERROR(find_model(setup));
+    RETURN_IF_ERROR(quantize(setup));
     RETURN_IF_ERROR(choose_task(setup));
     RETURN_IF_ERROR(look_at_decoder(setup));
     RETURN_IF_ERROR(open_adapter(setup));

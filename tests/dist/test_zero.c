@@ -72,6 +72,10 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
          "--offload optimizer,activations --offload_ratio 1", 2, 2, 1, 0},
         {DECODER "--config_name phi --max_steps 4 --dtype bfloat16", "--recompute attention", 4, 4, 1, 1},
         {"--config_name large --num_train_epochs 2 --bf16", "--offload optimizer --offload_ratio 1", 2, 2, 4, 2},
+        {"--model_name_or_path trained --max_steps 4 --load_in_4bit --freeze base_model", "--recompute layer", 3, 3, 1,
+         STAGES},
+        {"--model_name_or_path trained --max_steps 4 --load_in_4bit --use_bnb_nested_quant False --freeze base_model",
+         "", 2, 2, 1, STAGES},
     };
     const char *given = getenv("SNUG_RANKS_MOST");
     const int most = given ? atoi(given) : kinds[0].most;
@@ -81,6 +85,7 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
     write_model(f, "large", 0.1, 260, 2, 3000);
     write_other_families(f, 128);
     write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
+    free(run_well(f, TRAIN "--train_file train.csv --config_name large --max_steps 1 --output_dir trained"));
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (int ranks = kinds[kind].least; ranks <= (kind ? kinds[kind].most : most); ranks += ranks < 4 ? 1 : 4) {
             const int each = kinds[kind].each, first = kinds[kind].first;

@@ -18,6 +18,8 @@
 #include "io/offload_file.h"
 #include "io/safetensors.h"
 #include "model/family.h"
+#include "model/freeze.h"
+#include "model/quantization.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
 #include "run/runner.h"
@@ -219,6 +221,8 @@ static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_
     program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
     if (snug_build_model(program, &g->config, true, label_smoothing) != SNUG_OK)
         fail_msg("%s", snug_error_message(g->ctx));
+    if (g->config.quantized.type) assert_int_equal(snug_program_freeze(program, 0, "base_model"), SNUG_OK);
+    assert_int_equal(snug_program_quantize(program, &g->config, true), SNUG_OK);
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
     for (int i = 0; i < 16; i++) levels[i] = method->recompute;

@@ -709,4 +709,34 @@ static inline void build_cast(struct ops *f, int variant) {
     ops_add(f, (struct snug_op){.kind = SNUG_OP_CAST, .cast = {.p = p, .q = q}});
 }
 
+/* 0: two parameters of NF4, nested, rounded to the 16-bit type. 1: scales in fp32, not rounded. 2: FP4, nested, of an
+   odd number of values each. 3: NF4, nested, not rounded. */
+enum { DEQUANTIZE_VARIANTS = 4 };
+static inline void build_dequantize(struct ops *f, int variant) {
+    const bool odd = variant == 2;
+    const int64_t segments = odd ? 3 : variant < 2 ? 2 : 1;
+    const struct snug_quantized form = {.type = odd ? SNUG_CODES_FP4 : SNUG_CODES_NF4,
+                                        .nested = variant != 1,
+                                        .rounded = variant == 0 ? ops_copy_type(f)
+                                                   : odd        ? SNUG_F16
+                                                                : SNUG_F32,
+                                        .rows = odd ? 1 : f->shape->outputs,
+                                        .cols = odd ? f->shape->h - 1 : f->shape->h};
+    const struct snug_quantized_layout l = snug_quantized_lay_out(&form);
+    const int32_t p = ops_tensor(f, SNUG_U8, FIXED, segments, l.bytes);
+    const int32_t q = ops_tensor(f, f->program.compute, FIXED, segments * form.rows, form.cols);
+    for (int64_t s = 0; s < segments; s++) {
+        for (int64_t i = 0; i < l.bytes; i++)
+            ops_set(f, p, s * l.bytes + i, ops_word(13, (uint64_t)(s * l.bytes + i)) % 256);
+        const int64_t floats = form.nested ? l.groups + 1 : l.blocks, at = form.nested ? l.group_absmax : l.absmax;
+        for (int64_t i = 0; i < floats; i++) {
+            const float scale = 0.01f * (float)(1 + ops_word(14, (uint64_t)i) % 97);
+            uint8_t bytes[sizeof scale];
+            memcpy(bytes, &scale, sizeof scale);
+            for (int k = 0; k < 4; k++) ops_set(f, p, s * l.bytes + at + 4 * i + k, bytes[k]);
+        }
+    }
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_DEQUANTIZE, .dequantize = {.p = p, .q = q, .form = form}});
+}
+
 #endif

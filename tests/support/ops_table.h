@@ -102,6 +102,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_CACHE_ROWS, build_cache, 0, CACHE_VARIANTS, {0, 0}, {0, 0}, 0, HOST},
     {SNUG_OP_CACHED_ATTENTION, build_cache, 0, CACHE_VARIANTS, {32, 1}, {64, 6}, 1 << 0 | 1 << 1, HOST},
     {SNUG_OP_CAST, build_cast, 0, 1, {0, 0}, {0, 0}, 1, 0},
+    {SNUG_OP_DEQUANTIZE, build_dequantize, 0, DEQUANTIZE_VARIANTS, {0, 0}, {0, 0}, 1 << 0 | 1 << 1, 0},
     /* The same for every backend, from and to a file: test_op_properties.c and test_offload.c. */
     {SNUG_OP_FETCH, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
     {SNUG_OP_STORE, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},

@@ -38,7 +38,7 @@ COMMON = [{"num_labels": 3}, {"id2label": NAMES}, {"id2label": None, "num_labels
           {"torch_dtype": "float32", "unknown_key": {"a": [1]}, "use_cache": False, "output_hidden_states": True},
           {"per_layer_config": {}, "quantization_config": None}]
 REFUSED = [({"per_layer_config": {"0": {"intermediate_size": 8}}}, "per_layer_config: layers of different sizes"),
-           ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config: quantized weights"),
+           ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config: of all methods snug supports"),
            ({"transformers_weights": "adapter.safetensors"}, "transformers_weights: name the file model.safetensors"),
            ({"configuration_files": ["config.4.0.0.json"]}, "configuration_files: "),
            ({"num_labels": 1, "problem_type": "single_label_classification"}, "but there is only one class"),

@@ -41,8 +41,8 @@ foreach(isa ${variants})
   target_compile_options(${target} PRIVATE ${flags_${isa}} -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math)
   list(APPEND targets ${target})
 endforeach()
-# Updates have the same bits on every processor (optim/formulas/formula.h).
-foreach(update ${updates} lazy_adam)
+# Updates have the same bits on every processor (optim/formulas/formula.h), and so have the values of codes.
+foreach(update ${updates} lazy_adam dequantize)
   set_source_files_properties(${folder}/${update}.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 endforeach()
 if(CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^16\\.")

@@ -66,6 +66,7 @@ list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOU
 foreach(update adafactor adagrad adam adam_8bit lion rmsprop sgd)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/update/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 endforeach()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/rows/dequantize.cu PROPERTIES COMPILE_OPTIONS --fmad=false) # the same for codes
 # Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma.cu
            ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma_backward.cu)
