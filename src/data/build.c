@@ -450,7 +450,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .completes = builder->source.columns.pair && builder->task->causal,
                                                .completion_only = options->completion_only,
                                                .chat = builder->encoding.chat,
-                                               .assistant_only = options->assistant_only,
+                                               .assistant_only = builder->encoding.assistant_only,
                                                .joins = builder->join,
                                                .end = builder->join ? NULL : options->end,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
@@ -516,8 +516,8 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
 
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_peek *peek,
-                             const struct snug_columns *columns, const struct snug_chat *chat, int64_t hot,
-                             const struct snug_folder *in, const char *name, XXH128_hash_t key, int *fd) {
+                             const struct snug_columns *columns, const struct snug_chat *chat, bool assistant_only,
+                             int64_t hot, const struct snug_folder *in, const char *name, XXH128_hash_t key, int *fd) {
     const char *const *names;
     void *memory;
     snug_reader_columns(peek->reader, &names);
@@ -533,6 +533,7 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
                                                 .delimiter = snug_dataset_delimiter(options),
                                                 .words = builder->task->words};
     builder->encoding.chat = chat;
+    builder->encoding.assistant_only = assistant_only;
     if (columns->has_label) builder->label.name = names[columns->label];
     const snug_status status = build(builder, peek, hot, in, name, key, fd);
     builder_free(builder);

@@ -13,7 +13,7 @@
    template of rows that are chats, else NULL. in is NULL: an unnamed file. */
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_peek *peek,
-                             const struct snug_columns *columns, const struct snug_chat *chat, int64_t hot,
-                             const struct snug_folder *in, const char *name, XXH128_hash_t key, int *fd);
+                             const struct snug_columns *columns, const struct snug_chat *chat, bool assistant_only,
+                             int64_t hot, const struct snug_folder *in, const char *name, XXH128_hash_t key, int *fd);
 
 #endif

@@ -347,15 +347,46 @@ snug_status snug_chat_spans(snug_context *ctx, const struct snug_chat *chat, con
 
 /* ---- tokens ---- */
 
-/* The tokens of the whole text that are also those of its first `length` bytes. *across: the next one crosses them. */
-static snug_status count_tokens(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
-                                size_t length, const int32_t *whole, size_t whole_count, struct snug_ids *part,
-                                size_t *count, bool *across) {
-    part->count = *count = 0;
-    RETURN_IF_ERROR(snug_tokenizer_encode(ctx, tokenizer, text, length, part));
-    const size_t most = part->count < whole_count ? part->count : whole_count;
-    while (*count < most && part->ids[*count] == whole[*count]) ++*count;
-    *across = *count < part->count;
+/* A text while tokens are counted at ascending borders of its spans. */
+struct counting {
+    const struct snug_tokenizer *tokenizer;
+    const char *text;
+    const int32_t *whole; /* the text's tokens */
+    size_t count;
+    const struct snug_ids *added; /* snug_tokenizer_encode_added()'s */
+    size_t next;                  /* the first pair of them that begins after the last border */
+    size_t begin, before;         /* the pair before it: from there on the text is encoded, to which these are added */
+    struct snug_ids *part;
+};
+
+/* The tokens of the whole text that are also those of its first `length` bytes. *across: the next one crosses them.
+   Only what follows the last added token is encoded again. */
+static snug_status count_tokens(snug_context *ctx, struct counting *c, size_t length, size_t *count, bool *across) {
+    for (; c->next < c->added->count && (size_t)c->added->ids[c->next] <= length; c->next += 2) {
+        c->begin = (size_t)c->added->ids[c->next];
+        c->before = (size_t)c->added->ids[c->next + 1];
+    }
+    c->part->count = 0;
+    RETURN_IF_ERROR(snug_tokenizer_encode(ctx, c->tokenizer, c->text + c->begin, length - c->begin, c->part));
+    size_t same = 0;
+    const size_t left = c->count - c->before, most = c->part->count < left ? c->part->count : left;
+    while (same < most && c->part->ids[same] == c->whole[c->before + same]) same++;
+    *across = same < c->part->count;
+    *count = c->before + same;
+    return SNUG_OK;
+}
+
+static snug_status mark_tokens(snug_context *ctx, const struct snug_chat_text *text, struct counting *c,
+                               struct snug_ids *has_loss) {
+    size_t done = 0, begin, end;
+    bool across;
+    for (size_t i = 0; i < text->span_count; i++) {
+        RETURN_IF_ERROR(count_tokens(ctx, c, text->spans[i].begin, &begin, &across));
+        RETURN_IF_ERROR(count_tokens(ctx, c, text->spans[i].end, &end, &across));
+        end += across && end < c->count;
+        for (; done < end; done++) RETURN_IF_ERROR(snug_ids_append(ctx, has_loss, done >= begin));
+    }
+    for (; done < c->count; done++) RETURN_IF_ERROR(snug_ids_append(ctx, has_loss, 0));
     return SNUG_OK;
 }
 
@@ -363,19 +394,18 @@ snug_status snug_chat_tokens(snug_context *ctx, const struct snug_tokenizer *tok
                              const struct snug_chat_text *text, struct snug_ids *part, struct snug_ids *ids,
                              struct snug_ids *has_loss) {
     const size_t first = ids->count;
-    size_t done = 0, begin, end;
-    bool across;
-    RETURN_IF_ERROR(snug_tokenizer_encode(ctx, tokenizer, text->text, text->length, ids));
-    const size_t count = ids->count - first;
-    for (size_t i = 0; i < text->span_count; i++) {
-        const struct snug_jinja_span span = text->spans[i];
-        RETURN_IF_ERROR(
-            count_tokens(ctx, tokenizer, text->text, span.begin, ids->ids + first, count, part, &begin, &across));
-        RETURN_IF_ERROR(
-            count_tokens(ctx, tokenizer, text->text, span.end, ids->ids + first, count, part, &end, &across));
-        end += across && end < count;
-        for (; done < end; done++) RETURN_IF_ERROR(snug_ids_append(ctx, has_loss, done >= begin));
+    struct snug_ids added = {0};
+    snug_status status = snug_tokenizer_encode_added(ctx, tokenizer, text->text, text->length, ids, &added);
+    if (status == SNUG_OK) {
+        for (size_t i = 1; i < added.count; i += 2) added.ids[i] -= (int32_t)first;
+        struct counting counting = {.tokenizer = tokenizer,
+                                    .text = text->text,
+                                    .whole = ids->ids + first,
+                                    .count = ids->count - first,
+                                    .added = &added,
+                                    .part = part};
+        status = mark_tokens(ctx, text, &counting, has_loss);
     }
-    for (; done < count; done++) RETURN_IF_ERROR(snug_ids_append(ctx, has_loss, 0));
-    return SNUG_OK;
+    free(added.ids);
+    return status;
 }

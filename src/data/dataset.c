@@ -188,6 +188,7 @@ struct opening {
     struct snug_peek peek;
     struct snug_columns columns;
     struct snug_chat *chat;         /* rows are chats; else NULL */
+    bool assistant_only;            /* of them */
     struct snug_used_columns *used; /* their names */
     struct snug_dataset *dataset;
     int64_t hot; /* classes of labels that are lists of zeros and ones */
@@ -203,6 +204,7 @@ static snug_status open_chat(struct opening *o) {
                                          : "is for chats, and the file has none: give rows with \"messages\", or "
                                            "leave it out");
     if (!o->columns.chat) return SNUG_OK;
+    o->assistant_only = options->assistant_only || (options->assistant_only_trained && !options->blocks);
     RETURN_IF_ERROR(snug_chat_open(o->ctx, o->tokenizer, NULL, options->chat_date, &o->chat));
     const char *date = snug_chat_date(o->chat);
     if (!date) return SNUG_OK;
@@ -260,7 +262,7 @@ static snug_status add_causal(const struct opening *o, char **text) {
     char *longer;
     const snug_status status =
         snug_format(o->ctx, &longer, "%s %d %d %d %d %016" PRIx64 " %s", *text, options->blocks,
-                    options->completion_only, o->chat != NULL, options->assistant_only,
+                    options->completion_only, o->chat != NULL, o->assistant_only,
                     o->chat ? snug_chat_fingerprint(o->chat) : 0, options->end ? options->end : "");
     free(*text);
     *text = longer;
@@ -350,8 +352,8 @@ static snug_status build_and_open(struct opening *o) {
     const char *problem;
     int fd = -1;
     if (folder) snug_cache_folder_sweep(o->ctx, folder);
-    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, &o->peek, &o->columns, o->chat, o->hot, folder,
-                                     o->name, o->key, &fd));
+    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, &o->peek, &o->columns, o->chat,
+                                     o->assistant_only, o->hot, folder, o->name, o->key, &fd));
     const snug_status unchanged = check_unchanged(o);
     if (unchanged != SNUG_OK) {
         close(fd);

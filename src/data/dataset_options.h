@@ -45,6 +45,7 @@ struct snug_dataset_options {
     bool completion_only;                    /* causal LM: of a prompt and its completion only the latter has a loss */
     bool chats;                              /* causal LM: rows of messages are texts, by a chat template */
     bool assistant_only;                     /* of which only what the assistant says has a loss */
+    bool assistant_only_trained;             /* the same, as in the model's training: other rows are no error */
     const char *chat_date;                   /* the date that the template shows, or NULL: today */
     const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
     bool keep_words;                         /* token classification: the cache holds the words' texts, too */

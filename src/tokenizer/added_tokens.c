@@ -169,8 +169,9 @@ snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter
                                size_t *start, size_t *stop) {
     if (splitter->pending) {
         *token = splitter->pending;
+        *start = splitter->pending_start;
+        *stop = splitter->done = splitter->pending_stop;
         splitter->pending = NULL;
-        splitter->done = splitter->pending_stop;
         return SNUG_OK;
     }
     /* White space that the previous token stripped is not stripped again. The search continues after the token itself:
@@ -186,6 +187,7 @@ snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter
     } while (*start >= *stop);
     if (splitter->done < *start) {
         splitter->pending = *token;
+        splitter->pending_start = *start;
         splitter->pending_stop = *stop;
         *token = NULL;
         *stop = *start;

@@ -54,9 +54,9 @@ struct snug_splitter {
     size_t searched, done;
     size_t spaces_end; /* end of the white space that rstrip stripped last */
     const struct snug_added_token *pending;
-    size_t pending_stop;
+    size_t pending_start, pending_stop;
 };
-/* The next piece: a token, or *token NULL and text[*start … *stop). SNUG_END after the last. */
+/* The next piece, text[*start … *stop): a token, or *token NULL. SNUG_END after the last. */
 snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter, const struct snug_added_token **token,
                                size_t *start, size_t *stop);
 

@@ -113,6 +113,7 @@ struct encoding {
     struct snug_bpe_scratch bpe;
     struct snug_unigram_scratch unigram;
     struct snug_ids *out;
+    struct snug_ids *added; /* of snug_tokenizer_encode_added(), or NULL */
 };
 
 /* Stops after the word with which out has `most` tokens. */
@@ -144,6 +145,10 @@ static snug_status encode_part(struct encoding *e, struct snug_search *search,
     size_t start, stop;
     while (e->out->count < e->most) {
         RETURN_IF_ERROR(snug_splitter_next(e->ctx, &splitter, &token, &start, &stop));
+        if (token && e->added && search == &e->raw) {
+            RETURN_IF_ERROR(snug_ids_append(e->ctx, e->added, (int32_t)start));
+            RETURN_IF_ERROR(snug_ids_append(e->ctx, e->added, (int32_t)e->out->count));
+        }
         RETURN_IF_ERROR(token ? snug_ids_append(e->ctx, e->out, token->id)
                               : encode_between(e, search->text + start, stop - start));
     }
@@ -161,11 +166,11 @@ static snug_status encode_normalized(struct encoding *e, const char *text, size_
 
 /* add_prefix: the text is a single word of a pre-split text. */
 static snug_status encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text, size_t length,
-                          size_t most, bool add_prefix, struct snug_ids *out) {
+                          size_t most, bool add_prefix, struct snug_ids *out, struct snug_ids *added) {
     const size_t invalid = snug_utf8_invalid(text, length);
     if (invalid < length)
         return snug_fail(ctx, SNUG_E_INPUT, "byte %zu of a text to be tokenized is not valid UTF-8", invalid);
-    struct encoding e = {.ctx = ctx, .tokenizer = tokenizer, .begin = text, .out = out};
+    struct encoding e = {.ctx = ctx, .tokenizer = tokenizer, .begin = text, .out = out, .added = added};
     e.words = (struct snug_words){.ctx = ctx,
                                   .pretokenizer = &tokenizer->pretokenizer,
                                   .sink = encode_word,
@@ -186,12 +191,17 @@ static snug_status encode(snug_context *ctx, const struct snug_tokenizer *tokeni
 
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out) {
-    return encode(ctx, tokenizer, text, length, SIZE_MAX, false, out);
+    return encode(ctx, tokenizer, text, length, SIZE_MAX, false, out, NULL);
+}
+
+snug_status snug_tokenizer_encode_added(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, struct snug_ids *out, struct snug_ids *added) {
+    return encode(ctx, tokenizer, text, length, SIZE_MAX, false, out, added);
 }
 
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                         size_t length, size_t most, struct snug_ids *out) {
-    return encode(ctx, tokenizer, text, length, most, false, out);
+    return encode(ctx, tokenizer, text, length, most, false, out, NULL);
 }
 
 snug_status snug_tokenizer_encode_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
@@ -200,7 +210,7 @@ snug_status snug_tokenizer_encode_words(snug_context *ctx, const struct snug_tok
     for (size_t word = 0; word < count; word++) {
         const size_t before = out->count;
         RETURN_IF_ERROR(
-            encode(ctx, tokenizer, words[word].text, words[word].length, SIZE_MAX, tokenizer->prefix_words, out));
+            encode(ctx, tokenizer, words[word].text, words[word].length, SIZE_MAX, tokenizer->prefix_words, out, NULL));
         for (size_t i = before; i < out->count; i++) RETURN_IF_ERROR(snug_ids_append(ctx, word_of, (int32_t)word));
     }
     return SNUG_OK;

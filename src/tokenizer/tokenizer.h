@@ -47,6 +47,11 @@ uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
  * threads. */
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out);
+/* The same, of a text of less than 2 GiB. Appends to added, for each added token that is found in the text itself (not
+   in the normalized one), where its bytes begin and how many tokens out had before it. A text that begins there has the
+   tokens that follow. */
+snug_status snug_tokenizer_encode_added(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, struct snug_ids *out, struct snug_ids *added);
 /* As snug_tokenizer_encode(), but may stop after `most` tokens or a few more: the rest of a long text is truncated
    anyway. (All tokens if the tokenizer truncates at the left.) */
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,

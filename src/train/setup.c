@@ -279,11 +279,17 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
 
 /* ---- data ----------------------------------------------------------------------------------------------------- */
 
-static void limit_length(struct snug_setup *setup, int64_t most, const char *before, const char *after) {
-    if (setup->max_length <= most) return;
-    snug_log(setup->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the %s %lld%s: using %lld",
-             (long long)setup->max_length, before, (long long)most, after, (long long)most);
-    setup->max_length = most;
+/* A default that is too long is no mistake of the user's. */
+int64_t snug_setup_limit_length(snug_context *ctx, int64_t length, bool is_given, int64_t most, const char *before,
+                                const char *after) {
+    if (length <= most) return length;
+    if (is_given)
+        snug_log(ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the %s %lld%s: using %lld",
+                 (long long)length, before, (long long)most, after, (long long)most);
+    else
+        snug_log(ctx, SNUG_LOG_INFO, "texts have at most %lld tokens, the %s %lld%s (without it %lld)", (long long)most,
+                 before, (long long)most, after, (long long)length);
+    return most;
 }
 
 static int64_t longest_possible(const struct snug_setup *setup) {
@@ -305,9 +311,12 @@ static void choose_length(struct snug_setup *setup) {
         snug_log(setup->ctx, SNUG_LOG_WARNING,
                  "--max_seq_length %lld: the model was trained with %lld, and results may differ from the training's",
                  (long long)given, (long long)trained);
-    limit_length(setup, setup->config.positions, "model's", " positions");
+    setup->max_length = snug_setup_limit_length(setup->ctx, setup->max_length, is_given, setup->config.positions,
+                                                "model's", " positions");
     if (setup->tokenizer)
-        limit_length(setup, snug_tokenizer_max_length(setup->tokenizer), "tokenizer's model_max_length", "");
+        setup->max_length =
+            snug_setup_limit_length(setup->ctx, setup->max_length, is_given,
+                                    snug_tokenizer_max_length(setup->tokenizer), "tokenizer's model_max_length", "");
 }
 
 /* The columns of the training: of this one's file, or of the one that the model's folder remembers. */
@@ -394,6 +403,11 @@ static snug_status keep_date(struct snug_setup *setup, const struct snug_dataset
     return snug_strdup(setup->ctx, date, &setup->args->chat_template_date);
 }
 
+/* Whether a setting is that of the model's training. */
+static bool remembers(const struct snug_setup *setup, const char *name) {
+    return snug_setup_is_inference(setup) && !snug_args_is_set(setup->args, name);
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
@@ -417,9 +431,11 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .need_labels = need_labels,
         .line_by_line = args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
         .blocks = args->block_size > 0,
-        .completion_only = args->completion_only_loss,
+        .completion_only =
+            remembers(setup, "completion_only_loss") ? setup->trained.completion_only_loss : args->completion_only_loss,
         .chats = snug_setup_task(setup)->causal,
         .assistant_only = args->assistant_only_loss,
+        .assistant_only_trained = remembers(setup, "assistant_only_loss") && setup->trained.assistant_only_loss,
         .chat_date = args->chat_template_date ? args->chat_template_date : setup->trained.chat_date,
         .end = end_text(setup),
         .keep_words = setup->command == SNUG_COMMAND_PREDICT,

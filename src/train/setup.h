@@ -63,6 +63,9 @@ struct snug_setup {
     int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
+/* The length of texts within a limit, "BEFORE MOST AFTER" in messages: a longer one that was given is warned of. */
+int64_t snug_setup_limit_length(snug_context *ctx, int64_t length, bool is_given, int64_t most, const char *before,
+                                const char *after);
 /* The order of a training's rows. */
 enum snug_sampling snug_setup_sampling(const struct snug_args *args);
 /* Opens config, tokenizer and data. args are checked (snug_args_check()). The setup is freed in any case with

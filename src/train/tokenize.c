@@ -10,6 +10,7 @@
 #include "data/texts.h"
 #include "model/config.h"
 #include "model/family.h"
+#include "train/setup.h"
 #include "train/tokenize_chat.h"
 
 struct tokenizing {
@@ -52,13 +53,9 @@ static snug_status choose_task(const struct tokenizing *t, const char *path, enu
 
 /* As in a training. */
 static void choose_length(struct tokenizing *t) {
-    const int64_t most = snug_tokenizer_max_length(t->tokenizer);
-    t->max_length = t->args->max_seq_length;
-    if (t->max_length <= most) return;
-    snug_log(t->ctx, SNUG_LOG_WARNING,
-             "--max_seq_length %lld is more than the tokenizer's model_max_length %lld: using %lld",
-             (long long)t->max_length, (long long)most, (long long)most);
-    t->max_length = most;
+    t->max_length =
+        snug_setup_limit_length(t->ctx, t->args->max_seq_length, snug_args_is_set(t->args, "max_seq_length"),
+                                snug_tokenizer_max_length(t->tokenizer), "tokenizer's model_max_length", "");
 }
 
 static snug_status open_tokenizer(struct tokenizing *t) {

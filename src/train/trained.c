@@ -59,6 +59,8 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     RETURN_IF_ERROR(snug_json_int(ctx, path, data, "max_seq_length", 0, &out->max_seq_length));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "pair", false, &out->columns.pair));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "chat", false, &out->columns.chat));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "completion_only_loss", true, &out->completion_only_loss));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "assistant_only_loss", false, &out->assistant_only_loss));
     const bool is_list = !texts || json_is_null(texts) || json_is_array(texts);
     if (!is_list || out->max_seq_length < 0 || count > SNUG_TEXTS_MOST || (out->columns.pair && count != 2))
         return snug_fail(ctx, SNUG_E_INPUT,
@@ -82,7 +84,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
 snug_status snug_trained_read(snug_context *ctx, const struct snug_folder *folder, struct snug_trained *out) {
     json_t *json;
     char *path = NULL;
-    *out = (struct snug_trained){0};
+    *out = (struct snug_trained){.completion_only_loss = true};
     if (!snug_file_exists(folder, SNUG_TRAINING_ARGS)) return SNUG_OK;
     RETURN_IF_ERROR(snug_json_read(ctx, folder, SNUG_TRAINING_ARGS, &json));
     const char *program = json_string_value(json_object_get(json, "program"));

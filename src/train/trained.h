@@ -15,7 +15,8 @@ struct snug_trained {
     char *missing_labels;             /* --missing_label_values; NULL: not given */
     char *chat_date;                  /* --chat_template_date that a chat template showed; NULL: none did */
     int64_t max_seq_length;           /* 0: not known */
-    float *class_weights;             /* [classes] of the loss, or NULL */
+    bool completion_only_loss, assistant_only_loss; /* True and False if not known */
+    float *class_weights;                           /* [classes] of the loss, or NULL */
     size_t classes;
 };
 /* There is nothing in a folder without the file, or with one of another program. Freed in any case with

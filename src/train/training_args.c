@@ -47,6 +47,8 @@ static json_t *data_json(const struct snug_setup *setup) {
     snug_json_add(&o, "pair", json_boolean(columns->pair));
     snug_json_add(&o, "chat", json_boolean(columns->chat));
     snug_json_add(&o, "chat_template_date", text_or_null(snug_dataset_chat_date(setup->train.dataset)));
+    snug_json_add(&o, "completion_only_loss", json_boolean(setup->args->completion_only_loss));
+    snug_json_add(&o, "assistant_only_loss", json_boolean(setup->args->assistant_only_loss));
     snug_json_add(&o, "delimiter", text_or_null(columns->delimiter));
     snug_json_add(&o, "label", text_or_null(columns->label));
     snug_json_add(&o, "label_separator", text_or_null(setup->args->label_separator));

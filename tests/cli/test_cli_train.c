@@ -305,8 +305,12 @@ FIXTURE_TEST(test_limits_of_the_length) {
          "--max_seq_length 16 is more than the tokenizer's model_max_length 6: using 6", true},
         {"6", "predict --model_name_or_path out --tokenizer_name limited --test_file dev.csv --max_seq_length 16",
          "--max_seq_length 16 is more than the tokenizer's model_max_length 6: using 6", true},
-        {"6", "tokenize --tokenizer_name limited --test_file dev.csv",
+        {"6", "tokenize --tokenizer_name limited --test_file dev.csv --max_seq_length 128",
          "--max_seq_length 128 is more than the tokenizer's model_max_length 6: using 6", false},
+        {"6", "tokenize --tokenizer_name limited --test_file dev.csv --log_level info",
+         "texts have at most 6 tokens, the tokenizer's model_max_length 6 (without it 128)", false},
+        {"512", TRAIN "--train_file train.csv",
+         "texts have at most 64 tokens, the model's 64 positions (without it 128)", false},
         {"6", "tokenize --tokenizer_name limited --test_file dev.csv --max_seq_length 6", NULL, false},
         {"1000000000000000019884624838656", "tokenize --tokenizer_name limited --test_file dev.csv", NULL, false},
         {"1e30", "tokenize --tokenizer_name limited --test_file dev.csv --max_seq_length 100000", NULL, false},
@@ -437,7 +441,8 @@ FIXTURE_TEST(test_log_levels) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
         snprintf(words, sizeof words,
-                 "plan --config_name model --tokenizer_name model --train_file train.csv --log_level %s",
+                 "plan --config_name model --tokenizer_name model --train_file train.csv --max_seq_length 100 "
+                 "--log_level %s",
                  cases[i].level);
         free(run_well(f, words));
         char *said = output_of(f, "stderr");

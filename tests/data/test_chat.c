@@ -11,6 +11,7 @@
 #include "io/folder.h"
 #include "io/json.h"
 #include "model/family.h"
+#include "sanitized.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -688,6 +689,64 @@ FIXTURE_TEST(test_tokens) {
     ids.count = has_loss.count = 0;
     assert_int_equal(snug_chat_tokens(f->ctx, f->tokenizer, &cut, &part, &ids, &has_loss), SNUG_OK);
     assert_int_equal(has_loss.count, 1);
+    free(ids.ids);
+    free(has_loss.ids);
+    free(part.ids);
+}
+
+/* The tokens of a span are those between two beginnings of the text, wherever the spans begin and end: in and around
+   added tokens, in words, without any. */
+FIXTURE_TEST(test_tokens_of_any_spans) {
+    static const char *const texts[] = {"why<|end|>no<|end|>why no<|end|>", "why no why no", "<|end|><|end|>why<|end|",
+                                        "a[SEP] b <|end|>[UNK][SEP]no<|end|>why", "no[UNK]<|end|>[UNK]"};
+    struct snug_ids ids = {0}, has_loss = {0}, part = {0}, before = {0}, after = {0};
+    use(f, "{{ messages }}");
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
+        for (size_t begin = 0; begin < strlen(texts[t]); begin++)
+            for (size_t end = begin + 1; end <= strlen(texts[t]); end++) {
+                struct snug_jinja_span spans[] = {{begin, end}, {strlen(texts[t]), strlen(texts[t])}};
+                const struct snug_chat_text text = {
+                    .text = (char *)(uintptr_t)texts[t], .length = strlen(texts[t]), .spans = spans, .span_count = 2};
+                ids.count = has_loss.count = before.count = after.count = 0;
+                assert_int_equal(snug_chat_tokens(f->ctx, f->tokenizer, &text, &part, &ids, &has_loss), SNUG_OK);
+                assert_int_equal(has_loss.count, ids.count);
+                assert_int_equal(snug_tokenizer_encode(f->ctx, f->tokenizer, texts[t], begin, &before), SNUG_OK);
+                assert_int_equal(snug_tokenizer_encode(f->ctx, f->tokenizer, texts[t], end, &after), SNUG_OK);
+                size_t first = 0, last = 0;
+                while (first < before.count && first < ids.count && before.ids[first] == ids.ids[first]) first++;
+                while (last < after.count && last < ids.count && after.ids[last] == ids.ids[last]) last++;
+                last += last < after.count && last < ids.count;
+                for (size_t i = 0; i < ids.count; i++)
+                    if (has_loss.ids[i] != (i >= first && i < last))
+                        fail_msg("\"%s\", bytes %zu to %zu: token %zu", texts[t], begin, end, i);
+            }
+    free(ids.ids);
+    free(has_loss.ids);
+    free(part.ids);
+    free(before.ids);
+    free(after.ids);
+}
+
+/* A chat of many turns takes time in proportion to its length. */
+FIXTURE_TEST(test_many_turns) {
+    enum { TURNS = 20000, TURN = 12 };
+    static char long_text[TURNS * TURN + 1];
+    struct snug_jinja_span *spans = malloc(TURNS * sizeof *spans);
+    struct snug_ids ids = {0}, has_loss = {0}, part = {0};
+    assert_non_null(spans);
+    use(f, "{{ messages }}");
+    for (size_t i = 0; i < TURNS; i++) {
+        memcpy(long_text + i * TURN, "why no[SEP]\n", TURN);
+        spans[i] = (struct snug_jinja_span){i * TURN + 4, i * TURN + 11};
+    }
+    const struct snug_chat_text text = {
+        .text = long_text, .length = sizeof long_text - 1, .spans = spans, .span_count = TURNS};
+    const double begin = snug_seconds();
+    assert_int_equal(snug_chat_tokens(f->ctx, f->tokenizer, &text, &part, &ids, &has_loss), SNUG_OK);
+    if (!SANITIZED && snug_seconds() - begin > 10) fail_msg("%.1f s", snug_seconds() - begin);
+    assert_int_equal(ids.count, 3 * TURNS);
+    for (size_t i = 0; i < ids.count; i++) assert_int_equal(has_loss.ids[i], i % 3 != 0);
+    free(spans);
     free(ids.ids);
     free(has_loss.ids);
     free(part.ids);

@@ -171,6 +171,53 @@ FIXTURE_TEST(test_chats) {
     }
 }
 
+static double loss_of(struct fixture *f, const char *words) {
+    char line[512];
+    snprintf(line, sizeof line, "eval --model_name_or_path out --device cpu --json %s", words);
+    json_t *metrics = run_json(f, line);
+    const double loss = json_number_value(json_object_get(metrics, "eval_loss"));
+    json_decref(metrics);
+    return loss;
+}
+
+/* An evaluation has the losses of the model's training, unless it is told otherwise. */
+FIXTURE_TEST(test_remembered_losses) {
+    static const struct {
+        const char *train, *eval, *flag;
+        bool trained; /* the flag in the training */
+    } cases[] = {
+        {"--train_file chats.jsonl --chat_template_path plain.jinja --assistant_only_loss",
+         "--validation_file chats.jsonl", "--assistant_only_loss", true},
+        {"--train_file chats.jsonl --chat_template_path plain.jinja", "--validation_file chats.jsonl",
+         "--assistant_only_loss", false},
+        {"--train_file pairs.jsonl --completion_only_loss False", "--validation_file pairs.jsonl",
+         "--completion_only_loss", false},
+        {"--train_file pairs.jsonl", "--validation_file pairs.jsonl", "--completion_only_loss", true},
+    };
+    write_llama(f);
+    write_text(f, "plain.jinja", "{% for m in messages %}{{ m.role + ':' + m.content + ';' }}{% endfor %}");
+    write_text(f, "chats.jsonl",
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, "
+               "{\"role\": \"assistant\", \"content\": \"ok\"}]}\n");
+    write_text(f, "pairs.jsonl", "{\"prompt\": \"abc\", \"completion\": \" de\"}\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        snprintf(words, sizeof words, LLAMA "%s", cases[i].train);
+        free(run_well(f, words));
+        const double remembered = loss_of(f, cases[i].eval);
+        for (int given = 0; given < 2; given++) {
+            snprintf(words, sizeof words, "%s %s %s", cases[i].eval, cases[i].flag, given ? "True" : "False");
+            const bool same = loss_of(f, words) == remembered;
+            if (same != (given == cases[i].trained)) fail_msg("%s: %s", cases[i].train, words);
+        }
+    }
+    /* Rows that are no chats are no error, and neither are blocks. */
+    free(run_well(f, LLAMA "--train_file chats.jsonl --chat_template_path plain.jinja --assistant_only_loss"));
+    write_text(f, "text.jsonl", "{\"text\": \"abc def\"}\n");
+    loss_of(f, "--validation_file text.jsonl --text_column_name text");
+    loss_of(f, "--validation_file chats.jsonl --block_size 8");
+}
+
 /* A date that is not given is today's, which the arguments have then: the run can be repeated, and resumed on that day
    only, or with that date. */
 FIXTURE_TEST(test_date_of_chats) {

@@ -302,8 +302,9 @@ FIXTURE_TEST(test_repeated) {
     assert_int_equal(strlen(json_string_value(json_object_get(file, "xxh3_64"))), 16);
     assert_int_equal(*json_string_value(json_object_get(file, "path")), '/');
     assert_true(json_is_null(json_object_get(json_object_get(made, "files"), "validation_file")));
-    json_t *data = json_pack("{s:[s, s], s:b, s:b, s:n, s:n, s:s, s:n, s:n, s:n, s:i, s:n}", "text", "b", "a", "pair",
-                             1, "chat", 0, "chat_template_date", "delimiter", "label", "label", "label_separator",
+    json_t *data = json_pack("{s:[s, s], s:b, s:b, s:n, s:b, s:b, s:n, s:s, s:n, s:n, s:n, s:i, s:n}", "text", "b", "a",
+                             "pair", 1, "chat", 0, "chat_template_date", "completion_only_loss", 1,
+                             "assistant_only_loss", 0, "delimiter", "label", "label", "label_separator",
                              "missing_label_values", "validation_split", "max_seq_length", 9, "class_weights");
     assert_true(json_equal(json_object_get(made, "data"), data));
     json_decref(data);
