@@ -319,6 +319,12 @@ snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *mo
     return SNUG_OK;
 }
 
+snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const char *module,
+                                     struct snug_lora_form *out) {
+    *out = (struct snug_lora_form){0};
+    return adapter->all_linear ? SNUG_OK : snug_adapter_find(adapter, module, out);
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Adds the last part of the name of the linear to which A belongs, if it is A's weight. */

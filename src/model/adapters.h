@@ -40,6 +40,9 @@ json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct sn
 
 /* The adapter of the linear `module`, such as model.layers.0.self_attn.q_proj. */
 snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);
+/* The same of the linear over the vocabulary, which all-linear leaves out. */
+snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const char *module,
+                                     struct snug_lora_form *out);
 /* The number of the name in modules_to_save to whose module the parameter, model.norm.weight, belongs, so that it is
  * trained and saved; -1: it is frozen. */
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);

@@ -58,12 +58,15 @@ static int32_t add_lora_weight(struct snug_builder *b, struct snug_parameter par
     return parameter.tensor;
 }
 
-static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *module) {
+typedef snug_status find_form(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);
+
+static struct snug_lora add_lora_of(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *module,
+                                    find_form *find) {
     const struct snug_adapter *adapter = b->config->adapter;
     struct snug_lora_form form;
     struct snug_lora lora = {0};
     if (!adapter || b->status != SNUG_OK) return lora;
-    b->status = snug_adapter_find(adapter, module, &form);
+    b->status = find(adapter, module, &form);
     if (b->status != SNUG_OK) return lora;
     snug_adapter_note(adapter, module, form.r > 0, &b->use);
     if (!form.r) return lora;
@@ -77,6 +80,14 @@ static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_
     lora.b = add_lora_weight(b, (struct snug_parameter){.shape = {outputs, form.r}, .init = SNUG_INIT_ZEROS}, module,
                              "lora_B");
     return lora;
+}
+
+static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *module) {
+    return add_lora_of(b, outputs, inputs, module, snug_adapter_find);
+}
+
+struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name) {
+    return add_lora_of(b, outputs, inputs, name, snug_adapter_find_output);
 }
 
 static void note_linear(struct snug_builder *b, const char *module) {

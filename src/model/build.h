@@ -54,6 +54,8 @@ struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t 
 /* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
 struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
                                            const char *const names[], bool bias);
+/* The adapter of the linear over the vocabulary, whose weight is a table, maybe the word table. */
+struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name);
 /* Whether linears of these names cannot be one tensor: some have adapters, or are trained while others are not. */
 bool snug_build_splits(struct snug_builder *b, int count, const char *const names[]);
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);

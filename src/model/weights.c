@@ -680,6 +680,16 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
 
 /* ---- adapters ------------------------------------------------------------------------------------------------- */
 
+/* With an adapter of the output PEFT also saves its frozen weight, which the base model has. */
+static bool is_base_layer(const struct loading *l, const char *name) {
+    static const char end[] = ".base_layer.weight";
+    const size_t length = strlen(name), cut = sizeof end - 1;
+    char half[256];
+    if (length <= cut || strcmp(name + length - cut, end) != 0) return false;
+    snprintf(half, sizeof half, "%.*s.lora_A.weight", (int)(length - cut), name);
+    return snug_hash_map_find(&l->names, "", 0, half, strlen(half)) >= 0;
+}
+
 static snug_status load_adapter_tensor(const struct loading *l, const struct snug_stored_tensor *stored) {
     const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
     char name[256] = "";
@@ -687,6 +697,7 @@ static snug_status load_adapter_tensor(const struct loading *l, const struct snu
         snug_family_parameter(l->config, stored->name + prefix, name, sizeof name);
     const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
     if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p]) return load_one(l, stored, (size_t)p);
+    if (is_base_layer(l, name)) return SNUG_OK;
     return snug_fail(l->ctx, SNUG_E_INPUT,
                      "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
                      stored->name);

@@ -166,6 +166,17 @@ static snug_status find_weight(struct merge *m, const struct snug_parameter *p, 
     return SNUG_OK;
 }
 
+/* Whether `next` is the first of the two weights of p's linear, which is module. */
+static bool is_adapted(const struct snug_parameter *p, const struct snug_parameter *next, char module[sizeof p->name]) {
+    static const char end[] = ".weight";
+    const size_t length = strlen(p->name), stem = length - (sizeof end - 1);
+    char half[sizeof p->name + 16];
+    if (length < sizeof end || strcmp(p->name + stem, end) != 0) return false;
+    snprintf(module, sizeof p->name, "%.*s", (int)stem, p->name);
+    snprintf(half, sizeof half, "%s.lora_A.weight", module);
+    return strcmp(next->name, half) == 0;
+}
+
 /* Leaves the merged model's parameters in the program. An adapter's two weights follow their linear's. */
 static snug_status find_origins(struct merge *m) {
     struct snug_program *program = &m->program;
@@ -174,19 +185,23 @@ static snug_status find_origins(struct merge *m) {
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter p = program->parameters[i];
         struct origin *o = &m->origins[count];
-        if (p.lora) continue;
+        if (p.lora)
+            return snug_fail(
+                m->ctx, SNUG_E_UNSUPPORTED,
+                "%s: %s is of the output, whose weight is the word table (tie_word_embeddings): merged, there "
+                "would be two tables, which is not supported yet",
+                m->folder.path, p.name);
         RETURN_IF_ERROR(find_weight(m, &p, o));
         const struct snug_parameter *next = &program->parameters[i + 1];
-        const size_t stem = strlen(p.name) - strlen(".weight");
-        if (i + 2 < program->parameter_count && next->lora && strncmp(next->name, p.name, stem + 1) == 0) {
+        char module[sizeof p.name];
+        if (i + 2 < program->parameter_count && is_adapted(&p, next, module)) {
             struct snug_lora_form form;
-            char module[sizeof p.name];
-            snprintf(module, sizeof module, "%.*s", (int)stem, p.name);
             RETURN_IF_ERROR(snug_adapter_find(m->adapter, module, &form));
             RETURN_IF_ERROR(find_half(m, next, &o->a));
             RETURN_IF_ERROR(find_half(m, next + 1, &o->b));
             o->scale = form.scale;
             o->transposed = is_transposed(program, p.tensor);
+            i += 2;
         }
         program->parameters[count++] = p;
     }

@@ -28,6 +28,10 @@ DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "ge
             "gpt2"]
 
 
+# The linear over the vocabulary, of the families that have a case with an adapter of it.
+OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "modernbert": "decoder"}
+
+
 def linears_of(model):
     """The last parts of their names, in the model's order, without heads."""
     output = model.get_output_embeddings()
@@ -53,6 +57,8 @@ def kinds_of(model_type, model, tied):
     }
     if model_type in DEFAULTS:
         kinds["default"] = {}
+    if OUTPUT.get(model_type):
+        kinds["output"] = {"target_modules": [names[0], OUTPUT[model_type]]}
     return kinds
 
 
@@ -143,7 +149,9 @@ def main():
         for i, kind in enumerate(kinds_of(model_type, probe, True)):
             # One model for all linears, the next ones for one or two other kinds; Llama and BERT have all of them.
             m = models[i % len(models)]
-            wanted = kind == "all" or model_type in ("llama", "bert") or i == 1 + number % 5 or (kind == "default" and number % 2)
+            if kind == "output":
+                m = next(m for m in models if m["task"] in ("clm", "mlm"))
+            wanted = kind == "output" or kind == "all" or model_type in ("llama", "bert") or i == 1 + number % 5 or (kind == "default" and number % 2)
             if not wanted:
                 continue
             base = golden / "families" / model_type / m["folder"]
