@@ -135,24 +135,37 @@ static bool should_stop(void *user) {
     return callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
 }
 
-/* Of the checksums that the manifest has, in any order of the files. */
-static snug_status hash_weights(const struct verifying *v, const char *folder, uint64_t *out) {
-    struct snug_folder opened;
-    struct snug_manifest manifest;
+static snug_status add_digest(const struct verifying *v, const struct snug_folder *folder, const char *name,
+                              uint64_t *sum) {
+    int64_t size;
+    uint64_t digest = 0;
+    int fd;
+    RETURN_IF_ERROR(snug_file_open(v->quiet, folder, name, &fd));
+    const snug_status status = snug_file_digest(v->quiet, fd, name, &size, &digest);
+    close(fd);
+    *sum += XXH3_64bits_withSeed(name, strlen(name), digest);
+    return status;
+}
+
+/* Of the weights that the manifest lists, in any order of the files. */
+static snug_status hash_weights(const struct verifying *v, const char *path, uint64_t *out) {
+    static const char *const any[] = {SNUG_WEIGHTS_ANY "|" SNUG_ADAPTER_WEIGHTS, NULL};
+    struct snug_folder folder;
+    struct snug_manifest manifest = {0};
     const char *name;
     json_t *entry;
     *out = 0;
-    RETURN_IF_ERROR(snug_folder_open(v->quiet, NULL, folder, &opened));
-    const snug_status status = snug_manifest_read(v->quiet, &opened, &manifest);
-    snug_folder_close(&opened);
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(snug_folder_open(v->quiet, NULL, path, &folder));
+    snug_status status = snug_manifest_verify(v->quiet, &folder, any);
+    if (status == SNUG_OK) status = snug_manifest_read(v->quiet, &folder, &manifest);
     json_object_foreach(manifest.files, name, entry) {
-        const char *sum = json_string_value(json_object_get(entry, "xxh3_64"));
-        if (sum && (snug_weight_files_has(name) || strcmp(name, SNUG_ADAPTER_WEIGHTS) == 0))
-            *out += XXH3_64bits_withSeed(sum, strlen(sum), XXH3_64bits(name, strlen(name)));
+        if (status != SNUG_OK) break;
+        if (snug_weight_files_has(name) || strcmp(name, SNUG_ADAPTER_WEIGHTS) == 0)
+            status = add_digest(v, &folder, name, out);
     }
     snug_manifest_free(&manifest);
-    return SNUG_OK;
+    snug_folder_close(&folder);
+    return status;
 }
 
 /* The advice for a full disk: no flag for saving helps here. */

@@ -377,6 +377,8 @@ FIXTURE_TEST(test_refusals) {
     setenv("SNUG_RATES", "", 1);
     set_world(ONE_GPU "free 1\ntaken\n");
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "a smaller --per_device_train_batch_size needs less");
+    expect_failure(f, "device=cuda max_steps=3 per_device_train_tokens=64 max_seq_length=16", SNUG_E_DOES_NOT_FIT,
+                   "a smaller --per_device_train_tokens needs less");
     assert_contains(f->log, "the seconds of a step are unknown: ");
     expect_failure(f, QUICK "fit=true", SNUG_E_MEMORY, "--fit needs the seconds of a step");
     set_world(ONE_GPU "taken\n");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Micro-batches by tokens: every row is in one pack of at most so many tokens, and packs are the same in every epoch,
    for any workers, ranks and start. */
+#include "data/dataset_impl.h"
 #include "data/packs.h"
 #include "loader_fixture.h"
 
@@ -63,6 +64,40 @@ FIXTURE_TEST(test_every_row_is_in_one_pack) {
             check_epochs(f, dataset, &packs, s ? cases[i].sequential : cases[i].random);
             snug_packs_close(&packs);
         }
+    snug_dataset_close(dataset);
+}
+
+/* Of several windows, in any order of the packs. */
+FIXTURE_TEST(test_windows) {
+    enum { MANY = 5000 };
+    static int seen[MANY];
+    const struct snug_dataset_options data = {
+        .path = "dummy:5000x5-40", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 30522, .seed = 3};
+    struct snug_dataset *dataset;
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &data, &dataset), SNUG_OK);
+    for (int s = 0; s < 2; s++) {
+        struct snug_packs packs;
+        struct snug_packer packer;
+        open_packs(f, dataset, 200, s ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM, &packs);
+        assert_true(packs.windows > 3);
+        assert_int_equal(snug_packer_init(f->ctx, &packs, &packer), SNUG_OK);
+        memset(seen, 0, sizeof seen);
+        const int64_t count = snug_packs_count(&packs);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t *rows;
+            int64_t number, tokens = 0;
+            assert_int_equal(snug_packer_rows(f->ctx, &packer, i * 7919 % count, &rows, &number), SNUG_OK);
+            assert_true(number > 0 && number <= packs.most_rows);
+            for (int64_t k = 0; k < number; k++) {
+                seen[rows[k]]++;
+                tokens += snug_dataset_dummy_length(dataset, rows[k]);
+            }
+            assert_true(tokens <= packs.most_tokens);
+        }
+        for (int row = 0; row < MANY; row++) assert_int_equal(seen[row], 1);
+        snug_packer_free(&packer);
+        snug_packs_close(&packs);
+    }
     snug_dataset_close(dataset);
 }
 

@@ -601,6 +601,7 @@ FIXTURE_TEST(test_compute_type) {
         {"llama", "dtype", " bf16=no", "H100", SNUG_F32},
         {"llama", "dtype", " fp16=True", "H100", SNUG_F16},
         {"llama", "dtype", " tf32=True", "H100", SNUG_F32},
+        {"llama", "dtype", " fp16_full_eval=True", "H100", SNUG_F32},
         {"llama", "dtype", "", "T4", SNUG_F32},
         {"llama", "dtype", "", NULL, SNUG_F32},
         {"llama", NULL, "", "H100", SNUG_F32},

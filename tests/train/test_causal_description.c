@@ -7,10 +7,11 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-#define LLAMA                                                                                                          \
+#define SMALL                                                                                                          \
     "train --config_name small --tokenizer_name " SNUG_SOURCE_DIR                                                      \
     "/tests/golden/tokenizer_parts/gpt2 --max_steps 1 --threads 1 --device cpu --save_strategy no "                    \
-    "--per_device_train_batch_size 1 --overwrite_output_dir --output_dir out "
+    "--overwrite_output_dir --output_dir out "
+#define LLAMA SMALL "--per_device_train_batch_size 1 "
 
 static void write_llama(const struct fixture *f) {
     assert_int_equal(mkdir(path_of(f, "small"), 0777), 0);
@@ -178,6 +179,40 @@ static double loss_of(struct fixture *f, const char *words) {
     const double loss = json_number_value(json_object_get(metrics, "eval_loss"));
     json_decref(metrics);
     return loss;
+}
+
+/* Micro-batches by tokens: in the description, in a plan without data, in what is said to a run that does not fit. */
+FIXTURE_TEST(test_tokens_of_a_batch) {
+    write_llama(f);
+    write_text(f, "text.jsonl", "{\"text\": \"abc def\"}\n{\"text\": \"abc\"}\n{\"text\": \"abc def ghi\"}\n");
+    json_t *result = run_json(f, SMALL "--train_file text.jsonl --per_device_train_tokens 24 --json "
+                                       "--gradient_accumulation_steps 2");
+    char *said = output_of(f, "stderr");
+    assert_contains(said, "Batch      up to 24 tokens x 2 accumulated = 48 a step; ");
+    const json_t *batch = json_object_get(json_object_get(result, "run"), "batch");
+    assert_int_equal(json_integer_value(json_object_get(batch, "tokens")), 24);
+    assert_null(json_object_get(batch, "rows"));
+    free(said);
+    json_decref(result);
+    char *card = read_text(f, path_of(f, "out/README.md"), NULL);
+    assert_contains(card, "- train_tokens: 24\n");
+    assert_contains(card, "- total_train_tokens: 48\n");
+    free(card);
+    json_t *plan = run_json(f, "plan --task clm --config_name small --per_device_train_tokens 60 --max_seq_length 16 "
+                               "--device cpu --json");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(plan, "batch"), "tokens")), 60);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(plan, "batch"), "sequences")), 4);
+    json_decref(plan);
+    for (int fit = 0; fit < 2; fit++) {
+        char words[512];
+        snprintf(words, sizeof words,
+                 SMALL "--train_file text.jsonl --per_device_train_tokens 24 --memory_budget 1KiB %s",
+                 fit ? "--fit" : "");
+        assert_int_equal(run(f, words), 3);
+        said = output_of(f, "stderr");
+        assert_contains(said, "no mix of methods fits");
+        free(said);
+    }
 }
 
 /* An evaluation has the losses of the model's training, unless it is told otherwise. */
