@@ -34,6 +34,9 @@ class _Of15(TypedDict, total=False):
     """Another name of bnb_4bit_use_double_quant."""
     bnb_4bit_compute_dtype: Optional[Literal["bfloat16", "float16", "float32"]]
     """load_in_4bit: type of the run's matmuls, the same as --bf16 or --fp16; float32: neither [bfloat16]"""
+    merge_into: Optional[Literal["dequantized", "original"]]
+    """merge, of adapters that were trained beside 4-bit weights: into the values of their codes, which the training saw, or
+    into the original weights (snug's own) [dequantized]"""
     llm_int8_skip_modules: Optional[Union[str, list[str], tuple[str, ...]]]
     """load_in_4bit: modules that are not quantized"""
     ignore_mismatched_sizes: Optional[bool]

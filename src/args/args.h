@@ -34,6 +34,7 @@ struct snug_args {
     bool load_in_4bit, bnb_4bit_use_double_quant;
     char *bnb_4bit_quant_type, *bnb_4bit_compute_dtype; /* "nf4" or "fp4"; "bfloat16", "float16" or "float32" */
     char *llm_int8_skip_modules;                        /* NULL: none */
+    char *merge_into;                                   /* "dequantized" or "original" */
     char *dtype; /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;

@@ -65,6 +65,9 @@ const struct snug_argument snug_arguments[] = {
          "load_in_4bit: the scales of the codes are quantized, too: 4.13 instead of 4.5 bits a weight"),
     ROW(CHOICE, bnb_4bit_compute_dtype, "", MODEL, "bfloat16|float16|float32", "bfloat16", NULL, NULL,
         "load_in_4bit: type of the run's matmuls, the same as --bf16 or --fp16; float32: neither"),
+    ROW(CHOICE, merge_into, "", MODEL, "dequantized|original", "dequantized", NULL, NULL,
+        "merge, of adapters that were trained beside 4-bit weights: into the values of their codes, which the training "
+        "saw, or into the original weights (snug's own)"),
     TEXT(llm_int8_skip_modules, "", MODEL, "A,B", "load_in_4bit: modules that are not quantized"),
     FLAG(ignore_mismatched_sizes, "", MODEL, "False",
          "initialise a new head if the checkpoint's head has another shape"),

@@ -92,6 +92,7 @@ const struct cli_help cli_helps[] = {
      "types unless --dtype is given, a piece at a time: neither model is ever in memory as a whole.",
      "", "",
      " model_name_or_path adapter_name_or_path cache_dir model_revision output_dir overwrite_output_dir max_shard_size "
+     "merge_into "
      "dtype threads log_level ",
      .operand = "DIR"},
     {"tokenize", "--model_name_or_path DIR --test_file FILE",

@@ -3,6 +3,7 @@
  * snug merge: the model that a base model and its adapters are, as an ordinary folder: W + s B A in place of W. Rows
  * are read, merged and written a piece at a time, so the memory does not depend on the model's size.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,10 @@
 #include "dist/save.h"
 #include "io/json.h"
 #include "model/adapters.h"
+#include "model/bitsandbytes.h"
 #include "model/family.h"
+#include "model/quantization.h"
+#include "model/quantize.h"
 #include "model/weight_files.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
@@ -24,7 +28,18 @@ struct origin {
     const struct snug_stored_tensor *weight;
     const struct snug_stored_tensor *a, *b; /* of an adapter, or NULL */
     double scale;
-    bool transposed; /* the weight is stored as [in, out] */
+    bool transposed;                /* the weight is stored as [in, out] */
+    struct snug_stored_codes codes; /* of a base model that is stored quantized */
+    struct snug_quantized form;     /* in which the training had the weight; type NONE: as the file has it */
+};
+
+/* One parameter as the training had it: its codes. */
+struct coded {
+    struct snug_program program;
+    struct snug_parameter parameter;
+    struct snug_memory memory;
+    size_t number;    /* of the merged model's parameters */
+    double off, size; /* sums of squares, over all of them: of what quantizing changed, of the weights */
 };
 
 struct merge {
@@ -39,7 +54,8 @@ struct merge {
     /* of parameter `current`, whose values row i of the weight gets: weight += scale sum over k of c[i][k] v[k] */
     size_t current;
     float *c, *v;
-    float *values; /* of a piece */
+    float *values, *others; /* of a piece */
+    struct coded coded;
     int threads;
 };
 
@@ -73,7 +89,8 @@ static snug_status read_adapter(struct merge *m, size_t parameter) {
 
 static void add_adapter(const struct merge *m, size_t parameter, int64_t first, int64_t count) {
     const struct origin *o = &m->origins[parameter];
-    const int64_t r = o->a->shape[0], cols = o->weight->shape[1], last = (first + count - 1) / cols;
+    const int64_t r = o->a->shape[0], cols = m->program.parameters[parameter].shape[1];
+    const int64_t last = (first + count - 1) / cols;
 #pragma omp parallel for num_threads(m->threads) schedule(static)
     for (int64_t row = first / cols; row <= last; row++) {
         const int64_t begin = snug_max(first, row * cols), end = snug_min(first + count, (row + 1) * cols);
@@ -86,11 +103,55 @@ static void add_adapter(const struct merge *m, size_t parameter, int64_t first, 
     }
 }
 
+static snug_status read_file(const void *user, int64_t first, int64_t count, void *values) {
+    const struct origin *o = user;
+    return snug_safetensors_read(o->codes.ctx, o->files, o->weight, first, count, values);
+}
+
+/* Quantizes a parameter, whose codes are kept until the next one. */
+static snug_status code_weight(struct merge *m, size_t parameter) {
+    const struct origin *o = &m->origins[parameter];
+    struct coded *coded = &m->coded;
+    int32_t tensor;
+    if (coded->memory.arena && coded->number == parameter) return SNUG_OK;
+    snug_program_free(&coded->program);
+    free(coded->memory.arena);
+    coded->memory = (struct snug_memory){.threads = m->threads};
+    coded->number = parameter;
+    const int64_t bytes = snug_quantized_lay_out(&o->form).bytes;
+    snug_program_init(&coded->program, m->ctx);
+    RETURN_IF_ERROR(snug_program_tensor(
+        &coded->program, (struct snug_tensor){.dtype = SNUG_U8, .rows = 1, .cols = bytes, .quantized = o->form},
+        &tensor, "codes"));
+    coded->parameter = (struct snug_parameter){.tensor = tensor, .shape = {o->form.rows, o->form.cols}};
+    RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)bytes, 1, (void **)&coded->memory.arena));
+    return snug_quantized_fill(&coded->program, &coded->memory, &coded->parameter, read_file, o);
+}
+
+/* The weight's values, of its file or as its codes in the training have them. */
+static snug_status read_weight(struct merge *m, size_t parameter, int64_t first, int64_t count) {
+    const struct origin *o = &m->origins[parameter];
+    struct coded *coded = &m->coded;
+    if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, m->values);
+    RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, count, m->values));
+    if (!o->form.type) return SNUG_OK;
+    RETURN_IF_ERROR(code_weight(m, parameter));
+    RETURN_IF_ERROR(snug_quantized_read(&coded->program, &coded->memory, &coded->parameter, first, count, m->others));
+    for (int64_t i = 0; i < count; i++) {
+        const double value = (double)m->values[i], off = value - (double)m->others[i];
+        coded->off += off * off;
+        coded->size += value * value;
+    }
+    if (strcmp(m->args->merge_into, "dequantized") == 0)
+        memcpy(m->values, m->others, (size_t)count * sizeof *m->values);
+    return SNUG_OK;
+}
+
 static snug_status make_values(void *user, size_t parameter, int64_t first, int64_t count, void *out) {
     struct merge *m = user;
     const struct origin *o = &m->origins[parameter];
     const enum snug_dtype dtype = m->program.tensors[m->program.parameters[parameter].tensor].dtype;
-    RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, count, m->values));
+    RETURN_IF_ERROR(read_weight(m, parameter, first, count));
     if (o->a) {
         RETURN_IF_ERROR(read_adapter(m, parameter));
         add_adapter(m, parameter, first, count);
@@ -155,10 +216,20 @@ static snug_status find_weight(struct merge *m, const struct snug_parameter *p, 
                          "%s: there is no tensor %s, so the adapters were trained beside one that was drawn at random: "
                          "such a model cannot be merged; train with --lora_modules_to_save for its module",
                          p->adapter ? m->folder.path : m->model.path, p->name);
-    RETURN_IF_ERROR(check_shape(m, o->weight, p));
+    struct snug_stored_tensor seen = *o->weight; /* with the shape and the type of its values */
+    RETURN_IF_ERROR(snug_codes_find(m->ctx, o->files, m->model.path, o->weight, &o->codes));
+    const struct snug_quantized *form = &o->codes.form;
+    o->form = form->type ? (struct snug_quantized){0} : m->program.tensors[p->tensor].quantized;
+    if (form->type) {
+        seen.dims = 2;
+        seen.shape[0] = form->rows;
+        seen.shape[1] = form->cols;
+        seen.dtype = form->rounded;
+    }
+    RETURN_IF_ERROR(check_shape(m, &seen, p));
     struct snug_tensor *tensor = &m->program.tensors[p->tensor];
     /* The type that the base model has it in, also of what was trained in its place. */
-    const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : o->weight;
+    const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : &seen;
     if (snug_args_is_set(m->args, "dtype"))
         tensor->dtype = strcmp(m->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     else if (like && (p->row == 0 || like->dtype == SNUG_F32))
@@ -206,6 +277,7 @@ static snug_status find_origins(struct merge *m) {
         program->parameters[count++] = p;
     }
     program->parameter_count = count;
+    for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].quantized = (struct snug_quantized){0};
     m->current = count;
     return SNUG_OK;
 }
@@ -229,7 +301,23 @@ static snug_status open_model(struct merge *m) {
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
     m->program.longest = m->config.positions;
-    return snug_build_model(&m->program, &m->config, false, 0);
+    RETURN_IF_ERROR(snug_build_model(&m->program, &m->config, false, 0));
+    RETURN_IF_ERROR(snug_program_quantize(&m->program, &m->config, false));
+    json_object_del(m->config.json, "quantization_config"); /* the merged model's weights have 16 bits or more */
+    return SNUG_OK;
+}
+
+/* What the training's codes changed of the weights, and which of them the merged model has. */
+static void report_codes(const struct merge *m) {
+    const struct coded *coded = &m->coded;
+    if (coded->size > 0)
+        snug_log(
+            m->ctx, SNUG_LOG_INFO,
+            "the adapters were trained beside 4-bit weights, which differ by %.2g %% (relative L2) from those of %s: "
+            "merged into the %s (--merge_into %s)",
+            100 * sqrt(coded->off / coded->size), m->model.path,
+            strcmp(m->args->merge_into, "dequantized") == 0 ? "values of the codes" : "weights of the file",
+            m->args->merge_into);
 }
 
 static snug_status open_tokenizer(const struct merge *m, struct snug_tokenizer **out) {
@@ -302,8 +390,10 @@ static snug_status merge_all(struct merge *m) {
     RETURN_IF_ERROR(open_model(m));
     RETURN_IF_ERROR(find_origins(m));
     RETURN_IF_ERROR(snug_alloc(m->ctx, PIECE, sizeof *m->values, (void **)&m->values));
+    RETURN_IF_ERROR(snug_alloc(m->ctx, PIECE, sizeof *m->others, (void **)&m->others));
     snug_status status = open_tokenizer(m, &tokenizer);
     if (status == SNUG_OK) status = write(m, tokenizer);
+    if (status == SNUG_OK) report_codes(m);
     if (status == SNUG_OK)
         snug_log(m->ctx, SNUG_LOG_INFO, "%s: the model %s with the adapters %s", m->args->output_dir, m->model.path,
                  m->folder.path);
@@ -322,6 +412,9 @@ static snug_status merge(struct snug_args *args) {
     free(m.c);
     free(m.v);
     free(m.values);
+    free(m.others);
+    free(m.coded.memory.arena);
+    snug_program_free(&m.coded.program);
     snug_safetensors_close(&m.base);
     snug_safetensors_close(&m.own);
     snug_program_free(&m.program);
