@@ -23,7 +23,7 @@ bool snug_codes_is_part(const struct snug_safetensors *files, const char *name) 
     char weight[256];
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const size_t length = strlen(name), end = strlen(endings[i]);
-        if (length <= end || length - end >= sizeof weight || strcmp(name + length - end, endings[i]) != 0) continue;
+        if (length <= end || strcmp(name + length - end, endings[i]) != 0) continue;
         snprintf(weight, sizeof weight, "%.*s", (int)(length - end), name);
         if (snug_safetensors_find(files, weight)) return true;
     }
@@ -224,8 +224,8 @@ static snug_status write_state(snug_context *ctx, const struct snug_quantized *f
         snug_json_add(&json, "nested_dtype", json_string("float32"));
         snug_json_add(&json, "nested_offset", snug_json_number((double)mean));
     }
-    const snug_status status = json ? snug_json_text(ctx, json, 0, &text)
-                                    : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while saving quantized weights");
+    if (!json) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while saving quantized weights");
+    const snug_status status = snug_json_text(ctx, json, 0, &text);
     json_decref(json);
     RETURN_IF_ERROR(status);
     memset(out, ' ', SNUG_CODES_STATE);

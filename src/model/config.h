@@ -63,6 +63,8 @@ snug_status snug_config_untie(snug_context *ctx, struct snug_config *config);
 snug_status snug_config_grow(snug_context *ctx, struct snug_config *config, int64_t vocab_size);
 /* Sets json's dtype: the type of the saved matrices. */
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype);
+/* Sets a member of json or of an object in it. */
+snug_status snug_config_set_key(snug_context *ctx, json_t *json, const char *key, json_t *value);
 void snug_config_free(struct snug_config *config);
 
 #endif

@@ -508,25 +508,25 @@ snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *
     return SNUG_OK;
 }
 
-static snug_status set_key(snug_context *ctx, struct snug_config *config, const char *key, json_t *value) {
-    if (json_object_set_new(config->json, key, value) == 0) return SNUG_OK;
+snug_status snug_config_set_key(snug_context *ctx, json_t *json, const char *key, json_t *value) {
+    if (json_object_set_new(json, key, value) == 0) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
 }
 
 snug_status snug_config_untie(snug_context *ctx, struct snug_config *config) {
     config->own_decoder = true;
-    return set_key(ctx, config, "tie_word_embeddings", json_false());
+    return snug_config_set_key(ctx, config->json, "tie_word_embeddings", json_false());
 }
 
 snug_status snug_config_grow(snug_context *ctx, struct snug_config *config, int64_t vocab_size) {
     config->new_tokens = vocab_size - config->vocab_size;
     config->vocab_size = vocab_size;
-    return set_key(ctx, config, "vocab_size", json_integer(vocab_size));
+    return snug_config_set_key(ctx, config->json, "vocab_size", json_integer(vocab_size));
 }
 
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype) {
     json_object_del(config->json, "torch_dtype"); /* its name in older versions of transformers */
-    return set_key(ctx, config, "dtype", json_string(dtype == SNUG_BF16 ? "bfloat16" : "float32"));
+    return snug_config_set_key(ctx, config->json, "dtype", json_string(dtype == SNUG_BF16 ? "bfloat16" : "float32"));
 }
 
 void snug_config_free(struct snug_config *config) {

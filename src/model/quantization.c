@@ -68,19 +68,11 @@ void snug_quantization_read(struct snug_reading *r) {
     if (r->status == SNUG_OK && any) r->status = read_form(r, json, &r->config->quantized);
 }
 
-static snug_status set_key(snug_context *ctx, json_t *json, const char *key, json_t *value) {
-    if (json_object_set_new(json, key, value) == 0) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
-}
-
 static snug_status list_names(snug_context *ctx, const char *names, json_t **out) {
     *out = names ? json_array() : json_null();
     for (const char *name = names; name;) {
         const size_t length = strcspn(name, ",");
-        if (*out && length && json_array_append_new(*out, json_stringn(name, length))) {
-            json_decref(*out);
-            *out = NULL;
-        }
+        if (length) snug_json_append(out, json_stringn(name, length));
         name = name[length] ? name + length + 1 : NULL;
     }
     return *out ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
@@ -91,11 +83,12 @@ snug_status snug_config_quantize(snug_context *ctx, struct snug_config *config, 
     json_t *names;
     RETURN_IF_ERROR(list_names(ctx, skip, &names));
     config->quantized = *form;
-    return set_key(ctx, config->json, KEY,
-                   json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:o}", "quant_method", "bitsandbytes", "load_in_4bit",
-                             1, "load_in_8bit", 0, "bnb_4bit_quant_type", snug_code_type_name(form->type),
-                             "bnb_4bit_use_double_quant", form->nested, "bnb_4bit_compute_dtype",
-                             dtype_names[form->rounded], "bnb_4bit_quant_storage", "uint8", SKIP, names));
+    return snug_config_set_key(ctx, config->json, KEY,
+                               json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:o}", "quant_method", "bitsandbytes",
+                                         "load_in_4bit", 1, "load_in_8bit", 0, "bnb_4bit_quant_type",
+                                         snug_code_type_name(form->type), "bnb_4bit_use_double_quant", form->nested,
+                                         "bnb_4bit_compute_dtype", dtype_names[form->rounded], "bnb_4bit_quant_storage",
+                                         "uint8", SKIP, names));
 }
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
@@ -110,7 +103,7 @@ static bool is_skipped(const struct snug_config *config, const char *parameter) 
     json_array_foreach(skip, i, name) {
         const size_t length = json_string_length(name);
         const char *text = json_string_value(name);
-        if (!length || length > size) continue;
+        if (length > size) continue;
         const bool begins = strncmp(module, text, length) == 0 && (!module[length] || module[length] == '.');
         if (begins || strcmp(module + size - length, text) == 0) return true;
     }
@@ -170,12 +163,13 @@ snug_status snug_program_quantize(struct snug_program *program, const struct snu
         const struct snug_parameter *parameter = &program->parameters[i];
         const bool skipped = is_skipped(config, parameter->name);
         if (uses[parameter->tensor] != MATMUL || parameter->head || parameter->adapter) continue;
-        if (i && parameter[-1].tensor == parameter->tensor && is_skipped(config, parameter[-1].name) != skipped)
-            status = snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
-                               "--" SKIP ": %s and %s are stored as one tensor: name both or neither",
-                               parameter[-1].name, parameter->name);
-        else if (!skipped)
-            status = mark(program, config, parameter, trains);
+        for (size_t k = 0; k < i && status == SNUG_OK; k++)
+            if (program->parameters[k].tensor == parameter->tensor &&
+                is_skipped(config, program->parameters[k].name) != skipped)
+                status = snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
+                                   "--" SKIP ": %s and %s are stored as one tensor: name both or neither",
+                                   program->parameters[k].name, parameter->name);
+        if (status == SNUG_OK && !skipped) status = mark(program, config, parameter, trains);
     }
     free(uses);
     return status;
@@ -203,7 +197,7 @@ snug_status snug_config_record_quantized(snug_context *ctx, struct snug_config *
                                          const struct snug_program *program) {
     json_t *names;
     RETURN_IF_ERROR(list_unquantized(config, program, &names));
-    RETURN_IF_ERROR(set_key(ctx, json_object_get(config->json, KEY), SKIP, names));
+    RETURN_IF_ERROR(snug_config_set_key(ctx, json_object_get(config->json, KEY), SKIP, names));
     json_object_del(config->json, "torch_dtype"); /* its name in older versions of transformers */
-    return set_key(ctx, config->json, "dtype", json_string(dtype_names[config->quantized.rounded]));
+    return snug_config_set_key(ctx, config->json, "dtype", json_string(dtype_names[config->quantized.rounded]));
 }

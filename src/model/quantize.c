@@ -86,7 +86,7 @@ static float sum_as_torch(const float *values, int64_t count) {
     float sums[LEVELS][WIDTH] = {{0}}, sum = 0;
     const int64_t rows = count / WIDTH, vectors = count / LANES;
     int bits = 0;
-    while (bits < 62 && (int64_t)1 << bits < rows) bits++;
+    while ((int64_t)1 << bits < rows) bits++;
     const int power = snug_max(4, bits / LEVELS);
     for (int64_t row = 0; row < rows;) {
         for (int k = 0; k < WIDTH; k++) sums[0][k] += values[row * WIDTH + k];

@@ -231,6 +231,8 @@ TEST(test_waiting) {
 
 TEST(test_plan_as_text) {
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8", 0, "Model      BERT, 12 layers, hidden 768");
+    expect("plan --config_name bert-base-uncased --train_file dummy:8x8 --freeze base_model --load_in_4bit", 0,
+           "M parameters as NF4 codes, 4.13 bits each");
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8 --freeze embeddings", 0,
            "\nFrozen     23.8 M parameters: no gradients (");
     char output[256]; /* a pipe without a reader or a full disk is reported by the exit code */

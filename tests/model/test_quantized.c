@@ -132,12 +132,13 @@ static snug_status find(struct fixture *f, struct values_to_write *parts, size_t
     snug_clear_error(f->ctx);
     snug_status status = snug_codes_find(f->ctx, &files, "file", snug_safetensors_find(&files, "w"), &codes);
     if (status == SNUG_OK && codes.form.type) status = snug_codes_read(&codes, 0, 128, values);
+    assert_true(snug_codes_is_part(&files, "w.quant_map") && !snug_codes_is_part(&files, "v.quant_map"));
     snug_safetensors_close(&files);
     return status;
 }
 
 FIXTURE_TEST(test_damaged_codes_are_refused) {
-    static uint8_t codes[64], absmax[2] = {1, 2};
+    static uint8_t codes[64], absmax[2] = {1, 2}, large[5000];
     static float map[SNUG_CODES], nested[1] = {0.25f}, infinite[1] = {INFINITY}, other[SNUG_CODES];
     const float *nf4 = snug_code_values(SNUG_CODES_NF4);
     snug_quantization_map(true, map);
@@ -180,6 +181,10 @@ FIXTURE_TEST(test_damaged_codes_are_refused) {
         {.from = "[2, 64]", .to = "[0, 64]", .says = "not the number of codes"},
         {.from = "[2, 64]", .to = "[64, 0]", .says = "not the number of codes"},
         {.from = "{\"quant", .to = "\"quant\"", .says = "w.quant_state"},
+        {.from = "\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"float16\", \"shape\": [2, 64]",
+         .to = "\"blocksize\":64,\"dtype\":\"float16\",\"shape\":[9007199254,9007199254]          ",
+         .says = "not the number of codes"},
+        {.part = STATE, .data = large, .shape = {5000}, .dtype = SNUG_U8, .says = "its quant_state is not a JSON text"},
         {.from = "0.5", .to = "[1]", .says = "nested_offset"},
     };
     for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
@@ -339,6 +344,18 @@ FIXTURE_TEST(test_other_type_is_reported) {
     open_model(f, path_of(f, "other"), NULL, &m);
     assert_contains(f->log, "was quantized from BF16, but the config's dtype is F16");
     close_model(&m);
+    /* Codes of another form than config.json says are quantized again. */
+    for (int i = 0; i < 2; i++) {
+        json = json_load_file(GOLDEN "quantized/nf4/config.json", 0, NULL);
+        json_t *form = json_object_get(json, "quantization_config");
+        json_object_set_new(form, i ? "bnb_4bit_quant_type" : "bnb_4bit_use_double_quant",
+                            i ? json_string("fp4") : json_false());
+        assert_int_equal(json_dump_file(json, path_of(f, "other/config.json"), 0), 0);
+        json_decref(json);
+        open_model(f, path_of(f, "other"), NULL, &m);
+        assert_int_equal(m.config.quantized.type == SNUG_CODES_FP4, i);
+        close_model(&m);
+    }
 }
 
 /* ---- config.json ------------------------------------------------------------------------------------------------ */
@@ -400,6 +417,7 @@ FIXTURE_TEST(test_which_weights) {
     } cases[] = {
         {"llama/clm", NULL, NULL, 14},
         {"llama/clm", "", NULL, 14},
+        {"llama/biases", NULL, NULL, 14},
         {"llama/clm", "q_proj,model.layers.1.self_attn.o_proj", NULL, 11},
         {"llama/clm", "model.layers.1", NULL, 7},
         {"llama/clm", "model.layers.1.self", NULL, 14},
@@ -530,16 +548,19 @@ FIXTURE_TEST(test_refused) {
         {"model_name_or_path=@coded config_name= load_in_4bit=True llm_int8_skip_modules=query freeze=base_model",
          "--llm_int8_skip_modules: the model is quantized already"},
         {"config_name=@coded max_steps=1 freeze=base_model", "give --model_name_or_path"},
+        {"model_name_or_path=@plain config_name= load_in_4bit=True llm_int8_skip_modules=query freeze=base_model",
+         "the model is quantized already, as fp4: leave it out"},
+        {QUICK "load_in_4bit=True freeze=base_model learning_rate=1e38", "not finite"},
     };
     snug_train_result result;
     train(f, "start", "max_steps=1");
     train(f, "coded", QUICK "load_in_4bit=True bnb_4bit_compute_dtype=float32 freeze=base_model");
+    train(f, "plain", QUICK "load_in_4bit=True use_bnb_nested_quant=False bnb_4bit_quant_type=fp4 freeze=base_model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (try_train(f, "refused", cases[i][0], 0, &result) == SNUG_OK) fail_msg("%s: accepted", cases[i][0]);
         assert_contains(snug_error_message(f->ctx), cases[i][1]);
     }
     train(f, "more", "max_steps=1 model_name_or_path=@coded config_name= load_in_4bit=True freeze=base_model");
-    train(f, "plain", QUICK "load_in_4bit=True use_bnb_nested_quant=False bnb_4bit_quant_type=fp4 freeze=base_model");
 }
 
 TEST_MAIN(NULL, NULL)

@@ -324,6 +324,26 @@ FIXTURE_TEST(test_frozen_weights_have_no_master) {
     }
 }
 
+/* Codes take 4.13 bits of each weight of the encoder's linears, and a plan says so; the values of the largest one, in
+   the compute type, are temporary. */
+FIXTURE_TEST(test_weights_of_4_bits) {
+    static const char *const runs[] = {"", "gpu=H100", "gpu=T4 bnb_4bit_compute_dtype=float16",
+                                       "bnb_4bit_compute_dtype=float32 bnb_4bit_quant_type=fp4"};
+    enum { H = 768, LAYERS = 12 };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "config_name=bert-base-uncased freeze=base_model load_in_4bit=true %s", runs[i]);
+        json_t *plan = json_plan(f, words);
+        const json_t *quantized = json_object_get(plan, "quantized");
+        const int64_t parameters = (int64_t)LAYERS * 12 * H * H + H * H; /* and the pooler */
+        assert_int_equal(json_integer_value(json_object_get(quantized, "parameters")), parameters);
+        const int64_t bytes = json_integer_value(json_object_get(quantized, "bytes"));
+        assert_in_range(bytes, parameters / 2 + parameters / 64, parameters / 2 + parameters / 64 + parameters / 2048);
+        assert_true(json_integer_value(json_object_get(quantized, "values_bytes")) >= (int64_t)2 * 4 * H * H);
+        json_decref(plan);
+    }
+}
+
 /* ---- the budget ----------------------------------------------------------------------------------------------- */
 
 static void set_budget(struct fixture *f, snug_args *args, int64_t bytes) {
