@@ -133,7 +133,7 @@ static snug_status read_piece(const struct saving *s, size_t i, int64_t first, i
         memcpy(s->piece.base, (const char *)part->constant + first, (size_t)count);
     else if (s->source && s->source->make)
         RETURN_IF_ERROR(s->source->make(s->source->user, part->parameter, first, count, s->piece.base));
-    else if (tensor_of(s, part)->narrowed)
+    else if (s->source && tensor_of(s, part)->narrowed) /* states are not */
         RETURN_IF_ERROR(read_narrowed(s, part, first, count));
     else
         RETURN_IF_ERROR(
