@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The main job on embedded data, from an empty model to predictions: pre-train as a masked LM, fine-tune, evaluate, predict.
+# The main jobs on embedded data, from an empty model to results: pre-train as a masked LM, fine-tune, evaluate, predict; then
+# train a decoder on chats, and change the style of its answers.
 # Usage: examples/demo.sh path/to/snug [output folder]
 set -eu
 snug=$1
@@ -35,4 +36,18 @@ sed '/^"/{s/^"//; s/"$//; s/""/"/g;}' "$data/new.csv" | paste -d, "$out/predicti
     while IFS=, read -r _ label score text; do
         printf '%-9s %.2f  %s\n' "$label" "$score" "$text"
     done
+say "6. Train a small Llama from scratch on chats: plain questions and answers."
+chats=$data/chat
+run train --config_name "$chats" --tokenizer_name "$chats" --train_file "$chats/plain.jsonl" --assistant_only_loss \
+    --output_dir "$out/plain" --num_train_epochs 40 --per_device_train_batch_size 16 --learning_rate 4e-3 --warmup_steps 0.1 \
+    --logging_steps 100 --save_strategy no
+run generate "$out/plain" --test_file "$chats/questions.jsonl"
+
+say "7. Fine-tune it on a pirate's answers to other questions: it answers these in the new style."
+run train --model_name_or_path "$out/plain" --train_file "$chats/pirate.jsonl" --assistant_only_loss --output_dir "$out/pirate" \
+    --num_train_epochs 25 --per_device_train_batch_size 16 --learning_rate 2e-3 --warmup_steps 0.1 --logging_steps 100 \
+    --save_strategy no
+run generate "$out/pirate" --test_file "$chats/questions.jsonl"
+
+say "The models are in $out: snug chat $out/pirate talks with the pirate."
 say "The model is in $out/model: transformers' from_pretrained loads it, and so does snug."

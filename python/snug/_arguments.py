@@ -90,8 +90,8 @@ class _Of15(TypedDict, total=False):
     skip_special_tokens: Optional[bool]
     """leave special tokens out of the text of --decode [False]"""
     chat: Optional[bool]
-    """tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the assistant
-    says (snug's own) [False]"""
+    """generate: prompt is a user's message for the chat template; tokenize: rows are chats: the text that the chat template
+    makes of each, its tokens, and which of them the assistant says (snug's own) [False]"""
     use_peft: Optional[bool]
     """train LoRA adapters beside the model's linears, and nothing else of it; the output is an adapter's folder, as PEFT
     writes it [False]"""
@@ -384,7 +384,8 @@ class _Of7(TypedDict, total=False):
 
 class _Of8(TypedDict, total=False):
     top_k: Optional[int]
-    """predict: masked LM: the most probable tokens of a mask (snug's own) [1]"""
+    """predict: masked LM: the most probable tokens of a mask, at most 1000 (snug's own); generate: with do_sample: one of
+    so many is drawn; 0: of all; there the default is 50 [1]"""
 
 
 class _Of12(TypedDict, total=False):

@@ -39,6 +39,7 @@ struct snug_args {
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text, *text_pair; /* predict: instead of test_file */
+    char *prompt;           /* generate: instead of test_file */
     char *keep_columns;     /* predict: names, or "all" */
     bool return_all_scores;
     int64_t top_k;
@@ -59,6 +60,12 @@ struct snug_args {
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
+    /* generation */
+    int64_t max_new_tokens, min_new_tokens, num_beams, num_return_sequences, no_repeat_ngram_size;
+    double length_penalty, temperature, top_p, min_p, repetition_penalty;
+    bool do_sample;
+    char *early_stopping; /* "False", "True" or "never" */
+    char *stop_strings;   /* a text or a JSON list of texts, or NULL */
     /* training */
     int64_t per_device_train_tokens; /* of a micro-batch, instead of rows; 0: rows */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,

@@ -44,6 +44,13 @@ static snug_status take_empty_texts(struct snug_args *args) {
     return snug_strdup(args->ctx, "", &args->text_pair);
 }
 
+/* Generation takes more, and 0. */
+static snug_status check_top_k(const struct snug_args *args) {
+    if (args->top_k >= 1 && args->top_k <= 1000) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "--top_k %lld: a prediction lists 1 to 1000 tokens",
+                     (long long)args->top_k);
+}
+
 static snug_status check_files(const struct snug_args *args, const char *command) {
     static const char *const given[] = {"text", "text_pair", "test_file", "keep_columns"};
     const bool model = args->model_name_or_path, from_scratch = args->config_name;
@@ -66,11 +73,20 @@ static snug_status check_files(const struct snug_args *args, const char *command
         if (args->text_pair && !args->text)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is the second text of a pair: give --text too");
         need(&missing, model, "--model_name_or_path DIR");
+        RETURN_IF_ERROR(check_top_k(args));
         need(&missing, args->test_file || args->text, "--test_file FILE (or --text TEXT)");
         return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv > predictions.csv");
     }
+    if (strcmp(command, "generate") == 0) {
+        if (args->prompt && args->test_file)
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--prompt and --test_file are both given: which one is answered?");
+        need(&missing, model, "--model_name_or_path DIR");
+        return tell_missing(args, &missing, command, "--model_name_or_path out --prompt \"Once upon a time\"");
+    }
     if (strcmp(command, "model") == 0) {
         if (!model) return snug_fail(args->ctx, SNUG_E_USAGE, "a loaded model needs model_name_or_path");
+        RETURN_IF_ERROR(check_top_k(args));
         for (size_t i = 0; i < sizeof given / sizeof *given; i++)
             if (snug_args_is_set(args, given[i]))
                 return snug_fail(args->ctx, SNUG_E_USAGE,
@@ -100,6 +116,7 @@ static const struct {
     {"train",
      {"do_predict", "test_file", "text", "text_pair", "keep_columns", "return_all_scores", "top_k"},
      "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+    {"train", {"early_stopping"}, "it is of beam search, in snug generate; give --early_stopping_patience N"},
     {"eval", {"do_train", "train_file"}, "snug eval does not train: run snug train, or leave it out"},
     {"eval", {"test_file"}, "snug eval does not predict: run snug predict, or give the file as --validation_file"},
     {"eval",

@@ -111,11 +111,10 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_FLAG_OFF, "mlm", "give --task mlm"},
     {SNUG_FOREIGN_VALUE, "train_ref_file validation_ref_file",
      "--whole_word_mask takes the words from the tokens, not from a file of references: leave it out"},
-    {SNUG_FOREIGN_FLAG_OFF, "early_stopping", "give --early_stopping_patience N"},
     {SNUG_FOREIGN_FLAG_OFF, "eval_only evaluate_only", "run snug eval"},
-    {SNUG_FOREIGN_FLAG_OFF, "predict_with_generate", "snug has no generation: README.md lists the tasks"},
+    {SNUG_FOREIGN_FLAG_OFF, "predict_with_generate", "snug generate answers a file's prompts"},
     {SNUG_FOREIGN_VALUE, "max_source_length max_target_length max_answer_length doc_stride",
-     "snug has no generation and no question answering: README.md lists the tasks"},
+     "snug generate has its own arguments, and there is no question answering: README.md lists the tasks"},
     {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},
     {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
 };
@@ -283,7 +282,7 @@ static const struct {
     {"labels classes num", "the labels decide: leave it out; --do_regression makes them values"},
     {"loss", "the labels decide on the loss: leave it out; --class_weights and --label_smoothing_factor change it"},
     {"dataset datasets split splits", "snug reads files: give --train_file, --validation_file or --test_file"},
-    {"temperature sampling generate beams generation", "snug has no generation: README.md lists the tasks"},
+    {"sampling generate beams generation", "snug generate answers prompts: see snug generate --help"},
     {"debug verbosity loglevel logging", "give --log_level debug"},
     {"memory vram ram", "give --memory_budget SIZE, with --fit, which makes the run fit it"},
 };

@@ -21,6 +21,7 @@
 #define MODEL "Model"
 #define DATA "Data"
 #define OUTPUT "Output"
+#define GENERATION "Generation"
 #define TRAINING "Training"
 #define ADAPTERS "LoRA adapters"
 #define MEMORY "Memory for time"
@@ -84,7 +85,10 @@ const struct snug_argument snug_arguments[] = {
          "predict: columns of test_file to write beside the predictions; all: every one (snug's own)"),
     FLAG(return_all_scores, "", DATA, "False",
          "predict: classification: the probabilities of all classes (snug's own)"),
-    COUNT(top_k, "", DATA, "1", "[1,1000]", "predict: masked LM: the most probable tokens of a mask (snug's own)"),
+    COUNT(
+        top_k, "", DATA, "1", "[0,16777216]",
+        "predict: masked LM: the most probable tokens of a mask, at most 1000 (snug's own); generate: with do_sample: "
+        "one of so many is drawn; 0: of all; there the default is 50"),
     ROW(CHOICE, data_format, "", DATA, SNUG_DATA_FORMATS, "", NULL, NULL,
         "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
     TEXT(text_column_name, "dataset_text_field", DATA, "NAME",
@@ -171,8 +175,29 @@ const struct snug_argument snug_arguments[] = {
     FLAG(decode, "", OUTPUT, "False", "tokenize: also the text that the ids stand for (snug's own)"),
     FLAG(skip_special_tokens, "", OUTPUT, "False", "leave special tokens out of the text of --decode"),
     FLAG(chat, "", OUTPUT, "False",
-         "tokenize: rows are chats: the text that the chat template makes of each, its tokens, and which of them the "
+         "generate: prompt is a user's message for the chat template; tokenize: rows are chats: the text that the chat "
+         "template makes of each, its tokens, and which of them the "
          "assistant says (snug's own)"),
+
+    TEXT(prompt, "", GENERATION, "TEXT",
+         "generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"),
+    COUNT(max_new_tokens, "", GENERATION, "20", "[1,16777216]", "maximum tokens of an answer"),
+    COUNT(min_new_tokens, "", GENERATION, "0", "[0,16777216]", "tokens before which an answer does not end"),
+    FLAG(do_sample, "", GENERATION, "False", "draw tokens by their probabilities, by seed; else the most probable"),
+    REAL(temperature, GENERATION, "1", "[1e-6,1e6]", "do_sample: logits are divided by it"),
+    REAL(top_p, GENERATION, "1", "[0,1]", "do_sample: of the most probable tokens whose probabilities add up to it"),
+    REAL(min_p, GENERATION, "0", "[0,1]", "do_sample: of tokens with this fraction of the largest probability; 0: off"),
+    REAL(repetition_penalty, GENERATION, "1", "[1e-6,1e6]",
+         "logits of tokens of the prompt and the answer are divided by it, or multiplied if below 0"),
+    COUNT(no_repeat_ngram_size, "", GENERATION, "0", "[0,16777216]",
+          "no sequence of so many tokens occurs twice; 0: off"),
+    COUNT(num_beams, "", GENERATION, "1", "[1,16]", "beam search: beams of each prompt; 1: none"),
+    REAL(length_penalty, GENERATION, "1", "[-1e6,1e6]", "beam search: scores are divided by this power of the length"),
+    ROW(CHOICE, early_stopping, "", GENERATION, "False|True|never", "False", NULL, NULL,
+        "beam search: when no better answer is expected; True: as soon as there are num_beams; never: when none is "
+        "possible"),
+    COUNT(num_return_sequences, "", GENERATION, "1", "[1,65536]", "answers to each prompt"),
+    TEXT(stop_strings, "", GENERATION, "TEXT|JSON", "texts that end an answer: one, or a JSON list of them"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),

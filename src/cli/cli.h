@@ -16,6 +16,8 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_F
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_predict(int argc, char **argv);
+int command_generate(int argc, char **argv);
+int command_chat(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_merge(int argc, char **argv);
@@ -75,7 +77,8 @@ int cli_make(struct cli *cli, snug_status (*make)(struct cli *cli, char **text))
 
 /* All results are written with these functions: SNUG_E_IO if that fails. Lines are escaped on a terminal, because names
    and labels may contain control characters; files and pipes get the unchanged bytes. */
-snug_status cli_put(struct cli *cli, const char *text);
+snug_status cli_put(struct cli *cli, const char *text); /* an empty text ends the output: it is flushed */
+snug_status cli_put_text(struct cli *cli, const char *text, size_t length);
 /* A part of a field: on a terminal newlines are escaped too. */
 snug_status cli_put_part(struct cli *cli, const char *text, size_t length);
 /* A name of a class or a metric in a line of text: in quotes, and escaped, if it has other characters than letters,

@@ -6,6 +6,8 @@ const struct cli_command cli_commands[] = {
     {"train", command_train, "fine-tune a model on a text file"},
     {"eval", command_eval, "evaluate a model on labelled data"},
     {"predict", command_predict, "predict the labels of texts"},
+    {"generate", command_generate, "answer prompts with a language model"},
+    {"chat", command_chat, "talk with a language model in the terminal"},
     {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
     {"merge", command_merge, "write the model that a base model and its LoRA adapters are"},
     {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},

@@ -157,21 +157,23 @@ snug_status cli_put_part(struct cli *cli, const char *text, size_t length) {
                                             : fwrite(text, 1, length, stdout) == length);
 }
 
-snug_status cli_put(struct cli *cli, const char *text) {
-    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
-    errno = 0;
-    /* An empty text ends the output: flushes the buffer. */
-    if (!*text || !cli->terminal) return check_written(cli, (*text ? fputs(text, stdout) : fflush(stdout)) != EOF);
+snug_status cli_put_text(struct cli *cli, const char *text, size_t length) {
     snug_status status = SNUG_OK;
-    while (*text && status == SNUG_OK) {
-        const size_t length = strcspn(text, "\n");
-        status = cli_put_part(cli, text, length);
-        text += length;
-        if (*text != '\n') continue;
-        text++;
-        if (status == SNUG_OK) status = check_written(cli, putchar('\n') != EOF);
+    for (const char *end = text + length; text < end && status == SNUG_OK;) {
+        const char *line = memchr(text, '\n', (size_t)(end - text));
+        const size_t part = (size_t)((line ? line : end) - text);
+        status = cli_put_part(cli, text, part);
+        if (line && status == SNUG_OK) status = check_written(cli, putchar('\n') != EOF);
+        text += part + (line != NULL);
     }
     return status;
+}
+
+snug_status cli_put(struct cli *cli, const char *text) {
+    if (*text) return cli_put_text(cli, text, strlen(text));
+    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
+    errno = 0;
+    return check_written(cli, fflush(stdout) != EOF);
 }
 
 static bool is_plain(const char *name) {

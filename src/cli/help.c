@@ -21,6 +21,9 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_PREDICTION                                                                                                  \
     " test_file max_predict_samples csv_escape_formulas text text_pair keep_columns return_all_scores top_k "
 #define OF_CLASSES " class_metrics threshold "
+#define OF_GENERATION                                                                                                  \
+    " prompt max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size " \
+    "num_beams length_penalty early_stopping num_return_sequences stop_strings "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \
@@ -37,7 +40,7 @@ const struct cli_help cli_helps[] = {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     OF_PREDICTION " bf16_full_eval fp16_full_eval gpu ",
+     OF_PREDICTION OF_GENERATION " bf16_full_eval fp16_full_eval gpu ",
      NULL,
      OF_MOST " task train_file validation_file resume_from_checkpoint per_device_train_batch_size num_train_epochs "
              "learning_rate warmup_steps memory_budget fit eval_strategy save_strategy load_best_model_at_end ",
@@ -45,7 +48,7 @@ const struct cli_help cli_helps[] = {
      .operand = "FILE"},
     {"eval", "--model_name_or_path DIR --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
-     OF_TRAINING OF_PREDICTION, NULL,
+     OF_TRAINING OF_PREDICTION OF_GENERATION, NULL,
      OF_MOST " validation_file max_eval_samples class_metrics threshold per_device_eval_batch_size json ",
      .operand = NULL},
     {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
@@ -53,16 +56,45 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples line_by_line block_size completion_only_loss "
-                 "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
+     OF_TRAINING OF_GENERATION
+     " validation_file max_eval_samples line_by_line block_size completion_only_loss "
+     "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
              "per_device_eval_batch_size json ",
      .operand = NULL},
+    {"generate", "MODEL [--prompt TEXT|--test_file FILE]",
+     "Answers prompts with a decoder: that of --prompt, each row of --test_file (\"messages\", \"prompt\" or a text "
+     "column), or each line of standard input. Settings are transformers': an argument, else generation_config.json of "
+     "the model, else its default. The text goes to stdout, of a single prompt as it comes; with --json an object per "
+     "answer: prompt, text, token ids, log-probabilities, why it stopped.",
+     "", "",
+     OF_GENERATION OF_TALKING
+     "model_name_or_path tokenizer_name cache_dir model_revision test_file text_column_name text_column_names "
+     "text_column_delimiter data_format max_predict_samples strict chat chat_template_path chat_template_date top_k "
+     "seed "
+     "per_device_eval_batch_size dtype bf16_full_eval device use_cpu threads memory_budget ",
+     " model_name_or_path prompt test_file chat max_new_tokens do_sample temperature top_k top_p num_beams "
+     "stop_strings "
+     "seed device json ",
+     .operand = "DIR"},
+    {"chat",
+     "MODEL [--do_sample] [--temperature F] [--max_seq_length N]",
+     "Answers each line of the terminal through the model's chat template, and keeps what it has read between turns. A "
+     "line that ends with \\ continues, and so does a text between lines of three quotes. /reset begins a new chat, "
+     "/system TEXT one with a system message, /quit or the end of the input ends. An interrupt stops the answer.",
+     "",
+     "",
+     OF_GENERATION
+     "log_level model_name_or_path tokenizer_name cache_dir model_revision max_seq_length "
+     "chat_template_path chat_template_date top_k seed dtype bf16_full_eval device use_cpu threads memory_budget ",
+     " model_name_or_path max_seq_length max_new_tokens do_sample temperature top_k top_p seed device ",
+     {{"max_seq_length", "4096, or the model's positions"}, {"max_new_tokens", "the rest of max_seq_length"}},
+     .operand = "DIR"},
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
-     "", OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
+     "", OF_PREDICTION OF_GENERATION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
      " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "
      "gradient_accumulation_steps optim gradient_checkpointing offload bf16 device gpu gpus memory_budget fit "
      "num_train_epochs json ",
@@ -72,7 +104,7 @@ const struct cli_help cli_helps[] = {
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
-     OF_RESULTS " num_train_epochs memory_budget fit ",
+     OF_RESULTS OF_GENERATION " num_train_epochs memory_budget fit ",
      NULL,
      NULL,
      {{"train_file", "synthetic rows"},
@@ -113,7 +145,7 @@ const struct cli_help cli_helps[] = {
      "The experiment of \"Model training anatomy\": memory by class and time by operation group of a "
      "training; writes no model.",
      STRATEGY,
-     OF_RESULTS " output_dir ",
+     OF_RESULTS OF_GENERATION " output_dir ",
      NULL,
      NULL,
      {{"config_name", "bert-large-uncased, if no model is named"},

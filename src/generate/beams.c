@@ -78,7 +78,7 @@ static void enter(struct snug_beams *b, float total, int64_t place) {
 /* The sums of every continuation of beam i: processors act on log-probabilities. */
 static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64_t i, const float *logits) {
     const struct snug_beam *beam = &b->running[i];
-    const struct snug_history history = {beam->ids, beam->count, beam->count - b->prompt};
+    const struct snug_tokens_so_far history = {beam->ids, beam->count, beam->count - b->prompt};
     const double sum = snug_log_sum(logits, sampler->classes);
     for (int64_t k = 0; k < sampler->classes; k++) sampler->scores[k] = (float)((double)logits[k] - sum);
     snug_sampler_process(sampler, &history);

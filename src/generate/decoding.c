@@ -40,17 +40,17 @@ int64_t snug_decoding_bytes(const struct snug_program *program) {
 }
 
 snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
-                               void *memory, int32_t first_position, struct snug_decoding *out) {
+                               void *memory, int32_t first_position, struct snug_token_steps *out) {
     const struct snug_program *program = run->program;
     int32_t *pages;
-    *out = (struct snug_decoding){.ctx = ctx,
-                                  .backend = backend,
-                                  .run = run,
-                                  .rows = program->capacity[SNUG_EXTENT_SEQUENCES],
-                                  .tokens = program->capacity[SNUG_EXTENT_TOKENS],
-                                  .longest = program->longest,
-                                  .first_position = first_position,
-                                  .classes = program->tensors[program->logits].cols};
+    *out = (struct snug_token_steps){.ctx = ctx,
+                                     .backend = backend,
+                                     .run = run,
+                                     .rows = program->capacity[SNUG_EXTENT_SEQUENCES],
+                                     .tokens = program->capacity[SNUG_EXTENT_TOKENS],
+                                     .longest = program->longest,
+                                     .first_position = first_position,
+                                     .classes = program->tensors[program->logits].cols};
     place(program, memory, &out->batch, &pages);
     out->pages_each = out->batch.pages_each;
     RETURN_IF_ERROR(snug_pages_open(ctx, program->cache_pages, &out->pages));
@@ -61,15 +61,15 @@ snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *bac
     return SNUG_OK;
 }
 
-void snug_decoding_close(struct snug_decoding *d) {
+void snug_decoding_close(struct snug_token_steps *d) {
     snug_pages_close(&d->pages);
     free(d->sequences);
-    *d = (struct snug_decoding){0};
+    *d = (struct snug_token_steps){0};
 }
 
 /* ---- sequences ------------------------------------------------------------------------------------------------- */
 
-int64_t snug_decoding_begin(struct snug_decoding *d) {
+int64_t snug_decoding_begin(struct snug_token_steps *d) {
     for (int64_t i = 0; i < 2 * d->rows; i++)
         if (!d->sequences[i].used) {
             d->sequences[i].used = true;
@@ -79,18 +79,18 @@ int64_t snug_decoding_begin(struct snug_decoding *d) {
     return -1;
 }
 
-void snug_decoding_cut(struct snug_decoding *d, int64_t sequence, int64_t length) {
+void snug_decoding_cut(struct snug_token_steps *d, int64_t sequence, int64_t length) {
     struct snug_decoded *s = &d->sequences[sequence];
     while (s->count > pages_of(length)) snug_pages_leave(&d->pages, s->pages[--s->count]);
     s->length = length;
 }
 
-void snug_decoding_end(struct snug_decoding *d, int64_t sequence) {
+void snug_decoding_end(struct snug_token_steps *d, int64_t sequence) {
     snug_decoding_cut(d, sequence, 0);
     d->sequences[sequence].used = false;
 }
 
-void snug_decoding_copy(struct snug_decoding *d, int64_t to, int64_t from) {
+void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from) {
     struct snug_decoded *s = &d->sequences[to];
     const struct snug_decoded *like = &d->sequences[from];
     for (int64_t i = 0; i < like->count; i++) snug_pages_share(&d->pages, like->pages[i]);
@@ -105,7 +105,7 @@ void snug_decoding_copy(struct snug_decoding *d, int64_t to, int64_t from) {
 
 /* In a step of few rows, a row's results do not depend on the others. A longer part of a prompt is a step of its own,
    whose length depends on this prompt alone. */
-int64_t snug_decoding_room(const struct snug_decoding *d, int64_t left) {
+int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left) {
     const int64_t used = d->batch.tokens, few = d->backend->independent_rows;
     const int64_t part = left < d->tokens ? left : d->tokens, most = few && few < d->tokens ? few : d->tokens;
     if (d->batch.sequences == d->rows) return 0;
@@ -114,7 +114,7 @@ int64_t snug_decoding_room(const struct snug_decoding *d, int64_t left) {
 }
 
 /* The pages for tokens up to `length`: the last one, if it is shared, becomes a copy. */
-static snug_status extend(struct snug_decoding *d, struct snug_decoded *s, int64_t length) {
+static snug_status extend(struct snug_token_steps *d, struct snug_decoded *s, int64_t length) {
     const int64_t last = s->length / SNUG_CACHE_PAGE;
     const bool shared = last < s->count && d->pages.users[s->pages[last]] > 1;
     if (shared) {
@@ -132,7 +132,7 @@ static snug_status extend(struct snug_decoding *d, struct snug_decoded *s, int64
     return SNUG_OK;
 }
 
-snug_status snug_decoding_add(struct snug_decoding *d, int64_t sequence, const int32_t *ids, int64_t count,
+snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, const int32_t *ids, int64_t count,
                               bool wants) {
     struct snug_decoded *s = &d->sequences[sequence];
     struct snug_batch *b = &d->batch;
@@ -155,7 +155,7 @@ snug_status snug_decoding_add(struct snug_decoding *d, int64_t sequence, const i
     return SNUG_OK;
 }
 
-snug_status snug_decoding_step(struct snug_decoding *d) {
+snug_status snug_decoding_step(struct snug_token_steps *d) {
     struct snug_batch *b = &d->batch;
     snug_status status = b->tokens ? d->backend->load(d->run) : SNUG_OK;
     if (b->tokens && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_FORWARD, NULL);
@@ -165,6 +165,6 @@ snug_status snug_decoding_step(struct snug_decoding *d) {
     return status;
 }
 
-const float *snug_decoding_logits(const struct snug_decoding *d, int64_t sequence) {
+const float *snug_decoding_logits(const struct snug_token_steps *d, int64_t sequence) {
     return d->logits + d->sequences[sequence].logits * d->classes;
 }

@@ -19,7 +19,7 @@ struct snug_decoded {      /* a sequence */
     bool used;
 };
 
-struct snug_decoding {
+struct snug_token_steps {
     snug_context *ctx;
     const struct snug_backend *backend;
     struct snug_run *run;
@@ -36,27 +36,28 @@ struct snug_decoding {
 int64_t snug_decoding_bytes(const struct snug_program *program);
 /* run is that of the program, and memory has snug_decoding_bytes(). Closed in any case. */
 snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
-                               void *memory, int32_t first_position, struct snug_decoding *out);
-void snug_decoding_close(struct snug_decoding *d);
+                               void *memory, int32_t first_position, struct snug_token_steps *out);
+void snug_decoding_close(struct snug_token_steps *d);
 
 /* A new, empty sequence; -1: all are used. */
-int64_t snug_decoding_begin(struct snug_decoding *d);
+int64_t snug_decoding_begin(struct snug_token_steps *d);
 /* The sequence ends; its pages are free if no other one has them. */
-void snug_decoding_end(struct snug_decoding *d, int64_t sequence);
+void snug_decoding_end(struct snug_token_steps *d, int64_t sequence);
 /* Makes `to`, a used sequence whose contents are lost, a copy of `from`, with which it shares its pages. */
-void snug_decoding_copy(struct snug_decoding *d, int64_t to, int64_t from);
+void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from);
 /* Shortens a sequence to its first tokens. */
-void snug_decoding_cut(struct snug_decoding *d, int64_t sequence, int64_t length);
+void snug_decoding_cut(struct snug_token_steps *d, int64_t sequence, int64_t length);
 
 /* How many more tokens the next step takes of a new prompt that has `left` tokens left: at most so many, and fewer
    where other rows of the step could change its results. */
-int64_t snug_decoding_room(const struct snug_decoding *d, int64_t left);
+int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left);
 /* Adds tokens of a sequence to the next step, at most once each step; wants: its logits are needed. SNUG_E_MEMORY if
    the cache has no page left. */
-snug_status snug_decoding_add(struct snug_decoding *d, int64_t sequence, const int32_t *ids, int64_t count, bool wants);
+snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, const int32_t *ids, int64_t count,
+                              bool wants);
 /* Runs the step, if it has tokens. */
-snug_status snug_decoding_step(struct snug_decoding *d);
+snug_status snug_decoding_step(struct snug_token_steps *d);
 /* The logits of a sequence that wanted them in the last step, in host memory, until the next step. */
-const float *snug_decoding_logits(const struct snug_decoding *d, int64_t sequence);
+const float *snug_decoding_logits(const struct snug_token_steps *d, int64_t sequence);
 
 #endif

@@ -27,7 +27,7 @@ int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int
     return groups * (prompt / SNUG_CACHE_PAGE + beams * (pages_of(answer) + 1));
 }
 
-snug_status snug_generating_open(struct snug_decoding *decoding, const struct snug_generation *how,
+snug_status snug_generating_open(struct snug_token_steps *decoding, const struct snug_generation *how,
                                  struct snug_generating *out) {
     snug_context *ctx = decoding->ctx;
     const size_t longest = (size_t)decoding->longest;
@@ -150,7 +150,7 @@ static struct snug_generated answer_of(const struct snug_generator_row *row, enu
 
 /* Chooses the next token of an answer. */
 static snug_status advance(struct snug_generating *g, struct snug_generator_row *row) {
-    const struct snug_history history = {row->ids, row->count, row->count - row->prompt};
+    const struct snug_tokens_so_far history = {row->ids, row->count, row->count - row->prompt};
     const float *logits = snug_decoding_logits(g->decoding, row->sequences[0]);
     double log_probability;
     bool stop = false;

@@ -48,7 +48,7 @@ struct snug_generator_row; /* a prompt and its answer */
 
 /* Memory of the loop, which then allocates nothing. */
 struct snug_generating {
-    struct snug_decoding *decoding;
+    struct snug_token_steps *decoding;
     const struct snug_generation *how;
     const struct snug_generation_calls *calls;
     struct snug_sampler sampler;
@@ -62,7 +62,7 @@ struct snug_generating {
    tokens, of `beams` beams. */
 int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t answer);
 /* Closed in any case. */
-snug_status snug_generating_open(struct snug_decoding *decoding, const struct snug_generation *how,
+snug_status snug_generating_open(struct snug_token_steps *decoding, const struct snug_generation *how,
                                  struct snug_generating *out);
 void snug_generating_close(struct snug_generating *generating);
 /* Answers all prompts. After a failure, or if a call returned another status than SNUG_OK, all sequences but kept ones

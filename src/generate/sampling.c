@@ -47,7 +47,7 @@ double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token) {
 /* ---- processors that do not depend on drawing ------------------------------------------------------------------ */
 
 /* Every token that occurs, once. */
-static void penalise(struct snug_sampler *s, const struct snug_history *history) {
+static void penalise(struct snug_sampler *s, const struct snug_tokens_so_far *history) {
     const float penalty = (float)s->how->repetition_penalty;
     for (int64_t i = 0; i < history->count; i++) {
         const int32_t id = history->ids[i];
@@ -59,14 +59,14 @@ static void penalise(struct snug_sampler *s, const struct snug_history *history)
 }
 
 /* Every token that followed an earlier copy of the last n - 1 ones. */
-static void ban_ngrams(struct snug_sampler *s, const struct snug_history *history) {
+static void ban_ngrams(struct snug_sampler *s, const struct snug_tokens_so_far *history) {
     const int64_t n = s->how->no_repeat_ngram_size, begin = history->count - (n - 1);
     for (int64_t i = 0; i + n <= history->count; i++)
         if (memcmp(history->ids + i, history->ids + begin, (size_t)(n - 1) * sizeof *history->ids) == 0)
             s->scores[history->ids[i + n - 1]] = -INFINITY;
 }
 
-void snug_sampler_process(struct snug_sampler *s, const struct snug_history *history) {
+void snug_sampler_process(struct snug_sampler *s, const struct snug_tokens_so_far *history) {
     if (s->how->repetition_penalty != 1) penalise(s, history);
     if (s->how->no_repeat_ngram_size > 0) ban_ngrams(s, history);
     for (int64_t i = 0; history->answer < s->how->min_new_tokens && i < s->how->end_count; i++)
@@ -177,7 +177,7 @@ static int32_t draw(struct snug_sampler *s, double u) {
     return chosen;
 }
 
-int32_t snug_sampler_choose(struct snug_sampler *s, const float *logits, const struct snug_history *history,
+int32_t snug_sampler_choose(struct snug_sampler *s, const float *logits, const struct snug_tokens_so_far *history,
                             int64_t row, double *log_probability) {
     int32_t id = 0;
     memcpy(s->scores, logits, (size_t)s->classes * sizeof *logits);

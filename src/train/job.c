@@ -17,6 +17,8 @@ static snug_status plan_pipelines(const struct snug_setup *setup,
     if (setup->trains)
         RETURN_IF_ERROR(
             snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_TRAINING, &pipelines[SNUG_ROLE_TRAINING]));
+    if (snug_setup_generates(setup))
+        return snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_GENERATION, &pipelines[SNUG_ROLE_GENERATION]);
     if (!setup->evaluates) return SNUG_OK;
     return snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_EVALUATION, &pipelines[SNUG_ROLE_EVALUATION]);
 }
@@ -119,7 +121,28 @@ static snug_status advise_more(const struct snug_job *job, const struct snug_lim
     return status;
 }
 
+/* What of a generation would fit: fewer prompts at a time, or fewer tokens. */
+static snug_status advise_generation(const struct snug_job *job, const struct snug_limit *limit,
+                                     struct snug_advice *advice) {
+    const struct snug_generation_setup *g = &job->setup.generation;
+    const int64_t page = job->plan.bytes[SNUG_MEMORY_FUNCTION] / g->pages;
+    const int64_t left = g->pages - (job->plan.total - limit->bytes + page - 1) / page;
+    const int64_t groups = left > 0 ? left * g->groups / g->pages : 0;
+    const int64_t tokens = left > 0 ? left / g->how.search.beams * SNUG_CACHE_PAGE : 0;
+    if (groups > 0) snprintf(advice->add, sizeof advice->add, "--per_device_eval_batch_size %lld", (long long)groups);
+    if (groups > 0)
+        return snug_format(
+            job->ctx, &advice->text,
+            "the cache of keys and values takes %lld bytes for each of %lld prompts at a time, and there "
+            "is memory for %lld",
+            (long long)(page * g->pages / g->groups), (long long)g->groups, (long long)groups);
+    return snug_format(job->ctx, &advice->text,
+                       "one prompt at a time, with its answer and %lld beams, fits up to about %lld tokens",
+                       (long long)g->how.search.beams, (long long)tokens);
+}
+
 static snug_status advise(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
+    if (snug_setup_generates(&job->setup)) return advise_generation(job, limit, advice);
     const bool trains = job->setup.trains;
     if (job->fit && !job->fit->fits) return advise_more(job, limit, advice);
     if (trains && !job->setup.args->fit) snprintf(advice->add, sizeof advice->add, "--fit");
@@ -207,7 +230,7 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
 }
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
-    static const char *const names[] = {"train", "eval", "predict", "plan", "model"};
+    static const char *const names[] = {"train", "eval", "predict", "plan", "model", "generate", "generate"};
     *job = (struct snug_job){.ctx = args->ctx};
     snug_clear_error(job->ctx);
     RETURN_IF_ERROR(snug_args_check(args, names[command]));

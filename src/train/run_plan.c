@@ -110,8 +110,20 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     return snug_loader_limits(args->ctx, source->dataset, &out->options, out->epochs, out->max_steps, &out->limits);
 }
 
+/* Its batches are steps of new tokens. */
+static struct snug_data_pipeline generation_pipeline(const struct snug_generation_setup *g) {
+    const struct snug_loader_limits limits = {
+        .sequences = g->rows, .tokens = g->tokens, .rows = g->rows, .longest = g->longest};
+    return (struct snug_data_pipeline){.options = {.batch_size = g->rows, .accumulation = 1, .ranks = 1},
+                                       .limits = limits};
+}
+
 snug_status snug_data_pipeline_plan(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                     struct snug_data_pipeline *out) {
+    if (role == SNUG_ROLE_GENERATION) {
+        *out = generation_pipeline(&setup->generation);
+        return SNUG_OK;
+    }
     RETURN_IF_ERROR(plan_batches(setup, args, role, out));
     out->load = load_of(setup, role == SNUG_ROLE_TRAINING ? &setup->train : &setup->eval, out);
     return SNUG_OK;
@@ -206,7 +218,9 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
-    if (snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > setup->backend->loss_positions)
+    if (planned->role == SNUG_ROLE_GENERATION) program->cache_pages = setup->generation.pages;
+    if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) &&
+        pipeline->limits.rows > setup->backend->loss_positions)
         program->capacity[SNUG_EXTENT_ROWS] = setup->backend->loss_positions;
     RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
     if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
@@ -263,7 +277,10 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
         struct snug_planned_program *planned = &plan->programs[i];
         const struct snug_data_pipeline *pipeline = &planned->pipeline;
         placed[i] = &planned->program;
-        batch += planned->loader_bytes = snug_loader_bytes(&pipeline->limits, &pipeline->options);
+        planned->loader_bytes = planned->role == SNUG_ROLE_GENERATION
+                                    ? snug_decoding_bytes(&planned->program)
+                                    : snug_loader_bytes(&pipeline->limits, &pipeline->options);
+        batch += planned->loader_bytes;
         if (planned->role == SNUG_ROLE_TRAINING)
             losses = snug_loader_share(&pipeline->options) * (int64_t)sizeof(float);
         if (planned->role != SNUG_ROLE_EVALUATION) continue;
@@ -279,7 +296,9 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
 static snug_status build_programs(const struct snug_setup *setup, const struct snug_args *args,
                                   const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT],
                                   struct snug_run_plan *out) {
-    const bool has[SNUG_ROLE_COUNT] = {[SNUG_ROLE_TRAINING] = setup->trains, [SNUG_ROLE_EVALUATION] = setup->evaluates};
+    const bool has[SNUG_ROLE_COUNT] = {[SNUG_ROLE_TRAINING] = setup->trains,
+                                       [SNUG_ROLE_EVALUATION] = setup->evaluates,
+                                       [SNUG_ROLE_GENERATION] = snug_setup_generates(setup)};
     *out = (struct snug_run_plan){0};
     RETURN_IF_ERROR(choose_methods(setup, args, out));
     RETURN_IF_ERROR(snug_alloc(args->ctx, SNUG_ROLE_COUNT, sizeof *out->programs, (void **)&out->programs));

@@ -11,7 +11,7 @@
 #include "train/setup.h"
 
 /* The role of a program in a plan. */
-enum snug_role { SNUG_ROLE_TRAINING, SNUG_ROLE_EVALUATION, SNUG_ROLE_COUNT };
+enum snug_role { SNUG_ROLE_TRAINING, SNUG_ROLE_EVALUATION, SNUG_ROLE_GENERATION, SNUG_ROLE_COUNT };
 
 /* The data pipeline: from a data source to batches. */
 struct snug_data_pipeline {

@@ -106,7 +106,7 @@ static snug_status check_task(const struct snug_setup *setup) {
     const enum snug_task task = setup->config.task;
     char known[128] = "";
     if (snug_family_has(family, task)) {
-        if (snug_task_results(task)->take || setup->command == SNUG_COMMAND_TRAIN ||
+        if (snug_task_results(task)->take || snug_setup_generates(setup) || setup->command == SNUG_COMMAND_TRAIN ||
             setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
             return SNUG_OK;
         return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
@@ -124,7 +124,12 @@ static snug_status check_task(const struct snug_setup *setup) {
 /* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
-    if (args->task) {
+    if (snug_setup_generates(setup)) {
+        setup->config.task = SNUG_TASK_CLM;
+        if (!setup->config.family->causal)
+            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: a %s is no decoder, and generates no text",
+                             setup->model.path, setup->config.family->name);
+    } else if (args->task) {
         setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
     } else if (setup->trains) {
         /* A base model has the head of another task; words with tags need a model that was trained on tags. A decoder's
@@ -139,6 +144,7 @@ static snug_status choose_task(struct snug_setup *setup) {
             snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
     }
     RETURN_IF_ERROR(check_task(setup));
+    if (snug_setup_generates(setup)) return SNUG_OK; /* --top_k is for generation, too */
     return snug_args_check_task(args, setup->config.task);
 }
 
@@ -172,8 +178,12 @@ enum { DATA_FILES = 2 };
 /* The files that the command reads; NULL: none. */
 static void list_files(const struct snug_setup *setup, const char *files[DATA_FILES]) {
     const struct snug_args *args = setup->args;
-    files[0] = setup->trains ? args->train_file : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL;
-    files[1] = snug_setup_predicts(setup) ? NULL : args->validation_file;
+    const char *prompts = setup->command == SNUG_COMMAND_GENERATE && !args->prompt ? args->test_file : NULL;
+    files[0] = prompts                                  ? prompts
+               : setup->trains                          ? args->train_file
+               : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args)
+                                                        : NULL;
+    files[1] = snug_setup_predicts(setup) || snug_setup_generates(setup) ? NULL : args->validation_file;
 }
 
 /* Before the model and the tokenizer are read, and the first file is tokenized. */
@@ -196,7 +206,7 @@ static const char *first_text_file(const struct snug_setup *setup) {
     list_files(setup, files);
     for (int i = 0; i < DATA_FILES; i++)
         if (files[i] && !is_dummy(files[i])) return files[i];
-    return setup->command == SNUG_COMMAND_MODEL ? "a text" : NULL;
+    return setup->command == SNUG_COMMAND_MODEL || snug_setup_generates(setup) ? "a text" : NULL;
 }
 
 /* transformers takes pad_token_id of config.json, not the tokenizer's. */
@@ -726,7 +736,13 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
                                          .strict = args->strict};
 }
 
+static snug_status open_generation(struct snug_setup *setup) {
+    return snug_generation_open(setup->args, &setup->config, setup->tokenizer, setup->model.path, setup->backend,
+                                setup->command == SNUG_COMMAND_GENERATE, &setup->generation);
+}
+
 static snug_status open_data(struct snug_setup *setup) {
+    if (snug_setup_generates(setup)) return open_generation(setup);
     RETURN_IF_ERROR(find_best_metric(setup, false));
     RETURN_IF_ERROR(setup->trains ? open_training_data(setup) : open_other_data(setup));
     RETURN_IF_ERROR(find_best_metric(setup, true));
@@ -823,6 +839,7 @@ void snug_setup_close(struct snug_setup *setup) {
     free(setup->train.packs);
     snug_dataset_close(setup->train.dataset);
     snug_dataset_close(setup->eval.dataset);
+    snug_generation_free(&setup->generation);
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);

@@ -15,6 +15,7 @@
 #include "io/folder.h"
 #include "metrics/metrics.h"
 #include "model/config.h"
+#include "train/generation.h"
 #include "train/trained.h"
 
 enum snug_command {
@@ -22,7 +23,9 @@ enum snug_command {
     SNUG_COMMAND_EVAL,
     SNUG_COMMAND_PREDICT,
     SNUG_COMMAND_PLAN,
-    SNUG_COMMAND_MODEL
+    SNUG_COMMAND_MODEL,
+    SNUG_COMMAND_GENERATE, /* the prompts of the arguments */
+    SNUG_COMMAND_CHAT      /* prompts that come later */
 };
 
 struct snug_data_source {
@@ -57,10 +60,11 @@ struct snug_setup {
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
-    int64_t max_length;          /* tokens that texts are truncated to */
-    struct snug_trained trained; /* of the model that is evaluated or predicts */
-    float *class_weights;        /* [config.labels.count] of the loss, or NULL */
-    int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
+    struct snug_generation_setup generation; /* if it generates */
+    int64_t max_length;                      /* tokens that texts are truncated to */
+    struct snug_trained trained;             /* of the model that is evaluated or predicts */
+    float *class_weights;                    /* [config.labels.count] of the loss, or NULL */
+    int64_t best_metric; /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
 /* The length of texts within a limit, "BEFORE MOST AFTER" in messages: a longer one that was given is warned of. */
@@ -92,10 +96,13 @@ json_t *snug_setup_class_weights_json(const struct snug_setup *setup); /* a list
 static inline bool snug_setup_predicts(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_PREDICT || setup->command == SNUG_COMMAND_MODEL;
 }
+static inline bool snug_setup_generates(const struct snug_setup *setup) {
+    return setup->command == SNUG_COMMAND_GENERATE || setup->command == SNUG_COMMAND_CHAT;
+}
 /* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
    flags. */
 static inline bool snug_setup_is_inference(const struct snug_setup *setup) {
-    return setup->command == SNUG_COMMAND_EVAL || snug_setup_predicts(setup);
+    return setup->command == SNUG_COMMAND_EVAL || snug_setup_predicts(setup) || snug_setup_generates(setup);
 }
 
 #endif

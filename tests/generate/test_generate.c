@@ -22,7 +22,7 @@ struct model {
     struct snug_program program;
     struct snug_runner runner;
     struct snug_run run;
-    struct snug_decoding decoding;
+    struct snug_token_steps decoding;
 };
 
 struct sizes {

@@ -44,7 +44,7 @@ if(NOT SNUG_PORTABLE) # whose shared library has all inside; the archive needs t
   install(FILES ${CMAKE_BINARY_DIR}/snug-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 install(TARGETS snug_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/snug.h include/snug_generate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/snugConfig.cmake ${CMAKE_BINARY_DIR}/snugConfigVersion.cmake DESTINATION ${SNUG_CMAKE_DIR})
 if(TARGET snug_cuda)

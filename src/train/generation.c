@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/generation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "model/decoders/decoder.h"
+
+enum { STEP_TOKENS = 512, CONTEXT = 4096, NEW_TOKENS = 20, TOP_K = 50 };
+
+/* ---- settings -------------------------------------------------------------------------------------------------- */
+
+struct reading {
+    snug_args *args;
+    json_t *json; /* generation_config.json; NULL: there is none */
+    char *path;
+};
+
+static snug_status read_file(struct reading *r, const char *folder) {
+    if (!folder) return SNUG_OK;
+    RETURN_IF_ERROR(snug_path_join(r->args->ctx, &r->path, folder, "generation_config.json"));
+    return access(r->path, F_OK) ? SNUG_OK : snug_json_read(r->args->ctx, NULL, r->path, &r->json);
+}
+
+/* The file's value, unless the argument is given; null is none. */
+static const json_t *of_file(const struct reading *r, const char *name) {
+    const json_t *value = snug_args_is_set(r->args, name) ? NULL : json_object_get(r->json, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+static snug_status refuse(const struct reading *r, const char *name, const char *what) {
+    return snug_fail(r->args->ctx, SNUG_E_INPUT, "%s: %s must be %s; or give --%s", r->path, name, what, name);
+}
+
+static snug_status read_real(const struct reading *r, const char *name, double least, double most, double given,
+                             double *out) {
+    const json_t *value = of_file(r, name);
+    *out = value ? json_number_value(value) : given;
+    if (!value || (json_is_number(value) && *out >= least && *out <= most)) return SNUG_OK;
+    char what[64];
+    snprintf(what, sizeof what, "a number from %g to %g", least, most);
+    return refuse(r, name, what);
+}
+
+static snug_status read_count(const struct reading *r, const char *name, int64_t least, int64_t most, int64_t given,
+                              int64_t *out) {
+    double value;
+    RETURN_IF_ERROR(read_real(r, name, (double)least, (double)most, (double)given, &value));
+    *out = (int64_t)value;
+    return SNUG_OK;
+}
+
+static snug_status read_flag(const struct reading *r, const char *name, bool given, bool *out) {
+    const json_t *value = of_file(r, name);
+    *out = value ? json_is_true(value) : given;
+    return !value || json_is_boolean(value) ? SNUG_OK : refuse(r, name, "true or false");
+}
+
+static snug_status read_early(const struct reading *r, enum snug_early_stopping *out) {
+    const json_t *value = of_file(r, "early_stopping");
+    const char *text = value ? json_string_value(value) : r->args->early_stopping;
+    if (value && json_is_boolean(value)) text = json_is_true(value) ? "True" : "False";
+    if (!text || (strcmp(text, "True") != 0 && strcmp(text, "False") != 0 && strcmp(text, "never") != 0))
+        return refuse(r, "early_stopping", "true, false or \"never\"");
+    *out = strcmp(text, "never") == 0  ? SNUG_EARLY_NEVER
+           : strcmp(text, "True") == 0 ? SNUG_EARLY_TRUE
+                                       : SNUG_EARLY_FALSE;
+    return SNUG_OK;
+}
+
+static snug_status add_end(const struct reading *r, const struct snug_config *config, int64_t id,
+                           struct snug_token_choice *to) {
+    if (id < 0 || id >= config->vocab_size || snug_sampling_ends(to, (int32_t)id)) return SNUG_OK;
+    if (to->end_count == SNUG_ENDS_MOST)
+        return snug_fail(r->args->ctx, SNUG_E_UNSUPPORTED, "eos_token_id: more than %d end tokens are not supported",
+                         (int)SNUG_ENDS_MOST);
+    to->ends[to->end_count++] = (int32_t)id;
+    return SNUG_OK;
+}
+
+static snug_status add_ends(const struct reading *r, const struct snug_config *config, const json_t *ids,
+                            struct snug_token_choice *to) {
+    if (json_is_integer(ids)) return add_end(r, config, json_integer_value(ids), to);
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        RETURN_IF_ERROR(add_end(r, config, json_integer_value(json_array_get(ids, i)), to));
+    return SNUG_OK;
+}
+
+static snug_status read_ends(const struct reading *r, const struct snug_config *config,
+                             const struct snug_tokenizer *tokenizer, struct snug_token_choice *to) {
+    RETURN_IF_ERROR(add_ends(r, config, json_object_get(r->json, "eos_token_id"), to));
+    if (to->end_count) return SNUG_OK;
+    RETURN_IF_ERROR(add_ends(r, config, json_object_get(config->json, "eos_token_id"), to));
+    return add_end(r, config, snug_tokenizer_special(tokenizer).eos, to);
+}
+
+static snug_status read_choice(const struct reading *r, struct snug_token_choice *to) {
+    const snug_args *args = r->args;
+    RETURN_IF_ERROR(read_flag(r, "do_sample", args->do_sample, &to->draws));
+    RETURN_IF_ERROR(read_real(r, "temperature", 1e-6, 1e6, args->temperature, &to->temperature));
+    RETURN_IF_ERROR(
+        read_count(r, "top_k", 0, 1 << 24, snug_args_is_set(args, "top_k") ? args->top_k : TOP_K, &to->top_k));
+    RETURN_IF_ERROR(read_real(r, "top_p", 0, 1, args->top_p, &to->top_p));
+    RETURN_IF_ERROR(read_real(r, "min_p", 0, 1, args->min_p, &to->min_p));
+    RETURN_IF_ERROR(read_real(r, "repetition_penalty", 1e-6, 1e6, args->repetition_penalty, &to->repetition_penalty));
+    RETURN_IF_ERROR(
+        read_count(r, "no_repeat_ngram_size", 0, 1 << 24, args->no_repeat_ngram_size, &to->no_repeat_ngram_size));
+    RETURN_IF_ERROR(read_count(r, "min_new_tokens", 0, 1 << 24, args->min_new_tokens, &to->min_new_tokens));
+    to->seed = (uint64_t)args->seed;
+    return SNUG_OK;
+}
+
+/* max_length of the file counts the prompt, which may differ from one to the next: of the longest. */
+static snug_status read_length(const struct reading *r, int64_t prompt, bool reads, int64_t *out) {
+    const int64_t given = snug_args_is_set(r->args, "max_new_tokens") ? r->args->max_new_tokens : -1;
+    int64_t all;
+    RETURN_IF_ERROR(read_count(r, "max_new_tokens", 1, 1 << 24, given, out));
+    if (*out > 0) return SNUG_OK;
+    *out = INT64_MAX; /* the rest of the memory for prompt and answer */
+    if (!reads) return SNUG_OK;
+    RETURN_IF_ERROR(read_count(r, "max_length", 1, 1 << 24, prompt + NEW_TOKENS, &all));
+    *out = all > prompt ? all - prompt : NEW_TOKENS;
+    return SNUG_OK;
+}
+
+static snug_status read_search(const struct reading *r, struct snug_generation *how) {
+    const snug_args *args = r->args;
+    RETURN_IF_ERROR(read_count(r, "num_beams", 1, SNUG_BEAMS_MOST, args->num_beams, &how->search.beams));
+    RETURN_IF_ERROR(read_real(r, "length_penalty", -1e6, 1e6, args->length_penalty, &how->search.length_penalty));
+    RETURN_IF_ERROR(read_count(r, "num_return_sequences", 1, 1 << 16, args->num_return_sequences, &how->returned));
+    RETURN_IF_ERROR(read_early(r, &how->search.early_stopping));
+    if (how->search.beams > 1 && how->sampling.draws)
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                         "num_beams %lld with do_sample is not supported: give --do_sample False or --num_beams 1",
+                         (long long)how->search.beams);
+    if (how->search.beams > 1 && how->returned > how->search.beams)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--num_return_sequences %lld is more than --num_beams %lld",
+                         (long long)how->returned, (long long)how->search.beams);
+    if (how->search.beams == 1 && how->returned > 1 && !how->sampling.draws)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--num_return_sequences %lld would give the same answer several times: give --do_sample or "
+                         "--num_beams",
+                         (long long)how->returned);
+    return SNUG_OK;
+}
+
+/* One text, or a JSON list of them. */
+static snug_status read_stops(const snug_args *args, json_t **out) {
+    const char *text = args->stop_strings;
+    json_error_t error;
+    if (!text) return SNUG_OK;
+    *out = *text == '[' ? snug_json_parse(text, strlen(text), 0, &error) : json_pack("[s]", text);
+    bool right = json_array_size(*out) > 0;
+    for (size_t i = 0; i < json_array_size(*out); i++) right &= json_string_length(json_array_get(*out, i)) > 0;
+    if (right) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE,
+                     "--stop_strings %s: must be a text, or a JSON list of texts, [\"\\n\", \"END\"]", text);
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------- */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static snug_status check_length(const snug_args *args, const struct snug_config *config,
+                                struct snug_generation_setup *s) {
+    const struct snug_decoder *d = snug_decoder_of(config);
+    const int64_t changes = larger(d->rope.longer_from, d->sliding_rope.longer_from);
+    if (s->prompt >= config->positions)
+        return snug_fail(args->ctx, SNUG_E_INPUT,
+                         "a prompt of %lld tokens leaves no room for an answer within the model's %lld positions",
+                         (long long)s->prompt, (long long)config->positions);
+    s->longest = smaller(s->longest, config->positions);
+    if (!changes || s->longest <= changes) return SNUG_OK;
+    return snug_fail(
+        args->ctx, SNUG_E_UNSUPPORTED,
+        "prompt and answer may have %lld tokens, and this model's rotary embeddings change after %lld, which "
+        "generation does not support: lower --%s",
+        (long long)s->longest, (long long)changes, s->prompts.count ? "max_new_tokens" : "max_seq_length");
+}
+
+static snug_status choose_sizes(const snug_args *args, const struct snug_config *config,
+                                const struct snug_backend *backend, bool reads, struct snug_generation_setup *s) {
+    const int64_t beams = s->how.search.beams, each = beams > 1 ? 1 : s->how.returned;
+    const int64_t given = snug_args_is_set(args, "max_seq_length") ? args->max_seq_length : CONTEXT;
+    const int64_t answers = reads ? (int64_t)s->prompts.count * each : 1;
+    s->longest = reads ? s->prompt + s->how.max_new_tokens : smaller(given, config->positions);
+    if (!reads) s->prompt = s->longest - 1;
+    RETURN_IF_ERROR(check_length(args, config, s));
+    s->groups = smaller(args->per_device_eval_batch_size, answers);
+    if (backend->independent_rows) s->groups = smaller(s->groups, larger(1, backend->independent_rows / beams));
+    s->rows = s->groups * beams;
+    s->tokens = larger(s->rows, smaller(STEP_TOKENS, s->groups * s->prompt));
+    s->pages = snug_generating_pages(s->groups, beams, s->prompt, s->longest - s->prompt);
+    return SNUG_OK;
+}
+
+static snug_status open_settings(const struct reading *r, const struct snug_config *config,
+                                 const struct snug_tokenizer *tokenizer, bool reads, struct snug_generation_setup *s) {
+    RETURN_IF_ERROR(read_choice(r, &s->how.sampling));
+    RETURN_IF_ERROR(read_ends(r, config, tokenizer, &s->how.sampling));
+    RETURN_IF_ERROR(read_search(r, &s->how));
+    RETURN_IF_ERROR(read_stops(r->args, &s->stops));
+    s->prompt = s->prompts.longest;
+    return read_length(r, s->prompt, reads, &s->how.max_new_tokens);
+}
+
+snug_status snug_generation_open(snug_args *args, const struct snug_config *config,
+                                 const struct snug_tokenizer *tokenizer, const char *folder,
+                                 const struct snug_backend *backend, bool reads, struct snug_generation_setup *out) {
+    struct reading r = {.args = args};
+    if (reads) RETURN_IF_ERROR(snug_prompts_read(args, tokenizer, &out->prompts));
+    snug_status status = read_file(&r, folder);
+    if (status == SNUG_OK) status = open_settings(&r, config, tokenizer, reads, out);
+    json_decref(r.json);
+    free(r.path);
+    return status == SNUG_OK ? choose_sizes(args, config, backend, reads, out) : status;
+}
+
+void snug_generation_free(struct snug_generation_setup *setup) {
+    json_decref(setup->stops);
+    snug_prompts_free(&setup->prompts);
+    *setup = (struct snug_generation_setup){0};
+}

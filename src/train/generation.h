@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a generation is asked for: its settings, its prompts, and the sizes that follow. */
+#ifndef SNUG_TRAIN_GENERATION_H
+#define SNUG_TRAIN_GENERATION_H
+
+#include "backend/backend.h"
+#include "generate/generate.h"
+#include "model/config.h"
+#include "train/prompts.h"
+
+struct snug_generation_setup {
+    struct snug_generation how;
+    json_t *stops; /* texts that end an answer; NULL: none */
+    struct snug_prompts prompts;
+    int64_t groups;          /* prompts that are answered at a time */
+    int64_t rows;            /* with their beams */
+    int64_t tokens;          /* of a step */
+    int64_t prompt, longest; /* tokens of the longest prompt; and with its answer */
+    int64_t pages;           /* of the cache */
+};
+
+/* Settings are those of the arguments, else of generation_config.json in folder, else transformers' defaults; end
+   tokens also those of config.json and the tokenizer, if that file names none. reads: the prompts of the arguments;
+   else they come later, and have max_seq_length tokens with their answers. Freed in any case with
+   snug_generation_free(). */
+snug_status snug_generation_open(snug_args *args, const struct snug_config *config,
+                                 const struct snug_tokenizer *tokenizer, const char *folder,
+                                 const struct snug_backend *backend, bool reads, struct snug_generation_setup *out);
+void snug_generation_free(struct snug_generation_setup *setup);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prompts of a generation: their texts and tokens. */
+#ifndef SNUG_TRAIN_PROMPTS_H
+#define SNUG_TRAIN_PROMPTS_H
+
+#include "args/args.h"
+#include "data/chat.h"
+#include "tokenizer/tokenizer.h"
+
+struct snug_prompts {
+    struct snug_ids ids; /* of all prompts, one after another */
+    size_t *ends;        /* [count] in ids */
+    char **texts;        /* [count] */
+    size_t count, end_capacity, text_capacity;
+    int64_t longest;        /* tokens */
+    struct snug_chat *chat; /* NULL: no prompt was a chat */
+};
+
+/* --prompt, or the rows of --test_file: of a JSON file "messages" and other chats as in a training, of which a last
+   answer is left out, or else "prompt" or "text"; else of its text column. Freed in any case with snug_prompts_free().
+ */
+snug_status snug_prompts_read(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *out);
+/* Adds a text, with the special tokens that the tokenizer puts before one; a chat, a JSON list of messages. */
+snug_status snug_prompts_add(snug_args *args, const struct snug_tokenizer *tokenizer, const char *text,
+                             struct snug_prompts *prompts);
+snug_status snug_prompts_add_chat(snug_args *args, const struct snug_tokenizer *tokenizer, const char *messages,
+                                  struct snug_prompts *prompts);
+/* Forgets the prompts, but not the chat template. */
+void snug_prompts_clear(struct snug_prompts *prompts);
+void snug_prompts_free(struct snug_prompts *prompts);
+
+static inline size_t snug_prompt_begin(const struct snug_prompts *prompts, size_t i) {
+    return i ? prompts->ends[i - 1] : 0;
+}
+
+#endif

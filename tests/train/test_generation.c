@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generation as a job: prompts, settings, texts, memory. The model is the demo's decoder, trained for a few steps. */
+#include <math.h>
+
+#include "snug_generate.h"
+#include "train/generation.h"
+#include "training_fixture.h"
+
+#define FIXTURE struct fixture *f, set_up, tear_down
+#define CHAT SNUG_SOURCE_DIR "/examples/demo/chat"
+
+enum { MOST = 16 };
+
+/* What a call gave. */
+struct answers {
+    int count, pieces;
+    char pieces_of[MOST][512]; /* by prompt, joined */
+    struct {
+        int64_t index, sequence;
+        char prompt[512], text[512], stop[16];
+        size_t tokens;
+        int32_t first;
+        double score;
+    } of[MOST];
+    snug_status returns; /* by on_answer */
+    int stop_after;      /* pieces; 0: never */
+};
+
+static snug_status take_piece(void *user, const snug_piece *piece) {
+    struct answers *a = user;
+    char *to = a->pieces_of[piece->index];
+    const size_t used = strlen(to);
+    snprintf(to + used, sizeof a->pieces_of[0] - used, "%.*s", (int)piece->length, piece->text);
+    a->pieces++;
+    return SNUG_OK;
+}
+
+static snug_status take_answer(void *user, const snug_answer *answer) {
+    struct answers *a = user;
+    assert_true(a->count < MOST);
+    a->of[a->count].index = answer->index;
+    a->of[a->count].sequence = answer->sequence;
+    a->of[a->count].tokens = answer->count;
+    a->of[a->count].first = answer->ids[0];
+    a->of[a->count].score = answer->score;
+    for (size_t i = 0; i < answer->count; i++) assert_true(answer->log_probabilities[i] <= 0);
+    snprintf(a->of[a->count].prompt, sizeof a->of[0].prompt, "%s", answer->prompt);
+    snprintf(a->of[a->count].text, sizeof a->of[0].text, "%s", answer->text);
+    snprintf(a->of[a->count++].stop, sizeof a->of[0].stop, "%s", answer->stop);
+    return a->returns;
+}
+
+static bool should_stop(void *user) {
+    const struct answers *a = user;
+    return a->stop_after && a->pieces >= a->stop_after;
+}
+
+/* A model that has learnt a little. */
+static void make_model(struct fixture *f) {
+    static const char words[] = "config_name=" CHAT " tokenizer_name=" CHAT " train_file=" CHAT
+                                "/plain.jsonl validation_file= assistant_only_loss=True output_dir=@out max_steps=40 "
+                                "per_device_train_batch_size=16 learning_rate=4e-3 save_strategy=no "
+                                "max_seq_length=64 threads=1";
+    snug_args *args = plain_args(f, words);
+    snug_train_result *result;
+    if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_train_result_destroy(result);
+    snug_args_destroy(args);
+}
+
+static snug_status generate(struct fixture *f, const char *words, struct answers *a) {
+    char all[1024];
+    snprintf(all, sizeof all, "model_name_or_path=@out threads=1 %s", words);
+    snug_args *args = plain_args(f, all);
+    const snug_callbacks callbacks = {.user = a, .should_stop = should_stop};
+    const snug_status status = snug_generate(args, &callbacks, take_piece, take_answer, a);
+    snug_args_destroy(args);
+    return status;
+}
+
+static struct answers *answer(struct fixture *f, const char *words) {
+    struct answers *a = calloc(1, sizeof *a);
+    if (generate(f, words, a) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    return a;
+}
+
+static void refuse(struct fixture *f, const char *words, snug_status status, const char *says) {
+    struct answers a = {.count = 0};
+    const snug_status found = generate(f, words, &a);
+    if (found != status) fail_msg("%s: status %d, %s", words, found, snug_error_message(f->ctx));
+    assert_contains(snug_error_message(f->ctx), says);
+    assert_int_equal(a.count, 0);
+}
+
+FIXTURE_TEST(test_prompts_of_every_kind) {
+    make_model(f);
+    struct answers *a = answer(f, "test_file=" CHAT "/questions.jsonl max_new_tokens=9 per_device_eval_batch_size=4");
+    assert_int_equal(a->count, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(a->of[i].index, i);
+        assert_true(a->of[i].tokens <= 9 && isnan(a->of[i].score));
+        assert_string_equal(a->of[i].text, a->pieces_of[i]);
+        assert_contains(a->of[i].prompt, "<|end|><|assistant|>");
+    }
+    write_text(f, "rows.jsonl",
+               "{\"prompt\": \"What colour\"}\n{\"text\": \"Tell me\"}\n"
+               "{\"prompt\": [{\"role\": \"user\", \"content\": \"What^colour^is^gold?\"}]}\n"
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"What^colour^is^gold?\"}, "
+               "{\"role\": \"assistant\", \"content\": \"Gold is yellow.\"}]}\n");
+    struct answers *rows = answer(f, "test_file=@rows.jsonl max_new_tokens=5");
+    assert_int_equal(rows->count, 4);
+    assert_string_equal(rows->of[0].prompt, "What colour");
+    assert_string_equal(rows->of[2].prompt, rows->of[3].prompt); /* without its answer */
+    assert_string_equal(rows->of[2].text, rows->of[3].text);
+    struct answers *chat = answer(f, "prompt=What^colour^is^gold? chat=True max_new_tokens=5");
+    assert_string_equal(chat->of[0].prompt, rows->of[2].prompt);
+    assert_string_equal(chat->of[0].text, rows->of[2].text);
+    write_text(f, "rows.csv", "prompt,number\nWhat colour,1\nTell me,2\n");
+    struct answers *table = answer(f, "test_file=@rows.csv text_column_name=prompt max_new_tokens=5");
+    assert_int_equal(table->count, 2);
+    assert_string_equal(table->of[1].text, rows->of[1].text);
+    write_text(f, "rows.txt", "What colour\nTell me\n");
+    struct answers *lines = answer(f, "test_file=@rows.txt max_new_tokens=5 max_predict_samples=1");
+    assert_int_equal(lines->count, 1);
+    assert_string_equal(lines->of[0].text, rows->of[0].text);
+    struct answers *one = answer(f, "test_file=@rows.jsonl max_new_tokens=5 max_predict_samples=2");
+    assert_int_equal(one->count, 2);
+    free(a), free(rows), free(chat), free(table), free(lines), free(one);
+
+    write_text(f, "empty.jsonl", "{\"prompt\": \"\"}\n");
+    write_text(f, "none.txt", "");
+    write_text(f, "odd.jsonl", "{\"question\": \"What colour\"}\n");
+    refuse(f, "test_file=@empty.jsonl", SNUG_E_INPUT, "empty.jsonl:1: the prompt has no token");
+    refuse(f, "test_file=@odd.jsonl", SNUG_E_INPUT, "odd.jsonl:1: a prompt is needed");
+    refuse(f, "test_file=@missing.txt", SNUG_E_IO, "missing.txt");
+    refuse(f, "test_file=@rows.txt prompt=x", SNUG_E_USAGE, "which one is answered?");
+}
+
+FIXTURE_TEST(test_settings) {
+    make_model(f);
+    struct answers *plain = answer(f, "prompt=What^colour max_new_tokens=12");
+    struct answers *beams = answer(f, "prompt=What^colour max_new_tokens=12 num_beams=3 num_return_sequences=2");
+    assert_int_equal(beams->count, 2);
+    assert_int_equal(beams->pieces, 0);
+    assert_true(beams->of[0].score >= beams->of[1].score);
+    struct answers *drawn =
+        answer(f, "prompt=What^colour max_new_tokens=12 do_sample=True temperature=1.5 num_return_sequences=3 seed=5");
+    assert_int_equal(drawn->count, 3);
+    assert_int_equal(drawn->of[2].sequence, 2);
+    /* The file's settings count unless an argument is given. */
+    write_text(f, "out/generation_config.json",
+               "{\"max_new_tokens\": 12, \"num_beams\": 3, \"num_return_sequences\": 2, \"eos_token_id\": [0, 500], "
+               "\"early_stopping\": \"never\", \"top_k\": null}");
+    struct answers *file = answer(f, "prompt=What^colour");
+    assert_int_equal(file->count, 2);
+    assert_string_equal(file->of[0].text, beams->of[0].text);
+    struct answers *again = answer(f, "prompt=What^colour num_beams=1 num_return_sequences=1");
+    assert_string_equal(again->of[0].text, plain->of[0].text);
+    write_text(f, "out/generation_config.json", "{\"max_length\": 8, \"early_stopping\": true, \"do_sample\": false}");
+    struct answers *length = answer(f, "prompt=What^colour");
+    assert_true(length->of[0].tokens < 8);
+    free(plain), free(beams), free(drawn), free(file), free(again), free(length);
+
+    static const struct {
+        const char *file, *words;
+        snug_status status;
+        const char *says;
+    } cases[] = {
+        {"{\"temperature\": \"hot\"}", "", SNUG_E_INPUT, "temperature must be a number from"},
+        {"{\"top_k\": -1}", "", SNUG_E_INPUT, "top_k must be a number from 0"},
+        {"{\"do_sample\": 1}", "", SNUG_E_INPUT, "do_sample must be true or false"},
+        {"{\"early_stopping\": \"soon\"}", "", SNUG_E_INPUT, "early_stopping must be true, false or \"never\""},
+        {"{\"early_stopping\": 3}", "", SNUG_E_INPUT, "early_stopping must be"},
+        {"{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", "", SNUG_E_UNSUPPORTED, "more than 16"},
+        {"{}", "num_beams=2 do_sample=True", SNUG_E_UNSUPPORTED, "num_beams 2 with do_sample"},
+        {"{}", "num_beams=2 num_return_sequences=3", SNUG_E_USAGE, "is more than --num_beams 2"},
+        {"{}", "num_return_sequences=3", SNUG_E_USAGE, "the same answer several times"},
+        {"{}", "stop_strings=[1]", SNUG_E_USAGE, "must be a text, or a JSON list of texts"},
+        {"{}", "stop_strings=[", SNUG_E_USAGE, "must be a text, or a JSON list of texts"},
+        {"{", "", SNUG_E_INPUT, "generation_config.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        write_text(f, "out/generation_config.json", cases[i].file);
+        snprintf(words, sizeof words, "prompt=What^colour max_new_tokens=3 %s", cases[i].words);
+        refuse(f, words, cases[i].status, cases[i].says);
+    }
+}
+
+FIXTURE_TEST(test_stopping) {
+    make_model(f);
+    struct answers *all = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40");
+    assert_string_equal(all->of[0].stop, "length");
+    char words[256], stop[3] = {all->of[0].text[6], all->of[0].text[7]};
+    if (stop[0] == ' ' || stop[1] == ' ') stop[0] = stop[1] == ' ' ? stop[0] : stop[1], stop[1] = '\0';
+    snprintf(words, sizeof words, "prompt=What^colour max_new_tokens=40 min_new_tokens=40 stop_strings=%s", stop);
+    struct answers *stopped = answer(f, words);
+    assert_string_equal(stopped->of[0].stop, "stop_string");
+    assert_contains(stopped->of[0].text, stop);
+    assert_true(strlen(stopped->of[0].text) < strlen(all->of[0].text));
+    snprintf(words, sizeof words,
+             "prompt=What^colour max_new_tokens=40 min_new_tokens=40 num_beams=2 stop_strings=[\"zzz\",\"%s\"]", stop);
+    struct answers *beams = answer(f, words);
+    assert_int_equal(beams->count, 1);
+
+    struct answers interrupted = {.stop_after = 3}, failed = {.returns = SNUG_E_IO};
+    assert_int_equal(generate(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40", &interrupted),
+                     SNUG_E_INTERRUPTED);
+    assert_int_equal(interrupted.count, 0);
+    assert_int_equal(generate(f, "prompt=What^colour max_new_tokens=4", &failed), SNUG_E_IO);
+    free(all), free(stopped), free(beams);
+}
+
+FIXTURE_TEST(test_what_does_not_fit) {
+    make_model(f);
+    write_text(f, "rows.txt", "What colour\nTell me\nWhat\nHow many\n");
+    refuse(f, "test_file=@rows.txt max_new_tokens=100 memory_budget=1MiB", SNUG_E_DOES_NOT_FIT,
+           "one prompt at a time, with its answer");
+    write_text(f, "long.jsonl", "");
+    FILE *file = fopen(path_of(f, "long.jsonl"), "w");
+    fprintf(file, "{\"prompt\": \"");
+    for (int i = 0; i < 200; i++) fprintf(file, "What colour is it? ");
+    fprintf(file, "\"}\n");
+    fclose(file);
+    refuse(f, "test_file=@long.jsonl", SNUG_E_INPUT, "leaves no room for an answer within the model's 128 positions");
+    /* Of 40 prompts at a time about half fit. */
+    char many[600] = "";
+    for (int i = 0; i < 40; i++) strcat(many, "What colour\n");
+    write_text(f, "many.txt", many);
+    static const char asked[] = "test_file=@many.txt max_new_tokens=100 per_device_eval_batch_size=40";
+    char words[256];
+    snprintf(words, sizeof words, "model_name_or_path=@out threads=1 %s", asked);
+    snug_args *args = plain_args(f, words);
+    struct snug_job job;
+    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    const int64_t total = job.plan.total, cache = job.plan.bytes[SNUG_MEMORY_FUNCTION];
+    assert_int_equal(job.setup.generation.pages, 2 * job.setup.generation.groups);
+    assert_int_equal(cache, 3 * 2 * job.setup.generation.pages * 64 * 48 * (int64_t)sizeof(float));
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    snprintf(words, sizeof words, "%s memory_budget=%lldB", asked, (long long)(total - cache / 2));
+    refuse(f, words, SNUG_E_DOES_NOT_FIT, "; add --per_device_eval_batch_size ");
+}
+
+/* Chats of several turns: what was read is kept, and the answers are those of whole prompts. */
+FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
+    static const char first[] = "[{\"role\": \"user\", \"content\": \"What colour is gold?\"}]";
+    static const char second[] = "[{\"role\": \"user\", \"content\": \"What colour is gold?\"}, "
+                                 "{\"role\": \"assistant\", \"content\": \"Gold.\"}, "
+                                 "{\"role\": \"user\", \"content\": \"Tell me what a cow does.\"}]";
+    make_model(f);
+    snug_args *args = plain_args(f, "model_name_or_path=@out threads=1 max_new_tokens=8");
+    snug_generator *g, *fresh;
+    struct answers a = {.count = 0}, b = {.count = 0};
+    const snug_callbacks callbacks = {.user = &a, .should_stop = should_stop};
+    assert_int_equal(snug_generator_open(args, &g), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, first, true, &callbacks, take_piece, take_answer, &a), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, second, true, &callbacks, NULL, take_answer, &a), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &a), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, second, true, NULL, NULL, take_answer, &a), SNUG_OK);
+    assert_string_equal(a.of[1].text, a.of[3].text);
+    a.stop_after = 1;
+    assert_int_equal(snug_generator_answer(g, second, true, &callbacks, NULL, take_answer, &a), SNUG_E_INTERRUPTED);
+    assert_int_equal(snug_generator_answer(g, second, true, NULL, NULL, take_answer, &a), SNUG_OK);
+    assert_string_equal(a.of[1].text, a.of[4].text);
+    assert_int_equal(snug_generator_answer(g, "[", true, NULL, NULL, take_answer, &a), SNUG_E_INPUT);
+    assert_int_equal(snug_generator_answer(g, "", false, NULL, NULL, take_answer, &a), SNUG_E_INPUT);
+    char *longest = calloc(1, 4000);
+    for (int i = 0; i < 200; i++) strcat(longest, "What colour is it? ");
+    assert_int_equal(snug_generator_answer(g, longest, false, NULL, NULL, take_answer, &a), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "there is memory for 128: raise --max_seq_length, or begin a new chat");
+    free(longest);
+    assert_int_equal(snug_generator_answer(NULL, "x", false, NULL, NULL, take_answer, &a), SNUG_E_USAGE);
+    snug_generator_destroy(g);
+    snug_generator_destroy(NULL);
+    assert_int_equal(snug_generator_open(args, &fresh), SNUG_OK);
+    assert_int_equal(snug_generator_answer(fresh, second, true, NULL, NULL, take_answer, &b), SNUG_OK);
+    assert_string_equal(a.of[1].text, b.of[0].text);
+    snug_generator_destroy(fresh);
+    snug_args_destroy(args);
+
+    args = plain_args(f, "model_name_or_path=@out threads=1 max_new_tokens=8 num_beams=2 max_seq_length=60");
+    assert_int_equal(snug_generator_open(args, &g), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &b), SNUG_OK);
+    snug_generator_destroy(g);
+    snug_args_destroy(args);
+}
+
+FIXTURE_TEST(test_models_that_generate_nothing) {
+    snug_args *args = plain_args(f, "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/model/mlm prompt=x");
+    struct answers a = {.count = 0};
+    assert_int_equal(snug_generate(args, NULL, NULL, take_answer, &a), SNUG_E_UNSUPPORTED);
+    assert_contains(snug_error_message(f->ctx), "a BERT is no decoder, and generates no text");
+    snug_args_destroy(args);
+    args = plain_args(f, "prompt=x");
+    assert_int_equal(snug_generate(args, NULL, NULL, take_answer, &a), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "snug generate needs --model_name_or_path");
+    assert_int_equal(snug_generate(args, NULL, NULL, NULL, &a), SNUG_E_USAGE);
+    snug_args_destroy(args);
+}
+
+TEST_MAIN(NULL, NULL)
