@@ -46,6 +46,10 @@ typedef snug_status snug_on_answer(void *user, const snug_answer *answer);
 snug_status snug_generate(snug_args *args, const snug_callbacks *callbacks, snug_on_piece *on_piece,
                           snug_on_answer *on_answer, void *user);
 
+/* The memory that snug_generate() would take, as text or JSON: of the cache a token, a sequence and a further beam, and
+ * of all classes. It reads no weights. */
+snug_status snug_generate_plan(snug_args *args, bool json, char **text);
+
 /* A model that answers one prompt after another, and keeps what it has read: a prompt that begins like the last one and
  * its answer costs only its new tokens, as in a chat. */
 typedef struct snug_generator snug_generator;

@@ -28,6 +28,7 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
+from .generator import Answer, Generator, load_generator
 from .history import LogHistory
 from .jobs import Argument, Event, MemoryUse, Plan, TrainResult, arguments, evaluate, plan, pull, train
 from .model import FilledMask, Label, Model, Predictions, TaggedWords, load
@@ -35,12 +36,14 @@ from .model import FilledMask, Label, Model, Predictions, TaggedWords, load
 __version__: str = _lib.snug_version().decode()
 
 __all__ = [
+    "Answer",
     "Argument",
     "DoesNotFitError",
     "Error",
     "EvaluateArguments",
     "Event",
     "FilledMask",
+    "Generator",
     "InputError",
     "InternalError",
     "InterruptedTraining",
@@ -65,6 +68,7 @@ __all__ = [
     "arguments",
     "evaluate",
     "load",
+    "load_generator",
     "plan",
     "pull",
     "train",

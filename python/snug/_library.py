@@ -180,6 +180,28 @@ class Prediction(Structure):
 ON_ROW = CFUNCTYPE(c_int, c_void_p, POINTER(Prediction))
 
 
+class Piece(Structure):
+    _fields_ = [("index", c_int64), ("sequence", c_int64), ("text", c_void_p), ("length", c_size_t)]
+
+
+class GivenAnswer(Structure):
+    _fields_ = [
+        ("index", c_int64),
+        ("sequence", c_int64),
+        ("prompt", c_char_p),
+        ("text", c_char_p),
+        ("count", c_size_t),
+        ("ids", c_void_p),
+        ("log_probabilities", c_void_p),
+        ("score", c_double),
+        ("stop", c_char_p),
+    ]
+
+
+ON_PIECE = CFUNCTYPE(c_int, c_void_p, POINTER(Piece))
+ON_ANSWER = CFUNCTYPE(c_int, c_void_p, POINTER(GivenAnswer))
+
+
 class PullResult(Structure):
     _fields_ = [
         ("folder", c_char_p),
@@ -228,6 +250,12 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_size_t, ON_ROW, c_void_p],
     ),
     "snug_model_predict_rows": (c_int, [c_void_p, c_void_p, c_void_p, ON_ROW, c_void_p]),
+    "snug_generator_open": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "snug_generator_destroy": (None, [c_void_p]),
+    "snug_generator_answer": (
+        c_int,
+        [c_void_p, c_char_p, c_bool, POINTER(Callbacks), ON_PIECE, ON_ANSWER, c_void_p],
+    ),
     "snug_pull": (c_int, [c_void_p, POINTER(Callbacks), POINTER(POINTER(PullResult))]),
     "snug_pull_result_destroy": (None, [POINTER(PullResult)]),
 }

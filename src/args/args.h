@@ -63,7 +63,7 @@ struct snug_args {
     /* generation */
     int64_t max_new_tokens, min_new_tokens, num_beams, num_return_sequences, no_repeat_ngram_size;
     double length_penalty, temperature, top_p, min_p, repetition_penalty;
-    bool do_sample;
+    bool do_sample, plan_only;
     char *early_stopping; /* "False", "True" or "never" */
     char *stop_strings;   /* a text or a JSON list of texts, or NULL */
     /* training */

@@ -197,6 +197,8 @@ const struct snug_argument snug_arguments[] = {
         "beam search: when no better answer is expected; True: as soon as there are num_beams; never: when none is "
         "possible"),
     COUNT(num_return_sequences, "", GENERATION, "1", "[1,65536]", "answers to each prompt"),
+    FLAG(plan_only, "", GENERATION, "False",
+         "generate: print the memory that the answers would take, and answer nothing (snug's own)"),
     TEXT(stop_strings, "", GENERATION, "TEXT|JSON", "texts that end an answer: one, or a JSON list of them"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",

@@ -46,19 +46,26 @@ static snug_status on_answer(void *user, const snug_answer *answer) {
     return cli_put(w->cli, "\n");
 }
 
+static bool argument_is(const struct cli *cli, const char *name, const char *value) {
+    char text[8] = "";
+    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0; /* a longer one fails */
+}
+
+static snug_status make_plan(struct cli *cli, char **text) { return snug_generate_plan(cli->args, cli->json, text); }
+
+static int answer_prompts(struct cli *cli) {
+    struct writing writing = {.cli = cli};
+    writing.streams = !cli->json && !argument_is(cli, "prompt", "") && argument_is(cli, "num_beams", "1") &&
+                      argument_is(cli, "num_return_sequences", "1");
+    cli_catch_signals(cli);
+    return cli_finish(cli, snug_generate(cli->args, &cli->callbacks, on_piece, on_answer, &writing));
+}
+
 static int generate(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
-        char prompt[8] = "", beams[8] = "", answers[8] = "";
-        cli_catch_signals(&cli);
-        snug_args_get(cli.args, "prompt", prompt, sizeof prompt);
-        snug_args_get(cli.args, "num_beams", beams, sizeof beams);
-        snug_args_get(cli.args, "num_return_sequences", answers, sizeof answers);
-        struct writing writing = {.cli = &cli};
-        writing.streams = *prompt && !cli.json && strcmp(beams, "1") == 0 && strcmp(answers, "1") == 0;
-        code = cli_finish(&cli, snug_generate(cli.args, &cli.callbacks, on_piece, on_answer, &writing));
-    }
+    if (cli_open(&cli, argc, argv, &code))
+        code = argument_is(&cli, "plan_only", "True") ? cli_make(&cli, make_plan) : answer_prompts(&cli);
     cli_close(&cli);
     return code;
 }

@@ -23,7 +23,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_CLASSES " class_metrics threshold "
 #define OF_GENERATION                                                                                                  \
     " prompt max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size " \
-    "num_beams length_penalty early_stopping num_return_sequences stop_strings "
+    "num_beams length_penalty early_stopping num_return_sequences stop_strings plan_only "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \

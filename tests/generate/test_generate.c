@@ -345,6 +345,12 @@ FIXTURE_TEST(test_beams_fit_in_the_planned_pages) {
         json_decref(prompt);
         free(a);
     }
+    struct model m; /* a prompt alone */
+    const struct sizes one = {.rows = 1, .tokens = 80, .longest = 200, .pages = 1};
+    static const int32_t ids[70] = {1};
+    open_model(s, "llama", snug_backend_cpu(), &one, &m);
+    assert_int_equal(snug_decoding_add(&m.decoding, snug_decoding_begin(&m.decoding), ids, 70, true), SNUG_E_MEMORY);
+    close_model(&m);
     assert_int_equal(snug_generating_pages(3, 1, 60, 5), 6);
     assert_int_equal(snug_generating_pages(2, 4, 130, 64), 2 * (2 + 4 * 2));
 }

@@ -444,6 +444,35 @@ started.wait()
         done = self.run_script("import _xxsubinterpreters as i; i.run_string(i.create(), 'import snug')")
         self.assertRegex(done.stderr, "snug cannot be used in a sub-interpreter|does not support loading in subinterpreters")
 
+    def test_generator(self):
+        """Answers to texts and chats, whole and as they come."""
+        chats = f"{DEMO}/chat"
+        snug.train(None, f"{chats}/plain.jsonl", config_name=chats, tokenizer_name=chats, output_dir=str(self.folder / "chatty"),
+                   max_steps=20, save_strategy="no", max_seq_length=64, threads=1, per_device_train_batch_size=16)
+        messages = [{"role": "user", "content": "What colour is gold?"}]
+        with snug.load_generator(str(self.folder / "chatty"), max_new_tokens=12, min_new_tokens=6, threads=1) as generator:
+            pieces = []
+            answer = generator.generate(messages, pieces.append)
+            self.assertEqual("".join(pieces), answer.text)
+            self.assertEqual(len(answer.ids), len(answer.log_probabilities))
+            self.assertTrue((answer.log_probabilities <= 0).all() and 6 <= len(answer.ids) <= 12)
+            self.assertIn(answer.stop, ("eos", "length"))
+            self.assertTrue(answer.prompt.endswith("<|assistant|>"))
+            self.assertEqual("".join(generator.stream(messages)), answer.text)
+            stream = generator.stream("What")
+            next(stream)
+            stream.close()
+            with self.assertRaises(ZeroDivisionError):
+                generator.generate("What", lambda text: 1 // 0)
+            with self.assertRaises(snug.InputError):
+                generator.generate("")
+        with self.assertRaisesRegex(ValueError, "the generator is closed"):
+            generator.generate("What")
+        with snug.load_generator(str(self.folder / "chatty"), max_new_tokens=4, num_beams=3, num_return_sequences=2, threads=1) as beams:
+            answers = beams.generate_all("What")
+            self.assertEqual(len(answers), 2)
+            self.assertGreaterEqual(answers[0].score, answers[1].score)
+
     def test_log_history(self):
         """That of trainer_state.json: steps, evaluations, totals, also those of before a resumption."""
         arguments = {"validation": ROWS, "num_train_epochs": 2, "save_strategy": "epoch", "eval_strategy": "epoch", "logging_steps": 3}

@@ -24,6 +24,7 @@ struct answers {
     } of[MOST];
     snug_status returns; /* by on_answer */
     int stop_after;      /* pieces; 0: never */
+    snug_generator *destroys;
 };
 
 static snug_status take_piece(void *user, const snug_piece *piece) {
@@ -47,6 +48,7 @@ static snug_status take_answer(void *user, const snug_answer *answer) {
     snprintf(a->of[a->count].prompt, sizeof a->of[0].prompt, "%s", answer->prompt);
     snprintf(a->of[a->count].text, sizeof a->of[0].text, "%s", answer->text);
     snprintf(a->of[a->count++].stop, sizeof a->of[0].stop, "%s", answer->stop);
+    snug_generator_destroy(a->destroys);
     return a->returns;
 }
 
@@ -223,6 +225,27 @@ FIXTURE_TEST(test_what_does_not_fit) {
     fprintf(file, "\"}\n");
     fclose(file);
     refuse(f, "test_file=@long.jsonl", SNUG_E_INPUT, "leaves no room for an answer within the model's 128 positions");
+    /* Rotations that change with the length. */
+    json_t *config = read_json(f, path_of(f, "out/config.json"));
+    json_t *factors = json_array();
+    for (int i = 0; i < 12; i++) json_array_append_new(factors, json_real(1.5));
+    json_object_set_new(config, "rope_parameters",
+                        json_pack("{s:s,s:f,s:O,s:O,s:i}", "rope_type", "longrope", "rope_theta", 1e4, "short_factor",
+                                  factors, "long_factor", factors, "original_max_position_embeddings", 64));
+    char *old = read_text(f, path_of(f, "out/config.json"), NULL);
+    assert_int_equal(json_dump_file(config, path_of(f, "out/config.json"), 0), 0);
+    free(answer(f, "prompt=What max_new_tokens=3"));
+    refuse(f, "prompt=What max_new_tokens=100", SNUG_E_UNSUPPORTED,
+           "rotary embeddings change after 64, which generation does not support: lower --max_new_tokens");
+    snug_args *lower = plain_args(f, "model_name_or_path=@out threads=1");
+    snug_generator *none;
+    assert_int_equal(snug_generator_open(lower, &none), SNUG_E_UNSUPPORTED);
+    assert_contains(snug_error_message(f->ctx), "lower --max_seq_length");
+    snug_args_destroy(lower);
+    write_text(f, "out/config.json", old);
+    free(old);
+    json_decref(config);
+    json_decref(factors);
     /* Of 40 prompts at a time about half fit. */
     char many[600] = "";
     for (int i = 0; i < 40; i++) strcat(many, "What colour\n");
@@ -270,6 +293,8 @@ FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
     assert_int_equal(snug_generator_answer(g, longest, false, NULL, NULL, take_answer, &a), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "there is memory for 128: raise --max_seq_length, or begin a new chat");
     free(longest);
+    a.destroys = g; /* in a callback: does nothing */
+    assert_int_equal(snug_generator_answer(g, "Tell", false, NULL, NULL, take_answer, &a), SNUG_OK);
     assert_int_equal(snug_generator_answer(NULL, "x", false, NULL, NULL, take_answer, &a), SNUG_E_USAGE);
     snug_generator_destroy(g);
     snug_generator_destroy(NULL);
