@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chat in the terminal. Each turn gives the library all messages; it keeps what the model has read of them. */
-#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@ struct chat {
     json_t *messages; /* NULL: out of memory */
     char *answer;     /* so far; NULL: none */
     size_t length;
-    bool asks; /* standard input is a terminal */
+    bool asks;   /* standard input is a terminal */
+    bool broken; /* an interrupt came instead of a line */
 };
 
 static void on_interrupt(int number) {
@@ -31,9 +32,8 @@ static bool should_stop(void *user) {
     return interrupted;
 }
 
-/* Without SA_RESTART: reading a line ends, too. */
 static void catch_interrupts(void) {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
@@ -56,15 +56,22 @@ static void ask(const struct chat *c, const char *prompt) {
     fflush(stderr);
 }
 
-/* A line without its end, or an empty one after an interrupt; false at the end of the input. */
-static bool read_line(char **line, size_t *capacity, size_t *length) {
-    errno = 0;
-    const ssize_t count = getline(line, capacity, stdin);
-    if (count < 0 && interrupted && errno == EINTR) {
-        clearerr(stdin);
-        *length = 0;
-        return *line != NULL;
-    }
+/* Waits for a line of the terminal, which gives one at a time; false after an interrupt, also one just before. */
+static bool await_line(void) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t interrupt, old;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &old);
+    if (!interrupted) ppoll(&input, 1, NULL, &old);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return !interrupted;
+}
+
+/* A line without its end; false at the end of the input, or after an interrupt. */
+static bool read_line(struct chat *c, char **line, size_t *capacity, size_t *length) {
+    c->broken = c->asks && !await_line();
+    const ssize_t count = c->broken ? -1 : getline(line, capacity, stdin);
     if (count < 0) return false;
     *length = (size_t)count;
     if (*length && (*line)[*length - 1] == '\n') (*line)[--*length] = '\0';
@@ -72,15 +79,14 @@ static bool read_line(char **line, size_t *capacity, size_t *length) {
 }
 
 /* A message: a line, lines of which each but the last ends with a backslash, or those between lines of three quotes.
-   NULL at the end of the input. */
+   NULL at the end of the input, and after an interrupt. */
 static char *read_message(struct chat *c) {
     char *line = NULL, *text = NULL;
     size_t capacity = 0, count = 0, length = 0;
     bool quoted = false, more = true;
     ask(c, "> ");
-    while (more && read_line(&line, &capacity, &count)) {
+    while (more && read_line(c, &line, &capacity, &count)) {
         const bool quotes = strcmp(line, "\"\"\"") == 0, first = !text;
-        if (interrupted) count = 0;
         more = quoted ? !quotes : quotes && first;
         const bool continues = !quoted && !quotes && count && line[count - 1] == '\\';
         if (quotes && (quoted || first)) count = 0;
@@ -89,11 +95,12 @@ static char *read_message(struct chat *c) {
         if (continues) append(&text, &length, "\n", 1);
         quoted |= quotes;
         more |= continues;
-        if (interrupted) break;
         if (more) ask(c, ". ");
     }
     free(line);
-    return text;
+    if (!c->broken) return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- turns ----------------------------------------------------------------------------------------------------- */
@@ -163,10 +170,12 @@ static bool run_command(struct chat *c, const char *text, bool *ends) {
 static snug_status talk(struct chat *c) {
     snug_status status = SNUG_OK;
     bool ends = false;
-    char *text;
-    while (status == SNUG_OK && !ends && (text = read_message(c))) {
-        if (interrupted) fputs("\n(/quit ends)\n", stderr);
-        if (!interrupted && *text && !run_command(c, text, &ends)) status = take_turn(c, text);
+    while (status == SNUG_OK && !ends) {
+        char *text = read_message(c);
+        interrupted = 0;
+        ends = !text && !c->broken;
+        if (c->broken) fputs("\n(/quit ends)\n", stderr);
+        if (text && *text && !run_command(c, text, &ends)) status = take_turn(c, text);
         interrupted = 0;
         free(text);
     }

@@ -16,19 +16,19 @@ static void make_model(struct fixture *f) {
 
 /* What a shell's command prints, in the test's folder. */
 static char *shell(const struct fixture *f, const char *command, int code) {
-    char all[2048];
+    char all[10000];
     snprintf(all, sizeof all, "cd '%s' && %s", f->folder, command);
     FILE *pipe = popen(all, "r");
     char *text = calloc(1, 1 << 16);
     assert_non_null(pipe);
-    fread(text, 1, (1 << 16) - 1, pipe);
+    text[fread(text, 1, (1 << 16) - 1, pipe)] = '\0';
     const int status = pclose(pipe);
     if (WEXITSTATUS(status) != code) fail_msg("%s: exit code %d: %s", command, WEXITSTATUS(status), text);
     return text;
 }
 
 static char *snug(const struct fixture *f, const char *before, const char *words, int code) {
-    char command[1024];
+    char command[8192];
     snprintf(command, sizeof command, "%s '%s' %s 2>&1", before, program_path(), words);
     return shell(f, command, code);
 }
