@@ -48,7 +48,8 @@ static snug_status on_answer(void *user, const snug_answer *answer) {
 
 static bool argument_is(const struct cli *cli, const char *name, const char *value) {
     char text[8] = "";
-    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0; /* a longer one fails */
+    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK &&
+           strcmp(text, value) == 0; /* a longer one fails */
 }
 
 static snug_status make_plan(struct cli *cli, char **text) { return snug_generate_plan(cli->args, cli->json, text); }

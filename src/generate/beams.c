@@ -103,9 +103,10 @@ static void keep_best(const struct snug_beams *b, struct snug_beam *to, int64_t 
                       int64_t count) {
     bool taken[SNUG_BEAMS_MOST + SNUG_CANDIDATES_MOST] = {false};
     for (int64_t k = 0; k < n; k++) {
-        int64_t best = -1;
-        for (int64_t i = 0; i < count; i++)
-            if (!taken[i] && (best < 0 || list[i].score > list[best].score)) best = i;
+        int64_t best = 0;
+        while (taken[best]) best++;
+        for (int64_t i = best + 1; i < count; i++)
+            if (!taken[i] && list[i].score > list[best].score) best = i;
         taken[best] = true;
         copy(b, &to[k], &list[best]);
     }

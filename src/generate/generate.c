@@ -170,14 +170,14 @@ static snug_status advance(struct snug_generating *g, struct snug_generator_row 
 
 /* Every running beam becomes a copy of the sequence that it continues. */
 static void follow_beams(struct snug_generating *g, struct snug_generator_row *row) {
-    int64_t next[SNUG_BEAMS_MOST];
+    int64_t next[SNUG_BEAMS_MOST] = {0};
     const int64_t n = beams_of(g);
     for (int64_t i = 0; i < n; i++) {
         next[i] = snug_decoding_begin(g->decoding);
         snug_decoding_copy(g->decoding, next[i], row->sequences[row->beams.running[i].parent]);
     }
     for (int64_t i = 0; i < row->sequence_count; i++) snug_decoding_end(g->decoding, row->sequences[i]);
-    memcpy(row->sequences, next, sizeof next);
+    memcpy(row->sequences, next, (size_t)n * sizeof *next);
     row->sequence_count = n;
 }
 

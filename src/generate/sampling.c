@@ -30,10 +30,10 @@ bool snug_sampling_ends(const struct snug_token_choice *how, int32_t id) {
 
 double snug_log_sum(const float *logits, int64_t count) {
     float most = logits[0];
-    double sum = 0;
     for (int64_t i = 1; i < count; i++)
         if (logits[i] > most) most = logits[i];
-    for (int64_t i = 0; i < count; i++) sum += exp((double)logits[i] - (double)most);
+    double sum = exp((double)logits[0] - (double)most);
+    for (int64_t i = 1; i < count; i++) sum += exp((double)logits[i] - (double)most);
     return (double)most + log(sum);
 }
 

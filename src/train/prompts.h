@@ -19,15 +19,15 @@ struct snug_prompts {
 /* --prompt, or the rows of --test_file: of a JSON file "messages" and other chats as in a training, of which a last
    answer is left out, or else "prompt" or "text"; else of its text column. Freed in any case with snug_prompts_free().
  */
-snug_status snug_prompts_read(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *out);
+snug_status snug_prompts_read(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p);
 /* Adds a text, with the special tokens that the tokenizer puts before one; a chat, a JSON list of messages. */
 snug_status snug_prompts_add(snug_args *args, const struct snug_tokenizer *tokenizer, const char *text,
-                             struct snug_prompts *prompts);
+                             struct snug_prompts *p);
 snug_status snug_prompts_add_chat(snug_args *args, const struct snug_tokenizer *tokenizer, const char *messages,
-                                  struct snug_prompts *prompts);
+                                  struct snug_prompts *p);
 /* Forgets the prompts, but not the chat template. */
-void snug_prompts_clear(struct snug_prompts *prompts);
-void snug_prompts_free(struct snug_prompts *prompts);
+void snug_prompts_clear(struct snug_prompts *p);
+void snug_prompts_free(struct snug_prompts *p);
 
 static inline size_t snug_prompt_begin(const struct snug_prompts *prompts, size_t i) {
     return i ? prompts->ends[i - 1] : 0;
