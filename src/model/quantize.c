@@ -54,11 +54,10 @@ static const float least_absmax = 1e-38f; /* by which a block of zeros is divide
 
 /* The codes of one block, and its absmax. */
 static float code_block(const struct bounds *bounds, const float *values, int64_t count, uint8_t *codes) {
-    float scaled[BLOCK], absmax = largest_of(values, count);
+    float scaled[BLOCK] = {0}, absmax = largest_of(values, count);
     uint8_t place[BLOCK + 1] = {0};
     scale_block(values, count, count == BLOCK, fmaxf(absmax, least_absmax), scaled);
-    for (int64_t i = count; i < count + count % 2; i++) scaled[i] = 0; /* an odd last value has 0 beside it */
-    const int64_t even = count + count % 2;
+    const int64_t even = count + count % 2; /* an odd last value has 0 beside it */
     for (int k = 0; k + 1 < bounds->codes; k++)
         for (int64_t i = 0; i < even; i++) place[i] = (uint8_t)(place[i] + (scaled[i] > bounds->middle[k]));
     for (int64_t i = 0; i < even; i += 2)

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that are stored as 4-bit codes (core/quantized.h): which ones, their codes, and their values. */
+/* The codes and the values of weights that are stored in 4 bits (core/quantized.h). */
 #ifndef SNUG_MODEL_QUANTIZE_H
 #define SNUG_MODEL_QUANTIZE_H
 
 #include "model/config.h"
 #include "model/draw.h"
-
-/* Marks the weights that config's quantization is for: those of all linears, as in transformers, but the task head's,
-   those that are embedding tables too, and those that its skip list names. trains: a run that trains, in which each of
-   them must be frozen: SNUG_E_USAGE otherwise. Call it after freezing and before snug_stages(). */
-snug_status snug_program_quantize(struct snug_program *program, const struct snug_config *config, bool trains);
 
 /* Makes all values of a quantized parameter, a piece at a time, and stores their codes and scales: the bits of
    bitsandbytes' PyTorch implementation. Its CUDA kernels differ in values that are exactly between two codes, and in

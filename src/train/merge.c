@@ -219,8 +219,9 @@ static snug_status find_weight(struct merge *m, const struct snug_parameter *p, 
     struct snug_stored_tensor seen = *o->weight; /* with the shape and the type of its values */
     RETURN_IF_ERROR(snug_codes_find(m->ctx, o->files, m->model.path, o->weight, &o->codes));
     const struct snug_quantized *form = &o->codes.form;
-    o->form = form->type ? (struct snug_quantized){0} : m->program.tensors[p->tensor].quantized;
+    o->form = m->program.tensors[p->tensor].quantized;
     if (form->type) {
+        o->form.type = SNUG_CODES_NONE;
         seen.dims = 2;
         seen.shape[0] = form->rows;
         seen.shape[1] = form->cols;

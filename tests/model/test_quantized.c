@@ -561,6 +561,9 @@ FIXTURE_TEST(test_refused) {
         assert_contains(snug_error_message(f->ctx), cases[i][1]);
     }
     train(f, "more", "max_steps=1 model_name_or_path=@coded config_name= load_in_4bit=True freeze=base_model");
+    train(f, "same",
+          "max_steps=1 model_name_or_path=@plain config_name= load_in_4bit=True bnb_4bit_quant_type=fp4 "
+          "use_bnb_nested_quant=False freeze=base_model");
 }
 
 TEST_MAIN(NULL, NULL)
