@@ -24,7 +24,7 @@ struct snug_adapter {
     snug_context *ctx;
     const char *path;
     json_t *json;
-    double r, alpha, dropout, deviation;
+    double r, alpha, dropout;
     bool rslora, strict, all_linear;
     struct snug_regex *target, *excluded; /* where a text is given in place of a list */
     struct pattern *ranks, *alphas;
@@ -32,7 +32,6 @@ struct snug_adapter {
 };
 
 const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return adapter->json; }
-double snug_adapter_deviation(const struct snug_adapter *adapter) { return adapter->deviation; }
 
 /* ---- adapter_config.json --------------------------------------------------------------------------------------- */
 
@@ -80,14 +79,10 @@ static snug_status check_supported(const struct snug_adapter *a) {
 }
 
 /* Most other ways of initialising change the weights of the base model, too. */
-static snug_status read_init(struct snug_adapter *a) {
+static snug_status check_init(const struct snug_adapter *a) {
     const json_t *init = json_object_get(a->json, "init_lora_weights");
     const char *name = json_string_value(init);
-    if (!init || json_is_null(init) || json_is_true(init)) return SNUG_OK;
-    if (name && strcmp(name, "gaussian") == 0) {
-        a->deviation = 1 / a->r;
-        return SNUG_OK;
-    }
+    if (!init || json_is_null(init) || json_is_true(init) || (name && strcmp(name, "gaussian") == 0)) return SNUG_OK;
     return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: init_lora_weights %s is not supported: true and \"gaussian\" are",
                      a->path, name ? name : "false");
 }
@@ -120,7 +115,7 @@ static snug_status read_patterns(struct snug_adapter *a, const char *key, struct
     return SNUG_OK;
 }
 
-/* A list of names, of which there are at most 64, or a regular expression of whole names. */
+/* A list of names, or a regular expression of whole names. */
 static snug_status read_names(struct snug_adapter *a, const char *key, struct snug_regex **regex) {
     const json_t *names = json_object_get(a->json, key), *name;
     size_t i;
@@ -129,8 +124,9 @@ static snug_status read_names(struct snug_adapter *a, const char *key, struct sn
     json_array_foreach(names, i, name) {
         if (!json_is_string(name)) names = NULL;
     }
-    if (json_is_array(names)) return SNUG_OK;
-    return snug_fail(a->ctx, SNUG_E_INPUT, "%s: %s must be a list of names, or a regular expression", a->path, key);
+    if (json_is_array(names) && i <= SNUG_ADAPTER_NAMES_MOST) return SNUG_OK;
+    return snug_fail(a->ctx, SNUG_E_INPUT, "%s: %s must be a list of names, at most 4096, or a regular expression",
+                     a->path, key);
 }
 
 /* The names are separated by spaces. */
@@ -180,7 +176,7 @@ static snug_status read_all(struct snug_adapter *a, const json_t *json, const ch
     struct snug_regex *saved = NULL;
     RETURN_IF_ERROR(check_supported(a));
     RETURN_IF_ERROR(read_numbers(a));
-    RETURN_IF_ERROR(read_init(a));
+    RETURN_IF_ERROR(check_init(a));
     RETURN_IF_ERROR(read_targets(a, default_names));
     RETURN_IF_ERROR(read_names(a, "exclude_modules", &a->excluded));
     RETURN_IF_ERROR(read_layers(a));
@@ -247,18 +243,20 @@ static int64_t place_in(const json_t *list, const char *module) {
     return -1;
 }
 
-/* The number in a module's name: model.layers.3.mlp.up_proj; -1: none. */
-static int64_t layer_of(const char *module) {
+/* After the number in a module's name, a layer's: mlp.up_proj of model.layers.3.mlp.up_proj; NULL: there is none. */
+static const char *after_layer(const char *module, int64_t *layer) {
     for (const char *at = strchr(module, '.'); at; at = strchr(at + 1, '.')) {
-        const size_t digits = strspn(at + 1, "0123456789");
-        if (digits && at[1 + digits] == '.') return strtoll(at + 1, NULL, 10);
+        char *end;
+        *layer = strtoll(at + 1, &end, 10);
+        if (end > at + 1 && *end == '.') return end + 1;
     }
-    return -1;
+    return NULL;
 }
 
 static bool has_its_layer(const struct snug_adapter *a, const char *module) {
     const json_t *layers = json_object_get(a->json, "layers_to_transform"), *layer;
-    const int64_t number = layer_of(module);
+    int64_t number;
+    if (!after_layer(module, &number)) number = -1;
     size_t i;
     if (json_is_integer(layers)) return json_integer_value(layers) == number;
     if (json_array_size(layers) == 0) return true;
@@ -274,7 +272,7 @@ int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *param
     /* As in PEFT: a module whose name ends with the one given, after any character, and all within it. */
     for (const char *dot = strchr(parameter, '.'); dot; dot = strchr(dot + 1, '.')) json_array_foreach(list, i, name) {
             const size_t length = (size_t)(dot - parameter), cut = json_string_length(name);
-            if (cut && length >= cut && strncmp(dot - cut, json_string_value(name), cut) == 0) return (int64_t)i;
+            if (length >= cut && strncmp(dot - cut, json_string_value(name), cut) == 0) return (int64_t)i;
         }
     return -1;
 }
@@ -329,12 +327,10 @@ snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const c
 
 /* Adds the last part of the name of the linear to which A belongs, if it is A's weight. */
 static void add_target(json_t **list, const char *parameter) {
-    static const char end[] = ".lora_A.weight";
-    const size_t length = strlen(parameter), cut = sizeof end - 1;
-    if (length <= cut || strcmp(parameter + length - cut, end) != 0) return;
-    size_t begin = length - cut;
-    while (begin > 0 && parameter[begin - 1] != '.') begin--;
-    json_t *name = json_stringn(parameter + begin, length - cut - begin), *other;
+    const char *end = strstr(parameter, ".lora_A.weight"), *begin = end;
+    if (!end) return;
+    while (begin[-1] != '.') begin--; /* linears of all-linear are in a layer or a head */
+    json_t *name = json_stringn(begin, (size_t)(end - begin)), *other;
     bool has = false;
     size_t i;
     json_array_foreach(*list, i, other) has |= json_equal(name, other);
@@ -357,19 +353,14 @@ json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct sn
 
 void snug_adapter_note(const struct snug_adapter *adapter, const char *module, bool adapted,
                        struct snug_adapter_use *use) {
-    char name[96];
-    const char *at = module;
-    for (const char *dot = module; (dot = strchr(dot, '.')); dot++) { /* after the layer's number */
-        const size_t digits = strspn(dot + 1, "0123456789");
-        if (digits && dot[1 + digits] == '.') at = dot + 2 + digits;
-    }
-    snprintf(name, sizeof name, "%s", at);
+    int64_t layer;
+    const char *rest = after_layer(module, &layer), *name = rest ? rest : module;
     const size_t used = strlen(use->linears);
-    if (!snug_list_has(use->linears, ' ', name, strlen(name)) && used + strlen(name) + 2 < sizeof use->linears)
+    if (!snug_list_has(use->linears, ' ', name, strlen(name)))
         snprintf(use->linears + used, sizeof use->linears - used, "%s%s", used ? " " : "", name);
     const int64_t place = place_in(json_object_get(adapter->json, "target_modules"), module);
     if (adapted) use->adapters++;
-    if (adapted && place >= 0 && place < 64) use->matched |= (uint64_t)1 << place;
+    if (adapted && place >= 0) use->matched[place] = true;
 }
 
 /* Of PEFT's own names of classifiers each model has one. */
@@ -378,8 +369,7 @@ static snug_status check_saved(const struct snug_adapter *adapter, const struct 
     size_t i;
     json_array_foreach(saved, i, name) {
         const char *text = json_string_value(name);
-        if (!adapter->strict || i >= 64 || use->saved >> i & 1 || strcmp(text, "classifier") == 0 ||
-            strcmp(text, "score") == 0)
+        if (!adapter->strict || use->saved[i] || strcmp(text, "classifier") == 0 || strcmp(text, "score") == 0)
             continue;
         return snug_fail(adapter->ctx, SNUG_E_USAGE,
                          "%s: modules_to_save: the model has no weights of its own in a module \"%s\"; it has: %s",
@@ -398,7 +388,7 @@ snug_status snug_adapter_check(const struct snug_adapter *adapter, const struct 
             "or a regular expression; it has: %s",
             adapter->path, use->linears);
     json_array_foreach(targets, i, name) {
-        if (adapter->strict && i < 64 && !(use->matched >> i & 1))
+        if (adapter->strict && !use->matched[i])
             return snug_fail(adapter->ctx, SNUG_E_USAGE,
                              "%s: target_modules: the model has no linear \"%s\" that can have an adapter; it has: %s",
                              adapter->path, json_string_value(name), use->linears);

@@ -46,14 +46,12 @@ snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const c
 /* The number of the name in modules_to_save to whose module the parameter, model.norm.weight, belongs, so that it is
  * trained and saved; -1: it is frozen. */
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);
-/* Standard deviation of A's initial values (init_lora_weights gaussian); 0: uniform in +-1 / sqrt(in). */
-double snug_adapter_deviation(const struct snug_adapter *adapter);
 
 /* The linears of a model while it is built, and which names of target_modules they had. */
+enum { SNUG_ADAPTER_NAMES_MOST = 4096 };
 struct snug_adapter_use {
     char linears[1024]; /* their names without the layers' numbers, each once */
-    uint64_t matched;   /* bit i: name i of target_modules */
-    uint64_t saved;     /* the same of modules_to_save */
+    bool matched[SNUG_ADAPTER_NAMES_MOST], saved[SNUG_ADAPTER_NAMES_MOST]; /* of modules_to_save */
     int64_t adapters;
 };
 void snug_adapter_note(const struct snug_adapter *adapter, const char *module, bool adapted,

@@ -70,13 +70,9 @@ static struct snug_lora add_lora_of(struct snug_builder *b, int64_t outputs, int
     if (b->status != SNUG_OK) return lora;
     snug_adapter_note(adapter, module, form.r > 0, &b->use);
     if (!form.r) return lora;
-    const double deviation = snug_adapter_deviation(adapter);
     lora = (struct snug_lora){.scale = form.scale, .dropout = form.dropout};
-    lora.a = add_lora_weight(b,
-                             (struct snug_parameter){.shape = {form.r, inputs},
-                                                     .init = deviation > 0 ? SNUG_INIT_NORMAL : SNUG_INIT_UNIFORM,
-                                                     .deviation = deviation},
-                             module, "lora_A");
+    lora.a = add_lora_weight(b, (struct snug_parameter){.shape = {form.r, inputs}, .init = SNUG_INIT_UNIFORM}, module,
+                             "lora_A");
     lora.b = add_lora_weight(b, (struct snug_parameter){.shape = {outputs, form.r}, .init = SNUG_INIT_ZEROS}, module,
                              "lora_B");
     return lora;

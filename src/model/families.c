@@ -117,7 +117,7 @@ static snug_status freeze_base(struct snug_builder *b) {
         const int64_t saved = p->lora ? -1 : snug_adapter_saves(adapter, p->name);
         p->adapter = p->lora || saved >= 0;
         program->tensors[p->tensor].trainable = p->adapter;
-        if (saved >= 0 && saved < 64) b->use.saved |= (uint64_t)1 << saved;
+        if (saved >= 0) b->use.saved[saved] = true;
         if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));
     }
     return snug_adapter_check(adapter, &b->use);

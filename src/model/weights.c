@@ -161,9 +161,7 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
         float *piece = (float *)values + i;
         const int64_t n = snug_min(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
-            const double deviation = init->parameter->deviation;
-            snug_draw_normal(&init->draw, first + i, n,
-                             deviation > 0 ? deviation : init->config->initializer_range / depth, piece);
+            snug_draw_normal(&init->draw, first + i, n, init->config->initializer_range / depth, piece);
             clear_zero_row(init->parameter, piece, first + i, n);
         } else if (init->parameter->init == SNUG_INIT_UNIFORM) {
             snug_draw_uniform(&init->draw, first + i, n, 1 / sqrt((double)init->parameter->shape[1]), piece);
@@ -268,7 +266,8 @@ static void shape_text(const int64_t *shape, int dims, char *text, size_t size) 
         at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
 }
 
-static bool has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter, int64_t rows) {
+bool snug_weight_has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter,
+                           int64_t rows) {
     const int dims = parameter->shape[1] ? 2 : 1;
     return stored->dims == dims && stored->shape[0] == rows && (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
@@ -406,8 +405,8 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
         seen.shape[1] = codes.form.cols;
         seen.count = seen.shape[0] * seen.shape[1];
     }
-    const bool grows = added && has_shape(&seen, parameter, rows - added);
-    if (!grows && !has_shape(&seen, parameter, rows)) {
+    const bool grows = added && snug_weight_has_shape(&seen, parameter, rows - added);
+    if (!grows && !snug_weight_has_shape(&seen, parameter, rows)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
         shape_text(seen.shape, seen.dims, found, sizeof found);
         shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);

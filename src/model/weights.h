@@ -19,6 +19,10 @@ struct snug_weight_source {
 };
 void snug_weight_source_close(struct snug_weight_source *source);
 
+/* Whether a stored tensor has the parameter's shape, with so many rows. */
+bool snug_weight_has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter,
+                           int64_t rows);
+
 /* Reads or writes values first … first + count - 1 of parameter as fp32, in any memory and any stored type; written
    values are rounded to nearest even. program must have been placed. */
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,

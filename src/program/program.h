@@ -79,7 +79,6 @@ struct snug_parameter {
     int64_t row;      /* first row in the tensor */
     int64_t shape[2]; /* the shape in the Hugging Face file; shape[1] is 0 for vectors */
     enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES, SNUG_INIT_UNIFORM } init; /* UNIFORM: +-1 / sqrt(cols) */
-    double deviation;   /* of NORMAL; 0: the config's initializer_range */
     bool lora;          /* of an adapter (model/adapters.h): files of the base model do not have it */
     bool adapter;       /* lora, or of a module that is trained and saved with the adapters */
     bool decay;         /* AdamW decays it: not a bias, not a norm's weight */

@@ -54,7 +54,8 @@ bool snug_adapter_is_named(const struct snug_args *args) {
     struct snug_folder folder;
     if (args->adapter_name_or_path) return true;
     if (!args->model_name_or_path || !snug_folder_exists(args->model_name_or_path)) return false;
-    if (snug_folder_open(args->ctx, NULL, args->model_name_or_path, &folder) != SNUG_OK) {
+    const snug_status status = snug_folder_open(args->ctx, NULL, args->model_name_or_path, &folder);
+    if (status != SNUG_OK) {
         snug_clear_error(args->ctx); /* whoever opens it next says so */
         return false;
     }
@@ -104,7 +105,7 @@ static snug_status count_classes(snug_context *ctx, const struct snug_folder *fo
         char name[64];
         snprintf(name, sizeof name, SNUG_ADAPTER_PREFIX "%s", names[i]);
         const struct snug_stored_tensor *stored = snug_safetensors_find(&files, name);
-        if (stored && stored->dims == 2) *classes = stored->shape[0];
+        if (stored) *classes = stored->shape[0];
     }
     snug_safetensors_close(&files);
     return SNUG_OK;
@@ -158,7 +159,7 @@ snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *mod
 /* Names separated by commas. */
 static json_t *list_of(const char *names) {
     json_t *list = json_array();
-    for (const char *at = names; at && *at; at += *at == ',') {
+    for (const char *at = names; *at; at += *at == ',') {
         const size_t length = strcspn(at, ",");
         if (length) snug_json_append(&list, json_stringn(at, length));
         at += length;
@@ -190,8 +191,8 @@ static snug_status add_pattern(const struct snug_adapter_source *from, json_t **
 /* The base model as it is found again: a folder by its whole path. */
 static json_t *base_json(const struct snug_adapter_source *from) {
     const char *name = from->args->model_name_or_path;
-    if (!name || !from->model->path) return name ? snug_json_from_text(name) : json_null();
-    char *real = snug_folder_exists(name) ? realpath(name, NULL) : NULL;
+    if (!from->model->path) return json_null(); /* a plan needs none */
+    char *real = realpath(name, NULL);
     json_t *json = snug_json_from_text(real ? real : name);
     free(real);
     return json;
@@ -264,7 +265,7 @@ static void add_classifiers(json_t **json) {
 
 static snug_status take(const struct snug_adapter_source *from, const char *path, json_t **json, bool strict,
                         struct snug_adapter **out) {
-    if (*json && snug_task_info(from->config->task)->labelled) add_classifiers(json);
+    if (snug_task_info(from->config->task)->labelled) add_classifiers(json);
     if (!*json) return snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     RETURN_IF_ERROR(snug_adapter_read(from->args->ctx, path, *json, from->config->family->lora_targets, strict, out));
     return SNUG_OK;

@@ -27,6 +27,6 @@ struct snug_adapter_source {
     bool trains, plans;
 };
 /* *out: NULL if there are none. Freed with snug_adapter_free(). */
-snug_status snug_adapter_open(const struct snug_adapter_source *source, struct snug_adapter **out);
+snug_status snug_adapter_open(const struct snug_adapter_source *from, struct snug_adapter **out);
 
 #endif

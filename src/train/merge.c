@@ -164,11 +164,11 @@ static snug_status make_values(void *user, size_t parameter, int64_t first, int6
 
 /* ---- where they come from ---------------------------------------------------------------------------------------- */
 
+/* Of the weight of a linear. */
 static bool is_transposed(const struct snug_program *program, int32_t tensor) {
-    for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == SNUG_OP_LINEAR && program->ops[i].linear.w == tensor)
-            return program->ops[i].linear.transposed;
-    return false;
+    const struct snug_op *op = program->ops;
+    while (op->kind != SNUG_OP_LINEAR || op->linear.w != tensor) op++;
+    return op->linear.transposed;
 }
 
 /* The stored tensor of a parameter, or NULL; prefix: of the names in the file. */
@@ -185,15 +185,11 @@ static const struct snug_stored_tensor *find(const struct merge *m, const struct
     return NULL;
 }
 
-static snug_status check_shape(const struct merge *m, const struct snug_stored_tensor *stored,
+static snug_status check_shape(const struct merge *m, const char *folder, const struct snug_stored_tensor *stored,
                                const struct snug_parameter *p) {
-    const int dims = p->shape[1] ? 2 : 1;
-    if (stored->dims == dims && stored->shape[0] == p->shape[0] && (dims == 1 || stored->shape[1] == p->shape[1]))
-        return SNUG_OK;
-    return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s",
-                     stored >= m->own.tensors && stored < m->own.tensors + m->own.count ? m->folder.path
-                                                                                        : m->model.path,
-                     stored->name, (long long)p->shape[0], (long long)p->shape[1], p->name);
+    if (snug_weight_has_shape(stored, p, p->shape[0])) return SNUG_OK;
+    return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s", folder, stored->name,
+                     (long long)p->shape[0], (long long)p->shape[1], p->name);
 }
 
 /* Of one of an adapter's two weights. */
@@ -205,17 +201,18 @@ static snug_status find_half(const struct merge *m, const struct snug_parameter 
                          "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
                          " beside it asks for",
                          m->folder.path, p->name);
-    return check_shape(m, *out, p);
+    return check_shape(m, m->folder.path, *out, p);
 }
 
 static snug_status find_weight(struct merge *m, const struct snug_parameter *p, struct origin *o) {
+    const char *folder = p->adapter ? m->folder.path : m->model.path;
     o->files = p->adapter ? &m->own : &m->base;
     o->weight = find(m, o->files, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
     if (!o->weight)
         return snug_fail(m->ctx, SNUG_E_INPUT,
                          "%s: there is no tensor %s, so the adapters were trained beside one that was drawn at random: "
                          "such a model cannot be merged; train with --lora_modules_to_save for its module",
-                         p->adapter ? m->folder.path : m->model.path, p->name);
+                         folder, p->name);
     struct snug_stored_tensor seen = *o->weight; /* with the shape and the type of its values */
     RETURN_IF_ERROR(snug_codes_find(m->ctx, o->files, m->model.path, o->weight, &o->codes));
     const struct snug_quantized *form = &o->codes.form;
@@ -227,24 +224,23 @@ static snug_status find_weight(struct merge *m, const struct snug_parameter *p, 
         seen.shape[1] = form->cols;
         seen.dtype = form->rounded;
     }
-    RETURN_IF_ERROR(check_shape(m, &seen, p));
+    RETURN_IF_ERROR(check_shape(m, folder, &seen, p));
     struct snug_tensor *tensor = &m->program.tensors[p->tensor];
     /* The type that the base model has it in, also of what was trained in its place. */
     const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : &seen;
     if (snug_args_is_set(m->args, "dtype"))
         tensor->dtype = strcmp(m->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
-    else if (like && (p->row == 0 || like->dtype == SNUG_F32))
+    else if (like)
         tensor->dtype = like->dtype;
     return SNUG_OK;
 }
 
 /* Whether `next` is the first of the two weights of p's linear, which is module. */
 static bool is_adapted(const struct snug_parameter *p, const struct snug_parameter *next, char module[sizeof p->name]) {
-    static const char end[] = ".weight";
-    const size_t length = strlen(p->name), stem = length - (sizeof end - 1);
+    const char *end = strstr(p->name, ".weight");
     char half[sizeof p->name + 16];
-    if (length < sizeof end || strcmp(p->name + stem, end) != 0) return false;
-    snprintf(module, sizeof p->name, "%.*s", (int)stem, p->name);
+    if (!end) return false;
+    snprintf(module, sizeof p->name, "%.*s", (int)(end - p->name), p->name);
     snprintf(half, sizeof half, "%s.lora_A.weight", module);
     return strcmp(next->name, half) == 0;
 }
@@ -322,12 +318,11 @@ static void report_codes(const struct merge *m) {
 }
 
 static snug_status open_tokenizer(const struct merge *m, struct snug_tokenizer **out) {
-    const struct snug_folder *from = &m->folder;
-    if (!snug_file_exists(from, "tokenizer_config.json") && !snug_file_exists(from, "tokenizer.json")) from = &m->model;
+    const struct snug_folder *const from[] = {&m->folder, &m->model};
     *out = NULL;
-    for (int i = 0; i < SNUG_TOKENIZER_FILES; i++)
-        if (snug_file_exists(from, snug_tokenizer_file_names[i]))
-            return snug_tokenizer_load(m->ctx, from->path, snug_family_tokenizer_class, out);
+    for (int i = 0; i < 2 * SNUG_TOKENIZER_FILES; i++)
+        if (snug_file_exists(from[i / SNUG_TOKENIZER_FILES], snug_tokenizer_file_names[i % SNUG_TOKENIZER_FILES]))
+            return snug_tokenizer_load(m->ctx, from[i / SNUG_TOKENIZER_FILES]->path, snug_family_tokenizer_class, out);
     return SNUG_OK;
 }
 

@@ -466,9 +466,8 @@ static snug_status write_adapter(struct snug_session *s, const struct snug_folde
     const struct snug_process_group *group = s->job.setup.args->group;
     if (snug_group_rank(group) == 0) {
         json_t *json = snug_adapter_written(s->job.setup.lora, any_program(s));
-        const snug_status status =
-            json ? snug_json_write(s->ctx, folder, SNUG_ADAPTER_CONFIG, json)
-                 : snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_ADAPTER_CONFIG);
+        if (!json) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_ADAPTER_CONFIG);
+        const snug_status status = snug_json_write(s->ctx, folder, SNUG_ADAPTER_CONFIG, json);
         json_decref(json);
         RETURN_IF_ERROR(status);
     }

@@ -316,6 +316,29 @@ FIXTURE_TEST(adapters_of_peft_are_merged) {
     json_decref(cases);
 }
 
+static void refuse_merge(struct fixture *f, const char *words, snug_status expected, const char *message) {
+    snug_args *args = plain_args(f, words);
+    const snug_status status = snug_merge(args);
+    if (status != expected || !strstr(snug_error_message(f->ctx), message))
+        fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+}
+
+/* Beside a model that is stored in 4 bits; merged into the one that it was quantized from. */
+FIXTURE_TEST(adapters_of_a_quantized_model) {
+#define GOLDEN SNUG_SOURCE_DIR "/tests/golden/"
+    train(f, "out",
+          "config_name= tokenizer_name= model_name_or_path=" GOLDEN
+          "quantized/nf4 task=clm train_file=dummy:16x8 use_peft=True "
+          "max_seq_length=20 max_steps=2");
+    run_merge(f, "model_name_or_path=" GOLDEN "families/llama/clm adapter_name_or_path=@out output_dir=@merged");
+    json_t *config = read_json(f, path_of(f, "merged/config.json"));
+    assert_null(json_object_get(config, "quantization_config"));
+    json_decref(config);
+    loss_of(f, "model_name_or_path=@merged task=clm validation_file=dummy:8x8 threads=1");
+#undef GOLDEN
+}
+
 /* ---- refusals -----------------------------------------------------------------------------------------------------
  */
 
@@ -334,6 +357,8 @@ FIXTURE_TEST(arguments_are_refused) {
         {CLASSIFIER "lora_target_modules=.*nothing.*", "no linear of the model matches; it has: ", SNUG_E_USAGE},
         {CLASSIFIER "lora_target_modules=(query", "(query", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "lora_modules_to_save=nowhere", "no weights of its own in a module \"nowhere\"", SNUG_E_USAGE},
+        {"config_name= model_name_or_path=@mlm task=mlm train_file=@train.txt tokenizer_name=@bigger use_peft=True",
+         "rows of new tokens are not trained beside adapters yet", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "use_dora=True", "--use_dora is not supported yet", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "freeze=embeddings", "--freeze: with --use_peft", SNUG_E_USAGE},
         {CLASSIFIER "lora_task_type=CAUSAL_LM", "the task is classification, which is SEQ_CLS", SNUG_E_USAGE},
@@ -351,6 +376,11 @@ FIXTURE_TEST(arguments_are_refused) {
     train(f, "out", CLASSIFIER "max_steps=1");
     train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
     train(f, "mpnet_base", "config_name=@mpnet max_steps=1");
+    write_model(f, "bigger", 0.1, 32, 2, VOCABULARY);
+    char *vocabulary = read_text(f, path_of(f, "bigger/vocab.txt"), NULL), longer[4096];
+    snprintf(longer, sizeof longer, "%snew\n", vocabulary);
+    write_text(f, "bigger/vocab.txt", longer);
+    free(vocabulary);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "nameless")), SNUG_OK);
     write_text(f, "nameless/adapter_config.json", "{}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -411,6 +441,20 @@ FIXTURE_TEST(files_are_refused) {
     }
 }
 
+/* PEFT lists whole names of all linears. */
+FIXTURE_TEST(lists_of_names_have_a_limit) {
+    for (int names = SNUG_ADAPTER_NAMES_MOST; names <= SNUG_ADAPTER_NAMES_MOST + 1; names++) {
+        json_t *json = json_object(), *list = json_array();
+        struct snug_adapter *adapter;
+        for (int i = 0; i < names; i++) json_array_append_new(list, json_string("q"));
+        json_object_set_new(json, "target_modules", list);
+        const snug_status status = snug_adapter_read(f->ctx, "x", json, NULL, false, &adapter);
+        assert_int_equal(status, names > SNUG_ADAPTER_NAMES_MOST ? SNUG_E_INPUT : SNUG_OK);
+        snug_adapter_free(adapter);
+        json_decref(json);
+    }
+}
+
 /* Which modules are targets, their ranks and scales; ends of names and regular expressions, as in PEFT. */
 FIXTURE_TEST(targets_are_those_of_peft) {
     static const struct {
@@ -433,6 +477,10 @@ FIXTURE_TEST(targets_are_those_of_peft) {
         {"{\"target_modules\": [\"q\"], \"layers_to_transform\": [1, 3]}", "h.2.q", 0, 0},
         {"{\"target_modules\": [\"q\"], \"layers_to_transform\": 2}", "h.2.q", 8, 1},
         {"{\"target_modules\": [\"q\"], \"layers_to_transform\": 2}", "q", 0, 0},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": 2}", "h.2x.q", 0, 0},
+        {"{\"target_modules\": [\"q\"], \"layers_to_transform\": []}", "h.2x.q", 8, 1},
+        {"{\"target_modules\": [\"q\"], \"exclude_modules\": \"\", \"init_lora_weights\": \"gaussian\"}", "q", 8, 1},
+        {"{\"target_modules\": [\"q\"], \"init_lora_weights\": true}", "q", 8, 1},
         {"{\"target_modules\": [\"q\"], \"r\": 16, \"lora_alpha\": 8, \"use_rslora\": true}", "q", 16, 2},
         {"{\"target_modules\": [\"q\"], \"rank_pattern\": {\"q\": 2}, \"alpha_pattern\": {\"1.q\": 6}}", "h.1.q", 2, 3},
         {"{\"target_modules\": [\"q\"], \"rank_pattern\": {\"k\": 2, \"h.*q\": 4}}", "h.1.q", 4, 2},
@@ -459,14 +507,6 @@ static void refuse_evaluation(struct fixture *f, const char *words, snug_status 
     snug_args_destroy(args);
 }
 
-static void refuse_merge(struct fixture *f, const char *words, snug_status expected, const char *message) {
-    snug_args *args = plain_args(f, words);
-    const snug_status status = snug_merge(args);
-    if (status != expected || !strstr(snug_error_message(f->ctx), message))
-        fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
-    snug_args_destroy(args);
-}
-
 /* A classifier on a masked language model: its pooler is drawn, and frozen unless it is to be saved. */
 FIXTURE_TEST(drawn_weights_are_warned_of) {
     static const char words[] = "config_name= model_name_or_path=@mlm use_peft=True max_steps=1";
@@ -480,6 +520,76 @@ FIXTURE_TEST(drawn_weights_are_warned_of) {
     train(f, "out", more);
     assert_null(strstr(f->log, "random values"));
     run_merge(f, "model_name_or_path=@out output_dir=@merged");
+}
+
+/* Each task, and each kind of module that is trained as a whole. */
+FIXTURE_TEST(all_kinds_of_adapters_are_evaluated) {
+    static const struct {
+        const char *words, *data;
+    } runs[] = {
+        {"model_name_or_path=@mlm task=mlm train_file=@train.txt use_peft=True", "dummy:8x8"},
+        {"model_name_or_path=@llama_base use_peft=True lora_target_modules=,q_proj,",
+         "@dev.csv"}, /* a classifier: score */
+        {CLASSIFIER "lora_target_modules=dense lora_modules_to_save=attention.self.key lora_task_type=SEQ_CLS "
+                    "max_shard_size=20KB",
+         "@dev.csv"},
+        {"model_name_or_path=@mlm task=ner train_file=@train.conll use_peft=True", "@train.conll"},
+    };
+    train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
+    write_words(f, "train.conll", TRAIN_ROWS, 1);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[512];
+        snprintf(words, sizeof words, "config_name= max_steps=1 %s", runs[i].words);
+        train(f, "out", words);
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
+        loss_of(f, words);
+        assert_int_equal(unlink(path_of(f, "out/config.json")), 0); /* as PEFT leaves it: the classes are counted */
+        if (i) loss_of(f, i == 2 ? words : "model_name_or_path=@out validation_file=dummy:8x8 threads=1");
+    }
+    /* without an adapter its arguments do nothing */
+    assert_true(loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1") ==
+                loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1 use_peft=True lora_r=4"));
+    plan_of(f, "config_name=@model use_peft=True"); /* without weights */
+    train(f, "named", CLASSIFIER "max_steps=1");
+    plan_of(f, "config_name= model_name_or_path=@base adapter_name_or_path=@named");
+    assert_int_equal(unlink(path_of(f, "named/vocab.txt")), 0); /* then the base's tokenizer is used */
+    assert_int_equal(unlink(path_of(f, "named/tokenizer_config.json")), 0);
+    loss_of(f, "model_name_or_path=@named validation_file=@dev.csv threads=1");
+    run_merge(f, "model_name_or_path=@named output_dir=@merged");
+}
+
+/* Weights in 16 bits, in shards, with constants of older versions, and larger than what is merged at a time. */
+FIXTURE_TEST(all_kinds_of_models_are_merged) {
+#define GOLDEN_MODEL "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/model/"
+    static const char *const runs[] = {
+        GOLDEN_MODEL "half train_file=dummy:16x8",
+        GOLDEN_MODEL "bfloat train_file=dummy:16x8",
+        GOLDEN_MODEL "sharded train_file=dummy:16x8",
+        GOLDEN_MODEL "old_names task=mlm train_file=dummy:16x8",
+        "model_name_or_path=@large_base tokenizer_name=@model",
+    };
+    write_model(f, "large", 0.1, 260, 1, VOCABULARY);
+    train(f, "large_base", "config_name=@large max_steps=1");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[512];
+        snprintf(words, sizeof words,
+                 "config_name= tokenizer_name= max_steps=2 learning_rate=0.01 use_peft=True "
+                 "lora_target_modules=all-linear %s",
+                 runs[i]);
+        train(f, "out", words);
+        run_merge(f, "model_name_or_path=@out output_dir=@merged");
+        const char *data = strstr(runs[i], "dummy") ? "dummy:8x8" : "@dev.csv";
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", data);
+        const double loss = loss_of(f, words);
+        snprintf(words, sizeof words, "model_name_or_path=@merged threads=1 validation_file=%s", data);
+        assert_true(fabs(loss - loss_of(f, words)) < 2e-2);
+    }
+    write_text(f, "merged/adapter_config.json", "{}"); /* beside a whole model: a warning */
+    loss_of(f, "model_name_or_path=@merged validation_file=@dev.csv threads=1");
+    run_merge(f, "model_name_or_path=@out output_dir=@shards max_shard_size=20KB");
+    write_text(f, "shards/adapter_config.json", "{}");
+    loss_of(f, "model_name_or_path=@shards validation_file=@dev.csv threads=1");
+#undef GOLDEN_MODEL
 }
 
 /* Weights that are not those of the settings beside them. */
@@ -501,6 +611,10 @@ FIXTURE_TEST(other_weights_are_refused) {
     free(other);
     refuse_evaluation(f, evaluated, SNUG_E_INPUT, "expected [4, 32]");
     refuse_merge(f, merged, SNUG_E_INPUT, "has not the shape [4, 32]");
+    other = read_text(f, path_of(f, "base/model.safetensors"), &size);
+    write_bytes(adapter_of(f, "wrong"), other, size);
+    free(other);
+    refuse_merge(f, merged, SNUG_E_INPUT, "there is no tensor");
     assert_int_equal(unlink(adapter_of(f, "wrong")), 0);
     refuse_evaluation(f, evaluated, SNUG_E_IO, SNUG_ADAPTER_WEIGHTS);
     refuse_merge(f, merged, SNUG_E_IO, SNUG_ADAPTER_WEIGHTS);
