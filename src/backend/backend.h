@@ -114,12 +114,13 @@ struct snug_backend {
     /* ---- what a plan asks ---- */
     bool lacks_bf16; /* a GPU before compute capability 8.0: of 16-bit types it multiplies fp16 alone, and no TF32 */
     bool lazy_rows, scales_loss; /* it has these optional operations */
+    bool low_logits;             /* LOSS takes logits in the compute type, too */
     /* (optional) Whether it can run op with its attributes at the program's sizes; otherwise the message names the
      * tensor, the limit and what to do. Plans ask it of every operation, so an operation need not check again. NULL:
      * all that it has. */
     snug_status (*supports)(const struct snug_program *program, const struct snug_op *op);
-    /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
-       keep their logits, the head's largest tensor, small. */
+    /* The preferred number of loss positions of a language model in a chunk: large enough for fast matmuls, small enough
+       to keep their logits, the head's largest tensor, small. With low_logits twice the number for logits in F32. */
     int64_t loss_positions;
     /* Generation: a row's results do not depend on the other rows of a batch of at most so many tokens. 0: they do in
        any batch of several rows, or in none. */

@@ -44,15 +44,24 @@ static int64_t no_bytes(const struct snug_program *program, int threads) {
 }
 
 #define ENTRY(KIND, name, member) [SNUG_OP_##KIND] = refuse_op,
-#define BACKEND(LACKS_BF16)                                                                                            \
-    {                                                                                                                  \
-        SNUG_CUDA_PLANNED, .plans_only = true, .lacks_bf16 = (LACKS_BF16), .allocate = refuse_block,                   \
-                           .load = refuse_run, .begin = refuse_begin, .end = refuse_end, .open = open_nothing,         \
-                           .close = close_nothing, .library = no_bytes, .update_on_host = refuse_op,                   \
-                           .ops = {SNUG_CUDA_OPS(ENTRY)},                                                              \
-    }
+#define BACKEND(generation, LACKS_BF16, WORKSPACE)                                                                     \
+    [generation] = {                                                                                                   \
+        SNUG_CUDA_PLANNED,                                                                                             \
+        .plans_only = true,                                                                                            \
+        .lacks_bf16 = (LACKS_BF16),                                                                                    \
+        .workspace = (WORKSPACE),                                                                                      \
+        .allocate = refuse_block,                                                                                      \
+        .load = refuse_run,                                                                                            \
+        .begin = refuse_begin,                                                                                         \
+        .end = refuse_end,                                                                                             \
+        .open = open_nothing,                                                                                          \
+        .close = close_nothing,                                                                                        \
+        .library = no_bytes,                                                                                           \
+        .update_on_host = refuse_op,                                                                                   \
+        .ops = {SNUG_CUDA_OPS(ENTRY)},                                                                                 \
+    },
 
 const struct snug_backend *snug_backend_cuda_planned(int capability) {
-    static const struct snug_backend backends[] = {BACKEND(false), BACKEND(true)};
-    return &backends[capability < SNUG_CUDA_BF16_CAPABILITY];
+    static const struct snug_backend backends[] = {SNUG_CUDA_GENERATIONS(BACKEND)};
+    return &backends[snug_cuda_generation_of(capability)];
 }

@@ -544,10 +544,12 @@ static int32_t best_op(struct snug_builder *b, int32_t logits) {
     return best;
 }
 
-/* Logits are fp32: their softmax needs the precision. */
+/* Logits are fp32: their softmax needs the precision. Those of a vocabulary, the largest tensor of a step, may be in
+   the compute type in a training, as those of transformers' mixed precision are; their softmax is taken in fp32. */
 static void set_logits(struct snug_builder *b, int32_t logits) {
+    const bool low = b->training && b->program->low_logits && !snug_task_info(b->config->task)->labelled;
     b->program->logits = logits;
-    if (b->status == SNUG_OK) b->program->tensors[logits].low_precision = false;
+    if (b->status == SNUG_OK && !low) b->program->tensors[logits].low_precision = false;
 }
 
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {

@@ -307,8 +307,8 @@ struct snug_gather_backward {
    [R] (C = 1). weighted: with batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's
    pos_weight */
 struct snug_loss_op {
-    int32_t logits;  /* [R,C] F32 */
-    int32_t loss, d; /* [1] F32; [R,C] (= logits if F32) or none */
+    int32_t logits;  /* [R,C] F32 or the compute type, see low_logits */
+    int32_t loss, d; /* [1] F32; [R,C] (= logits if of its type) or none */
     enum snug_loss_kind function;
     float label_smoothing;
     bool weighted;

@@ -116,6 +116,7 @@ struct snug_program {
     bool crosses;                        /* it has operations that cross phases (struct snug_crossing) */
     bool to_file;                        /* its backing store is the offload file */
     bool weighs_classes;                 /* the loss has a weight for each class (data/batch.h) */
+    bool low_logits;                     /* a vocabulary's logits are in the compute type, if it trains */
     bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, best, loss, clip;    /* tensors that the host reads, 0 if none; clip is {norm, scale} */
     int32_t scaler;                      /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */

@@ -219,9 +219,10 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
     if (planned->role == SNUG_ROLE_GENERATION) program->cache_pages = setup->generation.pages;
-    if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) &&
-        pipeline->limits.rows > setup->backend->loss_positions)
-        program->capacity[SNUG_EXTENT_ROWS] = setup->backend->loss_positions;
+    program->low_logits = setup->backend->low_logits;
+    const int64_t positions = setup->backend->loss_positions / (program->low_logits && !training ? 2 : 1);
+    if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > positions)
+        program->capacity[SNUG_EXTENT_ROWS] = positions;
     RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
     if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
         RETURN_IF_ERROR(snug_program_freeze(program, setup->config.num_hidden_layers, args->freeze));

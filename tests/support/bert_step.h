@@ -180,6 +180,7 @@ static inline snug_status bert_open_case(struct bert_step *s, const struct snug_
     p->compute = o->compute;
     p->tf32 = o->tf32;
     p->to_file = o->offload_dir != NULL;
+    p->low_logits = backend->low_logits;
     p->longest = o->longest;
     p->capacity[SNUG_EXTENT_TOKENS] = o->tokens;
     p->capacity[SNUG_EXTENT_SEQUENCES] = o->sequences;

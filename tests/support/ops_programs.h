@@ -518,14 +518,17 @@ static inline void build_best(struct ops *f, int variant) {
 }
 
 /* 0 … 2: the kinds. 3: label smoothing. 4: the gradient in place of the logits. 5: evaluation, no gradient. 6: as 0, in
-   a program with a loss scale. 7 … 9: class weights, as 0, 1 and 3. */
-enum { LOSS_VARIANTS = 6, LOSS_WEIGHTED = 7, LOSS_WEIGHTED_END = 10 };
+   a program with a loss scale. 7 … 9: class weights, as 0, 1 and 3. 10 … 12: as 3 … 5 with logits in the compute type.
+ */
+enum { LOSS_VARIANTS = 6, LOSS_WEIGHTED = 7, LOSS_WEIGHTED_END = 10, LOSS_LOW = 10, LOSS_LOW_END = 13 };
 static inline void build_loss(struct ops *f, int variant) {
-    const bool weighted = variant >= LOSS_WEIGHTED;
+    const bool low = variant >= LOSS_LOW, weighted = variant >= LOSS_WEIGHTED && !low;
     if (weighted) variant = variant == LOSS_WEIGHTED_END - 1 ? 3 : variant - LOSS_WEIGHTED;
+    if (low) variant = (int[]){3, 4, 5}[variant - LOSS_LOW];
     enum snug_loss_kind kind = variant < 3 ? (enum snug_loss_kind)variant : SNUG_CROSS_ENTROPY;
     int64_t classes = kind == SNUG_MEAN_SQUARED_ERROR ? 1 : f->shape->classes;
-    int32_t logits = ops_tensor(f, SNUG_F32, R, 0, classes), loss = ops_source(f, SNUG_F32, FIXED, 1, 1);
+    int32_t logits = ops_tensor(f, low ? f->program.compute : SNUG_F32, R, 0, classes),
+            loss = ops_source(f, SNUG_F32, FIXED, 1, 1);
     for (int64_t i = 0; i < ops_count(f, logits); i++) ops_set(f, logits, i, 4 * ops_value(6, (uint64_t)i));
     int32_t d = variant == 4 ? logits : variant == 5 ? 0 : ops_tensor(f, f->program.compute, R, 0, classes);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_LOSS,

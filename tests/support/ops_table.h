@@ -6,7 +6,12 @@
 #include "ops_updates.h"
 
 /* What a row requires of a backend. */
-enum { LAZY_ROWS = 1, SCALES_LOSS = 2, HOST = 4 /* tensors in host memory: the GPU lacks this variant */ };
+enum {
+    LAZY_ROWS = 1,
+    SCALES_LOSS = 2,
+    HOST = 4 /* tensors in host memory: the GPU lacks this variant */,
+    LOW_LOGITS = 8
+};
 
 /*
  * Tolerances in units of the last place.
@@ -58,6 +63,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LOSS, build_loss, 0, LOSS_VARIANTS, {32, 1}, {64, 2}, 1, 0},
     {SNUG_OP_LOSS, build_loss, 6, 7, {32, 1}, {64, 2}, 0, SCALES_LOSS},
     {SNUG_OP_LOSS, build_loss, LOSS_WEIGHTED, LOSS_WEIGHTED_END, {32, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_LOSS, build_loss, LOSS_LOW, LOSS_LOW_END, {32, 1}, {64, 2}, 0, LOW_LOGITS},
     {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},

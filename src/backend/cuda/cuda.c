@@ -306,17 +306,31 @@ static int64_t library(const struct snug_program *program, int threads) {
 }
 
 #define ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_cuda_##name,
-#define BACKEND(LACKS_BF16)                                                                                            \
-    {                                                                                                                  \
+#define BACKEND(generation, LACKS_BF16, WORKSPACE)                                                                     \
+    [generation] = {                                                                                                   \
         SNUG_CUDA_PLANNED,                                                                                             \
-            .lacks_bf16 = (LACKS_BF16), .allocate = allocate, .available = available, .load = load,                    \
-            .begin = snug_cuda_begin, .end = snug_cuda_end, .record_timestamp = snug_cuda_record_timestamp,            \
-            .read_timestamps = snug_cuda_read_timestamps, .free_timestamps = snug_cuda_free_timestamps,                \
-            .open = open_state, .close = close_state, .autotunes = true, .autotune = snug_cuda_autotune,               \
-            .library = library, .update_on_host = snug_cuda_update_on_host, .connects = true,                          \
-            .connect = snug_cuda_connect, .disconnect = snug_cuda_disconnect, .ops = {SNUG_CUDA_OPS(ENTRY)},           \
-    }
-static const struct snug_backend backends[] = {BACKEND(false), BACKEND(true)};
+        .lacks_bf16 = (LACKS_BF16),                                                                                    \
+        .workspace = (WORKSPACE),                                                                                      \
+        .allocate = allocate,                                                                                          \
+        .available = available,                                                                                        \
+        .load = load,                                                                                                  \
+        .begin = snug_cuda_begin,                                                                                      \
+        .end = snug_cuda_end,                                                                                          \
+        .record_timestamp = snug_cuda_record_timestamp,                                                                \
+        .read_timestamps = snug_cuda_read_timestamps,                                                                  \
+        .free_timestamps = snug_cuda_free_timestamps,                                                                  \
+        .open = open_state,                                                                                            \
+        .close = close_state,                                                                                          \
+        .autotunes = true,                                                                                             \
+        .autotune = snug_cuda_autotune,                                                                                \
+        .library = library,                                                                                            \
+        .update_on_host = snug_cuda_update_on_host,                                                                    \
+        .connects = true,                                                                                              \
+        .connect = snug_cuda_connect,                                                                                  \
+        .disconnect = snug_cuda_disconnect,                                                                            \
+        .ops = {SNUG_CUDA_OPS(ENTRY)},                                                                                 \
+    },
+static const struct snug_backend backends[] = {SNUG_CUDA_GENERATIONS(BACKEND)};
 
 /* ---- the entry point ------------------------------------------------------------------------------------------ */
 
@@ -346,7 +360,7 @@ static snug_status open_plugin(snug_context *ctx, int local_rank, const struct s
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(device), "creating a context"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaFree(NULL), "creating a context"));
     RETURN_IF_ERROR(find_capability(ctx, device, &capability));
-    *out = &backends[capability < SNUG_CUDA_BF16_CAPABILITY];
+    *out = &backends[snug_cuda_generation_of(capability)];
     return SNUG_OK;
 }
 

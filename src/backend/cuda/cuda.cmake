@@ -69,7 +69,8 @@ endforeach()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/rows/dequantize.cu PROPERTIES COMPILE_OPTIONS --fmad=false) # the same for codes
 # Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma.cu
-           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma_backward.cu)
+           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma_backward.cu
+           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention/attention_wgmma_long.cu)
 list(REMOVE_ITEM sources ${hopper})
 add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 set_target_properties(snug_cuda PROPERTIES CUDA_ARCHITECTURES "${architectures}")

@@ -9,12 +9,13 @@ static bool are_capped(const struct snug_program *program, int32_t logits) {
     return false;
 }
 
-/* The loss computes its own gradient; in fp32 the gradient overwrites the logits. */
+/* The loss computes its own gradient, which overwrites logits of its type. */
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t logits = op->loss.logits;
     if (!snug_tape_needs(t, logits)) return;
     if (t->gradient[logits]) snug_tape_refuse(t, op->loss.loss, "other operations read the logits");
-    const bool in_place = t->program->compute == SNUG_F32 && !are_capped(t->program, logits);
+    const bool same_type = t->program->compute == SNUG_F32 || t->program->tensors[logits].low_precision;
+    const bool in_place = same_type && !are_capped(t->program, logits);
     const int32_t d = in_place ? logits : snug_tape_new(t, logits);
     snug_tape_give(t, logits, d);
     t->program->ops[t->index].loss.d = d;

@@ -251,6 +251,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     bool done = !dbias || snug_cuda_attention_dbias(*a, run, op);
     if (done)
         done = backward ? snug_cuda_attention_wgmma_backward(*a, run, type) ||
+                              snug_cuda_attention_wgmma_long(*a, run, op, type) ||
                               snug_cuda_attention_mma_backward(*a, run, type)
                         : snug_cuda_attention_wgmma(*a, run, type) || snug_cuda_attention_mma(*a, run, type);
     if (!done) done = launch_tiles(*a, run, type, backward);

@@ -120,18 +120,25 @@ template <typename T> static __device__ void clear_gradients(const struct attent
     clear_tail<T>(a, a.dv, a.v_row, keys);
 }
 
-/* Hopper's tensor cores, for d of 64, in 16 bits, without a bias or a cap, if the longest sequence has more than 128
-   tokens; forward with dropout up to one half, backward without shared key/value heads, up to 512 tokens and if there
-   are enough heads. False if they are not applicable. */
+/* Hopper's tensor cores, in 16 bits, without a bias or a cap, if the longest sequence has more than 128 tokens. Forward
+   for d of 64 or 128, with dropout up to one half for 64; backward for d of 64 without shared key/value heads, up to
+   512 tokens and if there are enough heads; long: backward if snug_cuda_takes_long_attention(). False if they are not
+   applicable. */
 #ifdef SNUG_CUDA_HOPPER
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
+bool snug_cuda_attention_wgmma_long(const struct attention &a, const struct snug_run *run, const struct snug_op *op,
+                                    enum snug_dtype type);
 #else
 static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, enum snug_dtype) {
     return false;
 }
 static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, const struct snug_run *,
                                                       enum snug_dtype) {
+    return false;
+}
+static inline bool snug_cuda_attention_wgmma_long(const struct attention &, const struct snug_run *,
+                                                  const struct snug_op *, enum snug_dtype) {
     return false;
 }
 #endif

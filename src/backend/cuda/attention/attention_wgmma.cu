@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention's forward pass by Hopper's matmuls of four warps (wgmma: compute capability 9.0 with code for it alone),
- * for heads of 64 channels in 16 bits: the GPU's other tensor core instructions reach about two thirds of its peak
- * rate. A block has GROUPS * 64 queries of a head, 64 for each group of four warps. Queries, scores and sums are in
- * registers; keys and values are loaded in tiles of 64 into shared memory, from which the matmuls read them. Without
+ * for heads of 64 or 128 channels in 16 bits: the GPU's other tensor core instructions reach about two thirds of its
+ * peak rate. A block has GROUPS * 64 queries of a head, 64 for each group of four warps. Queries, scores and sums are
+ * in registers; keys and values are loaded in tiles of 64 into shared memory, from which the matmuls read them. Without
  * dropout the matmul of a tile's scores starts together with that of the previous values, which runs while the powers
  * of two are computed. Dropout's random words need registers, and more time than matmuls: with dropout a block waits
  * for its matmuls, while other blocks on the multiprocessor compute random words.
  */
 #include "backend/cuda/attention/wgmma.cuh"
 
-enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, SHORT = 128 };
+/* A panel: a tile's rows of 64 channels. */
+enum { KEYS = 64, ROW_BYTES = 128, PANEL = KEYS * ROW_BYTES, SHORT = 128 };
 
 /* ---- tiles ---- */
 
 /* A thread's part of the copies of keys and values, and of the keys' random words, into a ring of STAGES tiles of
    each. */
-template <int GROUPS, int STAGES, bool DROP> struct supply {
-    enum { PASS = 16 * GROUPS, AHEAD = STAGES - (DROP ? 2 : 3) }; /* rows that the threads copy at once; tiles */
+template <int D, int GROUPS, int STAGES, bool DROP> struct supply {
+    enum {
+        PANELS = D / 64,
+        TILE = PANELS * PANEL,
+        PASS = 16 * GROUPS,
+        AHEAD = STAGES - (DROP ? 2 : 3)
+    };                            /* rows that the threads copy at once; tiles */
     const uint8_t *keys, *values; /* the thread's piece of the tile's first row that it copies */
     uint8_t *to;
     struct quad_part *quads;
@@ -40,10 +46,13 @@ template <int GROUPS, int STAGES, bool DROP> struct supply {
     }
     __device__ __forceinline__ void fill(const struct head &head) {
 #pragma unroll
-        for (int r = 0; r < KEYS; r += PASS) { /* all pieces have the swizzle of the first */
-            copy16(to + 2 * stage * TILE + r * ROW_BYTES, keys + r * key_row, r < rows);
-            copy16(to + (2 * stage + 1) * TILE + r * ROW_BYTES, values + r * value_row, r < rows);
-        }
+        for (int r = 0; r < KEYS; r += PASS) /* all pieces have the swizzle of the first */
+#pragma unroll
+            for (int panel = 0; panel < PANELS; panel++) {
+                uint8_t *const at = to + 2 * stage * TILE + panel * PANEL + r * ROW_BYTES;
+                copy16(at, keys + r * key_row + panel * ROW_BYTES, r < rows);
+                copy16(at + TILE, values + r * value_row + panel * ROW_BYTES, r < rows);
+            }
         commit_copies();
         if (DROP && threadIdx.x < KEYS / 4) {
             quads[stage * (KEYS / 4)] = quad_part_of(head, quad);
@@ -164,18 +173,21 @@ static __device__ __forceinline__ void drop_powers(uint32_t (&p)[4][4], const st
     }
 }
 
-template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
+template <typename E, int D, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
 static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(const struct attention a) {
+    typedef supply<D, GROUPS, STAGES, DROP> tiles_of;
+    constexpr int TILE = tiles_of::TILE, PANELS = tiles_of::PANELS;
     extern __shared__ __align__(1024) uint8_t shared[];
     if (blockIdx.z == gridDim.z - 1) return clear_tail<E>(a, a.o, a.h, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
-    const int lane = threadIdx.x % 32, q0 = (blockIdx.x * GROUPS + threadIdx.x / 128) * 64; /* of the group */
-    if ((int)blockIdx.x * GROUPS * 64 >= head.length) return;
+    /* The block's first query; with a causal window the last queries, which come first, have most keys. */
+    const int block = (FORM & WINDOWED ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * GROUPS * 64;
+    const int lane = threadIdx.x % 32, q0 = block + threadIdx.x / 128 * 64; /* of the group */
+    if (block >= head.length) return;
     const E *from = (const E *)a.q + head.first * a.q_row + head.column;
-    const int block = blockIdx.x * GROUPS * 64; /* its first query */
     const int first = FORM & WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).first : 0;
     const int end = FORM & WINDOWED ? keys_of(a, block, GROUPS * 64, head.length, KEYS).end : head.length;
-    supply<GROUPS, STAGES, DROP> tiles(shared, a, head, first, end);
+    tiles_of tiles(shared, a, head, first, end);
     if (q0 >= head.length) { /* its threads only copy */
         for (int k0 = first; k0 < end; k0 += KEYS) tiles.next(head);
         wait_copies<0>();
@@ -183,9 +195,9 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
     }
     const int row =
         q0 + threadIdx.x % 128 / 32 * 16 + lane / 4 * 2; /* and the next one; as in the layout of random words */
-    uint32_t q[4][4], p[4][4];
+    uint32_t q[D / 16][4], p[4][4];
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < D / 16; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int r = row + i % 2, channel = 16 * k + 8 * (i / 2) + 2 * (lane % 4);
@@ -194,33 +206,41 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
 
     const float scale = a.scale * LOG2_E; /* powers of two from here on */
     const uint64_t ring = descriptor_of(shared_address(shared));
-    float s[8][4], o[8][4] = {};
+    float s[8][4], o[PANELS][8][4] = {};
     struct softmax rows = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
     const auto begin_scores = [&](int stage) {
         const uint64_t tile = ring + 2 * stage * (TILE / 16);
 #pragma unroll
-        for (int k = 0; k < 4; k++) multiply_tile<E, 0>(s, q[k], tile + 2 * k, k > 0);
+        for (int k = 0; k < D / 16; k++) multiply_tile<E, 0>(s, q[k], tile + k / 4 * (PANEL / 16) + 2 * (k % 4), k > 0);
         wgmma_commit();
     };
     const auto begin_values = [&](int stage) {
         const uint64_t tile = ring + (2 * stage + 1) * (TILE / 16);
 #pragma unroll
-        for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o, p[k], tile + 128 * k, 1);
+        for (int panel = 0; panel < PANELS; panel++)
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o[panel], p[k], tile + panel * (PANEL / 16) + 128 * k, 1);
         wgmma_commit();
+    };
+    const auto hold_sums = [&]() {
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) hold(o[panel]);
     };
     const auto add_values = [&](int stage) {
         hold(p);
-        hold(o);
+        hold_sums();
         wgmma_fence();
         begin_values(stage);
         wgmma_wait<0>();
-        hold(o);
+        hold_sums();
     };
     const auto shrink = [&]() {
 #pragma unroll
-        for (int n = 0; n < 8; n++)
+        for (int panel = 0; panel < PANELS; panel++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) o[n][i] *= rows.shrink[i / 2];
+            for (int n = 0; n < 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) o[panel][n][i] *= rows.shrink[i / 2];
     };
     tiles.next(head);
     if constexpr (DROP) {
@@ -258,7 +278,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             const int next = stage + 1 < STAGES ? stage + 1 : 0;
             hold(s);
             hold(p);
-            hold(o);
+            hold_sums();
             wgmma_fence();
             begin_scores(next);
             begin_values(stage);
@@ -271,7 +291,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             /* A compiler barrier: otherwise it would wait for the values' matmul before it computes powers. */
             if (k0 + KEYS < end) tiles.next(head);
             wgmma_wait<0>();
-            hold(o);
+            hold_sums();
             hold(p);
             if (shrinks) shrink();
             pack_powers<E>(p, s);
@@ -285,42 +305,48 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
         const float total = quad_sum(rows.sum[half]);
         if (r >= head.length) continue;
         const int64_t token = head.first + r;
-        store_row<E>((E *)a.o + token * a.h + head.column, o, half, a.dropout.scale / total);
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++)
+            store_row<E>((E *)a.o + token * a.h + head.column + 64 * panel, o[panel], half, a.dropout.scale / total);
         if (lane % 4 == 0) a.lse[token * a.heads + head.index] = rows.max[half] * a.scale + LN_2 * log2f(total);
     }
 }
 
 /* ---- launching ---- */
 
-template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
+template <typename E, int D, int GROUPS, int STAGES, int BLOCKS, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct snug_run *run) {
-    constexpr int BYTES = STAGES * (2 * TILE + (DROP ? KEYS / 4 * (int)sizeof(struct quad_part) : 0));
+    constexpr int BYTES = STAGES * (2 * D / 64 * PANEL + (DROP ? KEYS / 4 * (int)sizeof(struct quad_part) : 0));
     const dim3 grid(blocks_for(run->program->longest, 64 * GROUPS), (unsigned)a.heads,
                     (unsigned)run->batch->sequences + 1);
-    const auto kernel = forward_kernel<E, GROUPS, STAGES, BLOCKS, DROP, FORM>;
+    const auto kernel = forward_kernel<E, D, GROUPS, STAGES, BLOCKS, DROP, FORM>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
     kernel<<<grid, 128 * GROUPS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
 /* Few queries in total: more blocks with fewer rows, which changes no bits. */
 template <typename E> static void choose_rows(const struct attention &a, const struct snug_run *run) {
-    if (is_windowed(a) && a.dropout.threshold)
-        launch<E, 1, 3, 4, true, WINDOWED>(a, run);
+    const bool few = a.bucket * a.heads <= 64 * snug_cuda_of(run)->multiprocessors;
+    if (a.d == 128)
+        few ? launch<E, 128, 1, 4, 1, false, WINDOWED>(a, run) : launch<E, 128, 2, 4, 1, false, WINDOWED>(a, run);
+    else if (is_windowed(a) && a.dropout.threshold)
+        launch<E, 64, 1, 3, 4, true, WINDOWED>(a, run);
     else if (is_windowed(a)) /* few tiles each: other blocks hide their loads */
-        launch<E, 1, 4, 3, false, WINDOWED>(a, run);
+        launch<E, 64, 1, 4, 3, false, WINDOWED>(a, run);
     else if (a.dropout.threshold)
-        launch<E, 1, 3, 4, true, PLAIN>(a, run);
-    else if (a.bucket * a.heads <= 64 * snug_cuda_of(run)->multiprocessors)
-        launch<E, 1, 5, 2, false, PLAIN>(a, run);
+        launch<E, 64, 1, 3, 4, true, PLAIN>(a, run);
+    else if (few)
+        launch<E, 64, 1, 5, 2, false, PLAIN>(a, run);
     else
-        launch<E, 2, 5, 2, false, PLAIN>(a, run);
+        launch<E, 64, 2, 5, 2, false, PLAIN>(a, run);
 }
 
 /* Depends on the program, not on the batch, because the bits differ from those of mma.sync, which is as fast or faster
    for short sequences (on an H200). */
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {
-    if (snug_cuda_of(run)->capability != 90 || a.d != D || run->program->longest <= SHORT) return false;
-    if (a.bias || a.softcap > 0 || a.dropout.threshold > 0x80000000) return false; /* see drop_powers() */
+    if (snug_cuda_of(run)->capability != 90 || run->program->longest <= SHORT || a.bias || a.softcap > 0) return false;
+    /* Dropout up to one half: see drop_powers(). */
+    if ((a.d != 64 || a.dropout.threshold > 0x80000000) && (a.d != 128 || a.dropout.threshold)) return false;
     bool done = false;
     with_type(type, [&](auto value) {
         if constexpr (sizeof value == 2) choose_rows<decltype(value)>(a, run), done = true;

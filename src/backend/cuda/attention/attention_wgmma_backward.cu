@@ -8,10 +8,9 @@
  * tiles, and computes dq += dS k from dS in shared memory. The groups wait at barriers only for results that they need,
  * so the arithmetic of one group overlaps with the matmuls of another.
  */
-#include "backend/cuda/attention/wgmma.cuh"
+#include "backend/cuda/attention/wgmma_backward.cuh"
 
-enum { D = 64, KEYS = 128, QUERIES = 64, PLACES = 8, GROUP = 128, WORKERS = 2, THREADS = (WORKERS + 1) * GROUP };
-enum { ROW_BYTES = 2 * D, HALF = 64 * ROW_BYTES };
+enum { D = 64, KEYS = 128, PLACES = 8 };
 
 /* Shared memory, in bytes. Keys of two blocks: the next block is prefetched. A stage is a tile of queries: q, do, lse
    and delta. */
@@ -35,8 +34,7 @@ static __device__ __forceinline__ uint32_t place_of(uint32_t base, int barrier) 
 }
 
 struct backward {
-    float *lse, *delta; /* [heads, stride]: see for_rows */
-    int64_t stride;
+    struct row_values rows;
     int places; /* buffers for tiles' dq in shared memory; with a window they are reused */
 };
 
@@ -63,59 +61,7 @@ static __device__ __forceinline__ int end_block(const struct attention &a, const
     return (keys_of(a, tile * QUERIES, QUERIES, head.length, KEYS).end + KEYS - 1) / KEYS;
 }
 
-template <typename E>
-static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
-    if (blockIdx.z == gridDim.z - 1) return clear_gradients<E>(a);
-    for_rows<E, D>(a, head_of(a, blockIdx.z, 0), [&](int, int64_t token, int index, float lse, float delta) {
-        b.lse[index * b.stride + token] = lse;
-        b.delta[index * b.stride + token] = delta;
-    });
-}
-
-/* ---- what is written ---- */
-
-static __device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(at), "r"(r[0]), "r"(r[1]),
-                 "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/*
- * Stores a warp's 16 rows of results (or as many as exist), times a factor. They pass through 2 KiB of shared memory,
- * so that memory is written in whole rows.
- */
-template <typename E, order ORDER>
-static __device__ __forceinline__ void store_rows(E *to, int64_t stride, const float (&sum)[8][4], float factor,
-                                                  int rows, uint8_t *shared) {
-    const int lane = threadIdx.x % 32;
-    const uint32_t at = shared_address(shared) + by_rows<ROW_BYTES>();
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        uint32_t r[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float(&v)[4] = sum[2 * k + i / 2];
-            r[i] = pack<E>(v[i % 2 * 2] * factor, v[i % 2 * 2 + 1] * factor);
-        }
-        store_matrices(at ^ 32 * k, r);
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 16; i += 4) {
-        const int r = i + lane / 8;
-        if (r < rows)
-            *(uint4 *)(to + r * stride + lane % 8 * 8) =
-                ((const uint4 *)shared)[piece_of<ROW_BYTES>(slot_of<ORDER>(r), lane % 8)];
-    }
-    __syncwarp();
-}
-
 /* ---- the helping group ---- */
-
-static __device__ __forceinline__ void copy4(void *to, const void *from, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)), "l"(from),
-                 "r"(there ? 4 : 0));
-}
 
 /* Copies a block's keys or values. */
 template <typename E>
@@ -134,17 +80,7 @@ static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struc
                                               head.length, q0);
     copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + HALF), (const E *)a.dout + head.first * a.h + head.column,
                                               a.h, head.length, q0);
-    const int r = q0 + threadIdx.x % QUERIES;
-    const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
-    const float *from = (threadIdx.x / QUERIES ? b.delta : b.lse) + head.index * b.stride + head.first;
-    copy4(shared + ROWS + 4 * (stage * 2 * QUERIES + threadIdx.x), from + (there ? r : 0), there);
-}
-
-/* Makes copied data visible to matmuls. */
-static __device__ __forceinline__ void publish(uint32_t barrier) {
-    wait_copies<0>();
-    async_proxy_fence();
-    arrive_at(barrier);
+    copy_row_values(shared + ROWS + 4 * stage * 2 * QUERIES, b.rows, head, q0);
 }
 
 template <typename E, unsigned FORM>
@@ -157,7 +93,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
     copy_keys<E>(shared + V, a.v, a.v_row, head, 0);
     copy_queries<E>(shared, a, b, head, 0, 0);
     commit_copies();
-    publish(place_of(base, FULL));
+    publish<0>(place_of(base, FULL));
     arrive_at(place_of(base, VALUES_FULL));
     uint32_t count = 0; /* tiles so far */
     for (int block = 0; block < blocks; block++) {
@@ -186,7 +122,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                     block > first_block<FORM>(a, head, tile) ? sums[32 * n + lane] : make_float4(0, 0, 0, 0);
                 dq[n][0] = sum.x, dq[n][1] = sum.y, dq[n][2] = sum.z, dq[n][3] = sum.w;
             }
-            if (more) publish(place_of(base, FULL + (count + 1) % 2));
+            if (more) publish<0>(place_of(base, FULL + (count + 1) % 2));
             for (int worker = 0; worker < WORKERS; worker++) wait_for(place_of(base, DS_FULL + worker), count);
             hold(dq);
             wgmma_fence();
@@ -208,7 +144,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 store_rows<E, AS_THEY_ARE>((E *)a.dq + (head.first + row) * a.q_row + head.column, a.q_row, dq,
                                            a.scale * a.dropout.scale, head.length - row, (uint8_t *)sums);
             }
-            if (turns && more) publish(place_of(base, VALUES_FULL));
+            if (turns && more) publish<0>(place_of(base, VALUES_FULL));
         }
     }
 }
@@ -235,68 +171,6 @@ static __device__ __forceinline__ uint32_t draw_masks(const struct head &head, c
     }
     const uint32_t other = __shfl_xor_sync(FULL_WARP, kept, 4);
     return second ? ~(kept & 0xcccccccc | other >> 2 & 0x33333333) : ~(kept & 0x33333333 | other << 2 & 0xcccccccc);
-}
-
-/* Negative numbers become zero. */
-template <typename E> static __device__ __forceinline__ uint32_t pack_positive(float low, float high) {
-    uint32_t r;
-    if constexpr (std::is_same_v<E, bf16>)
-        asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    else
-        asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
-/* Masks elements of S^T of a lane's keys key and key + 1 and the tile of queries from q0 on. */
-static __device__ __forceinline__ void hide_elements(float (&s)[8][4], const struct attention &a, int q0, int key) {
-    const int first = key & ~15; /* of the warp's 16 */
-    if (sees_all(a, q0, QUERIES, first, 16)) return;
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (is_hidden(a, q0 + 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2, key + i / 2)) s[n][i] = HIDDEN;
-}
-
-/* From S^T computes P^T in place, with dropped elements negative, and (F * P)^T. */
-template <typename E, bool DROP>
-static __device__ __forceinline__ void probabilities(uint32_t (&p)[4][4], float (&s)[8][4], const float2 *lse,
-                                                     uint32_t dropped, float scale) {
-#pragma unroll
-    for (int n = 0; n < 8; n++) {
-        const float2 row = lse[4 * n];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            s[n][i] = quick_exp2(fmaf(s[n][i], scale, i % 2 ? -row.y : -row.x));
-            if (DROP)
-                s[n][i] = __uint_as_float(__float_as_uint(s[n][i]) |
-                                          (dropped << (31 - (i % 2 * 16 + 2 * n + i / 2)) & 0x80000000u));
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            p[n / 2][n % 2 * 2 + half] = pack_positive<E>(s[n][2 * half], s[n][2 * half + 1]);
-    }
-}
-
-/* From P^T and dP^T computes dS^T without dropout's factor. */
-template <typename E, bool DROP>
-static __device__ __forceinline__ void gradients(uint32_t (&ds)[4][4], const float (&p)[8][4], const float (&dp)[8][4],
-                                                 const float2 *delta) {
-#pragma unroll
-    for (int n = 0; n < 8; n++) {
-        const float2 row = delta[4 * n];
-        float x[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float d = i % 2 ? row.y : row.x;
-            if (DROP)
-                x[i] = fmaf(fmaxf(p[n][i], 0), dp[n][i], -fabsf(p[n][i]) * d);
-            else
-                x[i] = p[n][i] * (dp[n][i] - d);
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++) ds[n / 2][n % 2 * 2 + half] = pack<E>(x[2 * half], x[2 * half + 1]);
-    }
 }
 
 /* The last block has no keys for this group. */
@@ -443,13 +317,7 @@ static int64_t places_of(const struct attention &a, const struct snug_run *run) 
 }
 
 template <typename E> static void launch_all(const struct attention &a, const struct snug_run *run) {
-    struct backward b = {.lse = (float *)a.workspace};
-    b.stride = run->program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    b.delta = b.lse + b.stride * a.heads;
-    b.places = (int)places_of(a, run);
-    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
-    const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)run->batch->sequences + 1);
-    row_kernel<E><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
+    const struct backward b = {prepare_rows<E, D>(a, run), (int)places_of(a, run)};
     if (run->batch->sequences == 0) return;
     if (is_windowed(a))
         a.dropout.threshold ? launch<E, true, WINDOWED>(a, b, run) : launch<E, false, WINDOWED>(a, b, run);

@@ -3,12 +3,14 @@
  * The loss summed over items, and its gradient times loss_scale. A block takes a row; the rows' losses are added in
  * order afterwards. d may be the logits' own tensor: a row is read before it is overwritten.
  */
+#include <cfloat>
+
 #include "backend/cuda/device.cuh"
 
 enum { THREADS = 256 };
 
 struct loss {
-    const float *logits;
+    const void *logits;
     void *d; /* NULL: none */
     double *rows;
     struct snug_cuda_batch batch;
@@ -39,44 +41,71 @@ static __device__ double block_sum(double value, double *shared) {
     return value;
 }
 
+/* The maximum of a row, and the sum of exp(x - max), in one pass: each thread's sum is rescaled when its maximum rises
+   (online softmax: Milakov and Gimelshein, arXiv 1805.02867). N: values that a thread reads at once. */
+template <int N, typename L>
+static __device__ void row_sums(const struct loss &a, const L *x, double *doubles, float *floats, float &max,
+                                double &sum) {
+    max = -FLT_MAX; /* finite, so that differences of infinite logits are not NaN */
+    sum = 0;
+    for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
+        float values[N], top = -FLT_MAX;
+        load<N>(values, x + c);
+#pragma unroll
+        for (int i = 0; i < N; i++) top = fmaxf(top, values[i]);
+        if (top > max) {
+            sum *= expf(max - top);
+            max = top;
+        }
+        float part = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) part += expf(values[i] - max);
+        sum += part;
+    }
+    const float highest = block_max(max, floats);
+    sum = block_sum(sum * expf(max - highest), doubles);
+    max = highest;
+}
+
 /* -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
    class. */
-template <typename T>
-static __device__ double cross_entropy(const struct loss &a, const float *x, T *d, int64_t item, double *doubles,
+template <int N, typename L, typename T>
+static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, double *doubles,
                                        float *floats) {
     const int32_t label = a.batch.labels[item];
     const bool counts = label != SNUG_IGNORE_LABEL;
     const float scale = a.batch.step->loss_scale, each = a.smoothing / (float)a.classes;
-    float max = -INFINITY;
-    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) max = fmaxf(max, x[c]);
-    max = block_max(max, floats);
-    double part = 0, loss = 0;
-    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += expf(x[c] - max);
-    const double sum = block_sum(part, doubles);
+    float max;
+    double sum, part = 0, loss = 0;
+    row_sums<N>(a, x, doubles, floats, max, sum);
     const float log_sum = (float)log(sum);
     float targets = counts ? weight_of(a, label) : 0; /* their sum */
     if (a.weights && a.smoothing > 0) {
-        part = 0;
         for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += a.weights[c];
         targets = (1 - a.smoothing) * targets + each * (float)block_sum(part, doubles);
     }
-    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
-        const float log_p = x[c] - max - log_sum;
-        const float target = weight_of(a, c) * ((c == label ? 1 - a.smoothing : 0) + each);
-        if (counts && target != 0) loss -= (double)target * log_p;
-        if (d) d[c] = from_float<T>(counts ? (expf(log_p) * targets - target) * scale : 0);
+    for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
+        float values[N];
+        load<N>(values, x + c);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float log_p = values[i] - max - log_sum;
+            const float target = weight_of(a, c + i) * ((c + i == label ? 1 - a.smoothing : 0) + each);
+            if (counts && target != 0) loss -= (double)target * log_p;
+            values[i] = counts ? (expf(log_p) * targets - target) * scale : 0;
+        }
+        if (d) store<N>(d + c, values);
     }
     return block_sum(loss, doubles);
 }
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow, and, with a class's weight w,
    -(w - 1) t log sigmoid(x). */
-template <typename T>
-static __device__ double binary_cross_entropy(const struct loss &a, const float *x, T *d, int64_t item,
-                                              double *doubles) {
+template <typename L, typename T>
+static __device__ double binary_cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, double *doubles) {
     double loss = 0;
     for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
-        const float value = x[c], target = a.batch.targets[item * a.classes + c];
+        const float value = to_float(x[c]), target = a.batch.targets[item * a.classes + c];
         const float rest = log1pf(expf(-fabsf(value))), more = (weight_of(a, c) - 1) * target;
         const float p = 1 / (1 + expf(-value));
         loss += fmaxf(value, 0) - value * target + rest + more * (fmaxf(-value, 0) + rest);
@@ -85,21 +114,23 @@ static __device__ double binary_cross_entropy(const struct loss &a, const float 
     return block_sum(loss, doubles);
 }
 
-template <typename T, enum snug_loss_kind K> static __global__ void loss_kernel(const struct loss a) {
+/* L, T: types of the logits and of d. N: elements that a thread reads at once. */
+template <typename L, typename T, int N, enum snug_loss_kind K>
+static __global__ void loss_kernel(const struct loss a) {
     __shared__ double doubles[THREADS / 32];
     __shared__ float floats[THREADS / 32];
     const int64_t row = blockIdx.x, item = a.batch.step->first_row + row;
-    const float *x = a.logits + row * a.classes;
+    const L *x = (const L *)a.logits + row * a.classes;
     T *d = a.d ? (T *)a.d + row * a.classes : NULL;
     double loss = 0;
     if (row >= a.batch.step->rows) {
         for (int64_t c = threadIdx.x; d && c < a.classes; c += THREADS) d[c] = from_float<T>(0);
     } else if constexpr (K == SNUG_CROSS_ENTROPY) {
-        loss = cross_entropy(a, x, d, item, doubles, floats);
+        loss = cross_entropy<N>(a, x, d, item, doubles, floats);
     } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
         loss = binary_cross_entropy(a, x, d, item, doubles);
     } else if (threadIdx.x == 0) {
-        const float difference = x[0] - a.batch.targets[item];
+        const float difference = to_float(x[0]) - a.batch.targets[item];
         if (d) d[0] = from_float<T>(2 * difference * a.batch.step->loss_scale);
         loss = (double)difference * difference;
     }
@@ -113,20 +144,30 @@ static __global__ void add_rows(float *loss, const double *rows, int64_t count, 
     if (threadIdx.x == 0) *loss = (float)(overwrite ? part : (double)*loss + part);
 }
 
-template <typename T>
-static void launch(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
+template <typename L, typename T, int N>
+static void launch_as(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     const unsigned blocks = (unsigned)rows;
     switch (op->loss.function) {
-    case SNUG_CROSS_ENTROPY: loss_kernel<T, SNUG_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
-    case SNUG_BINARY_CROSS_ENTROPY: loss_kernel<T, SNUG_BINARY_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
-    case SNUG_MEAN_SQUARED_ERROR: loss_kernel<T, SNUG_MEAN_SQUARED_ERROR><<<blocks, THREADS, 0, stream>>>(a); break;
+    case SNUG_CROSS_ENTROPY: loss_kernel<L, T, N, SNUG_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
+    case SNUG_BINARY_CROSS_ENTROPY:
+        loss_kernel<L, T, N, SNUG_BINARY_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a);
+        break;
+    case SNUG_MEAN_SQUARED_ERROR:
+        loss_kernel<L, T, N, SNUG_MEAN_SQUARED_ERROR><<<blocks, THREADS, 0, stream>>>(a);
+        break;
     }
+}
+
+template <typename L, typename T>
+static void launch(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
+    constexpr int N = 16 / (int)sizeof(L);
+    a.classes % N ? launch_as<L, T, 1>(run, op, a, rows) : launch_as<L, T, N>(run, op, a, rows);
 }
 
 extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct loss a = {.logits = (const float *)snug_run_data(run, op->loss.logits),
+    const struct loss a = {.logits = snug_run_data(run, op->loss.logits),
                            .d = snug_run_data(run, op->loss.d),
                            .rows = (double *)run->workspace,
                            .batch = cuda->batch,
@@ -134,8 +175,15 @@ extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op
                            .weights = op->loss.weighted ? cuda->batch.class_weights : NULL,
                            .smoothing = op->loss.label_smoothing};
     const int64_t rows = snug_cuda_rows(run, op->loss.logits);
-    const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->loss.d) : SNUG_F32;
-    if (rows > 0) with_type(d_type, [&](auto type) { launch<decltype(type)>(run, op, a, rows); });
+    const enum snug_dtype type = snug_run_dtype(run, op->loss.logits);
+    const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->loss.d) : type;
+    if (rows > 0)
+        with_type(d_type, [&](auto d) {
+            if (type == SNUG_F32)
+                launch<float, decltype(d)>(run, op, a, rows);
+            else
+                launch<decltype(d), decltype(d)>(run, op, a, rows);
+        });
     add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->loss.loss), a.rows, rows, run->chunk == 0);
     return snug_cuda_done(run, op);
 }

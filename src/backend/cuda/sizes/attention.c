@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cuda/sizes/attention.h"
 
+#include "core/philox.h"
+
 static int64_t rows_of(const struct snug_program *program) {
     return program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
 }
@@ -17,6 +19,13 @@ int64_t snug_cuda_attention_workspace(const struct snug_program *program, const 
 }
 
 /* ---- backward ---- */
+
+bool snug_cuda_takes_long_attention(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_attention_backward *b = &op->attention_backward;
+    const bool dropped = snug_dropout_threshold(op->p) > 0;
+    return (b->form.head_dim == 64 || b->form.head_dim == 128) && snug_dtype_size(program->tensors[b->q].dtype) == 2 &&
+           program->longest > 128 && !b->bias && b->form.softcap == 0 && !dropped;
+}
 
 int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads) {
     return rows_of(program) * heads * SNUG_CUDA_MMA_ROW;

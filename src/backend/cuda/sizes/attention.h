@@ -11,6 +11,10 @@ int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 
+/* Whether attention_wgmma_long.cu computes it on a GPU that has its matmuls, unless attention_wgmma_backward.cu does:
+   both need a value or two per query and head alone, as much as attention_mma_backward.cu does besides its sums. */
+bool snug_cuda_takes_long_attention(const struct snug_program *program, const struct snug_op *op);
+
 /* attention_mma_backward.cu: a value per query and head, then sums of dq; wide: with operands of 32 bits, d: channels
    of a tile. */
 int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads);

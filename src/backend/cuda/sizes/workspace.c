@@ -83,3 +83,9 @@ int64_t snug_cuda_workspace(const struct snug_program *program, const struct snu
     default: return 0;
     }
 }
+
+int64_t snug_cuda_wgmma_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
+    const bool needs_rows = op->kind == SNUG_OP_ATTENTION_BACKWARD && snug_cuda_takes_long_attention(program, op);
+    return needs_rows ? snug_cuda_mma_row_bytes(program, op->attention_backward.form.heads)
+                      : snug_cuda_workspace(program, op, threads);
+}

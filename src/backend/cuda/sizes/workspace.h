@@ -12,7 +12,8 @@ struct snug_cuda_roles {
 };
 struct snug_cuda_roles snug_cuda_roles_of(const struct snug_op *op);
 
-/* struct snug_backend's workspace. */
+/* struct snug_backend's workspace; wgmma: of GPUs that have matmuls of four warps. */
 int64_t snug_cuda_workspace(const struct snug_program *program, const struct snug_op *op, int threads);
+int64_t snug_cuda_wgmma_workspace(const struct snug_program *program, const struct snug_op *op, int threads);
 
 #endif
