@@ -71,6 +71,11 @@ SECTIONS = {
         "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping. Lengths are uniform from 20 to "
         "512; the peer pads them to the longest of its batch.",
         "bench/gpu_families.py; bench/gpu_families.py roberta modernbert --compiled"),
+    "gpu-decoders": (
+        "GPU: Llama-3.2-1B, Qwen3-0.6B and Qwen2.5-0.5B beside Liger",
+        "Full fine-tuning, bf16 with fp32 masters (autocast for the peer), random weights, AdamW, clipping, no recomputation. Rows "
+        "of 2048 tokens (4), 1024 (8) and 1024 (16).",
+        "bench/gpu_decoders.py"),
     "gpu-bert": (
         "GPU: BERT-large",
         "512 tokens, AdamW with clipping, dropout 0.1, unless the row says otherwise.",
