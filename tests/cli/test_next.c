@@ -301,8 +301,8 @@ FIXTURE_TEST(test_continued) {
 /* Where nothing was saved the same command is named again, and where the training is done its evaluation. */
 FIXTURE_TEST(test_not_continued) {
     write_data(f, "long.csv", FORM_SINGLE, 60000, 3);
-    char *text =
-        interrupt(f, LONG "--train_file long.csv --overwrite_cache --output_dir out", "--max_seq_length 128 is more");
+    char *text = interrupt(f, LONG "--train_file long.csv --overwrite_cache --max_seq_length 128 --output_dir out",
+                           "--max_seq_length 128 is more");
     assert_contains(text, "\nAgain      snug train --config_name model --tokenizer_name model ");
     free(text);
     text = interrupt(f, LONG "--train_file long.csv --max_steps 3000 --save_only_model --output_dir out", "'loss'");

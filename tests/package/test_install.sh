@@ -52,11 +52,12 @@ same() {
 }
 exports() { nm "$@" --defined-only | awk 'NF == 3 && $2 != "A" { print $3 }' | LC_ALL=C sort; }
 export LC_ALL=C
-header=$(find "$folder/moved" -name snug.h)
-# What the header itself declares, without the bodies of types: the name before each first parenthesis.
-"$compiler" -E "$header" | awk -v header="$header" '/^# /{ own = index($0, "\"" header "\"") } !/^#/ && own' | tr '\n' ' ' |
-    sed -E ':a; s/\{[^{}]*\}//g; ta; s/;/\n/g' | grep -v '^ *typedef' |
-    sed -nE 's/^[^(]*[ *]([a-z_0-9]+)\(.*/\1/p' | sort > "$folder/declared"
+# What the headers themselves declare, without the bodies of types: the name before each first parenthesis.
+for header in "$folder"/moved/include/snug*.h; do
+    "$compiler" -E "$header" | awk -v header="$header" '/^# /{ own = index($0, "\"" header "\"") } !/^#/ && own' | tr '\n' ' ' |
+        sed -E ':a; s/\{[^{}]*\}//g; ta; s/;/\n/g' | grep -v '^ *typedef' |
+        sed -nE 's/^[^(]*[ *]([a-z_0-9]+)\(.*/\1/p'
+done | sort > "$folder/declared"
 [ "$(wc -l < "$folder/declared")" -gt 50 ] || { echo "the header's functions cannot be found"; exit 1; }
 library=$(find "$folder/moved" -name libsnug.a)
 exports --extern-only "$library" > "$folder/exported"

@@ -147,6 +147,19 @@ FIXTURE_TEST(test_host_updates) {
         }
 }
 
+/* Leaves --offload_update out where it is refused: of some mixes no weight can be updated on the host. */
+static void keep_possible_updates(struct fixture *f, char *mixed) {
+    char *update = strstr(mixed, " offload_update=");
+    if (!update) return;
+    snug_args *args = training_args(f, mixed);
+    snug_plan *plan;
+    if (snug_plan_create(args, &plan) == SNUG_OK)
+        snug_plan_destroy(plan);
+    else if (strstr(snug_error_message(f->ctx), "there is no weight that the host could update"))
+        *update = '\0';
+    snug_args_destroy(args);
+}
+
 FIXTURE_TEST(test_mixes) {
     const char *asked = getenv("SNUG_MIXES");
     const char *only = getenv("SNUG_MIX");
@@ -158,6 +171,7 @@ FIXTURE_TEST(test_mixes) {
         char plain[512], mixed[512];
         make_words(mix, plain, mixed, sizeof plain);
         if (lacks_bf16) without_bf16(plain), without_bf16(mixed);
+        keep_possible_updates(f, mixed);
         train(f, "plain", plain);
         const bool interrupted = random_word(mix, 50, 99) % 3 == 0;
         if (interrupted) {

@@ -624,7 +624,8 @@ FIXTURE_TEST(test_compute_type) {
         snprintf(words, sizeof words, "config_name=@%s task=%s%s", cases[i].model, decoder ? "clm" : "classification",
                  cases[i].words);
         snug_args *args = plain_args(f, words);
-        if (cases[i].gpu) assert_int_equal(snug_args_set(args, "gpu", cases[i].gpu), SNUG_OK);
+        assert_int_equal(snug_args_set(args, cases[i].gpu ? "gpu" : "device", cases[i].gpu ? cases[i].gpu : "cpu"),
+                         SNUG_OK);
         snug_plan *plan;
         *f->log = '\0';
         if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
