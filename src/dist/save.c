@@ -338,15 +338,15 @@ static snug_status gather_means(const struct saving *s) {
     float *all; /* of each rank */
     int owner;
     RETURN_IF_ERROR(snug_alloc(s->ctx, ranks * count, sizeof *all, (void **)&all));
-    snug_status found = SNUG_OK, status = SNUG_OK;
-    for (size_t i = 0; i < count && found == SNUG_OK; i++) {
+    snug_status read_status = SNUG_OK, status = SNUG_OK;
+    for (size_t i = 0; i < count && read_status == SNUG_OK; i++) {
         const int64_t at = find_mean(s, i, &owner);
         if (at >= 0 && owner == own)
-            found = snug_tensor_read(s->program, s->memory, s->program->parameters[i].tensor, at, sizeof *all,
-                                     &all[(size_t)own * count + i]);
+            read_status = snug_tensor_read(s->program, s->memory, s->program->parameters[i].tensor, at, sizeof *all,
+                                           &all[(size_t)own * count + i]);
     }
     if (s->group) status = snug_group_all_gather(s->ctx, s->group, all, (int64_t)(count * sizeof *all));
-    if (status == SNUG_OK) status = snug_group_agree(s->ctx, s->group, found);
+    if (status == SNUG_OK) status = snug_group_agree(s->ctx, s->group, read_status);
     for (size_t i = 0; i < count && status == SNUG_OK; i++)
         if (find_mean(s, i, &owner) >= 0) s->means[i] = all[(size_t)owner * count + i];
     free(all);

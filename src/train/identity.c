@@ -44,7 +44,7 @@ static void add_model(json_t **to, const struct snug_config *c) {
 /* All settings but the place of the base model. */
 static json_t *identify_adapter(const struct snug_adapter *adapter) {
     json_t *o = adapter ? json_deep_copy(snug_adapter_json(adapter)) : json_null();
-    if (adapter && o) json_object_del(o, "base_model_name_or_path");
+    if (adapter) json_object_del(o, "base_model_name_or_path");
     return o;
 }
 

@@ -631,6 +631,12 @@ FIXTURE_TEST(test_plain_card) {
     assert_contains(hub, "- name: \"tuned\"\n");
     assert_contains(hub, "fine-tuned version of [org/base](https://huggingface.co/org/base) on train.csv");
     free(hub);
+    free(run_well(f,
+                  "train --model_name_or_path org/base --cache_dir hf --train_file train.csv --max_steps 1 --threads 2 "
+                  "--save_strategy no --use_peft --output_dir adapter"));
+    json_t *config = read_json(f, path_of(f, "adapter/adapter_config.json"));
+    assert_string_equal(json_string_value(json_object_get(config, "base_model_name_or_path")), "org/base");
+    json_decref(config);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "named")), SNUG_OK);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "named/README.md")), SNUG_OK); /* a folder stays, too */
     free(run_well(f, "train --model_name_or_path base --train_file train.csv --max_steps 1 --threads 2 --save_strategy "
