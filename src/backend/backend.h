@@ -119,8 +119,9 @@ struct snug_backend {
      * tensor, the limit and what to do. Plans ask it of every operation, so an operation need not check again. NULL:
      * all that it has. */
     snug_status (*supports)(const struct snug_program *program, const struct snug_op *op);
-    /* The preferred number of loss positions of a language model in a chunk: large enough for fast matmuls, small enough
-       to keep their logits, the head's largest tensor, small. With low_logits twice the number for logits in F32. */
+    /* The preferred number of loss positions of a language model in a chunk: large enough for fast matmuls, small
+       enough to keep their logits, the head's largest tensor, small. With low_logits twice the number for logits in
+       F32. */
     int64_t loss_positions;
     /* Generation: a row's results do not depend on the other rows of a batch of at most so many tokens. 0: they do in
        any batch of several rows, or in none. */
