@@ -68,13 +68,13 @@ static bool await_line(void) {
     return !interrupted;
 }
 
-/* A line without its end; false at the end of the input, or after an interrupt. */
+/* A line without its end; false at the end of the input, or after an interrupt. getline() gives at least a byte. */
 static bool read_line(struct chat *c, char **line, size_t *capacity, size_t *length) {
     c->broken = c->asks && !await_line();
     const ssize_t count = c->broken ? -1 : getline(line, capacity, stdin);
     if (count < 0) return false;
     *length = (size_t)count;
-    if (*length && (*line)[*length - 1] == '\n') (*line)[--*length] = '\0';
+    if ((*line)[*length - 1] == '\n') (*line)[--*length] = '\0';
     return true;
 }
 

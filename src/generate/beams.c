@@ -48,7 +48,6 @@ static void copy(const struct snug_beams *b, struct snug_beam *to, const struct 
 void snug_beams_begin(struct snug_beams *b, const int32_t *prompt, int64_t count, int64_t room) {
     b->prompt = count;
     b->room = room;
-    b->closed = false;
     for (int64_t i = 0; i < b->search->beams; i++) {
         struct snug_beam *beam = &b->running[i];
         memcpy(beam->ids, prompt, (size_t)count * sizeof *prompt);
@@ -116,18 +115,12 @@ static void keep_best(const struct snug_beams *b, struct snug_beam *to, int64_t 
 static void finish(struct snug_beams *b, const bool stopped[]) {
     const int64_t n = b->search->beams;
     const float length = powf((float)(b->candidates[0].count - b->prompt), (float)b->search->length_penalty);
-    bool full = b->search->early_stopping == SNUG_EARLY_TRUE;
-    for (int64_t i = 0; i < n; i++) {
-        full &= b->done[i].finished;
-        b->merged[i] = b->done[i];
-    }
+    for (int64_t i = 0; i < n; i++) b->merged[i] = b->done[i];
     for (int64_t c = 0; c < b->found; c++) {
         struct snug_beam *m = &b->merged[n + c];
         *m = b->candidates[c];
         m->finished = stopped[c] && c < n;
         m->score /= length;
-        if (full) m->score += none;
-        if (b->closed) m->score += none;
         if (!m->finished) m->score += none;
     }
     keep_best(b, b->next, n, b->merged, n + b->found);
@@ -169,6 +162,5 @@ bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const f
         if (stopped[c]) b->candidates[c].score += none;
     keep_best(b, b->running, n, b->candidates, b->found);
     for (int64_t i = 0; i < n; i++) full &= b->done[i].finished;
-    b->closed |= !may_improve(b);
-    return !b->closed && !full && !all;
+    return may_improve(b) && !full && !all;
 }

@@ -35,7 +35,6 @@ struct snug_beams {
         best[SNUG_CANDIDATES_MOST]; /* sums of the candidates, the largest first, and what they continue: beam * classes
                                        + token */
     int64_t places[SNUG_CANDIDATES_MOST], found;
-    bool closed; /* no answer can become better than the worst finished one */
 };
 
 /* For prompts of at most `longest` tokens with their answers. */

@@ -104,13 +104,11 @@ void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from) {
 /* ---- steps ----------------------------------------------------------------------------------------------------- */
 
 /* In a step of few rows, a row's results do not depend on the others. A longer part of a prompt is a step of its own,
-   whose length depends on this prompt alone. */
+   whose length depends on this prompt alone: nothing was added to it. */
 int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left) {
     const int64_t used = d->batch.tokens, few = d->backend->independent_rows;
     const int64_t part = left < d->tokens ? left : d->tokens, most = few && few < d->tokens ? few : d->tokens;
-    if (d->batch.sequences == d->rows) return 0;
-    if (part > most) return used ? 0 : part;
-    return part <= most - used ? part : 0;
+    return part > most || part <= most - used ? part : 0;
 }
 
 /* The pages for tokens up to `length`: the last one, if it is shared, becomes a copy. */

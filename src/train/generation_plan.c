@@ -8,7 +8,7 @@
 #include "io/json.h"
 #include "train/job.h"
 
-/* Bytes of the cache. */
+/* Bytes of the cache, which alone is of this class where nothing is trained. */
 struct cache {
     int64_t token, sequence, beam, all; /* sequence: of the longest prompt with its answer; beam: of a further beam */
 };
@@ -19,7 +19,7 @@ static struct cache cache_of(const struct snug_job *job) {
     struct cache c = {.all = 0};
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (t->memory_class != SNUG_MEMORY_FUNCTION || !t->persistent) continue;
+        if (t->memory_class != SNUG_MEMORY_FUNCTION) continue;
         c.token += t->cols * snug_dtype_size(t->dtype);
         c.all += t->bytes;
     }

@@ -154,7 +154,7 @@ static snug_status next_prompt(void *user, struct snug_generation_prompt *out) {
 }
 
 static void free_growing(struct snug_generator *g) {
-    const int64_t all = g->growing ? (int64_t)g->asked->count * setup_of(g)->how.returned : 0;
+    const int64_t all = (int64_t)g->asked->count * setup_of(g)->how.returned;
     for (int64_t i = 0; i < all; i++) {
         snug_decode_stream_free(&g->growing[i].stream);
         free(g->growing[i].text);
@@ -180,7 +180,6 @@ static snug_status run(struct snug_generator *g, const struct snug_prompts *aske
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 static void close_generator(struct snug_generator *g) {
-    if (!g) return;
     snug_generating_close(&g->generating);
     snug_decoding_close(&g->decoding);
     snug_prompts_free(&g->prompts);

@@ -56,6 +56,17 @@ FIXTURE_TEST(test_generate_prints) {
     char *refused = output_of(f, "stderr");
     assert_contains(refused, "one prompt at a time, with its answer");
     assert_int_equal(run(f, "generate --prompt What"), 2);
+    free(run_well(f, "generate out --prompt What_is_gold? --max_new_tokens 2 --threads 1"));
+    free(run_well(f, "generate out --prompt What --max_new_tokens 2 --threads 1 --num_beams 2"));
+    char *two = run_well(f, "generate out --prompt What --max_new_tokens 2 --min_new_tokens 2 --threads 1 --do_sample "
+                            "--num_return_sequences 2");
+    assert_non_null(strchr(two, '\n'));
+    assert_string_equal(strrchr(two, '\n'), "\n");
+    assert_int_equal(run(f, "generate out --prompt What --no_such_flag"), 2);
+    assert_int_equal(run(f, "chat out --no_such_flag"), 2);
+    assert_int_equal(run(f, "merge out --no_such_flag"), 2);
+    assert_int_equal(run(f, "merge nothing --output_dir merged"), 1);
+    free(two);
     json_decref(json), json_decref(beams), json_decref(planned);
     free(streamed), free(lines), free(plan), free(refused);
 }
@@ -79,7 +90,10 @@ FIXTURE_TEST(test_a_chat_without_a_terminal) {
              "chat out --max_seq_length 20 --threads 1 --log_level error", 0);
     assert_contains(longer, "raise --max_seq_length, or begin a new chat");
     char *none = snug(f, "", "chat nothing < /dev/null", 1);
-    free(text), free(end), free(full), free(longer), free(none);
+    /* Three quotes after a line that continues are text. */
+    char *quotes = snug(f, "printf 'What\\\n\"\"\"\n/exit\nnever\n' |",
+                        "chat out --max_new_tokens 5 --threads 1 --log_level error", 0);
+    free(text), free(end), free(full), free(longer), free(none), free(quotes);
 }
 
 /* Reads until text was printed. */

@@ -43,7 +43,7 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.capacity[SNUG_EXTENT_SEQUENCES] = m->program.capacity[SNUG_EXTENT_ROWS] = sizes->rows;
     m->program.cache_pages = sizes->pages;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
-    assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1}));
+    assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
     assert_ok(s,
               snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program), NULL, &m->runner));
     m->run = snug_runner_run(&m->runner, 0);
@@ -79,15 +79,17 @@ struct asked {
     int32_t ids[TOKENS];
     int64_t count, next, returned, streamed;
     struct answer answers[ANSWERS];
-    int64_t stop_at; /* tokens after which the caller stops an answer; 0: never */
-    snug_status fails;
-    size_t heap; /* in use when the second answer's first token came */
+    int64_t stop_at;             /* tokens after which the caller stops an answer; 0: never */
+    bool plain;                  /* without the calls that may be NULL */
+    snug_status fails, has_next; /* by a token, and by the second prompt */
+    size_t heap;                 /* in use when the second answer's first token came */
     size_t grown;
 };
 
 static snug_status next_prompt(void *user, struct snug_generation_prompt *out) {
     struct asked *a = user;
     if (a->next == a->count) return SNUG_END;
+    if (a->next == 1 && a->has_next != SNUG_OK) return a->has_next;
     const json_t *prompt = a->prompts[a->next];
     for (size_t i = 0; i < json_array_size(prompt); i++)
         a->ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
@@ -125,8 +127,11 @@ static snug_status take_answer(void *user, const struct snug_generated *answer) 
 }
 
 static snug_status ask(struct scratch *s, struct model *m, const struct snug_generation *how, struct asked *a) {
-    const struct snug_generation_calls calls = {
-        .user = a, .next = next_prompt, .token = take_token, .stops = stops_beam, .answer = take_answer};
+    const struct snug_generation_calls calls = {.user = a,
+                                                .next = next_prompt,
+                                                .token = a->plain ? NULL : take_token,
+                                                .stops = a->plain ? NULL : stops_beam,
+                                                .answer = take_answer};
     struct snug_generating generating;
     a->returned = how->returned;
     assert_ok(s, snug_generating_open(&m->decoding, how, &generating));
@@ -290,8 +295,8 @@ FIXTURE_TEST(test_decoding_allocates_nothing) {
         .max_new_tokens = 20};
     const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 170, .pages = 12};
     json_t *list;
-    struct asked *a = many_prompts(&list);
     if (SANITIZED) skip(); /* its allocator does not report to mallinfo2() */
+    struct asked *a = many_prompts(&list);
     ask_many(s, "llama", &sizes, &how, a);
     assert_int_equal(a->grown, 0);
     json_decref(list);
@@ -304,7 +309,7 @@ FIXTURE_TEST(test_callers_stop_answers_and_runs) {
                                   .returned = 1,
                                   .max_new_tokens = 20};
     const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 170, .pages = 12};
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         struct model m;
         json_t *list;
         struct asked *a = many_prompts(&list);
@@ -312,7 +317,8 @@ FIXTURE_TEST(test_callers_stop_answers_and_runs) {
         how.search.beams = way == 1 ? 2 : 1;
         a->stop_at = way < 2 ? 4 : 0;
         a->fails = way == 2 ? SNUG_E_IO : SNUG_OK;
-        assert_int_equal(ask(s, &m, &how, a), a->fails);
+        a->has_next = way == 3 ? SNUG_E_IO : SNUG_OK;
+        assert_int_equal(ask(s, &m, &how, a), way < 2 ? SNUG_OK : SNUG_E_IO);
         for (int64_t i = 0; way < 2 && i < a->count; i++) {
             assert_int_equal(a->answers[i].count, 4);
             assert_int_equal(a->answers[i].stop, SNUG_STOP_CALLER);
@@ -321,6 +327,91 @@ FIXTURE_TEST(test_callers_stop_answers_and_runs) {
         json_decref(list);
         free(a);
     }
+}
+
+/* A token at which the caller stops, and which ends the answer, is an end. */
+static void stop_at_an_end(struct scratch *s, struct model *m, const struct snug_generation *how, json_t *prompt) {
+    struct snug_generation ends = *how;
+    struct asked *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
+    a->prompts[a->count++] = b->prompts[b->count++] = prompt;
+    a->plain = true;
+    assert_ok(s, ask(s, m, how, a));
+    ends.sampling.ends[ends.sampling.end_count++] = a->answers[0].ids[0];
+    b->stop_at = 1;
+    assert_ok(s, ask(s, m, &ends, b));
+    assert_int_equal(b->answers[0].count, 1);
+    assert_int_equal(b->answers[0].stop, SNUG_STOP_END);
+    free(a), free(b);
+}
+
+/* The most probable token alone; a vocabulary that is not cut; beams whose words are used up. */
+FIXTURE_TEST(test_ends_of_choices) {
+    const struct sizes sizes = {.rows = 4, .tokens = 200, .longest = 170, .pages = 24};
+    const struct snug_generation greedy = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                           .search = {.beams = 1, .length_penalty = 1},
+                                           .returned = 1,
+                                           .max_new_tokens = 12};
+    struct snug_generation drawn = greedy, beams = greedy;
+    struct asked *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b), *none = calloc(1, sizeof *none);
+    struct model m;
+    json_t *prompt = json_array();
+    open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
+    for (int64_t i = 0; i < m.config.vocab_size; i++) json_array_append_new(prompt, json_integer(i));
+    a->prompts[a->count++] = b->prompts[b->count++] = none->prompts[none->count++] = prompt;
+    drawn.sampling.draws = true;
+    drawn.sampling.top_p = 0;
+    drawn.sampling.top_k = m.config.vocab_size;
+    assert_ok(s, ask(s, &m, &greedy, a));
+    assert_ok(s, ask(s, &m, &drawn, b));
+    assert_int_equal(b->answers[0].count, 12);
+    assert_memory_equal(a->answers[0].ids, b->answers[0].ids, 12 * sizeof(int32_t));
+    beams.search.beams = 2;
+    beams.sampling.no_repeat_ngram_size = 1;
+    assert_ok(s, ask(s, &m, &beams, none));
+    assert_true(none->answers[0].given && none->answers[0].count == 0);
+    stop_at_an_end(s, &m, &greedy, prompt);
+    close_model(&m);
+    json_decref(prompt);
+    free(a), free(b), free(none);
+}
+
+/* Steps as a GPU has them: of many rows, which prompts and answers share. */
+FIXTURE_TEST(test_steps_of_many_rows) {
+    static const char *const names[] = {"llama", "gpt2"};
+    struct snug_backend many = *snug_backend_cpu();
+    many.independent_rows = 0;
+    const struct sizes sizes = {.rows = 20, .tokens = 300, .longest = 170, .pages = 60};
+    for (size_t n = 0; n < 2; n++)
+        for (int64_t beams = 1; beams <= 2; beams++) {
+            const struct snug_generation how = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                                .search = {.beams = beams, .length_penalty = 1},
+                                                .returned = 1,
+                                                .max_new_tokens = 4};
+            struct asked *found[2];
+            json_t *prompts = json_array();
+            for (int i = 0; i < 20; i++) {
+                json_t *prompt = json_array();
+                for (int k = 0; k < 20; k++) json_array_append_new(prompt, json_integer((k * 7 + i * 13) % 60));
+                json_array_append_new(prompts, prompt);
+            }
+            for (size_t k = 0; k < 2; k++) {
+                struct model m;
+                found[k] = calloc(1, sizeof *found[k]);
+                for (size_t i = 0; i < 20; i++) found[k]->prompts[found[k]->count++] = json_array_get(prompts, i);
+                found[k]->plain = k;
+                open_model(s, names[n], k ? &many : snug_backend_cpu(), &sizes, &m);
+                assert_ok(s, ask(s, &m, &how, found[k]));
+                close_model(&m);
+            }
+            for (size_t i = 0; i < 20; i++) {
+                assert_int_equal(found[1]->answers[i].count, 4);
+                for (size_t k = 0; k < 4; k++)
+                    assert_float_equal(found[1]->answers[i].log_probabilities[k],
+                                       found[0]->answers[i].log_probabilities[k], 1e-3);
+            }
+            free(found[0]), free(found[1]);
+            json_decref(prompts);
+        }
 }
 
 /* Beams share the prompt's pages: the cache that the plan gives them is enough, and one page less is refused. */

@@ -125,13 +125,21 @@ FIXTURE_TEST(test_prompts_of_every_kind) {
     struct answers *lines = answer(f, "test_file=@rows.txt max_new_tokens=5 max_predict_samples=1");
     assert_int_equal(lines->count, 1);
     assert_string_equal(lines->of[0].text, rows->of[0].text);
+    free(answer(f, "test_file=@rows.txt data_format=txt max_new_tokens=5"));
+    write_text(f, "odd.jsonl", "{\"question\": \"What colour\"}\n");
+    struct answers *column = answer(f, "test_file=@odd.jsonl text_column_name=question max_new_tokens=5");
+    assert_string_equal(column->of[0].text, rows->of[0].text);
+    free(column);
     struct answers *one = answer(f, "test_file=@rows.jsonl max_new_tokens=5 max_predict_samples=2");
     assert_int_equal(one->count, 2);
     free(a), free(rows), free(chat), free(table), free(lines), free(one);
 
     write_text(f, "empty.jsonl", "{\"prompt\": \"\"}\n");
-    write_text(f, "none.txt", "");
-    write_text(f, "odd.jsonl", "{\"question\": \"What colour\"}\n");
+    write_text(f, "none.jsonl", "");
+    write_text(f, "nobody.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"content\": 1}]}\n");
+    free(answer(f, "test_file=@nobody.jsonl max_new_tokens=2")); /* a message without a role is no answer */
+    refuse(f, "test_file=@none.jsonl", SNUG_E_INPUT, "none.jsonl: there is no prompt");
+    refuse(f, "test_file=@odd.jsonl text_column_name=other", SNUG_E_INPUT, "odd.jsonl:1: a prompt is needed");
     refuse(f, "test_file=@empty.jsonl", SNUG_E_INPUT, "empty.jsonl:1: the prompt has no token");
     refuse(f, "test_file=@odd.jsonl", SNUG_E_INPUT, "odd.jsonl:1: a prompt is needed");
     refuse(f, "test_file=@missing.txt", SNUG_E_IO, "missing.txt");
@@ -161,7 +169,10 @@ FIXTURE_TEST(test_settings) {
     write_text(f, "out/generation_config.json", "{\"max_length\": 8, \"early_stopping\": true, \"do_sample\": false}");
     struct answers *length = answer(f, "prompt=What^colour");
     assert_true(length->of[0].tokens < 8);
-    free(plain), free(beams), free(drawn), free(file), free(again), free(length);
+    write_text(f, "out/generation_config.json", "{\"max_length\": 1, \"eos_token_id\": [-1, 100000]}");
+    struct answers *longer = answer(f, "prompt=What^colour min_new_tokens=30");
+    assert_int_equal(longer->of[0].tokens, 20); /* max_length is less than the prompt */
+    free(plain), free(beams), free(drawn), free(file), free(again), free(length), free(longer);
 
     static const struct {
         const char *file, *words;
@@ -169,6 +180,7 @@ FIXTURE_TEST(test_settings) {
         const char *says;
     } cases[] = {
         {"{\"temperature\": \"hot\"}", "", SNUG_E_INPUT, "temperature must be a number from"},
+        {"{\"top_p\": 1.5}", "", SNUG_E_INPUT, "top_p must be a number from 0 to 1"},
         {"{\"top_k\": -1}", "", SNUG_E_INPUT, "top_k must be a number from 0"},
         {"{\"do_sample\": 1}", "", SNUG_E_INPUT, "do_sample must be true or false"},
         {"{\"early_stopping\": \"soon\"}", "", SNUG_E_INPUT, "early_stopping must be true, false or \"never\""},
@@ -204,6 +216,10 @@ FIXTURE_TEST(test_stopping) {
              "prompt=What^colour max_new_tokens=40 min_new_tokens=40 num_beams=2 stop_strings=[\"zzz\",\"%s\"]", stop);
     struct answers *beams = answer(f, words);
     assert_int_equal(beams->count, 1);
+
+    struct answers *never = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40 stop_strings=zz");
+    assert_string_equal(never->of[0].text, all->of[0].text);
+    free(never);
 
     struct answers interrupted = {.stop_after = 3}, failed = {.returns = SNUG_E_IO};
     assert_int_equal(generate(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40", &interrupted),
@@ -275,11 +291,11 @@ FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
     snug_args *args = plain_args(f, "model_name_or_path=@out threads=1 max_new_tokens=8");
     snug_generator *g, *fresh;
     struct answers a = {.count = 0}, b = {.count = 0};
-    const snug_callbacks callbacks = {.user = &a, .should_stop = should_stop};
+    const snug_callbacks callbacks = {.user = &a, .should_stop = should_stop}, no_callback = {.user = &a};
     assert_int_equal(snug_generator_open(args, &g), SNUG_OK);
     assert_int_equal(snug_generator_answer(g, first, true, &callbacks, take_piece, take_answer, &a), SNUG_OK);
     assert_int_equal(snug_generator_answer(g, second, true, &callbacks, NULL, take_answer, &a), SNUG_OK);
-    assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &a), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, "Tell me", false, &no_callback, NULL, take_answer, &a), SNUG_OK);
     assert_int_equal(snug_generator_answer(g, second, true, NULL, NULL, take_answer, &a), SNUG_OK);
     assert_string_equal(a.of[1].text, a.of[3].text);
     a.stop_after = 1;
@@ -307,6 +323,17 @@ FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
     args = plain_args(f, "model_name_or_path=@out threads=1 max_new_tokens=8 num_beams=2 max_seq_length=60");
     assert_int_equal(snug_generator_open(args, &g), SNUG_OK);
     assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &b), SNUG_OK);
+    snug_generator_destroy(g);
+    snug_args_destroy(args);
+
+    args = plain_args(f, "model_name_or_path=@out threads=1 max_new_tokens=8 do_sample=True num_return_sequences=2");
+    assert_int_equal(snug_generator_open(args, &g), SNUG_OK);
+    b.count = 0;
+    assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &b), SNUG_OK);
+    assert_int_equal(snug_generator_answer(g, "Tell me", false, NULL, NULL, take_answer, &b), SNUG_OK);
+    assert_int_equal(b.count, 4);
+    assert_string_equal(b.of[0].text, b.of[2].text);
+    assert_string_equal(b.of[1].text, b.of[3].text);
     snug_generator_destroy(g);
     snug_args_destroy(args);
 }

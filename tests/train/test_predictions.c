@@ -141,6 +141,8 @@ FIXTURE_TEST(test_all_scores) {
     train_into(f, "value", "--train_file regression.csv");
     refused(f, "predict --return_all_scores " MODEL "value --test_file dev.csv", 2, "this model predicts a value");
     refused(f, "predict --top_k 3 " MODEL "out --test_file dev.csv", 2, "--top_k is for masked LM");
+    refused(f, "predict --top_k 0 " MODEL "out --test_file dev.csv", 2, "a prediction lists 1 to 1000 tokens");
+    refused(f, "predict --top_k 1001 " MODEL "out --test_file dev.csv", 2, "a prediction lists 1 to 1000 tokens");
 }
 
 FIXTURE_TEST(test_top_tokens) {
