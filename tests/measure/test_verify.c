@@ -118,12 +118,13 @@ static snug_status verify(struct fixture *f, const char *words, struct heard *he
 enum { CHECKS = 10, MEASURED = !SANITIZED };
 
 FIXTURE_TEST(test_all_invariants_hold) {
+    static const char adapters[] = ADAPTERS;
     static const char *const cases[] = {
         "train_file=@train.csv max_train_samples=40 threads=1",
         "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit device=auto",
         "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
         "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
-        ADAPTERS,
+        adapters,
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard;

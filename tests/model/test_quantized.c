@@ -123,7 +123,7 @@ static const char state_text[] =
     "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"float16\", \"shape\": [2, 64], "
     "\"nested_blocksize\": 256, \"nested_dtype\": \"float32\", \"nested_offset\": 0.5}";
 
-static snug_status find(struct fixture *f, struct values_to_write *parts, size_t count) {
+static snug_status find(struct fixture *f, const struct values_to_write *parts, size_t count) {
     struct snug_safetensors files;
     struct snug_stored_codes codes;
     float values[128];
@@ -137,21 +137,53 @@ static snug_status find(struct fixture *f, struct values_to_write *parts, size_t
     return status;
 }
 
+enum { CODES, ABSMAX, MAP, NESTED, NESTED_MAP, STATE, PARTS };
+/* A part of a quantized weight that is replaced, or text of its state. */
+struct damage {
+    int part;
+    const void *data;
+    int64_t shape[2];
+    int dtype; /* -1: it is left out */
+    const char *from, *to, *says;
+};
+
+/* The error names what is damaged, and the tensor. */
+static void expect_damage(struct fixture *f, const struct values_to_write *whole, const struct damage *d) {
+    struct values_to_write parts[PARTS];
+    char text[sizeof state_text];
+    size_t count = PARTS;
+    memcpy(parts, whole, sizeof parts);
+    memcpy(text, state_text, sizeof state_text);
+    parts[STATE].data = text;
+    if (d->from) {
+        char *at = strstr(text, d->from);
+        memcpy(at, d->to, strlen(d->to));
+    } else if (d->dtype < 0) {
+        parts[d->part] = parts[--count];
+    } else {
+        parts[d->part] =
+            (struct values_to_write){parts[d->part].name, (enum snug_dtype)d->dtype, 1, {d->shape[0]}, d->data};
+    }
+    if (find(f, parts, count) == SNUG_OK) fail_msg("%s: accepted", d->says);
+    assert_contains(snug_error_message(f->ctx), d->says);
+    assert_contains(snug_error_message(f->ctx), "w");
+}
+
 FIXTURE_TEST(test_damaged_codes_are_refused) {
     static uint8_t codes[64], absmax[2] = {1, 2}, large[5000];
     static float map[SNUG_CODES], nested[1] = {0.25f}, infinite[1] = {INFINITY}, other[SNUG_CODES];
-    const float *nf4 = snug_code_values(SNUG_CODES_NF4);
     snug_quantization_map(true, map);
     memcpy(other, map, sizeof other);
     other[200] *= 1.1f;
-    enum { CODES, ABSMAX, MAP, NESTED, NESTED_MAP, STATE };
-    const struct {
-        int part;
-        const void *data;
-        int64_t shape[2];
-        int dtype; /* -1: it is left out */
-        const char *from, *to, *says;
-    } cases[] = {
+    const struct values_to_write whole[PARTS] = {
+        {"w", SNUG_U8, 2, {64, 1}, codes},
+        {"w.absmax", SNUG_U8, 1, {2}, absmax},
+        {"w.quant_map", SNUG_F32, 1, {16}, snug_code_values(SNUG_CODES_NF4)},
+        {"w.nested_absmax", SNUG_F32, 1, {1}, nested},
+        {"w.nested_quant_map", SNUG_F32, 1, {256}, map},
+        {"w.quant_state.bitsandbytes__nf4", SNUG_U8, 1, {(int64_t)strlen(state_text)}, state_text},
+    };
+    const struct damage cases[] = {
         {.part = ABSMAX, .dtype = -1, .says = "w.absmax is needed, of type U8 and 2 elements"},
         {.part = ABSMAX, .data = absmax, .shape = {1}, .dtype = SNUG_U8, .says = "w.absmax is needed"},
         {.part = ABSMAX, .data = nested, .shape = {1}, .dtype = SNUG_F32, .says = "w.absmax is needed"},
@@ -187,37 +219,8 @@ FIXTURE_TEST(test_damaged_codes_are_refused) {
         {.part = STATE, .data = large, .shape = {5000}, .dtype = SNUG_U8, .says = "its quant_state is not a JSON text"},
         {.from = "0.5", .to = "[1]", .says = "nested_offset"},
     };
-    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
-        char text[sizeof state_text];
-        memcpy(text, state_text, sizeof state_text);
-        struct values_to_write parts[] = {
-            {"w", SNUG_U8, 2, {64, 1}, codes},
-            {"w.absmax", SNUG_U8, 1, {2}, absmax},
-            {"w.quant_map", SNUG_F32, 1, {16}, nf4},
-            {"w.nested_absmax", SNUG_F32, 1, {1}, nested},
-            {"w.nested_quant_map", SNUG_F32, 1, {256}, map},
-            {"w.quant_state.bitsandbytes__nf4", SNUG_U8, 1, {(int64_t)strlen(text)}, text},
-        };
-        size_t count = sizeof parts / sizeof *parts;
-        if (i == sizeof cases / sizeof *cases) { /* as it is */
-            ok(f, find(f, parts, count));
-            break;
-        }
-        if (cases[i].from) {
-            char *at = strstr(text, cases[i].from);
-            memcpy(at, cases[i].to, strlen(cases[i].to));
-        } else {
-            struct values_to_write *part = &parts[cases[i].part];
-            if (cases[i].dtype < 0)
-                *part = parts[--count];
-            else
-                *part = (struct values_to_write){
-                    part->name, (enum snug_dtype)cases[i].dtype, 1, {cases[i].shape[0]}, cases[i].data};
-        }
-        if (find(f, parts, count) == SNUG_OK) fail_msg("%s: accepted", cases[i].says);
-        assert_contains(snug_error_message(f->ctx), cases[i].says);
-        assert_contains(snug_error_message(f->ctx), "w");
-    }
+    ok(f, find(f, whole, PARTS));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_damage(f, whole, &cases[i]);
 }
 
 /* A model for a causal LM or of tokens, without data, and all frozen but its head. */
