@@ -119,7 +119,7 @@ static void finish(struct snug_beams *b, const bool stopped[]) {
     for (int64_t c = 0; c < b->found; c++) {
         struct snug_beam *m = &b->merged[n + c];
         *m = b->candidates[c];
-        m->finished = stopped[c] && c < n;
+        m->finished = c < n && stopped[c];
         m->score /= length;
         if (!m->finished) m->score += none;
     }
