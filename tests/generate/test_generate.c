@@ -9,6 +9,7 @@
 #include "folders.h"
 #include "generate/generate.h"
 #include "io/json.h"
+#include "model/decoders/decoder.h"
 #include "model/family.h"
 #include "run/runner.h"
 #include "sanitized.h"
@@ -28,6 +29,7 @@ struct model {
 struct sizes {
     int64_t rows, tokens, longest, pages;
     enum snug_dtype weights;
+    int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
 };
 
 static void open_model(struct scratch *s, const char *name, const struct snug_backend *backend,
@@ -37,6 +39,10 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     snprintf(folder, sizeof folder, "%s/tests/golden/families/%s/clm", SNUG_SOURCE_DIR, name);
     assert_ok(s, snug_config_read(s->ctx, folder, &m->config));
     m->config.task = SNUG_TASK_CLM;
+    if (sizes->heads) {
+        m->config.num_attention_heads = sizes->heads;
+        ((struct snug_decoder *)m->config.settings)->kv_heads = 1;
+    }
     snug_program_init(&m->program, s->ctx);
     m->program.longest = sizes->longest;
     m->program.capacity[SNUG_EXTENT_TOKENS] = sizes->tokens;
@@ -47,7 +53,9 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     assert_ok(s,
               snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program), NULL, &m->runner));
     m->run = snug_runner_run(&m->runner, 0);
-    assert_ok(s, weights_load(s->ctx, folder, &m->program, &m->config, &m->runner.memory, 1, false));
+    if (!sizes->heads) assert_ok(s, weights_load(s->ctx, folder, &m->program, &m->config, &m->runner.memory, 1, false));
+    for (size_t i = 0; sizes->heads && i < m->program.parameter_count; i++)
+        assert_ok(s, snug_weights_init(&m->program, &m->config, &m->runner.memory, &m->program.parameters[i], 1));
     assert_ok(s, snug_decoding_open(s->ctx, backend, &m->run,
                                     (uint8_t *)m->runner.host.base + m->runner.layout.batch_offset,
                                     (int32_t)m->config.first_position, &m->decoding));
@@ -412,6 +420,35 @@ FIXTURE_TEST(test_steps_of_many_rows) {
             free(found[0]), free(found[1]);
             json_decref(prompts);
         }
+}
+
+/* More heads read a key than a block of attention has rows. */
+FIXTURE_TEST(test_many_heads_of_one_key) {
+    static const int64_t heads[] = {15, 16, 17, 33};
+    const struct snug_generation how = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                        .search = {.beams = 1},
+                                        .returned = 1,
+                                        .max_new_tokens = 4};
+    for (size_t n = 0; n < sizeof heads / sizeof *heads; n++) {
+        const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 90, .pages = 12, .heads = heads[n]};
+        struct asked *found[2];
+        json_t *prompt = json_array();
+        for (int k = 0; k < 70; k++) json_array_append_new(prompt, json_integer(k * 7 % 60));
+        for (size_t k = 0; k < 2; k++) {
+            struct model m;
+            found[k] = calloc(1, sizeof *found[k]);
+            found[k]->prompts[found[k]->count++] = prompt;
+            open_model(s, "llama", k ? snug_backend_reference() : snug_backend_cpu(), &sizes, &m);
+            assert_ok(s, ask(s, &m, &how, found[k]));
+            close_model(&m);
+        }
+        assert_memory_equal(found[0]->answers[0].ids, found[1]->answers[0].ids, 4 * sizeof(int32_t));
+        for (size_t k = 0; k < 4; k++)
+            assert_float_equal(found[0]->answers[0].log_probabilities[k], found[1]->answers[0].log_probabilities[k],
+                               1e-4);
+        free(found[0]), free(found[1]);
+        json_decref(prompt);
+    }
 }
 
 /* Beams share the prompt's pages: the cache that the plan gives them is enough, and one page less is refused. */
