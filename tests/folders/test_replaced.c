@@ -256,6 +256,19 @@ FIXTURE_TEST(test_sharded_models) {
     expect_weights(f, "part", TWO);
 }
 
+/* The index has all names of a weight that is saved under two. */
+FIXTURE_TEST(test_names_in_shards) {
+    static const char *const names[] = {"lm_head.bias", "lm_head.decoder.bias"};
+    train(f, "out",
+          "config_name= tokenizer_name= task=mlm train_file=dummy:8x8 max_steps=1 max_shard_size=10KB "
+          "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/families/roberta/mlm_untied");
+    json_t *index = read_json(f, path_of(f, "out/model.safetensors.index.json"));
+    const json_t *map = json_object_get(index, "weight_map");
+    for (int i = 0; i < 2; i++) assert_non_null(json_object_get(map, names[i]));
+    assert_true(json_equal(json_object_get(map, names[0]), json_object_get(map, names[1])));
+    json_decref(index);
+}
+
 /* Shards of others: those beside another model's name are left, those that would be replaced are named before step 1.
  */
 FIXTURE_TEST(test_shards_of_others) {
