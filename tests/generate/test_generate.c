@@ -273,8 +273,8 @@ FIXTURE_TEST(test_an_answer_does_not_depend_on_the_others) {
             const bool short_table = strcmp(names[n], "gpt2") == 0;
             json_t *lists[2];
             struct asked *few = many_prompts(&lists[0]), *all = many_prompts(&lists[1]);
-            const struct sizes one = {.rows = ways[way].search.beams, .tokens = 80, .longest = 170, .pages = 12},
-                               many = {.rows = 12, .tokens = 80, .longest = 170, .pages = 60};
+            const struct sizes one = {.rows = ways[way].search.beams, .tokens = 140, .longest = 170, .pages = 12},
+                               many = {.rows = 12, .tokens = 140, .longest = 170, .pages = 60};
             for (int64_t i = 0; short_table && i < few->count; i++) /* of 26 positions */
                 while (json_array_size(few->prompts[i]) > 5) {
                     json_array_remove((json_t *)(uintptr_t)few->prompts[i], 0);
