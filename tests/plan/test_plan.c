@@ -293,15 +293,13 @@ FIXTURE_TEST(test_frozen_parts) {
                      class_of(whole, "gradients") - class_of(part, "gradients"));
     assert_int_equal(json_integer_value(json_object_get(frozen, "state_bytes")),
                      class_of(whole, "optimizer") - class_of(part, "optimizer"));
-    static const char *const classes[] = {"weights", "gradients", "optimizer", "activations"};
+    /* Not what is measured anew for each plan: context and host, and so the total. */
+    static const char *const classes[] = {"weights",   "gradients", "optimizer", "activations",
+                                          "temporary", "workspace", "batch"};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         assert_int_equal(
             json_integer_value(json_object_get(json_object_get(frozen, "bytes_if_all_trained"), classes[i])),
             class_of(whole, classes[i]));
-    const json_t *bytes = json_object_get(frozen, "bytes_if_all_trained");
-    const int64_t total = json_integer_value(json_object_get(bytes, "total"));
-    const int64_t context = json_integer_value(json_object_get(bytes, "context")); /* is measured anew */
-    assert_int_equal(total - context, class_of(whole, "total") - class_of(whole, "context"));
     const double saved = backward_flops(whole) - backward_flops(part);
     assert_true(fabs(json_real_value(json_object_get(frozen, "backward_flops")) - saved) <= 1e-9 * saved);
     assert_true(saved > 0.4 * backward_flops(whole) && saved < 0.6 * backward_flops(whole));
