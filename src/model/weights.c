@@ -23,7 +23,7 @@
 enum {
     PIECE = SNUG_DRAW_MOST, /* values that a thread processes at a time */
     READ = 16 * PIECE,      /* values that a thread reads from a file at a time */
-    PART = 64 * READ,       /* values of one copy into the arena: on a device every copy has a fixed cost */
+    PART = 64 * READ,       /* values of one copy into a device's arena, where every copy has a fixed cost */
 };
 
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
@@ -86,15 +86,16 @@ static snug_status fill_here(void *argument) {
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     void *in_place = snug_tensor_in_place(to->program, to->memory, to->tensor, to->first);
     if (in_place && made == dtype) return f->make(f->user, 0, count, in_place);
-    const int64_t most = snug_min(PART, count), bytes = most * snug_dtype_size(made);
+    const int64_t part = to->memory->copy ? PART : READ; /* in host memory no plan includes the buffer */
+    const int64_t most = snug_min(part, count), bytes = most * snug_dtype_size(made);
     struct snug_block room;
     RETURN_IF_ERROR(
         snug_block_host(to->program->ctx, bytes + (made == dtype ? 0 : most * snug_dtype_size(dtype)), &room));
     const float *values = (const float *)room.base;
     uint16_t *rounded = (uint16_t *)(room.base + bytes);
     snug_status status = SNUG_OK;
-    for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
-        const int64_t n = snug_min(PART, count - i);
+    for (int64_t i = 0; i < count && status == SNUG_OK; i += part) {
+        const int64_t n = snug_min(part, count - i);
         status = f->make(f->user, i, n, room.base);
         if (status != SNUG_OK) break;
         if (made != dtype) {
