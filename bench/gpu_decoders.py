@@ -11,13 +11,13 @@ step to the last. The peer is transformers' model of the same config.json under 
 AdamW: its rate is that of the median step of the last half.
 """
 import argparse
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import time
+
+import gpu_peer
 
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
 CASES = {  # rows and tokens of each, in a batch
@@ -48,48 +48,27 @@ def peer(name, steps):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
     model.config.use_cache = False
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, fused=True)
-    batches = [torch.randint(3, config.vocab_size, (rows, tokens)).cuda() for _ in range(8)]
-    times = []
-    for step in range(steps):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = model(input_ids=batches[step % 8], labels=batches[step % 8]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    free, total = torch.cuda.mem_get_info()
-    print(f"{rows * tokens / statistics.median(times[steps // 2:]):.0f} tokens/s, {(total - free) / 2**20:.0f} MiB, {kind}")
-
-
-def run(command, seconds):
-    """Standard output, or None and why."""
-    env = dict(os.environ, OMP_WAIT_POLICY="passive")
-    env["LD_LIBRARY_PATH"] = f"{command[0].parent}/lib:{env.get('LD_LIBRARY_PATH', '')}"
-    try:
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=max(1, seconds), env=env)
-    except subprocess.TimeoutExpired:
-        return None, "out of time"
-    return (done.stdout + done.stderr if done.returncode == 0 else None), (done.stderr or done.stdout).strip()[-300:]
+    batches = []
+    for _ in range(8):
+        ids = torch.randint(3, config.vocab_size, (rows, tokens)).cuda()
+        batches.append({"input_ids": ids, "labels": ids})
+    times, memory = gpu_peer.time_steps(model, list(model.parameters()), optimizer, batches, steps)
+    print(f"{rows * tokens / statistics.median(times[steps // 2:]):.0f} tokens/s, {memory:.0f} MiB, {kind}")
 
 
 def ours(args, name, seconds):
     rows, tokens = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
-        text, why = run([args.dist / "snug", "train", "--device", "cuda", "--task", "clm", "--config_name", MODELS / f"{name}.json",
-                         "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", tokens,
-                         "--per_device_train_batch_size", rows, "--bf16", "--max_steps", args.steps, "--save_strategy", "no",
-                         "--disable_tqdm", "--output_dir", pathlib.Path(folder) / "out"], seconds)
+        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--task", "clm", "--config_name", MODELS / f"{name}.json",
+                                  "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", tokens,
+                                  "--per_device_train_batch_size", rows, "--bf16", "--max_steps", args.steps, "--save_strategy", "no",
+                                  "--disable_tqdm", "--output_dir", pathlib.Path(folder) / "out"], seconds)
     match = text and re.search(r"first step after.*?([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB, planned", text, re.DOTALL)
     return ((float(match[1]) * tokens, float(match[2])), "") if match else (None, why or text[-300:])
 
 
 def theirs(args, name, seconds):
-    text, why = run([pathlib.Path(sys.executable), __file__, "--peer", name, "--steps", args.steps], seconds)
+    text, why = gpu_peer.run([pathlib.Path(sys.executable), __file__, "--peer", name, "--steps", args.steps], seconds)
     match = text and re.search(r"(\d+) tokens/s, (\d+) MiB, (.*)", text)
     return ((float(match[1]), float(match[2]), match[3]), "") if match else (None, why)
 

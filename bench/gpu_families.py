@@ -10,12 +10,12 @@ PyTorch's autocast to bf16, fused AdamW, clipping and its own attention (sdpa); 
 the longest of the batch. --compiled: torch.compile as well.
 """
 import argparse
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
+
+import gpu_peer
 
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
 CASES = {  # model, batch, longest, shortest
@@ -52,36 +52,15 @@ def peer(name, compiled):
         if shortest < longest:
             inputs["attention_mask"] = mask.cuda()
         batches.append(inputs)
-    times = []
-    for step in range(36):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = forward(**batches[step % 8]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    free, total = torch.cuda.mem_get_info()
-    print(f"{batch / statistics.mean(times[-20:]):.1f} /s, device {(total - free) / 2**20:.0f} MiB")
-
-
-def figures(text):
-    match = re.search(r"([\d.]+) */s.*device +([\d.]+) MiB", text)
-    return (float(match[1]), float(match[2])) if match else None
+    times, memory = gpu_peer.time_steps(forward, list(model.parameters()), optimizer, batches, 36)
+    print(f"{batch / statistics.mean(times[-20:]):.1f} /s, device {memory:.0f} MiB")
 
 
 def run(command, seconds):
-    env = dict(os.environ, OMP_WAIT_POLICY="passive")
-    env["LD_LIBRARY_PATH"] = f"{command[0].parent}/lib:{env.get('LD_LIBRARY_PATH', '')}"
-    try:
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=max(1, seconds), env=env)
-    except subprocess.TimeoutExpired:
-        return None, "out of time"
-    return figures(done.stdout), (done.stderr or done.stdout).strip()[-300:]
+    """Samples a second and MiB, or None and why."""
+    text, why = gpu_peer.run(command, seconds)
+    match = text and re.search(r"([\d.]+) */s.*device +([\d.]+) MiB", text)
+    return ((float(match[1]), float(match[2])), "") if match else (None, why or text.strip()[-300:])
 
 
 def main():

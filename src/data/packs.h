@@ -3,9 +3,10 @@
  * Micro-batches by tokens: each row of a data set is in one pack of at most --per_device_train_tokens tokens, and a
  * micro-batch is a pack. Packs are the same in every epoch, so that all epochs have as many steps; their order is not.
  *
- * Rows are packed window by window: of a random order of all rows (the same in every epoch), the longest row of a
- * window first, each into its first pack with room; or, with sequential sampling, each behind the row before it while
- * there is room. A window is packed again when one of its packs is read, so memory does not grow with the rows.
+ * The rows are put in a random order, which is the same in every epoch, and packed one window of it after the other:
+ * the longest row of a window first, each into the first pack that has room for it. With sequential sampling a row goes
+ * into the pack of the row before it as long as that has room. A window is packed again when one of its packs is read,
+ * so memory does not grow with the rows.
  */
 #ifndef SNUG_DATA_PACKS_H
 #define SNUG_DATA_PACKS_H

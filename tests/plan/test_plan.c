@@ -293,7 +293,7 @@ FIXTURE_TEST(test_frozen_parts) {
                      class_of(whole, "gradients") - class_of(part, "gradients"));
     assert_int_equal(json_integer_value(json_object_get(frozen, "state_bytes")),
                      class_of(whole, "optimizer") - class_of(part, "optimizer"));
-    /* Not what is measured anew for each plan: context and host, and so the total. */
+    /* The context, the host's memory and so the total are left out: each plan measures them again. */
     static const char *const classes[] = {"weights",   "gradients", "optimizer", "activations",
                                           "temporary", "workspace", "batch"};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)

@@ -215,7 +215,7 @@ FIXTURE_TEST(test_tokens_of_a_batch) {
     }
 }
 
-/* An evaluation has the losses of the model's training, unless it is told otherwise. */
+/* An evaluation counts the loss of the same tokens as the training did, unless a flag says otherwise. */
 FIXTURE_TEST(test_remembered_losses) {
     static const struct {
         const char *train, *eval, *flag;

@@ -137,7 +137,9 @@ FIXTURE_TEST(test_prompts_of_every_kind) {
     write_text(f, "empty.jsonl", "{\"prompt\": \"\"}\n");
     write_text(f, "none.jsonl", "");
     write_text(f, "nobody.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"content\": 1}]}\n");
-    free(answer(f, "test_file=@nobody.jsonl max_new_tokens=2")); /* a message without a role is no answer */
+    free(answer(
+        f,
+        "test_file=@nobody.jsonl max_new_tokens=2")); /* the last message has no role: it is not taken for an answer */
     refuse(f, "test_file=@none.jsonl", SNUG_E_INPUT, "none.jsonl: there is no prompt");
     refuse(f, "test_file=@odd.jsonl text_column_name=other", SNUG_E_INPUT, "odd.jsonl:1: a prompt is needed");
     refuse(f, "test_file=@empty.jsonl", SNUG_E_INPUT, "empty.jsonl:1: the prompt has no token");

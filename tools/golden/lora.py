@@ -21,7 +21,7 @@ from transformers import Trainer, logging
 from transformers.pytorch_utils import Conv1D
 
 from families import CLASS, FAMILIES, keep_float64
-from model import OPTIONS, STEPS, Batch, write_json
+from model import Batch, train, write_json
 
 TYPES = {"classification": "SEQ_CLS", "token_classification": "TOKEN_CLS", "clm": "CAUSAL_LM", "mlm": None}
 DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3",
@@ -73,20 +73,7 @@ def compute(model, batch):
     result = {"logits": logits.detach(), "loss": loss.detach().reshape(1)}
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     result |= {f"grad.{plain(name)}": p.grad.clone() for name, p in trained.items()}
-    decay = set(Trainer.get_decay_parameter_names(None, model))
-    groups = [{"params": [p for n, p in trained.items() if (n in decay) == decayed],
-               "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]
-    optimizer = torch.optim.AdamW(groups, lr=OPTIONS["learning_rate"], eps=OPTIONS["adam_epsilon"],
-                                  betas=(OPTIONS["adam_beta1"], OPTIONS["adam_beta2"]))
-    losses, norms = [], []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        _, loss = batch.run(model)
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), OPTIONS["max_grad_norm"]).item())
-        optimizer.step()
-        losses.append(loss.item())
-    return result | {"losses": torch.tensor(losses, dtype=torch.float64), "grad_norms": torch.tensor(norms, dtype=torch.float64)}
+    return result | train(model, batch, set(Trainer.get_decay_parameter_names(None, model)))
 
 
 def batch_of(expected, config, task):

@@ -161,6 +161,24 @@ class Batch:
         return (out.logits[self.labels != -100] if self.by_token else out.logits), loss
 
 
+def train(model, batch, decay):
+    """The losses and the gradients' norms of STEPS steps of those parameters that are trained."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    groups = [{"params": [p for n, p in trained.items() if (n in decay) == decayed],
+               "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]
+    optimizer = torch.optim.AdamW(groups, lr=OPTIONS["learning_rate"], eps=OPTIONS["adam_epsilon"],
+                                  betas=(OPTIONS["adam_beta1"], OPTIONS["adam_beta2"]))
+    losses, norms = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        _, loss = batch.run(model)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), OPTIONS["max_grad_norm"]).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return {"losses": torch.tensor(losses, dtype=torch.float64), "grad_norms": torch.tensor(norms, dtype=torch.float64)}
+
+
 def compute(model, batch):
     """logits, loss and gradients, then ten losses of training; the model is left trained."""
     logits, loss = batch.run(model)
@@ -173,20 +191,7 @@ def compute(model, batch):
     prefix = f"{model.base_model_prefix}."
     decay = {prefix + name for name in Trainer.get_decay_parameter_names(None, model.base_model)}
     decay |= {name for name in Trainer.get_decay_parameter_names(None, model) if not name.startswith(prefix)}
-    groups = [{"params": [p for n, p in model.named_parameters() if (n in decay) == decayed],
-               "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]
-    optimizer = torch.optim.AdamW(groups, lr=OPTIONS["learning_rate"], eps=OPTIONS["adam_epsilon"],
-                                  betas=(OPTIONS["adam_beta1"], OPTIONS["adam_beta2"]))
-    losses, norms = [], []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        _, loss = batch.run(model)
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), OPTIONS["max_grad_norm"]).item())
-        optimizer.step()
-        losses.append(loss.item())
-    result |= {"losses": torch.tensor(losses, dtype=torch.float64), "grad_norms": torch.tensor(norms, dtype=torch.float64)}
-    return result
+    return result | train(model, batch, decay)
 
 
 def relative(found, truth):

@@ -10,8 +10,7 @@
  */
 #include "backend/cuda/attention/wgmma.cuh"
 
-/* A panel: a tile's rows of 64 channels. */
-enum { KEYS = 64, ROW_BYTES = 128, PANEL = KEYS * ROW_BYTES, SHORT = 128 };
+enum { KEYS = 64, ROW_BYTES = 128, SHORT = 128 };
 
 /* ---- tiles ---- */
 
@@ -210,16 +209,12 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
     struct softmax rows = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
     const auto begin_scores = [&](int stage) {
         const uint64_t tile = ring + 2 * stage * (TILE / 16);
-#pragma unroll
-        for (int k = 0; k < D / 16; k++) multiply_tile<E, 0>(s, q[k], tile + k / 4 * (PANEL / 16) + 2 * (k % 4), k > 0);
+        multiply_rows<E>(s, q, tile);
         wgmma_commit();
     };
     const auto begin_values = [&](int stage) {
         const uint64_t tile = ring + (2 * stage + 1) * (TILE / 16);
-#pragma unroll
-        for (int panel = 0; panel < PANELS; panel++)
-#pragma unroll
-            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o[panel], p[k], tile + panel * (PANEL / 16) + 128 * k, 1);
+        add_product<E>(o, p, tile);
         wgmma_commit();
     };
     const auto hold_sums = [&]() {

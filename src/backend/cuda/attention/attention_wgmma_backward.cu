@@ -15,12 +15,12 @@ enum { D = 64, KEYS = 128, PLACES = 8 };
 /* Shared memory, in bytes. Keys of two blocks: the next block is prefetched. A stage is a tile of queries: q, do, lse
    and delta. */
 enum {
-    KEYS_BYTES = 2 * HALF,
+    KEYS_BYTES = 2 * PANEL,
     V = 2 * KEYS_BYTES,
     STAGE = V + KEYS_BYTES,
-    STAGE_BYTES = 2 * HALF,
+    STAGE_BYTES = 2 * PANEL,
     DS = STAGE + 2 * STAGE_BYTES,
-    ROWS = DS + 2 * HALF,
+    ROWS = DS + 2 * PANEL,
     BARRIERS = ROWS + 2 * 2 * QUERIES * 4,
     SUMS = BARRIERS + 128,
     TILE_SUMS = QUERIES * D * 4,
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struc
     uint8_t *to = shared + STAGE + stage * STAGE_BYTES;
     copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)to, (const E *)a.q + head.first * a.q_row + head.column, a.q_row,
                                               head.length, q0);
-    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + HALF), (const E *)a.dout + head.first * a.h + head.column,
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + PANEL), (const E *)a.dout + head.first * a.h + head.column,
                                               a.h, head.length, q0);
     copy_row_values(shared + ROWS + 4 * stage * 2 * QUERIES, b.rows, head, q0);
 }
@@ -194,14 +194,14 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
     const uint32_t base = shared_address(shared);
     const int slab = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     const int g = lane / 4, t = lane % 4;
-    const uint64_t values = descriptor_of(base + V + worker * HALF);
+    const uint64_t values = descriptor_of(base + V + worker * PANEL);
     uint8_t *const slab_of_ds = shared + DS + slab * 16 * ROW_BYTES;
     const uint32_t ds_at = shared_address(slab_of_ds) + by_rows<ROW_BYTES>();
     const float scale = a.scale * LOG2_E; /* powers of two from here on */
     uint32_t count = 0;                   /* tiles so far */
     int block = 0;
     for (; block < blocks && block * KEYS + worker * 64 < head.length; block++) {
-        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES + worker * HALF);
+        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES + worker * PANEL);
         float dk[8][4] = {}, dv[8][4] = {};
         const int k0 = block * KEYS + 64 * worker, key = k0 + slab % 4 * 16 + 2 * g; /* and the next one */
         struct quad_part quad;
@@ -210,7 +210,7 @@ static __device__ __forceinline__ void work(uint8_t *shared, const struct attent
         for (int tile = first_of_block; tile < end; tile++, count++) {
             const int stage = count % 2;
             wait_for(place_of(base, FULL + stage), count / 2);
-            const uint64_t q = descriptor_of(base + STAGE + stage * STAGE_BYTES), dout = q + HALF / 16;
+            const uint64_t q = descriptor_of(base + STAGE + stage * STAGE_BYTES), dout = q + PANEL / 16;
             const float2 *lse = (const float2 *)(shared + ROWS + 8 * QUERIES * stage) + t, *delta = lse + QUERIES / 2;
             float s[8][4], dp[8][4];
             uint32_t p[4][4], ds[4][4];

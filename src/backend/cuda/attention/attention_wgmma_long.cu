@@ -21,7 +21,7 @@ enum { COPYING_REGISTERS = 24, MULTIPLYING_REGISTERS = 240 };
    matrices, of keys_kernel q and do, then lse and delta; of queries_kernel k and v. Before them keys_kernel has the
    block's keys and values, a matrix of each for each group. */
 template <int D> struct room {
-    enum { PANELS = D / 64, MATRIX = PANELS * HALF, OWN = 2 * WORKERS * MATRIX, VALUES = WORKERS * MATRIX };
+    enum { PANELS = D / 64, MATRIX = PANELS * PANEL, OWN = 2 * WORKERS * MATRIX, VALUES = WORKERS * MATRIX };
     enum { ROWS = OWN + STAGES * 2 * MATRIX, BARRIERS = ROWS + STAGES * 2 * QUERIES * 4 };
     enum { BYTES = BARRIERS + (2 * STAGES + WORKERS) * 8 };
     static __device__ __forceinline__ uint32_t stage(uint32_t base, int stage) {
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void copy_matrix(uint8_t *to, const void *oper
     const E *from = (const E *)operand + head.first * stride + column;
 #pragma unroll
     for (int panel = 0; panel < D / 64; panel++)
-        copy_tile<64, TILE, GROUP, ORDER>((uint4 *)(to + panel * HALF), from + 64 * panel, stride, head.length, row0);
+        copy_tile<64, TILE, GROUP, ORDER>((uint4 *)(to + panel * PANEL), from + 64 * panel, stride, head.length, row0);
 }
 
 /* The copying group: tile number i into its stage by copy(i, stage's number), as soon as both working groups are done
@@ -119,15 +119,9 @@ static __device__ __forceinline__ void work_on_keys(uint8_t *shared, const struc
             float s[8][4], dp[8][4];
             uint32_t p[4][4], ds[4][4];
             wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < D / 16; k++)
-                multiply_tiles<E, 0, 0>(s, keys + k / 4 * (HALF / 16) + 2 * (k % 4),
-                                        q + k / 4 * (HALF / 16) + 2 * (k % 4), k > 0);
+            multiply_rows<E, D / 16>(s, keys, q);
             wgmma_commit();
-#pragma unroll
-            for (int k = 0; k < D / 16; k++)
-                multiply_tiles<E, 0, 0>(dp, values + k / 4 * (HALF / 16) + 2 * (k % 4),
-                                        dout + k / 4 * (HALF / 16) + 2 * (k % 4), k > 0);
+            multiply_rows<E, D / 16>(dp, values, dout);
             wgmma_commit();
             wgmma_wait<1>(); /* done with the previous tile, and with S */
             hold(s);
@@ -136,11 +130,7 @@ static __device__ __forceinline__ void work_on_keys(uint8_t *shared, const struc
             probabilities<E, false>(p, s, lse, 0, scale);
             hold(p);
             wgmma_fence();
-#pragma unroll
-            for (int panel = 0; panel < PANELS; panel++)
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    multiply_tile<E, 1>(dv[panel], p[k], dout + panel * (HALF / 16) + 128 * k, true);
+            add_product<E>(dv, p, dout);
             wgmma_commit();
             wgmma_wait<PANELS == 1>(); /* dP; with 128 channels also dv, since registers hold P or dS */
             hold(dp);
@@ -148,11 +138,7 @@ static __device__ __forceinline__ void work_on_keys(uint8_t *shared, const struc
             gradients<E, false>(ds, s, dp, delta);
             hold(ds);
             wgmma_fence();
-#pragma unroll
-            for (int panel = 0; panel < PANELS; panel++)
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    multiply_tile<E, 1>(dk[panel], ds[k], q + panel * (HALF / 16) + 128 * k, true);
+            add_product<E>(dk, ds, q);
             wgmma_commit();
             tiles.held = stage;
         }
@@ -276,12 +262,9 @@ static __device__ __forceinline__ void work_on_queries(uint8_t *shared, const st
         float s[8][4], dp[8][4];
         uint32_t ds[4][4];
         wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < D / 16; k++) multiply_tile<E, 0>(s, q[k], keys + k / 4 * (HALF / 16) + 2 * (k % 4), k > 0);
+        multiply_rows<E>(s, q, keys);
         wgmma_commit();
-#pragma unroll
-        for (int k = 0; k < D / 16; k++)
-            multiply_tile<E, 0>(dp, dout[k], values + k / 4 * (HALF / 16) + 2 * (k % 4), k > 0);
+        multiply_rows<E>(dp, dout, values);
         wgmma_commit();
         wgmma_wait<1>(); /* done with the previous tile, and with S */
         hold(s);
@@ -301,11 +284,7 @@ static __device__ __forceinline__ void work_on_queries(uint8_t *shared, const st
                                                       s[n][2 * half + 1] * (dp[n][2 * half + 1] - delta[half]));
         hold(ds);
         wgmma_fence();
-#pragma unroll
-        for (int panel = 0; panel < PANELS; panel++)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                multiply_tile<E, 1>(dq[panel], ds[k], keys + panel * (HALF / 16) + 128 * k, true);
+        add_product<E>(dq, ds, keys);
         wgmma_commit();
         tiles.held = stage;
     }

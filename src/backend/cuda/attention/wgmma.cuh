@@ -87,6 +87,36 @@ static __device__ __forceinline__ void multiply_tiles(float (&c)[8][4], uint64_t
 #undef RESULT
 #undef REGISTERS
 
+/* A panel: 64 rows of 64 channels, of which a matrix of 64 rows has one for each 64 channels; descriptors count in 16
+   bytes. */
+enum { PANEL = 64 * 128, PANEL_STEP = PANEL / 16 };
+
+/* sum += left [64, 64] times a matrix, whose rows are left's columns. */
+template <typename E, int PANELS>
+static __device__ __forceinline__ void add_product(float (&sum)[PANELS][8][4], const uint32_t (&left)[4][4],
+                                                   uint64_t matrix) {
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            multiply_tile<E, 1>(sum[panel], left[k], matrix + panel * PANEL_STEP + 128 * k, true);
+}
+
+/* c = left [64, D] times the rows of a matrix, or the rows of one matrix times those of another. */
+template <typename E, int K>
+static __device__ __forceinline__ void multiply_rows(float (&c)[8][4], const uint32_t (&left)[K][4], uint64_t matrix) {
+#pragma unroll
+    for (int k = 0; k < K; k++) multiply_tile<E, 0>(c, left[k], matrix + k / 4 * PANEL_STEP + 2 * (k % 4), k > 0);
+}
+template <typename E, int K>
+static __device__ __forceinline__ void multiply_rows(float (&c)[8][4], uint64_t left, uint64_t matrix) {
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int at = k / 4 * PANEL_STEP + 2 * (k % 4);
+        multiply_tiles<E, 0, 0>(c, left + at, matrix + at, k > 0);
+    }
+}
+
 /* ---- barriers ---- */
 
 /* A barrier is 8 bytes of shared memory. A phase ends when as many arrivals as initialised are counted. */

@@ -5,9 +5,9 @@
 
 #include "backend/cuda/attention/wgmma.cuh"
 
-/* A group of four warps copies, WORKERS multiply. A panel: 64 rows of 64 channels. */
+/* A group of four warps copies, WORKERS multiply. */
 enum { QUERIES = 64, GROUP = 128, WORKERS = 2, THREADS = (WORKERS + 1) * GROUP };
-enum { ROW_BYTES = 128, HALF = 64 * ROW_BYTES };
+enum { ROW_BYTES = 128 };
 
 /* ---- a value per query and head: lse in base 2, and delta = do . o ---- */
 

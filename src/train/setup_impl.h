@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the setup share. */
+#ifndef SNUG_TRAIN_SETUP_IMPL_H
+#define SNUG_TRAIN_SETUP_IMPL_H
+
+#include "train/setup.h"
+
+/* Records a file or folder that the run reads: the folder, with links resolved, and its read permissions. */
+void snug_setup_note_source(struct snug_setup *setup, const char *path);
+/* Config, task and adapters, and where the weights are. */
+snug_status snug_setup_open_model(struct snug_setup *setup);
+/* The tokenizer for texts, which file contains; NULL: there are none, and no tokenizer is opened. */
+snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file);
+
+#endif

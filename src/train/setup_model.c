@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model and the tokenizer of a run. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "metrics/task_results.h"
+#include "model/quantization.h"
+#include "model/weights.h"
+#include "train/adapter.h"
+#include "train/setup_impl.h"
+
+/* ---- model ---- */
+
+void snug_setup_note_source(struct snug_setup *setup, const char *path) {
+    struct stat info;
+    bool known = false;
+    char *folder = realpath(path, NULL);
+    if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) *strrchr(folder, '/') = '\0';
+    if (folder && stat(*folder ? folder : "/", &info) == 0) {
+        for (int i = 0; i < setup->source_count; i++)
+            known |= setup->sources[i].device == info.st_dev && setup->sources[i].inode == info.st_ino;
+        if (!known && setup->source_count < SNUG_SOURCES)
+            setup->sources[setup->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
+    }
+    free(folder);
+    const mode_t readable = snug_readable_by(path);
+    if (readable != 0044) setup->mode &= 0600 | readable;
+}
+
+/* A folder of a model or tokenizer, and its files, which may be links to other folders. */
+static void note_folder(struct snug_setup *setup, const char *folder) {
+    static const char *const ends[] = {".json", ".txt", ".safetensors"};
+    snug_setup_note_source(setup, folder);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *end = strrchr(entry->d_name, '.');
+        char *path;
+        for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(setup->ctx, &path, folder, entry->d_name) != SNUG_OK)
+                continue;
+            snug_setup_note_source(setup, path);
+            free(path);
+        }
+    }
+    if (entries) closedir(entries);
+}
+
+/* A model that is quantized in its folder stays as it is. */
+static snug_status quantize(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const struct snug_quantized *stored = &setup->config.quantized, asked = snug_args_quantized(args);
+    const bool type = snug_args_is_chosen(args, "bnb_4bit_quant_type") && asked.type != stored->type;
+    const bool nested = snug_args_is_chosen(args, "bnb_4bit_use_double_quant") && asked.nested != stored->nested;
+    if ((stored->type || args->load_in_4bit) && !args->model_name_or_path && setup->command == SNUG_COMMAND_TRAIN)
+        return snug_fail(setup->ctx, SNUG_E_USAGE,
+                         "weights of 4 bits are those of a trained model: give --model_name_or_path, or leave "
+                         "--load_in_4bit out");
+    if (!args->load_in_4bit) return SNUG_OK;
+    if (!stored->type) return snug_config_quantize(setup->ctx, &setup->config, &asked, args->llm_int8_skip_modules);
+    if (!type && !nested && !args->llm_int8_skip_modules) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_USAGE,
+                     "--%s: the model is quantized already, as %s%s: leave it out, or give the model as it was before",
+                     type     ? "bnb_4bit_quant_type"
+                     : nested ? "bnb_4bit_use_double_quant"
+                              : "llm_int8_skip_modules",
+                     snug_code_type_name(stored->type), stored->nested ? " with double quantization" : "");
+}
+
+static snug_status find_model(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const struct snug_hub_place place = snug_args_place(args);
+    const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
+    if (setup->command == SNUG_COMMAND_PLAN && !snug_adapter_is_named(args))
+        return snug_config_find(setup->ctx, &place, config, &setup->config);
+    if (model) RETURN_IF_ERROR(snug_adapter_find_folders(args, &setup->model, &setup->adapter));
+    if (model) note_folder(setup, setup->model.path);
+    if (setup->adapter.path) note_folder(setup, setup->adapter.path);
+    if (setup->adapter.path && !args->config_name)
+        RETURN_IF_ERROR(snug_adapter_config(setup->ctx, &setup->model, &setup->adapter, &setup->config));
+    else
+        RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, args->config_name ? args->config_name : setup->model.path,
+                                         &setup->config));
+    if (args->config_name) snug_setup_note_source(setup, args->config_name);
+    return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
+}
+
+/* Whether the model's family, and the command, have the task. */
+static snug_status check_task(const struct snug_setup *setup) {
+    const struct snug_family *family = setup->config.family;
+    const enum snug_task task = setup->config.task;
+    char known[128] = "";
+    if (snug_family_has(family, task)) {
+        if (snug_task_results(task)->take || snug_setup_generates(setup) || setup->command == SNUG_COMMAND_TRAIN ||
+            setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
+            return SNUG_OK;
+        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                         "predictions of a %s are not supported: snug eval evaluates it; snug generate answers prompts "
+                         "with a decoder",
+                         snug_task_info(task)->title);
+    }
+    for (int i = 0; i < SNUG_TASK_COUNT; i++)
+        if (snug_family_has(family, (enum snug_task)i))
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? ", " : "",
+                     snug_task_name((enum snug_task)i));
+    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "--task %s: a %s has no head for it; its tasks are %s",
+                     snug_task_name(task), family->name, known);
+}
+
+/* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
+static snug_status choose_task(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    if (snug_setup_generates(setup)) {
+        setup->config.task = SNUG_TASK_CLM;
+        if (!setup->config.family->causal)
+            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: a %s is no decoder, and generates no text",
+                             setup->model.path, setup->config.family->name);
+    } else if (args->task) {
+        setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
+    } else if (setup->trains) {
+        /* A base model has the head of another task; words with tags need a model that was trained on tags. A decoder's
+           own task is that of its base model, too. */
+        if (!setup->config.has_head || !(snug_setup_task(setup)->words || setup->config.family->causal))
+            setup->config.task = snug_family_task(setup->config.family);
+    } else if (!setup->config.has_head) {
+        return snug_fail(
+            setup->ctx, SNUG_E_INPUT,
+            "%s: its config names none of the heads that snug supports, such as %s%s: train it first, or give --task",
+            setup->model.path, setup->config.family->class_name,
+            snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
+    }
+    RETURN_IF_ERROR(check_task(setup));
+    if (snug_setup_generates(setup)) return SNUG_OK; /* --top_k is for generation, too */
+    return snug_args_check_task(args, setup->config.task);
+}
+
+/* Whether masked LM has a decoder of its own, which depends on the weights. A plan may be made without them. */
+static snug_status look_at_decoder(struct snug_setup *setup) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
+    const char *name = setup->args->model_name_or_path;
+    char *folder = NULL;
+    bool found = false;
+    struct snug_folder model;
+    if (setup->model.path) return snug_weights_untie(setup->ctx, &setup->model, &setup->config);
+    if (!name) return SNUG_OK;
+    snug_status status = snug_model_locate(setup->ctx, &place, name, &folder);
+    if (status == SNUG_OK) status = snug_folder_open(setup->ctx, NULL, folder, &model);
+    if (status == SNUG_OK) {
+        status = snug_weights_look(setup->ctx, &model);
+        found = status == SNUG_OK;
+        if (found) status = snug_weights_untie(setup->ctx, &model, &setup->config);
+        snug_folder_close(&model);
+    }
+    free(folder);
+    if (status != SNUG_E_INPUT || found) return status;
+    snug_clear_error(setup->ctx); /* there are none */
+    return SNUG_OK;
+}
+
+static snug_status open_adapter(struct snug_setup *setup) {
+    const struct snug_adapter_source source = {.args = setup->args,
+                                               .config = &setup->config,
+                                               .model = &setup->model,
+                                               .folder = &setup->adapter,
+                                               .trains = setup->trains,
+                                               .plans = setup->command == SNUG_COMMAND_PLAN};
+    RETURN_IF_ERROR(snug_adapter_open(&source, &setup->lora));
+    setup->config.adapter = setup->lora;
+    return SNUG_OK;
+}
+
+snug_status snug_setup_open_model(struct snug_setup *setup) {
+    RETURN_IF_ERROR(find_model(setup));
+    RETURN_IF_ERROR(quantize(setup));
+    RETURN_IF_ERROR(choose_task(setup));
+    RETURN_IF_ERROR(look_at_decoder(setup));
+    return open_adapter(setup);
+}
+
+/* ---- tokenizer ---- */
+
+/* transformers takes pad_token_id of config.json, not the tokenizer's. */
+static void compare_padding(const struct snug_setup *setup) {
+    const int64_t id = setup->config.pad_token_id;
+    const int32_t pad = snug_tokenizer_special(setup->tokenizer).pad;
+    const bool counts = setup->config.first_position > 0;
+    if (id < 0 || id == pad || (pad < 0 && !counts)) return;
+    snug_log(setup->ctx, SNUG_LOG_WARNING,
+             "the model's pad_token_id is %lld (\"%s\"), the tokenizer %s%s%s: as in transformers, %sthe embedding of "
+             "%lld is not trained",
+             (long long)id, snug_tokenizer_token(setup->tokenizer, (int32_t)id),
+             pad < 0 ? "has no padding token" : "pads with \"",
+             pad < 0 ? "" : snug_tokenizer_token(setup->tokenizer, pad), pad < 0 ? "" : "\"",
+             counts ? "tokens of that id in a text are not counted by position ids, and " : "", (long long)id);
+}
+
+/* A training gives the model rows for tokens that it lacks, as run_mlm.py does: for masked LM for any, otherwise for
+   those that were added to the tokenizer. run_glue.py and run_ner.py fail at the first text that has one. */
+static snug_status fit_vocabulary(struct snug_setup *setup) {
+    const struct snug_tokenizer *tokenizer = setup->tokenizer;
+    const int64_t tokens = snug_tokenizer_vocab_size(tokenizer), rows = setup->config.vocab_size;
+    const bool any = setup->trains && !snug_setup_task(setup)->labelled;
+    char names[160] = "";
+    if (tokens <= rows) return SNUG_OK;
+    if (!setup->trains || (!any && snug_tokenizer_model_size(tokenizer) > rows))
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together%s",
+                         setup->tokenizer_folder, (long long)tokens, (long long)rows,
+                         setup->trains ? "; --task mlm would give the model rows for them"
+                                       : ", unless tokens were added: a training gives the model rows for these");
+    if (setup->lora)
+        return snug_fail(
+            setup->ctx, SNUG_E_UNSUPPORTED,
+            "tokenizer %s has %lld tokens, the model's vocab_size is %lld, and rows of new tokens are not "
+            "trained beside adapters yet: train the model without --use_peft first, or leave the tokens out",
+            setup->tokenizer_folder, (long long)tokens, (long long)rows);
+    for (int64_t id = rows; id < tokens; id++) {
+        const char *token = snug_tokenizer_token(tokenizer, (int32_t)id);
+        const size_t used = strlen(names);
+        if (used + strlen(token) > sizeof names - 16) {
+            snprintf(names + used, sizeof names - used, " ...");
+            break;
+        }
+        snprintf(names + used, sizeof names - used, "%s\"%s\"", used ? ", " : "", token);
+    }
+    snug_log(setup->ctx, SNUG_LOG_WARNING,
+             "tokenizer %s has %lld tokens, the model's vocab_size was %lld: its tables get %lld rows more, drawn from "
+             "the distribution of the others, for %s",
+             setup->tokenizer_folder, (long long)tokens, (long long)rows, (long long)(tokens - rows), names);
+    return snug_config_grow(setup->ctx, &setup->config, tokens);
+}
+
+/* An adapter's folder may have none of its own, as PEFT's have not. */
+static snug_status locate_tokenizer(struct snug_setup *setup, const struct snug_hub_place *place, const char *name) {
+    const bool given = setup->args->tokenizer_name != NULL;
+    const bool own = setup->adapter.path && (snug_file_exists(&setup->adapter, "tokenizer_config.json") ||
+                                             snug_file_exists(&setup->adapter, "tokenizer.json"));
+    if (given || !setup->adapter.path) return snug_model_locate(setup->ctx, place, name, &setup->tokenizer_folder);
+    return snug_strdup(setup->ctx, own ? setup->adapter.path : setup->model.path, &setup->tokenizer_folder);
+}
+
+snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
+    const char *name = setup->args->tokenizer_name ? setup->args->tokenizer_name : setup->args->model_name_or_path;
+    if (!file) return SNUG_OK;
+    if (!name)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s contains text, but there is no tokenizer: give --tokenizer_name",
+                         file);
+    RETURN_IF_ERROR(locate_tokenizer(setup, &place, name));
+    RETURN_IF_ERROR(
+        snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, snug_family_tokenizer_class, &setup->tokenizer));
+    note_folder(setup, setup->tokenizer_folder);
+    compare_padding(setup);
+    if (setup->args->chat_template_path)
+        RETURN_IF_ERROR(snug_tokenizer_take_template(setup->ctx, setup->tokenizer, setup->args->chat_template_path));
+    return fit_vocabulary(setup);
+}
