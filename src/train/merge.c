@@ -3,6 +3,8 @@
  * snug merge: the model that a base model and its adapters are, as an ordinary folder: W + s B A in place of W. Rows
  * are read, merged and written a piece at a time, so the memory does not depend on the model's size.
  */
+#include "train/merge.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,59 +12,19 @@
 #include "core/min_max.h"
 #include "dist/save.h"
 #include "io/json.h"
-#include "model/adapters.h"
-#include "model/bitsandbytes.h"
 #include "model/family.h"
 #include "model/quantization.h"
 #include "model/quantize.h"
 #include "model/weight_files.h"
-#include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
 #include "train/adapter.h"
 #include "train/output.h"
 #include "train/threads.h"
 
-/* Where the values of a parameter come from. */
-struct origin {
-    const struct snug_safetensors *files;
-    const struct snug_stored_tensor *weight;
-    const struct snug_stored_tensor *a, *b; /* of an adapter, or NULL */
-    double scale;
-    bool transposed;                /* the weight is stored as [in, out] */
-    struct snug_stored_codes codes; /* of a base model that is stored quantized */
-    struct snug_quantized form;     /* in which the training had the weight; type NONE: as the file has it */
-};
-
-/* One parameter as the training had it: its codes. */
-struct coded {
-    struct snug_program program;
-    struct snug_parameter parameter;
-    struct snug_memory memory;
-    size_t number;    /* of the merged model's parameters */
-    double off, size; /* sums of squares, over all of them: of what quantizing changed, of the weights */
-};
-
-struct merge {
-    snug_context *ctx;
-    const struct snug_args *args;
-    struct snug_folder model, folder;
-    struct snug_config config;
-    struct snug_adapter *adapter;
-    struct snug_program program; /* the merged model's parameters, in their saved types */
-    struct snug_safetensors base, own;
-    struct origin *origins; /* by parameter */
-    /* of parameter `current`, whose values row i of the weight gets: weight += scale sum over k of c[i][k] v[k] */
-    size_t current;
-    float *c, *v;
-    float *values, *others; /* of a piece */
-    struct coded coded;
-    int threads;
-};
-
 /* ---- the values ------------------------------------------------------------------------------------------------- */
 
 /* Reads [rows, cols], to *out as it is, or with its rows as columns. */
-static snug_status read_matrix(const struct merge *m, const struct snug_stored_tensor *stored, bool transposed,
+static snug_status read_matrix(const struct snug_merged *m, const struct snug_stored_tensor *stored, bool transposed,
                                float **out) {
     const int64_t rows = stored->shape[0], cols = stored->shape[1];
     float *values;
@@ -78,8 +40,8 @@ static snug_status read_matrix(const struct merge *m, const struct snug_stored_t
 }
 
 /* A weight stored as [out, in] gets B A, one stored as [in, out] A^T B^T. */
-static snug_status read_adapter(struct merge *m, size_t parameter) {
-    const struct origin *o = &m->origins[parameter];
+static snug_status read_adapter(struct snug_merged *m, size_t parameter) {
+    const struct snug_origin *o = &m->origins[parameter];
     if (m->current == parameter) return SNUG_OK;
     RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->a : o->b, o->transposed, &m->c));
     RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->b : o->a, o->transposed, &m->v));
@@ -87,8 +49,8 @@ static snug_status read_adapter(struct merge *m, size_t parameter) {
     return SNUG_OK;
 }
 
-static void add_adapter(const struct merge *m, size_t parameter, int64_t first, int64_t count) {
-    const struct origin *o = &m->origins[parameter];
+static void add_adapter(const struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const struct snug_origin *o = &m->origins[parameter];
     const int64_t r = o->a->shape[0], cols = m->program.parameters[parameter].shape[1];
     const int64_t last = (first + count - 1) / cols;
 #pragma omp parallel for num_threads(m->threads) schedule(static)
@@ -104,14 +66,14 @@ static void add_adapter(const struct merge *m, size_t parameter, int64_t first, 
 }
 
 static snug_status read_file(const void *user, int64_t first, int64_t count, void *values) {
-    const struct origin *o = user;
+    const struct snug_origin *o = user;
     return snug_safetensors_read(o->codes.ctx, o->files, o->weight, first, count, values);
 }
 
 /* Quantizes a parameter, whose codes are kept until the next one. */
-static snug_status code_weight(struct merge *m, size_t parameter) {
-    const struct origin *o = &m->origins[parameter];
-    struct coded *coded = &m->coded;
+static snug_status code_weight(struct snug_merged *m, size_t parameter) {
+    const struct snug_origin *o = &m->origins[parameter];
+    struct snug_coded *coded = &m->coded;
     int32_t tensor;
     if (coded->memory.arena && coded->number == parameter) return SNUG_OK;
     snug_program_free(&coded->program);
@@ -129,9 +91,9 @@ static snug_status code_weight(struct merge *m, size_t parameter) {
 }
 
 /* The weight's values, of its file or as its codes in the training have them. */
-static snug_status read_weight(struct merge *m, size_t parameter, int64_t first, int64_t count) {
-    const struct origin *o = &m->origins[parameter];
-    struct coded *coded = &m->coded;
+static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const struct snug_origin *o = &m->origins[parameter];
+    struct snug_coded *coded = &m->coded;
     if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, m->values);
     RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, count, m->values));
     if (!o->form.type) return SNUG_OK;
@@ -147,15 +109,18 @@ static snug_status read_weight(struct merge *m, size_t parameter, int64_t first,
     return SNUG_OK;
 }
 
-static snug_status make_values(void *user, size_t parameter, int64_t first, int64_t count, void *out) {
-    struct merge *m = user;
-    const struct origin *o = &m->origins[parameter];
-    const enum snug_dtype dtype = m->program.tensors[m->program.parameters[parameter].tensor].dtype;
+snug_status snug_merged_read(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
     RETURN_IF_ERROR(read_weight(m, parameter, first, count));
-    if (o->a) {
-        RETURN_IF_ERROR(read_adapter(m, parameter));
-        add_adapter(m, parameter, first, count);
-    }
+    if (!m->origins[parameter].a) return SNUG_OK;
+    RETURN_IF_ERROR(read_adapter(m, parameter));
+    add_adapter(m, parameter, first, count);
+    return SNUG_OK;
+}
+
+static snug_status make_values(void *user, size_t parameter, int64_t first, int64_t count, void *out) {
+    struct snug_merged *m = user;
+    const enum snug_dtype dtype = m->program.tensors[m->program.parameters[parameter].tensor].dtype;
+    RETURN_IF_ERROR(snug_merged_read(m, parameter, first, count));
     if (dtype == SNUG_F32) memcpy(out, m->values, (size_t)count * sizeof(float));
     for (int64_t i = 0; i < count && dtype != SNUG_F32; i++)
         ((uint16_t *)out)[i] = dtype == SNUG_F16 ? snug_f32_to_f16(m->values[i]) : snug_f32_to_bf16(m->values[i]);
@@ -172,7 +137,7 @@ static bool is_transposed(const struct snug_program *program, int32_t tensor) {
 }
 
 /* The stored tensor of a parameter, or NULL; prefix: of the names in the file. */
-static const struct snug_stored_tensor *find(const struct merge *m, const struct snug_safetensors *files,
+static const struct snug_stored_tensor *find(const struct snug_merged *m, const struct snug_safetensors *files,
                                              const char *prefix, const char *parameter) {
     for (size_t i = 0; i < files->count; i++) {
         const char *stored = files->tensors[i].name;
@@ -185,7 +150,7 @@ static const struct snug_stored_tensor *find(const struct merge *m, const struct
     return NULL;
 }
 
-static snug_status check_shape(const struct merge *m, const char *folder, const struct snug_stored_tensor *stored,
+static snug_status check_shape(const struct snug_merged *m, const char *folder, const struct snug_stored_tensor *stored,
                                const struct snug_parameter *p) {
     if (snug_weight_has_shape(stored, p, p->shape[0])) return SNUG_OK;
     return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s", folder, stored->name,
@@ -193,7 +158,7 @@ static snug_status check_shape(const struct merge *m, const char *folder, const 
 }
 
 /* Of one of an adapter's two weights. */
-static snug_status find_half(const struct merge *m, const struct snug_parameter *p,
+static snug_status find_half(const struct snug_merged *m, const struct snug_parameter *p,
                              const struct snug_stored_tensor **out) {
     *out = find(m, &m->own, SNUG_ADAPTER_PREFIX, p->name);
     if (!*out)
@@ -204,10 +169,12 @@ static snug_status find_half(const struct merge *m, const struct snug_parameter 
     return check_shape(m, m->folder.path, *out, p);
 }
 
-static snug_status find_weight(struct merge *m, const struct snug_parameter *p, struct origin *o) {
+static snug_status find_weight(struct snug_merged *m, const struct snug_parameter *p, struct snug_origin *o) {
     const char *folder = p->adapter ? m->folder.path : m->model.path;
     o->files = p->adapter ? &m->own : &m->base;
     o->weight = find(m, o->files, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
+    if (!o->weight && !m->folder.path)
+        return snug_fail(m->ctx, SNUG_E_INPUT, "%s: there is no tensor %s", folder, p->name);
     if (!o->weight)
         return snug_fail(m->ctx, SNUG_E_INPUT,
                          "%s: there is no tensor %s, so the adapters were trained beside one that was drawn at random: "
@@ -246,13 +213,13 @@ static bool is_adapted(const struct snug_parameter *p, const struct snug_paramet
 }
 
 /* Leaves the merged model's parameters in the program. An adapter's two weights follow their linear's. */
-static snug_status find_origins(struct merge *m) {
+static snug_status find_origins(struct snug_merged *m) {
     struct snug_program *program = &m->program;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(m->ctx, program->parameter_count, sizeof *m->origins, (void **)&m->origins));
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter p = program->parameters[i];
-        struct origin *o = &m->origins[count];
+        struct snug_origin *o = &m->origins[count];
         if (p.lora)
             return snug_fail(
                 m->ctx, SNUG_E_UNSUPPORTED,
@@ -281,22 +248,26 @@ static snug_status find_origins(struct merge *m) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static snug_status open_model(struct merge *m) {
+static snug_status open_model(struct snug_merged *m, bool with_adapters) {
     const char *weights;
     RETURN_IF_ERROR(snug_adapter_find_folders(m->args, &m->model, &m->folder));
-    if (!m->folder.path)
+    const bool adapted = m->folder.path;
+    if (!adapted && with_adapters)
         return snug_fail(m->ctx, SNUG_E_USAGE,
                          "%s has no adapters: give an adapter's folder, or --adapter_name_or_path", m->model.path);
     weights = snug_file_exists(&m->model, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
-    RETURN_IF_ERROR(snug_adapter_config(m->ctx, &m->model, &m->folder, &m->config));
+    if (adapted)
+        RETURN_IF_ERROR(snug_adapter_config(m->ctx, &m->model, &m->folder, &m->config));
+    else
+        RETURN_IF_ERROR(snug_config_read(m->ctx, m->model.path, &m->config));
     RETURN_IF_ERROR(snug_weights_look(m->ctx, &m->model));
     RETURN_IF_ERROR(snug_weights_untie(m->ctx, &m->model, &m->config));
     const struct snug_adapter_source source = {
         .args = m->args, .config = &m->config, .model = &m->model, .folder = &m->folder};
-    RETURN_IF_ERROR(snug_adapter_open(&source, &m->adapter));
+    if (adapted) RETURN_IF_ERROR(snug_adapter_open(&source, &m->adapter));
     m->config.adapter = m->adapter;
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
-    RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
+    if (adapted) RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
     m->program.longest = m->config.positions;
     RETURN_IF_ERROR(snug_build_model(&m->program, &m->config, false, 0));
     RETURN_IF_ERROR(snug_program_quantize(&m->program, &m->config, false));
@@ -305,8 +276,8 @@ static snug_status open_model(struct merge *m) {
 }
 
 /* What the training's codes changed of the weights, and which of them the merged model has. */
-static void report_codes(const struct merge *m) {
-    const struct coded *coded = &m->coded;
+void snug_merged_report(const struct snug_merged *m) {
+    const struct snug_coded *coded = &m->coded;
     if (coded->size > 0)
         snug_log(
             m->ctx, SNUG_LOG_INFO,
@@ -317,17 +288,18 @@ static void report_codes(const struct merge *m) {
             m->args->merge_into);
 }
 
-static snug_status open_tokenizer(const struct merge *m, struct snug_tokenizer **out) {
+snug_status snug_merged_tokenizer(const struct snug_merged *m, struct snug_tokenizer **out) {
     const struct snug_folder *const from[] = {&m->folder, &m->model};
     *out = NULL;
     for (int i = 0; i < 2 * SNUG_TOKENIZER_FILES; i++)
-        if (snug_file_exists(from[i / SNUG_TOKENIZER_FILES], snug_tokenizer_file_names[i % SNUG_TOKENIZER_FILES]))
+        if (from[i / SNUG_TOKENIZER_FILES]->path &&
+            snug_file_exists(from[i / SNUG_TOKENIZER_FILES], snug_tokenizer_file_names[i % SNUG_TOKENIZER_FILES]))
             return snug_tokenizer_load(m->ctx, from[i / SNUG_TOKENIZER_FILES]->path, snug_family_tokenizer_class, out);
     return SNUG_OK;
 }
 
 struct writing {
-    struct merge *m;
+    struct snug_merged *m;
     const struct snug_weight_files *files;
     struct snug_output *output;
     const char **names;
@@ -342,7 +314,7 @@ static snug_status write_weights(void *user) {
 }
 
 static snug_status write_files(struct writing *w) {
-    struct merge *m = w->m;
+    struct snug_merged *m = w->m;
     size_t n = 0;
     w->names[n++] = "config.json";
     for (size_t i = 0; i < w->files->count; i++) {
@@ -360,7 +332,7 @@ static snug_status write_files(struct writing *w) {
     return SNUG_OK;
 }
 
-static snug_status write(struct merge *m, const struct snug_tokenizer *tokenizer) {
+static snug_status write(struct snug_merged *m, const struct snug_tokenizer *tokenizer) {
     struct snug_weight_files files = {0};
     struct snug_output output = {0};
     struct writing w = {.m = m, .files = &files, .output = &output, .tokenizer = tokenizer};
@@ -380,16 +352,11 @@ static snug_status write(struct merge *m, const struct snug_tokenizer *tokenizer
     return status;
 }
 
-static snug_status merge_all(struct merge *m) {
-    enum { PIECE = 1 << 20 }; /* values: at most as many as bytes that are saved at a time */
+static snug_status merge_all(struct snug_merged *m) {
     struct snug_tokenizer *tokenizer = NULL;
-    RETURN_IF_ERROR(open_model(m));
-    RETURN_IF_ERROR(find_origins(m));
-    RETURN_IF_ERROR(snug_alloc(m->ctx, PIECE, sizeof *m->values, (void **)&m->values));
-    RETURN_IF_ERROR(snug_alloc(m->ctx, PIECE, sizeof *m->others, (void **)&m->others));
-    snug_status status = open_tokenizer(m, &tokenizer);
+    snug_status status = snug_merged_tokenizer(m, &tokenizer);
     if (status == SNUG_OK) status = write(m, tokenizer);
-    if (status == SNUG_OK) report_codes(m);
+    if (status == SNUG_OK) snug_merged_report(m);
     if (status == SNUG_OK)
         snug_log(m->ctx, SNUG_LOG_INFO, "%s: the model %s with the adapters %s", m->args->output_dir, m->model.path,
                  m->folder.path);
@@ -397,27 +364,41 @@ static snug_status merge_all(struct merge *m) {
     return status;
 }
 
+snug_status snug_merged_open(struct snug_args *args, bool with_adapters, struct snug_merged *m) {
+    m->ctx = args->ctx;
+    m->args = args;
+    m->threads = snug_args_threads(args);
+    snug_program_init(&m->program, args->ctx);
+    RETURN_IF_ERROR(snug_threads_check(args->ctx, m->threads));
+    RETURN_IF_ERROR(open_model(m, with_adapters));
+    RETURN_IF_ERROR(find_origins(m));
+    RETURN_IF_ERROR(snug_alloc(m->ctx, SNUG_MERGED_PIECE, sizeof *m->values, (void **)&m->values));
+    return snug_alloc(m->ctx, SNUG_MERGED_PIECE, sizeof *m->others, (void **)&m->others);
+}
+
+void snug_merged_close(struct snug_merged *m) {
+    free(m->origins);
+    free(m->c);
+    free(m->v);
+    free(m->values);
+    free(m->others);
+    free(m->coded.memory.arena);
+    snug_program_free(&m->coded.program);
+    snug_safetensors_close(&m->base);
+    snug_safetensors_close(&m->own);
+    snug_program_free(&m->program);
+    snug_adapter_free(m->adapter);
+    snug_config_free(&m->config);
+    snug_folder_close(&m->model);
+    snug_folder_close(&m->folder);
+}
+
 static snug_status merge(struct snug_args *args) {
-    struct merge m = {.ctx = args->ctx, .args = args};
+    struct snug_merged m = {0};
     RETURN_IF_ERROR(snug_args_check(args, "merge"));
-    m.threads = snug_args_threads(args);
-    RETURN_IF_ERROR(snug_threads_check(args->ctx, m.threads));
-    snug_program_init(&m.program, args->ctx);
-    const snug_status status = merge_all(&m);
-    free(m.origins);
-    free(m.c);
-    free(m.v);
-    free(m.values);
-    free(m.others);
-    free(m.coded.memory.arena);
-    snug_program_free(&m.coded.program);
-    snug_safetensors_close(&m.base);
-    snug_safetensors_close(&m.own);
-    snug_program_free(&m.program);
-    snug_adapter_free(m.adapter);
-    snug_config_free(&m.config);
-    snug_folder_close(&m.model);
-    snug_folder_close(&m.folder);
+    snug_status status = snug_merged_open(args, true, &m);
+    if (status == SNUG_OK) status = merge_all(&m);
+    snug_merged_close(&m);
     return status;
 }
 
