@@ -2,7 +2,7 @@
 /*
  * A word's tokens are a linked list. A heap has the pairs that can be merged, by rank in the list of merges and then
  * from left to right; a pair whose tokens have since been merged with others is skipped. Most words are tokens
- * themselves: which of these words are merged into that token is computed when the model is loaded.
+ * themselves: whether merges make that token of them is computed once.
  *
  * SentencePiece's models have whole texts as words, in which a word begins with ▁. Hardly any of their merges joins a
  * character with a ▁ after it, so that the parts of a text that begin with ▁ are encoded one by one.
@@ -27,6 +27,9 @@ struct snug_candidate {
 };
 
 #define NONE UINT32_MAX
+
+/* Of a word that is a token. */
+enum { UNKNOWN, WHOLE, DIVIDED };
 
 /* ---- merges ---- */
 
@@ -62,10 +65,26 @@ static int32_t find(const struct snug_bpe *model, const char *left, size_t left_
     return snug_hash_map_find(&model->vocabulary->ids, left, left_length, right, right_length);
 }
 
+static bool is_token(const struct snug_bpe *model, int32_t id, const char *left, size_t left_length, const char *right,
+                     size_t right_length) {
+    const char *token = id < model->vocabulary->size ? model->vocabulary->tokens[id] : NULL;
+    return token && !strncmp(token, left, left_length) && !strncmp(token + left_length, right, right_length) &&
+           !token[left_length + right_length];
+}
+
+/* The id of a merged token. Lists of merges have the order of ids, and all merges of a token one after the other, so
+   that it is most often the last one or the next. */
+static int32_t find_merged(const struct snug_bpe *model, const char *left, size_t left_length, const char *right,
+                           size_t right_length) {
+    for (int32_t id = model->last_id; id < model->last_id + 2; id++)
+        if (is_token(model, id, left, left_length, right, right_length)) return id;
+    return find(model, left, left_length, right, right_length);
+}
+
 snug_status snug_bpe_add(snug_context *ctx, struct snug_bpe *model, const char *path, const char *left,
                          size_t left_length, const char *right, size_t right_length) {
     const int32_t first = find(model, "", 0, left, left_length), second = find(model, "", 0, right, right_length);
-    const int32_t id = find(model, left, left_length, right, right_length);
+    const int32_t id = find_merged(model, left, left_length, right, right_length);
     if (first < 0 || second < 0 || id < 0) {
         const bool whole = first >= 0 && second >= 0;
         return snug_fail(ctx, SNUG_E_INPUT, "%s: merge %u needs the token \"%.*s%.*s\", which the vocabulary lacks",
@@ -77,6 +96,7 @@ snug_status snug_bpe_add(snug_context *ctx, struct snug_bpe *model, const char *
     const uint64_t pair = pair_of(first, second);
     struct snug_merge *slot = slot_of(model, pair);
     if (slot->id < 0) model->merge_count++;
+    model->last_id = id;
     *slot = (struct snug_merge){.pair = pair, .rank = model->next_rank++, .id = id}; /* the last of equal ones counts */
     return SNUG_OK;
 }
@@ -222,11 +242,21 @@ static snug_status encode_by_merges(snug_context *ctx, const struct snug_bpe *mo
     return SNUG_OK;
 }
 
+/* A word that is a token: whether merges make it of its text is computed when the word first occurs. All threads would
+   find the same. */
 static snug_status encode_part(snug_context *ctx, const struct snug_bpe *model, const char *word, size_t length,
                                struct snug_bpe_scratch *scratch, struct snug_ids *out) {
-    const int32_t id = snug_hash_map_find(&model->words, "", 0, word, length);
-    if (id >= 0) return snug_ids_append(ctx, out, id);
-    return encode_by_merges(ctx, model, word, length, scratch, out);
+    const struct snug_hash_map *words = model->byte_level ? &model->words : &model->vocabulary->ids;
+    const int32_t id = snug_hash_map_find(words, "", 0, word, length);
+    if (id < 0) return encode_by_merges(ctx, model, word, length, scratch, out);
+    atomic_uchar *state = &model->states[id];
+    const unsigned char known = atomic_load_explicit(state, memory_order_relaxed);
+    if (known == WHOLE) return snug_ids_append(ctx, out, id);
+    const size_t before = out->count;
+    RETURN_IF_ERROR(encode_by_merges(ctx, model, word, length, scratch, out));
+    const bool whole = out->count == before + 1 && out->ids[before] == id;
+    if (known == UNKNOWN) atomic_store_explicit(state, whole ? WHOLE : DIVIDED, memory_order_relaxed);
+    return SNUG_OK;
 }
 
 static const char mark[] = "▁";
@@ -256,12 +286,12 @@ snug_status snug_bpe_encode(snug_context *ctx, const struct snug_bpe *model, con
 
 /* A whole word is looked up where merges are ignored, and unknown characters are fused across a ▁ that is unknown. */
 static void find_breaks(struct snug_bpe *model) {
-    model->breaks = !model->byte_level && !model->ignore_merges && snug_vocabulary_find(model->vocabulary, mark) >= 0;
-    for (size_t i = 0; i < model->merge_slots && model->breaks; i++) {
-        if (model->merges[i].id < 0) continue;
-        const char *token = model->vocabulary->tokens[model->merges[i].id];
-        const size_t length = strlen(token);
-        for (size_t at = 0; (at = find_mark(token, length, at + 1)) < length;)
+    const struct snug_vocabulary *vocabulary = model->vocabulary;
+    model->breaks = !model->byte_level && !model->ignore_merges && snug_vocabulary_find(vocabulary, mark) >= 0;
+    for (int64_t id = 0; id < vocabulary->size && model->breaks; id++) {
+        const char *token = vocabulary->tokens[id];
+        const size_t length = token ? strlen(token) : 0;
+        for (size_t at = 0; at < length && (at = find_mark(token, length, at + 1)) < length;)
             model->joined[(unsigned char)token[at - 1]] = true;
     }
 }
@@ -300,55 +330,39 @@ static void find_byte_tokens(struct snug_bpe *model, const uint16_t byte_of[512]
     }
 }
 
-/* Adds the token to words if merging its own text gives this token. */
-static snug_status add_word(snug_context *ctx, struct snug_bpe *model, const char *word, size_t length, int32_t id,
-                            struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
-    ids->count = 0;
-    if (!model->ignore_merges) RETURN_IF_ERROR(encode_by_merges(ctx, model, word, length, scratch, ids));
-    if (!model->ignore_merges && (ids->count != 1 || ids->ids[0] != id)) return SNUG_OK;
-    return snug_hash_map_add(ctx, &model->words, word, length, id, &(int32_t){0});
-}
-
-static snug_status add_words(snug_context *ctx, struct snug_bpe *model, const uint16_t byte_of[512],
-                             struct snug_bpe_scratch *scratch, struct snug_ids *ids) {
+/* The words of a byte-level model. */
+static snug_status add_words(snug_context *ctx, struct snug_bpe *model, const uint16_t byte_of[512]) {
     const struct snug_vocabulary *vocabulary = model->vocabulary;
-    char *to = model->texts;
+    size_t bytes = 1;
+    for (int64_t id = 0; id < vocabulary->size; id++)
+        if (vocabulary->tokens[id]) bytes += strlen(vocabulary->tokens[id]);
+    RETURN_IF_ERROR(snug_alloc(ctx, bytes, 1, (void **)&model->texts));
     RETURN_IF_ERROR(snug_hash_map_reserve(ctx, &model->words, (size_t)vocabulary->count));
+    char *to = model->texts;
     for (int64_t id = 0; id < vocabulary->size; id++) {
-        const char *word = vocabulary->tokens[id];
-        if (!word) continue;
-        size_t length = strlen(word);
-        if (model->byte_level) {
-            length = decode(byte_of, word, to);
-            word = to;
-            to += length;
-        }
-        if (length) RETURN_IF_ERROR(add_word(ctx, model, word, length, (int32_t)id, scratch, ids));
+        const size_t length = vocabulary->tokens[id] ? decode(byte_of, vocabulary->tokens[id], to) : 0;
+        if (length) RETURN_IF_ERROR(snug_hash_map_add(ctx, &model->words, to, length, (int32_t)id, &(int32_t){0}));
+        to += length;
     }
     return SNUG_OK;
 }
 
 snug_status snug_bpe_finish(snug_context *ctx, struct snug_bpe *model) {
     uint16_t byte_of[512];
-    struct snug_bpe_scratch scratch = {0};
-    struct snug_ids ids = {0};
-    size_t bytes = 0;
+    const size_t size = (size_t)model->vocabulary->size;
     snug_bpe_alphabet(byte_of);
     find_byte_tokens(model, byte_of);
     RETURN_IF_ERROR(snug_bpe_reserve(ctx, model, 1));
     find_breaks(model);
-    for (int64_t id = 0; id < model->vocabulary->size; id++)
-        if (model->vocabulary->tokens[id]) bytes += strlen(model->vocabulary->tokens[id]);
-    if (model->byte_level) RETURN_IF_ERROR(snug_alloc(ctx, bytes + 1, 1, (void **)&model->texts));
-    const snug_status status = add_words(ctx, model, byte_of, &scratch, &ids);
-    snug_bpe_scratch_free(&scratch);
-    free(ids.ids);
-    return status;
+    RETURN_IF_ERROR(snug_alloc(ctx, size, sizeof *model->states, (void **)&model->states));
+    for (size_t id = 0; id < size; id++) atomic_init(&model->states[id], model->ignore_merges ? WHOLE : UNKNOWN);
+    return model->byte_level ? add_words(ctx, model, byte_of) : SNUG_OK;
 }
 
 void snug_bpe_free(struct snug_bpe *model) {
     free(model->merges);
     free(model->texts);
+    free(model->states);
     snug_hash_map_free(&model->words);
     *model = (struct snug_bpe){0};
 }

@@ -4,6 +4,8 @@
 #ifndef SNUG_TOKENIZER_BPE_H
 #define SNUG_TOKENIZER_BPE_H
 
+#include <stdatomic.h>
+
 #include "tokenizer/ids.h"
 #include "tokenizer/vocabulary.h"
 
@@ -13,7 +15,7 @@ struct snug_merge {
     int32_t id;    /* of the merged token; -1: the slot is free */
 };
 
-/* Zero-initialise; snug_bpe_free also after a failure. Read-only after snug_bpe_finish: safe from several threads. */
+/* Zero-initialise; snug_bpe_free also after a failure. After snug_bpe_finish safe from several threads. */
 struct snug_bpe {
     const struct snug_vocabulary *vocabulary; /* borrowed */
     bool byte_level;                          /* a word's bytes are its first tokens; otherwise its characters */
@@ -26,8 +28,10 @@ struct snug_bpe {
     struct snug_merge *merges; /* [merge_slots] hash table by pair */
     size_t merge_slots, merge_count;
     uint32_t next_rank;
+    int32_t last_id;            /* the token of the merge that was added last */
     char *texts;                /* byte_level: the bytes of the tokens, one after another */
-    struct snug_hash_map words; /* words that become one token, and that token */
+    struct snug_hash_map words; /* byte_level: tokens by these bytes */
+    atomic_uchar *states;       /* [vocabulary->size] what is known of a word that is this token */
     bool breaks;                /* of a word's parts that each begin with ▁ */
     bool joined[256];           /* but not after a character with this last byte, which a merge joins with ▁ */
 };

@@ -3,6 +3,7 @@
 #ifndef SNUG_TOKENIZER_TOKENIZER_LOAD_H
 #define SNUG_TOKENIZER_TOKENIZER_LOAD_H
 
+#include "tokenizer/model_text.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_class.h"
@@ -16,7 +17,9 @@ struct snug_tokenizer_loader {
     json_t *class_json; /* what it builds itself */
     json_t *json;       /* tokenizer.json, perhaps without its vocabulary; NULL if there is none */
     bool own;           /* all of tokenizer.json is used */
-    bool read;          /* the vocabulary is that of vocab.txt */
+    bool read;          /* vocab.txt was read */
+    bool taken;         /* the vocabulary, and plain merges, are those of model_text, which json lacks */
+    struct snug_model_text model_text;
     struct snug_special_sources sources;
     struct snug_sentencepiece sentencepiece; /* without tokenizer.json */
 };

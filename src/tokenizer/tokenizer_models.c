@@ -11,49 +11,6 @@
 
 /* ---- vocabulary ---------------------------------------------------------------------------------------------- */
 
-static size_t skip_space(const char *text, size_t at) { return at + strspn(text + at, " \t\r\n"); }
-
-/* Whether text at *at is this token as a JSON string, with only the required escapes; moves *at past it. */
-static bool take_string(const char *text, size_t *at, const char *token) {
-    size_t i = *at;
-    if (text[i++] != '"') return false;
-    for (; *token; token++) {
-        if (*token == '"' || *token == '\\') {
-            if (text[i++] != '\\') return false;
-        }
-        if (text[i++] != *token) return false;
-    }
-    if (text[i++] != '"') return false;
-    *at = i;
-    return true;
-}
-
-/* The offsets of the braces around the vocabulary in the text of tokenizer.json, if it is exactly that of vocab.txt in
- * the usual order of ids. Omitting it saves the JSON parser nine tenths of the file: 20 ms at the start.
- */
-static bool find_vocabulary(const struct snug_vocabulary *vocabulary, const char *text, size_t *open, size_t *close) {
-    const char *key = strstr(text, "\"vocab\"");
-    if (!key) return false;
-    size_t at = skip_space(text, (size_t)(key - text) + strlen("\"vocab\""));
-    if (text[at++] != ':') return false;
-    at = skip_space(text, at);
-    *open = at;
-    if (text[at++] != '{') return false;
-    for (int64_t id = 0; id < vocabulary->size; id++) {
-        at = skip_space(text, at);
-        if (!take_string(text, &at, vocabulary->tokens[id])) return false;
-        at = skip_space(text, at);
-        if (text[at++] != ':') return false;
-        at = skip_space(text, at);
-        char *end;
-        if (text[at] < '0' || text[at] > '9' || strtoll(text + at, &end, 10) != id) return false;
-        at = skip_space(text, (size_t)(end - text));
-        if (text[at++] != (id + 1 < vocabulary->size ? ',' : '}')) return false;
-    }
-    *close = at - 1;
-    return true;
-}
-
 static snug_status read_vocabulary_file(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_VOCAB);
@@ -64,33 +21,6 @@ static snug_status read_vocabulary_file(struct snug_tokenizer_loader *loader) {
                              tokenizer->sizes[SNUG_TOKENIZER_VOCAB]);
     loader->read = status == SNUG_OK;
     return status;
-}
-
-/* tokenizer.json without its vocabulary, if that is the one of vocab.txt; otherwise loader->json stays NULL. */
-static snug_status parse_without_vocabulary(struct snug_tokenizer_loader *loader) {
-    const char *text = loader->tokenizer->data[SNUG_TOKENIZER_JSON];
-    size_t size = loader->tokenizer->sizes[SNUG_TOKENIZER_JSON], open, close;
-    char *rest;
-    if (!find_vocabulary(&loader->tokenizer->vocabulary, text, &open, &close)) return SNUG_OK;
-    RETURN_IF_ERROR(snug_alloc(loader->ctx, open + 1 + size - close, 1, (void **)&rest));
-    memcpy(rest, text, open + 1);
-    memcpy(rest + open + 1, text + close, size - close);
-    json_error_t error;
-    loader->json = snug_json_parse(rest, open + 1 + size - close, 0, &error);
-    free(rest);
-    if (json_object_size(json_object_get(json_object_get(loader->json, "model"), "vocab")) == 0) return SNUG_OK;
-    json_decref(loader->json); /* the omitted part is not the model's vocabulary */
-    loader->json = NULL;
-    return SNUG_OK;
-}
-
-static snug_status read_tokenizer_json(struct snug_tokenizer_loader *loader) {
-    if (loader->read) RETURN_IF_ERROR(parse_without_vocabulary(loader));
-    if (json_is_object(loader->json)) return SNUG_OK;
-    loader->read = false;
-    json_decref(loader->json);
-    loader->json = NULL;
-    return snug_loader_parse(loader, SNUG_TOKENIZER_JSON, &loader->json);
 }
 
 /* A vocabulary from an object of a file, by id. */
@@ -251,27 +181,50 @@ static snug_status try_vocabulary_file(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
-static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
-    snug_context *ctx = loader->ctx;
+/* Parses tokenizer.json, and reads its vocabulary and merges from the text if they are plain. */
+static snug_status read_tokenizer_json(struct snug_tokenizer_loader *loader) {
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON),
+               *text = loader->tokenizer->data[SNUG_TOKENIZER_JSON];
+    char *rest;
+    size_t size = loader->tokenizer->sizes[SNUG_TOKENIZER_JSON];
+    json_error_t error;
+    if (snug_model_text_find(text, &loader->model_text))
+        RETURN_IF_ERROR(snug_model_text_vocabulary(loader->ctx, path, loader->model_text.vocab,
+                                                   &loader->tokenizer->vocabulary, &loader->taken));
+    if (!loader->taken) return snug_loader_parse(loader, SNUG_TOKENIZER_JSON, &loader->json);
+    RETURN_IF_ERROR(snug_model_text_rest(loader->ctx, text, size, &loader->model_text, &rest, &size));
+    loader->json = snug_json_parse(rest, size, 0, &error);
+    free(rest);
+    const json_t *vocab = json_object_get(json_object_get(loader->json, "model"), "vocab");
+    if (json_is_object(vocab) && !json_object_size(vocab)) return SNUG_OK;
+    json_decref(loader->json); /* malformed elsewhere, or these are not the model's */
+    loader->json = NULL;
+    loader->taken = false;
+    snug_vocabulary_free(&loader->tokenizer->vocabulary);
+    return snug_loader_parse(loader, SNUG_TOKENIZER_JSON, &loader->json);
+}
+
+static snug_status read_json_model(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
-    struct snug_vocabulary *vocabulary = &tokenizer->vocabulary;
-    const bool had = loader->read;
     RETURN_IF_ERROR(read_tokenizer_json(loader));
     RETURN_IF_ERROR(snug_loader_wrap_bytes(loader));
     const json_t *part = snug_loader_member(loader->json, "model"), *vocab = json_object_get(part, "vocab");
     RETURN_IF_ERROR(find_kind(loader, part, &tokenizer->kind));
-    if (loader->read && tokenizer->kind == SNUG_MODEL_WORDPIECE) return SNUG_OK;
-    struct snug_vocabulary other = *vocabulary;
+    if (tokenizer->kind == SNUG_MODEL_UNIGRAM) return take_json_pieces(loader, vocab);
+    return loader->taken ? SNUG_OK : take_json_vocabulary(loader, vocab);
+}
+
+static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
+    struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary, of_file = *vocabulary;
     *vocabulary = (struct snug_vocabulary){0};
-    const snug_status status =
-        tokenizer->kind == SNUG_MODEL_UNIGRAM ? take_json_pieces(loader, vocab) : take_json_vocabulary(loader, vocab);
-    if (status == SNUG_OK && had && !same_vocabulary(&other, vocabulary)) {
-        snug_log(ctx, SNUG_LOG_WARNING,
+    const snug_status status = read_json_model(loader);
+    if (status == SNUG_OK && loader->read && !same_vocabulary(&of_file, vocabulary)) {
+        snug_log(loader->ctx, SNUG_LOG_WARNING,
                  "%s and %s have different vocabularies; the latter is used, as transformers does",
                  snug_loader_path(loader, SNUG_TOKENIZER_VOCAB), snug_loader_path(loader, SNUG_TOKENIZER_JSON));
         snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
     }
-    snug_vocabulary_free(&other);
+    snug_vocabulary_free(&of_file);
     return status;
 }
 
@@ -287,12 +240,18 @@ static snug_status need_file(const struct snug_tokenizer_loader *loader, enum sn
 
 static snug_status load_vocab_json(struct snug_tokenizer_loader *loader) {
     json_t *vocab = NULL;
+    bool done;
     RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB_JSON));
     RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_MERGES));
     RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_VOCAB_JSON));
     RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_MERGES));
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_VOCAB_JSON);
+    const struct snug_text_span whole = snug_model_text_object(loader->tokenizer->data[SNUG_TOKENIZER_VOCAB_JSON],
+                                                               loader->tokenizer->sizes[SNUG_TOKENIZER_VOCAB_JSON]);
+    RETURN_IF_ERROR(snug_model_text_vocabulary(loader->ctx, path, whole, &loader->tokenizer->vocabulary, &done));
+    if (done) return SNUG_OK;
     snug_status status = snug_loader_parse(loader, SNUG_TOKENIZER_VOCAB_JSON, &vocab);
-    if (status == SNUG_OK) status = take_vocabulary(loader, snug_loader_path(loader, SNUG_TOKENIZER_VOCAB_JSON), vocab);
+    if (status == SNUG_OK) status = take_vocabulary(loader, path, vocab);
     json_decref(vocab);
     return status;
 }
@@ -490,6 +449,8 @@ static snug_status derive_merges(struct snug_tokenizer_loader *loader, const cha
 
 static snug_status take_merges(struct snug_tokenizer_loader *loader, const char *path) {
     const struct snug_tokenizer *tokenizer = loader->tokenizer;
+    if (loader->taken && loader->model_text.merges.start)
+        return snug_model_text_merges(loader->ctx, path, &loader->model_text, &loader->tokenizer->bpe);
     if (loader->json)
         return take_json_merges(loader, path, json_object_get(json_object_get(loader->json, "model"), "merges"));
     if (loader->class->pieces) return derive_merges(loader, path);

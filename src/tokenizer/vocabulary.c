@@ -24,7 +24,7 @@ snug_status snug_vocabulary_reserve(snug_context *ctx, struct snug_vocabulary *v
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)size, sizeof *vocabulary->tokens, (void **)&vocabulary->tokens));
     vocabulary->size = size;
     RETURN_IF_ERROR(snug_hash_map_reserve(ctx, &vocabulary->ids, (size_t)count));
-    return snug_alloc(ctx, bytes, 1, (void **)&vocabulary->texts);
+    return vocabulary->texts ? SNUG_OK : snug_alloc(ctx, bytes, 1, (void **)&vocabulary->texts);
 }
 
 snug_status snug_vocabulary_add(snug_context *ctx, struct snug_vocabulary *vocabulary, const char *path,

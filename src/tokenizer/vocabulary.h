@@ -18,8 +18,8 @@ struct snug_vocabulary {
    space is not part of a token, as in the library. */
 snug_status snug_vocabulary_read(snug_context *ctx, struct snug_vocabulary *vocabulary, const char *path,
                                  const char *text, size_t length);
-/* Reserves memory for count tokens of `bytes` bytes in total (NULs included) with ids below size; then adds one token
-   at a time. text must outlive the vocabulary. */
+/* Reserves memory for count tokens of `bytes` bytes in total (NULs included; none if there are texts) with ids below
+   size; then adds one token at a time. text must outlive the vocabulary. */
 snug_status snug_vocabulary_reserve(snug_context *ctx, struct snug_vocabulary *vocabulary, const char *path,
                                     int64_t count, int64_t size, size_t bytes);
 snug_status snug_vocabulary_add(snug_context *ctx, struct snug_vocabulary *vocabulary, const char *path,

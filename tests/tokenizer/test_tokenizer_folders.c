@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of tokenizer files: which are refused, and what unusual ones mean. */
 #include "model/family.h"
+#include "tokenizer/model_text.h"
 #include "tokenizer_fixture.h"
 
 #define FIXTURE struct fixture *fixture, set_up, tear_down
@@ -335,44 +336,102 @@ FIXTURE_TEST(test_nul_characters) {
     free(ids.ids);
 }
 
-/* However tokenizer.json is damaged, the result does not depend on a vocab.txt next to it: cutting out the vocabulary
-   without parsing it (cut_vocabulary) agrees with the parser. */
-FIXTURE_TEST(test_vocabulary_without_parsing) {
-    static const char whole[] = "{" SPLIT ",\"model\":{\"type\":\"WordPiece\",\"vocab\": {\"[UNK]\": 0, \"[CLS]\": 1,"
-                                " \"[SEP]\": 2, \"\\\"\": 3, \"\\\\\": 4, \"a\": 5}}}";
-    char text[sizeof whole], path[128];
-    const size_t from = (size_t)(strstr(whole, "\"vocab\"") - whole);
-    for (size_t at = from; at < sizeof whole - 1; at++)
-        for (const char *by = "\"x9{"; *by; by++) {
-            snug_status status[2];
-            uint64_t prints[2] = {0};
-            memcpy(text, whole, sizeof whole);
-            text[at] = *by;
-            snprintf(path, sizeof path, "%s/tokenizer.json", fixture->folder);
-            FILE *file = fopen(path, "w");
-            assert_non_null(file);
-            assert_int_equal(fwrite(text, 1, sizeof text - 1, file), sizeof text - 1);
-            assert_int_equal(fclose(file), 0);
-            for (int beside = 0; beside < 2; beside++) {
-                struct snug_tokenizer *tokenizer;
-                snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
-                if (beside) {
-                    file = fopen(path, "w");
-                    assert_non_null(file);
-                    fputs("[UNK]\n[CLS]\n[SEP]\n\"\n\\\na\n", file);
-                    assert_int_equal(fclose(file), 0);
-                } else {
-                    unlink(path);
-                }
-                status[beside] =
-                    snug_tokenizer_load(fixture->ctx, fixture->folder, snug_family_tokenizer_class, &tokenizer);
-                snug_clear_error(fixture->ctx);
-                if (status[beside] == SNUG_OK) prints[beside] = snug_tokenizer_fingerprint(tokenizer);
-                snug_tokenizer_free(tokenizer);
+/* The status and fingerprint of a tokenizer.json. */
+static snug_status load_text(struct fixture *fixture, const char *text, size_t size, uint64_t *print) {
+    struct snug_tokenizer *tokenizer;
+    char path[128];
+    snprintf(path, sizeof path, "%s/tokenizer.json", fixture->folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    const snug_status status =
+        snug_tokenizer_load(fixture->ctx, fixture->folder, snug_family_tokenizer_class, &tokenizer);
+    snug_clear_error(fixture->ctx);
+    *print = status == SNUG_OK ? snug_tokenizer_fingerprint(tokenizer) : 0;
+    snug_tokenizer_free(tokenizer);
+    return status;
+}
+
+/* However the model of tokenizer.json is damaged, reading it from the text gives what the parser of JSON gives, which
+   is used where the key is not written plainly. */
+FIXTURE_TEST(test_models_read_from_text) {
+    static const char *const models[] = {
+        "\"vocab\" : {\"[UNK]\": 0, \"[CLS]\": 1,\"[SEP]\": 2, \"\\\"\": 3, \"\\\\\": 4, \"a\": 5}",
+        "\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\u0062\":1,\"ab\":2,\"aba\":13},\"merges\":[\"a b\",\"ab a\"]",
+        "\"merges\":[ [\"a\" , \"b\"], [\"ab\",\"a\"] "
+        "],\"type\":\"BPE\",\"vocab\":{\"ab\":2,\"a\":0,\"b\":1,\"aba\":3}",
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char plain[256], escaped[256];
+        const char *by = "\"x9{],\\";
+        const size_t head = (size_t)snprintf(plain, sizeof plain, "{" SPLIT ",\"model\":{"),
+                     escaped_head = (size_t)snprintf(escaped, sizeof escaped, "{" SPLIT ",\"mod\\u0065l\":{"),
+                     size = strlen(models[i]) + 2;
+        for (size_t at = 0; at <= size; at++)
+            for (size_t k = 0; k < (at < size ? strlen(by) : 1); k++) {
+                uint64_t prints[2];
+                snprintf(plain + head, sizeof plain - head, "%s}}", models[i]);
+                if (at < size) plain[head + at] = by[k];
+                memcpy(escaped + escaped_head, plain + head, size);
+                const snug_status status = load_text(fixture, plain, head + size, &prints[0]);
+                if (status != load_text(fixture, escaped, escaped_head + size, &prints[1]) || prints[0] != prints[1])
+                    fail_msg("%s, byte %zu, %c: otherwise read than by the parser", models[i], at, by[k]);
+                assert_true(at < size || status == SNUG_OK);
             }
-            if (status[0] != status[1] || prints[0] != prints[1])
-                fail_msg("byte %zu, %c: status %d and %d", at, *by, status[0], status[1]);
-        }
+    }
+}
+
+/* Which models are read from the text, and how. */
+FIXTURE_TEST(test_text_of_model) {
+    static const struct {
+        const char *text;
+        size_t merges;      /* that are plain; 9: no model is found */
+        const char *tokens; /* NULL: the vocabulary is not plain */
+    } cases[] = {
+        {"{\"a\":[{\"model\":1}, -1.5e3],\"model\":{\"vocab\":{\"a\":0,\"\\\\\":1}}}", 0, "a\\"},
+        {" {\"model\":{\"vocab\":{\"\\n\\u00E9\\u0120\":0},\"merges\":[]},\"z\":\"}\\\"\"} ", 0, "\né\xc4\xa0"},
+        {"{\"model\":{\"merges\":[\"a b\",\"ab c\"],\"vocab\":{\"a\":0}}}", 2, "a"},
+        {"{\"model\":{\"merges\":[[\"a\",\"b c\"]],\"vocab\":{\"a\":0}}}", 1, "a"},
+        {"{\"model\":{\"merges\":[\"a b c\"],\"vocab\":{\"a\":0}}}", 0, "a"},
+        {"{\"model\":{\"merges\":[\"ab\"],\"vocab\":{\"a\":0}}}", 0, "a"},
+        {"{\"model\":{\"merges\":[[\"a\"]],\"vocab\":{\"a\":0}}}", 0, "a"},
+        {"{\"model\":{\"merges\":[\"a \xff\"],\"vocab\":{\"a\":0}}}", 0, "a"},
+        {"{\"model\":{\"merges\":{},\"vocab\":{\"a\":0}}}", 0, "a"},
+        {"{\"model\":{\"vocab\":{\"\\ud83d\\ude00\":0}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"\\u0000\":0}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"\\ue00g\":0}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"\\q\":0}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"\xff\":0}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"a\":01}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"a\":1}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":{}}}", 0, NULL},
+        {"{\"model\":{\"vocab\":[]}}", 9, NULL},
+        {"{\"model\":{\"vocab\":{},\"vocab\":{}}}", 9, NULL},
+        {"{\"model\":{\"vocab\":{}},\"model\":{}}", 9, NULL},
+        {"{\"model\":{\"vocab\":{\"a\":0}", 9, NULL},
+        {"{\"model\":{\"vocab\":{\"a\\", 9, NULL},
+        {"{\"model\" {}}", 9, NULL},
+        {"{model:{}}", 9, NULL},
+        {"[]", 9, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_model_text model;
+        struct snug_vocabulary vocabulary = {0};
+        bool done;
+        const bool found = snug_model_text_find(cases[i].text, &model);
+        if (found != (cases[i].merges != 9)) fail_msg("%s: %d", cases[i].text, found);
+        if (!found) continue;
+        if (model.merge_count != cases[i].merges) fail_msg("%s: %zu merges", cases[i].text, model.merge_count);
+        assert_int_equal(snug_model_text_vocabulary(fixture->ctx, "x", model.vocab, &vocabulary, &done), SNUG_OK);
+        if (done != !!cases[i].tokens) fail_msg("%s: %d", cases[i].text, done);
+        for (int64_t id = 0, at = 0; id < vocabulary.size; at += (int64_t)strlen(vocabulary.tokens[id++]))
+            assert_memory_equal(vocabulary.tokens[id], cases[i].tokens + at, strlen(vocabulary.tokens[id]));
+        snug_vocabulary_free(&vocabulary);
+    }
+    static const char *const objects[] = {" {\"a\":[{}]} ", "{\"a\":0} x", "{\"a\":0", "[]"};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(!snug_model_text_object(objects[i], strlen(objects[i])).start, i > 0);
 }
 
 #define PIECE(kind, id, type) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" type "}}"
