@@ -108,6 +108,10 @@ class _Of15(TypedDict, total=False):
     """modules that are trained as a whole, and saved with the adapters; a classifier always is"""
     use_rslora: Optional[bool]
     """divide lora_alpha by the root of the rank [False]"""
+    bias: Optional[Literal["none", "all", "lora_only"]]
+    """biases of the model that are trained and saved, too: all, or those of the linears that have an adapter [none]"""
+    lora_bias: Optional[bool]
+    """give each adapter a bias of its own [False]"""
     use_dora: Optional[bool]
     """weight-decomposed adapters; not supported yet [False]"""
     lora_task_type: Optional[str]

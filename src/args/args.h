@@ -78,7 +78,8 @@ struct snug_args {
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
     char *recompute, *freeze;
-    bool use_peft, use_rslora, use_dora;
+    bool use_peft, use_rslora, use_dora, lora_bias;
+    char *bias; /* "none", "all" or "lora_only" */
     int64_t lora_r, lora_alpha;
     double lora_dropout;
     char *lora_target_modules, *lora_modules_to_save, *lora_task_type, *adapter_name_or_path;

@@ -101,7 +101,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "checkpointing_steps", "give --save_steps N, or --save_strategy epoch"},
     {SNUG_FOREIGN_VALUE, "peft_type", "--use_peft trains adapters of one type, LORA: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "use_lora", "give --use_peft"},
-    {SNUG_FOREIGN_FLAG_OFF, "lora_bias use_qalora", "snug has LoRA adapters without biases alone: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_qalora", "snug has no such adapters: leave it out"},
     {SNUG_FOREIGN_VALUE, "trainable_token_indices lora_target_parameters",
      "adapters are trained beside linears alone: leave it out, or give --lora_target_modules"},
     {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit",

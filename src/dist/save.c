@@ -22,6 +22,7 @@ struct part {
     size_t parameter; /* of weights */
     int64_t first, count;
     int64_t before;       /* bytes of the parts before it that are not divided */
+    bool turned;          /* the file has the transpose of it, all of the tensor; F32, of two columns or more */
     bool bytes;           /* of a quantized parameter: its elements are bytes of the file, whatever the entry's type */
     const void *constant; /* its bytes, which are in no tensor; or NULL */
 };
@@ -142,8 +143,24 @@ static snug_status read_piece(const struct saving *s, size_t i, int64_t first, i
     return s->finite && !part->bytes ? check_finite(s, i, count) : SNUG_OK;
 }
 
+/* Of a table whose transpose is written: the columns of a range of elements, of r columns or more. */
+static snug_status write_turned(const struct saving *s, size_t i, int64_t first, int64_t count) {
+    const int64_t cols = s->entries[i].shape[0], rows = s->entries[i].shape[1];
+    const float *values = (const float *)s->piece.base;
+    for (int64_t k = 0; k < cols; k++) {
+        float *column = (float *)(s->piece.base + PIECE);
+        int64_t begin;
+        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
+        for (int64_t row = begin; row < end; row++) column[row - begin] = values[row * cols + k - first];
+        RETURN_IF_ERROR(snug_write_at(s->ctx, s->fd, s->path, column, (end - begin) * (int64_t)sizeof *column,
+                                      s->entries[i].offset + (k * rows + begin) * (int64_t)sizeof *column));
+    }
+    return SNUG_OK;
+}
+
 static snug_status write_piece(const struct saving *s, size_t i, int64_t first, int64_t count) {
     const int64_t size = size_of(s, &s->parts[i]);
+    if (s->parts[i].turned) return write_turned(s, i, first, count);
     return snug_write_at(s->ctx, s->fd, s->path, s->piece.base, count * size, s->entries[i].offset + first * size);
 }
 
@@ -290,8 +307,10 @@ static snug_status end_alone(struct saving *s, snug_status status, const struct 
 
 static void add_parameter(struct saving *s, const char *name, size_t number) {
     const struct snug_parameter *p = &s->program->parameters[number];
-    add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, p->shape[1] ? 2 : 1, p->shape);
+    const int64_t shape[] = {p->turned ? p->shape[1] : p->shape[0], p->turned ? p->shape[0] : p->shape[1]};
+    add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, p->shape[1] ? 2 : 1, shape);
     s->parts[s->count - 1].parameter = number;
+    s->parts[s->count - 1].turned = p->turned && p->shape[1] > 1; /* one column is its own transpose */
 }
 
 /* As bitsandbytes' tensors (model/bitsandbytes.h). */
@@ -410,14 +429,16 @@ snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group
 
 snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const char *name, const struct snug_program *program, const struct snug_memory *memory) {
-    enum { SIZE = sizeof SNUG_ADAPTER_PREFIX + sizeof program->parameters->name };
+    enum { SIZE = sizeof SNUG_ADAPTER_PREFIX + sizeof program->parameters->name + sizeof "base_layer." };
     struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
     char(*names)[SIZE] = NULL;
     snug_status status = begin(&s, program->parameter_count);
     if (status == SNUG_OK) status = snug_alloc(ctx, program->parameter_count, SIZE, (void **)&names);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         if (!program->parameters[i].adapter) continue;
-        snprintf(names[i], SIZE, SNUG_ADAPTER_PREFIX "%s", program->parameters[i].name);
+        snprintf(names[i], SIZE, SNUG_ADAPTER_PREFIX);
+        snug_adapter_stored_name(&program->parameters[i], names[i] + sizeof SNUG_ADAPTER_PREFIX - 1,
+                                 SIZE - sizeof SNUG_ADAPTER_PREFIX + 1);
         add_parameter(&s, names[i], i);
     }
     status = end_alone(&s, status, in, name);

@@ -25,7 +25,8 @@ struct snug_adapter {
     const char *path;
     json_t *json;
     double r, alpha, dropout;
-    bool rslora, strict, all_linear;
+    bool rslora, bias_of_b, strict, all_linear;
+    enum snug_adapter_biases biases;
     struct snug_regex *target, *excluded; /* where a text is given in place of a list */
     struct pattern *ranks, *alphas;
     size_t rank_count, alpha_count;
@@ -37,7 +38,6 @@ const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return ada
 
 /* Members that change what is computed, and that snug does not have. */
 static const char *const unsupported[] = {"use_dora",
-                                          "lora_bias",
                                           "trainable_token_indices",
                                           "target_parameters",
                                           "layer_replication",
@@ -66,17 +66,30 @@ static bool asks_nothing(const json_t *value) {
 
 static snug_status check_supported(const struct snug_adapter *a) {
     const char *const *key = unsupported;
-    const char *type = "LORA", *bias = "none";
+    const char *type = "LORA";
     while (*key && asks_nothing(json_object_get(a->json, *key))) key++;
     if (*key) return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: %s is not supported yet", a->path, *key);
     RETURN_IF_ERROR(snug_json_string(a->ctx, a->path, a->json, "peft_type", type, &type));
     if (strcmp(type, "LORA") != 0)
         return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: peft_type %s is not supported: LORA is", a->path, type);
-    RETURN_IF_ERROR(snug_json_string(a->ctx, a->path, a->json, "bias", bias, &bias));
-    if (strcmp(bias, "none") != 0)
-        return snug_fail(a->ctx, SNUG_E_UNSUPPORTED, "%s: bias %s is not supported yet: none is", a->path, bias);
     return SNUG_OK;
 }
+
+static snug_status read_biases(struct snug_adapter *a) {
+    static const char *const names[] = {
+        [SNUG_ADAPTER_NO_BIAS] = "none", [SNUG_ADAPTER_ALL_BIASES] = "all", [SNUG_ADAPTER_OWN_BIASES] = "lora_only"};
+    const char *bias = names[SNUG_ADAPTER_NO_BIAS];
+    int i = 0;
+    RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "lora_bias", false, &a->bias_of_b));
+    RETURN_IF_ERROR(snug_json_string(a->ctx, a->path, a->json, "bias", bias, &bias));
+    while (i < 3 && strcmp(names[i], bias) != 0) i++;
+    a->biases = (enum snug_adapter_biases)i;
+    return i < 3 ? SNUG_OK
+                 : snug_fail(a->ctx, SNUG_E_INPUT, "%s: bias is \"%s\", and must be none, all or lora_only", a->path,
+                             bias);
+}
+
+enum snug_adapter_biases snug_adapter_biases(const struct snug_adapter *adapter) { return adapter->biases; }
 
 /* Most other ways of initialising change the weights of the base model, too. */
 static snug_status check_init(const struct snug_adapter *a) {
@@ -175,6 +188,7 @@ static snug_status read_all(struct snug_adapter *a, const json_t *json, const ch
     if (!a->json) return snug_fail(a->ctx, SNUG_E_MEMORY, "%s: out of memory", path);
     struct snug_regex *saved = NULL;
     RETURN_IF_ERROR(check_supported(a));
+    RETURN_IF_ERROR(read_biases(a));
     RETURN_IF_ERROR(read_numbers(a));
     RETURN_IF_ERROR(check_init(a));
     RETURN_IF_ERROR(read_targets(a, default_names));
@@ -312,8 +326,10 @@ snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *mo
     if (!target) return SNUG_OK;
     RETURN_IF_ERROR(look_up(adapter, adapter->ranks, adapter->rank_count, module, &r));
     RETURN_IF_ERROR(look_up(adapter, adapter->alphas, adapter->alpha_count, module, &alpha));
-    *out = (struct snug_lora_form){
-        .r = (int64_t)r, .scale = adapter->rslora ? alpha / sqrt(r) : alpha / r, .dropout = adapter->dropout};
+    *out = (struct snug_lora_form){.r = (int64_t)r,
+                                   .scale = adapter->rslora ? alpha / sqrt(r) : alpha / r,
+                                   .dropout = adapter->dropout,
+                                   .bias = adapter->bias_of_b};
     return SNUG_OK;
 }
 
@@ -321,6 +337,16 @@ snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const c
                                      struct snug_lora_form *out) {
     *out = (struct snug_lora_form){0};
     return adapter->all_linear ? SNUG_OK : snug_adapter_find(adapter, module, out);
+}
+
+snug_status snug_adapter_find_table(const struct snug_adapter *adapter, const char *module,
+                                    struct snug_lora_form *out) {
+    RETURN_IF_ERROR(snug_adapter_find_output(adapter, module, out));
+    out->dropout = 0;
+    if (!out->bias) return SNUG_OK;
+    return snug_fail(adapter->ctx, SNUG_E_UNSUPPORTED,
+                     "%s: lora_bias: %s is a table, whose adapter has no bias, as in PEFT: leave one of them out",
+                     adapter->path, module);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -338,6 +364,21 @@ static void add_target(json_t **list, const char *parameter) {
         json_decref(name);
     else
         snug_json_append(list, name);
+}
+
+void snug_adapter_stored_name(const struct snug_parameter *parameter, char *name, size_t size) {
+    const char *end = parameter->name + strlen(parameter->name) - strlen("bias");
+    if (parameter->wrapped)
+        snprintf(name, size, "%.*sbase_layer.bias", (int)(end - parameter->name), parameter->name);
+    else
+        snprintf(name, size, "%s", parameter->name);
+}
+
+void snug_adapter_plain_name(const char *stored, char *name, size_t size) {
+    static const char end[] = ".base_layer.bias";
+    const size_t length = strlen(stored), cut = sizeof end - 1;
+    const bool wrapped = length > cut && strcmp(stored + length - cut, end) == 0;
+    snprintf(name, size, "%.*s%s", (int)(wrapped ? length - cut : length), stored, wrapped ? ".bias" : "");
 }
 
 json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct snug_program *program) {

@@ -2,7 +2,9 @@
 /*
  * LoRA adapters (Hu et al., arXiv:2106.09685), with the settings, names and files of PEFT: beside a linear that is not
  * trained, y = x W^T, two small ones are: y += s dropout(x) A^T B^T, where A is [r,in], B [out,r] and s = alpha / r, or
- * alpha / sqrt(r) with rslora. All other parameters are frozen, but those of whole modules that are to be saved.
+ * alpha / sqrt(r) with rslora. With lora_bias, B has a bias. Beside the word table A is a table, too, [vocabulary,r],
+ * whose transpose is in the file, and there is no dropout. All other parameters are frozen, but those of whole modules
+ * that are to be saved, and biases, if the setting bias says so.
  */
 #ifndef SNUG_MODEL_ADAPTERS_H
 #define SNUG_MODEL_ADAPTERS_H
@@ -22,6 +24,7 @@ struct snug_adapter;
 struct snug_lora_form {
     int64_t r;
     double scale, dropout;
+    bool bias; /* of B */
 };
 
 /* Reads adapter_config.json, as PEFT writes it; path is for messages. Members that are absent have PEFT's defaults;
@@ -40,12 +43,30 @@ json_t *snug_adapter_written(const struct snug_adapter *adapter, const struct sn
 
 /* The adapter of the linear `module`, such as model.layers.0.self_attn.q_proj. */
 snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);
-/* The same of the linear over the vocabulary, which all-linear leaves out. */
+/* The same of the linear over the vocabulary, which all-linear leaves out; and of the word table. */
 snug_status snug_adapter_find_output(const struct snug_adapter *adapter, const char *module,
                                      struct snug_lora_form *out);
+snug_status snug_adapter_find_table(const struct snug_adapter *adapter, const char *module, struct snug_lora_form *out);
 /* The number of the name in modules_to_save to whose module the parameter, model.norm.weight, belongs, so that it is
  * trained and saved; -1: it is frozen. */
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);
+
+/* Biases of the base model that are trained and saved with the adapters. */
+enum snug_adapter_biases { SNUG_ADAPTER_NO_BIAS, SNUG_ADAPTER_ALL_BIASES, SNUG_ADAPTER_OWN_BIASES };
+enum snug_adapter_biases snug_adapter_biases(const struct snug_adapter *adapter);
+
+/* The name that a parameter has in the adapter's file, below SNUG_ADAPTER_PREFIX. */
+struct snug_parameter;
+void snug_adapter_stored_name(const struct snug_parameter *parameter, char *name, size_t size);
+/* A stored name, without SNUG_ADAPTER_PREFIX, without what it adds to that of the base model. */
+void snug_adapter_plain_name(const char *stored, char *name, size_t size);
+
+/* Of elements first … first + count - 1 of a matrix with cols columns, those of column k are in rows *begin … end - 1:
+   returns end. */
+static inline int64_t snug_rows_of_column(int64_t first, int64_t count, int64_t cols, int64_t k, int64_t *begin) {
+    *begin = (first - k + cols - 1) / cols;
+    return (first + count - k + cols - 1) / cols;
+}
 
 /* The linears of a model while it is built, and which names of target_modules they had. */
 enum { SNUG_ADAPTER_NAMES_MOST = 4096 };

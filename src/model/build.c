@@ -50,10 +50,13 @@ static void add_parameter(struct snug_builder *b, struct snug_parameter paramete
 /* One of an adapter's weights. */
 static int32_t add_lora_weight(struct snug_builder *b, struct snug_parameter parameter, const char *module,
                                const char *which) {
+    const bool vector = !parameter.shape[1];
     char name[128];
-    snprintf(name, sizeof name, "%s.%s.weight", module, which);
-    parameter.tensor = add_weights(b, parameter.shape[0], parameter.shape[1], name);
-    parameter.decay = parameter.lora = true;
+    snprintf(name, sizeof name, "%s.%s", module, which);
+    parameter.tensor =
+        add_weights(b, vector ? 1 : parameter.shape[0], vector ? parameter.shape[0] : parameter.shape[1], name);
+    parameter.decay = !vector;
+    parameter.lora = true;
     add_parameter(b, parameter, name, "");
     return parameter.tensor;
 }
@@ -72,9 +75,12 @@ static struct snug_lora add_lora_of(struct snug_builder *b, int64_t outputs, int
     if (!form.r) return lora;
     lora = (struct snug_lora){.scale = form.scale, .dropout = form.dropout};
     lora.a = add_lora_weight(b, (struct snug_parameter){.shape = {form.r, inputs}, .init = SNUG_INIT_UNIFORM}, module,
-                             "lora_A");
+                             "lora_A.weight");
     lora.b = add_lora_weight(b, (struct snug_parameter){.shape = {outputs, form.r}, .init = SNUG_INIT_ZEROS}, module,
-                             "lora_B");
+                             "lora_B.weight");
+    if (form.bias)
+        lora.bias = add_lora_weight(b, (struct snug_parameter){.shape = {outputs}, .init = SNUG_INIT_ZEROS}, module,
+                                    "lora_B.bias");
     return lora;
 }
 
@@ -113,6 +119,23 @@ int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int
                                           .zero_row = zero_row},
                   name, ".weight");
     return tensor;
+}
+
+int32_t snug_build_word_table(struct snug_builder *b, int64_t size, const char *name) {
+    const struct snug_config *c = b->config;
+    const int32_t word = snug_build_table(b, c->vocab_size, size, c->pad_token_id, name);
+    struct snug_lora_form form = {0};
+    snug_build_mark_vocabulary(b);
+    if (c->adapter && b->status == SNUG_OK) b->status = snug_adapter_find_table(c->adapter, name, &form);
+    if (b->status != SNUG_OK || !form.r) return word;
+    snug_adapter_note(c->adapter, name, true, &b->use);
+    b->words.scale = form.scale;
+    b->words.a = add_lora_weight(
+        b, (struct snug_parameter){.shape = {c->vocab_size, form.r}, .init = SNUG_INIT_ZEROS, .turned = true}, name,
+        "lora_embedding_A");
+    b->words.b = add_lora_weight(b, (struct snug_parameter){.shape = {size, form.r}, .init = SNUG_INIT_GAUSSIAN}, name,
+                                 "lora_embedding_B");
+    return word;
 }
 
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name) {
@@ -268,17 +291,23 @@ static int32_t add_norm(struct snug_builder *b, int32_t s, struct snug_affine no
     return y;
 }
 
+static int32_t add_embed(struct snug_builder *b, struct snug_embed embed, const char *name) {
+    embed.s = add_value(b, 0, cols_of(b, embed.word), true, name);
+    embed.padding = (int32_t)b->config->pad_token_id;
+    embed.first_position = (int32_t)b->config->first_position;
+    add_op(b, (struct snug_op){.kind = SNUG_OP_EMBED, .embed = embed});
+    return embed.s;
+}
+
 int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale) {
-    const int32_t s = add_value(b, 0, cols_of(b, word), true, "embeddings.sum");
-    add_op(b, (struct snug_op){.kind = SNUG_OP_EMBED,
-                               .embed = {.word = word,
-                                         .position = position,
-                                         .type = type,
-                                         .s = s,
-                                         .scale = (float)scale,
-                                         .padding = (int32_t)b->config->pad_token_id,
-                                         .first_position = (int32_t)b->config->first_position}});
-    return s;
+    const struct snug_lora *lora = &b->words;
+    const int32_t s =
+        add_embed(b, (struct snug_embed){.word = word, .position = position, .type = type, .scale = (float)scale},
+                  "embeddings.sum");
+    if (!lora->a) return s;
+    const int32_t u =
+        add_embed(b, (struct snug_embed){.word = lora->a, .scale = (float)(scale * lora->scale)}, "embeddings.lora");
+    return snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, s);
 }
 
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm) {
@@ -294,9 +323,14 @@ static void adapt(struct snug_builder *b, int32_t x, const struct snug_lora *lor
     const int32_t dropped = snug_dropout(b, x, lora->dropout, own);
     snprintf(own, sizeof own, "%s.lora", name);
     const int32_t u = snug_linear(b, dropped, (struct snug_affine){.weight = lora->a}, own);
-    if (lora->scale != 1)
-        add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = {.x = u, .y = u, .scale = (float)lora->scale}});
-    snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, y);
+    struct snug_scale scale = {.x = u, .y = u, .scale = (float)lora->scale};
+    if (lora->bias) { /* which is scaled, too */
+        snprintf(own, sizeof own, "%s.lora_sum", name);
+        scale.x = snug_linear(b, u, (struct snug_affine){.weight = lora->b, .bias = lora->bias}, own);
+        scale.addend = scale.y = y;
+    }
+    if (lora->bias || lora->scale != 1) add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = scale});
+    if (!lora->bias) snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, y);
 }
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {

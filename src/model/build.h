@@ -9,6 +9,12 @@
 #include "model/adapters.h"
 #include "model/config.h"
 
+/* An adapter's weights, or none. */
+struct snug_lora {
+    int32_t a, b, bias; /* [r,in] [out,r] [1,out]; bias: or none; of the word table: [vocabulary,r] [size,r] none */
+    double scale, dropout;
+};
+
 struct snug_builder {
     struct snug_program *program;
     const struct snug_config *config;
@@ -19,16 +25,11 @@ struct snug_builder {
     bool training;       /* dropout is on */
     double label_smoothing;
     struct snug_adapter_use use; /* where the config has adapters */
+    struct snug_lora words;      /* of the word table */
 };
 
 /* Begins a part of the model; layer is used if part is LAYER. */
 void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
-
-/* An adapter's two weights, or none. */
-struct snug_lora {
-    int32_t a, b; /* [r,in] [out,r] */
-    double scale, dropout;
-};
 
 /* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. rms, unit_offset, parts: of a norm, as
    in struct snug_norm_form. transposed: of a linear, as in struct snug_linear. */
@@ -42,6 +43,8 @@ struct snug_affine {
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
+/* The table of the vocabulary, with the adapter that it may have: snug_embed_sum() reads it. */
+int32_t snug_build_word_table(struct snug_builder *b, int64_t size, const char *name);
 struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
 /* The same with the form's rms and unit_offset. */
 struct snug_affine snug_build_norm_of(struct snug_builder *b, int64_t size, const char *prefix, struct snug_affine form,

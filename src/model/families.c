@@ -108,6 +108,27 @@ static snug_status check_tied(const struct snug_builder *b, const struct snug_pa
         word);
 }
 
+static bool is_adapted(const struct snug_program *program, const char *module) {
+    char half[sizeof program->parameters->name + 16];
+    snprintf(half, sizeof half, "%s.lora_A.weight", module);
+    for (size_t i = 0; i < program->parameter_count; i++)
+        if (strcmp(program->parameters[i].name, half) == 0) return true;
+    return false;
+}
+
+/* Whether p is a bias of the base model that is trained. The decoder's may be a parameter of the head. */
+static bool is_trained_bias(const struct snug_builder *b, struct snug_parameter *p) {
+    const enum snug_adapter_biases biases = snug_adapter_biases(b->config->adapter);
+    const struct snug_language_model_names *names = b->config->family->heads->language_model;
+    const char *end = strrchr(p->name, '.');
+    char module[sizeof p->name];
+    if (biases == SNUG_ADAPTER_NO_BIAS || p->lora || !end || strcmp(end, ".bias") != 0) return false;
+    snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
+    p->wrapped = is_adapted(b->program, module);
+    if (p->wrapped || biases == SNUG_ADAPTER_ALL_BIASES) return true;
+    return names->bias && strcmp(p->name, names->bias) == 0 && is_adapted(b->program, names->decoder);
+}
+
 /* Freezes what does not belong to the config's adapters. */
 static snug_status freeze_base(struct snug_builder *b) {
     const struct snug_adapter *adapter = b->config->adapter;
@@ -115,7 +136,7 @@ static snug_status freeze_base(struct snug_builder *b) {
     for (size_t i = 0; i < program->parameter_count; i++) {
         struct snug_parameter *p = &program->parameters[i];
         const int64_t saved = p->lora ? -1 : snug_adapter_saves(adapter, p->name);
-        p->adapter = p->lora || saved >= 0;
+        p->adapter = p->lora || saved >= 0 || is_trained_bias(b, p);
         program->tensors[p->tensor].trainable = p->adapter;
         if (saved >= 0) b->use.saved[saved] = true;
         if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));

@@ -166,6 +166,8 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
             clear_zero_row(init->parameter, piece, first + i, n);
         } else if (init->parameter->init == SNUG_INIT_UNIFORM) {
             snug_draw_uniform(&init->draw, first + i, n, 1 / sqrt((double)init->parameter->shape[1]), piece);
+        } else if (init->parameter->init == SNUG_INIT_GAUSSIAN) {
+            snug_draw_normal(&init->draw, first + i, n, 1, piece);
         } else {
             for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;
         }
@@ -680,24 +682,68 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
 
 /* ---- adapters ------------------------------------------------------------------------------------------------- */
 
-/* With an adapter of the output PEFT also saves its frozen weight, which the base model has. */
-static bool is_base_layer(const struct loading *l, const char *name) {
+/* With an adapter of a table PEFT also saves its frozen weight, which the base model has; and with bias all the biases
+   of modules to save by further names, and those of the modules in whose place they are. */
+static bool is_of_base(const struct loading *l, const char *name) {
     static const char end[] = ".base_layer.weight";
+    static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
     const size_t length = strlen(name), cut = sizeof end - 1;
     char half[256];
-    if (length <= cut || strcmp(name + length - cut, end) != 0) return false;
-    snprintf(half, sizeof half, "%.*s.lora_A.weight", (int)(length - cut), name);
-    return snug_hash_map_find(&l->names, "", 0, half, strlen(half)) >= 0;
+    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias");
+    if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
+    for (int i = 0; i < 2; i++) {
+        snprintf(half, sizeof half, "%.*s.%s", (int)(length - cut), name, halves[i]);
+        found |= snug_hash_map_find(&l->names, "", 0, half, strlen(half)) >= 0;
+    }
+    return found;
+}
+
+/* A table whose transpose is in the file. */
+struct turned {
+    const struct loading *l;
+    const struct snug_stored_tensor *stored;
+    float *column; /* of a range of rows */
+};
+
+static snug_status read_turned(const void *user, int64_t first, int64_t count, void *out) {
+    const struct turned *t = user;
+    const int64_t cols = t->stored->shape[0], rows = t->stored->shape[1];
+    for (int64_t k = 0; k < cols; k++) {
+        int64_t begin;
+        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
+        RETURN_IF_ERROR(
+            snug_safetensors_read(t->l->ctx, t->l->files, t->stored, k * rows + begin, end - begin, t->column));
+        for (int64_t i = begin; i < end; i++) ((float *)out)[i * cols + k - first] = t->column[i - begin];
+    }
+    return SNUG_OK;
+}
+
+static snug_status load_turned(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
+    const struct snug_parameter *p = &l->program->parameters[index];
+    struct turned turned = {.l = l, .stored = stored};
+    if (stored->dims != 2 || stored->shape[0] != p->shape[1] || stored->shape[1] != p->shape[0])
+        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld]", l->path, stored->name,
+                         (long long)p->shape[1], (long long)p->shape[0]);
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)p->shape[0], sizeof *turned.column, (void **)&turned.column));
+    const snug_status status =
+        fill_parameter(l->program, l->memory, p, 0, snug_parameter_count(p), read_turned, &turned);
+    free(turned.column);
+    l->loaded[index] = stored;
+    return status;
 }
 
 static snug_status load_adapter_tensor(const struct loading *l, const struct snug_stored_tensor *stored) {
     const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
-    char name[256] = "";
-    if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0)
-        snug_family_parameter(l->config, stored->name + prefix, name, sizeof name);
+    char name[256] = "", plain[256];
+    enum snug_stored_use use = SNUG_STORED_PARAMETER;
+    if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0) {
+        snug_adapter_plain_name(stored->name + prefix, plain, sizeof plain);
+        use = snug_family_parameter(l->config, plain, name, sizeof name);
+    }
     const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
-    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p]) return load_one(l, stored, (size_t)p);
-    if (is_base_layer(l, name)) return SNUG_OK;
+    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p])
+        return l->program->parameters[p].turned ? load_turned(l, stored, (size_t)p) : load_one(l, stored, (size_t)p);
+    if (is_of_base(l, name) || (p >= 0 && use == SNUG_STORED_SPARE)) return SNUG_OK;
     return snug_fail(l->ctx, SNUG_E_INPUT,
                      "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
                      stored->name);

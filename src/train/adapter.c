@@ -214,10 +214,9 @@ static void add_constants(json_t **to) {
                                         "target_parameters",
                                         "trainable_token_indices",
                                         NULL};
-    static const char *const off[] = {"ensure_weight_tying", "lora_bias", "use_dora", "use_qalora", NULL};
+    static const char *const off[] = {"ensure_weight_tying", "use_dora", "use_qalora", NULL};
     for (const char *const *key = empty; *key; key++) snug_json_add(to, *key, json_null());
     for (const char *const *key = off; *key; key++) snug_json_add(to, *key, json_false());
-    snug_json_add(to, "bias", json_string("none"));
     snug_json_add(to, "inference_mode", json_true());
     snug_json_add(to, "init_lora_weights", json_true());
     snug_json_add(to, "loftq_config", json_object());
@@ -232,8 +231,10 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
     const bool gpt2 = from->config->family == snug_family_find("gpt2");
     add_constants(to);
     snug_json_add(to, "base_model_name_or_path", base_json(from));
+    snug_json_add(to, "bias", json_string(args->bias));
     snug_json_add(to, "fan_in_fan_out", json_boolean(gpt2));
     snug_json_add(to, "lora_alpha", json_integer(args->lora_alpha));
+    snug_json_add(to, "lora_bias", json_boolean(args->lora_bias));
     snug_json_add(to, "lora_dropout", snug_json_number(args->lora_dropout));
     snug_json_add(to, "modules_to_save",
                   args->lora_modules_to_save ? list_of(args->lora_modules_to_save) : json_null());
@@ -275,7 +276,8 @@ static snug_status take(const struct snug_adapter_source *from, const char *path
 static const char *useless(const struct snug_args *args, bool continues) {
     static const char *const names[] = {
         "lora_r",     "lora_alpha", "lora_dropout",   "lora_target_modules", "lora_modules_to_save",
-        "use_rslora", "use_dora",   "lora_task_type", "rank_pattern",        "alpha_pattern"};
+        "use_rslora", "use_dora",   "lora_task_type", "rank_pattern",        "alpha_pattern",
+        "bias",       "lora_bias"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (continues ? snug_args_is_set(args, names[i]) : snug_args_is_chosen(args, names[i])) return names[i];
     return NULL;

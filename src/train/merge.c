@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snug merge: the model that a base model and its adapters are, as an ordinary folder: W + s B A in place of W. Rows
- * are read, merged and written a piece at a time, so the memory does not depend on the model's size.
+ * snug merge: the model that a base model and its adapters are, as an ordinary folder: W + s B A in place of W, for
+ * DoRA with rows of other lengths. Rows are read, merged and written a piece at a time, so the memory does not depend
+ * on the model's size.
  */
 #include "train/merge.h"
 
@@ -29,6 +30,7 @@ static snug_status read_matrix(const struct snug_merged *m, const struct snug_st
     const int64_t rows = stored->shape[0], cols = stored->shape[1];
     float *values;
     free(*out);
+    *out = NULL;
     RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)stored->count, sizeof **out, (void **)out));
     if (!transposed) return snug_safetensors_read(m->ctx, &m->own, stored, 0, stored->count, *out);
     RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)stored->count, sizeof *values, (void **)&values));
@@ -37,16 +39,6 @@ static snug_status read_matrix(const struct snug_merged *m, const struct snug_st
         for (int64_t k = 0; k < cols; k++) (*out)[k * rows + i] = values[i * cols + k];
     free(values);
     return status;
-}
-
-/* A weight stored as [out, in] gets B A, one stored as [in, out] A^T B^T. */
-static snug_status read_adapter(struct snug_merged *m, size_t parameter) {
-    const struct snug_origin *o = &m->origins[parameter];
-    if (m->current == parameter) return SNUG_OK;
-    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->a : o->b, o->transposed, &m->c));
-    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->b : o->a, o->transposed, &m->v));
-    m->current = parameter;
-    return SNUG_OK;
 }
 
 static void add_adapter(const struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
@@ -90,8 +82,8 @@ static snug_status code_weight(struct snug_merged *m, size_t parameter) {
     return snug_quantized_fill(&coded->program, &coded->memory, &coded->parameter, read_file, o);
 }
 
-/* The weight's values, of its file or as its codes in the training have them. */
-static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+/* The weight's values, of its file or as its codes in the training have them. counts: what codes changed. */
+static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t first, int64_t count, bool counts) {
     const struct snug_origin *o = &m->origins[parameter];
     struct snug_coded *coded = &m->coded;
     if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, m->values);
@@ -99,7 +91,7 @@ static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t 
     if (!o->form.type) return SNUG_OK;
     RETURN_IF_ERROR(code_weight(m, parameter));
     RETURN_IF_ERROR(snug_quantized_read(&coded->program, &coded->memory, &coded->parameter, first, count, m->others));
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && counts; i++) {
         const double value = (double)m->values[i], off = value - (double)m->others[i];
         coded->off += off * off;
         coded->size += value * value;
@@ -109,12 +101,70 @@ static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t 
     return SNUG_OK;
 }
 
-snug_status snug_merged_read(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
-    RETURN_IF_ERROR(read_weight(m, parameter, first, count));
-    if (!m->origins[parameter].a) return SNUG_OK;
+/* Adds the values' squares to those of the outputs to which they belong. */
+static void add_squares(const struct snug_merged *m, size_t parameter, int64_t first, int64_t count, double *squares) {
+    const int64_t cols = m->program.parameters[parameter].shape[1];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = first + i;
+        squares[m->origins[parameter].transposed ? at % cols : at / cols] +=
+            (double)m->values[i] * (double)m->values[i];
+    }
+}
+
+/* DoRA: what multiplies each output, so that its weights have the length that was trained. The weight is read twice. */
+static snug_status find_factors(struct snug_merged *m, size_t parameter) {
+    const struct snug_origin *o = &m->origins[parameter];
+    const int64_t outputs = o->lengths->count, count = snug_parameter_count(&m->program.parameters[parameter]);
+    double *squares;
+    RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)outputs, sizeof *m->factors, (void **)&m->factors));
+    RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)outputs, sizeof *squares, (void **)&squares));
+    snug_status status = snug_safetensors_read(m->ctx, &m->own, o->lengths, 0, outputs, m->factors);
+    for (int64_t at = 0; at < count && status == SNUG_OK; at += SNUG_MERGED_PIECE) {
+        const int64_t n = snug_min(SNUG_MERGED_PIECE, count - at);
+        status = read_weight(m, parameter, at, n, false);
+        add_adapter(m, parameter, at, n);
+        add_squares(m, parameter, at, n, squares);
+    }
+    for (int64_t i = 0; i < outputs; i++) m->factors[i] /= (float)sqrt(squares[i]);
+    free(squares);
+    return status;
+}
+
+/* A weight stored as [out, in] gets B A, one stored as [in, out] A^T B^T. */
+static snug_status read_adapter(struct snug_merged *m, size_t parameter) {
+    const struct snug_origin *o = &m->origins[parameter];
+    if (m->current == parameter) return SNUG_OK;
+    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->a : o->b, o->transposed, &m->c));
+    RETURN_IF_ERROR(read_matrix(m, o->transposed ? o->b : o->a, o->transposed, &m->v));
+    m->current = parameter;
+    free(m->factors);
+    m->factors = NULL;
+    return o->lengths ? find_factors(m, parameter) : SNUG_OK;
+}
+
+static snug_status merge_adapter(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const int64_t cols = m->program.parameters[parameter].shape[1];
     RETURN_IF_ERROR(read_adapter(m, parameter));
+    RETURN_IF_ERROR(read_weight(m, parameter, first, count, true));
     add_adapter(m, parameter, first, count);
+    for (int64_t i = 0; i < count && m->factors; i++)
+        m->values[i] *= m->factors[m->origins[parameter].transposed ? (first + i) % cols : (first + i) / cols];
     return SNUG_OK;
+}
+
+static snug_status merge_bias(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const struct snug_origin *o = &m->origins[parameter];
+    RETURN_IF_ERROR(read_weight(m, parameter, first, count, true));
+    RETURN_IF_ERROR(snug_safetensors_read(m->ctx, &m->own, o->bias, first, count, m->others));
+    for (int64_t i = 0; i < count; i++) m->values[i] += (float)o->scale * m->others[i];
+    return SNUG_OK;
+}
+
+snug_status snug_merged_read(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const struct snug_origin *o = &m->origins[parameter];
+    return o->a      ? merge_adapter(m, parameter, first, count)
+           : o->bias ? merge_bias(m, parameter, first, count)
+                     : read_weight(m, parameter, first, count, true);
 }
 
 static snug_status make_values(void *user, size_t parameter, int64_t first, int64_t count, void *out) {
@@ -129,22 +179,23 @@ static snug_status make_values(void *user, size_t parameter, int64_t first, int6
 
 /* ---- where they come from ---------------------------------------------------------------------------------------- */
 
-/* Of the weight of a linear. */
+/* Whether the weight of a linear is stored as [in, out], or is the word table, whose adapter is of that form. */
 static bool is_transposed(const struct snug_program *program, int32_t tensor) {
-    const struct snug_op *op = program->ops;
-    while (op->kind != SNUG_OP_LINEAR || op->linear.w != tensor) op++;
-    return op->linear.transposed;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_LINEAR && op->linear.w == tensor) return op->linear.transposed;
+    }
+    return true;
 }
 
 /* The stored tensor of a parameter, or NULL; prefix: of the names in the file. */
 static const struct snug_stored_tensor *find(const struct snug_merged *m, const struct snug_safetensors *files,
                                              const char *prefix, const char *parameter) {
     for (size_t i = 0; i < files->count; i++) {
-        const char *stored = files->tensors[i].name;
-        char name[256];
-        if (strncmp(stored, prefix, strlen(prefix)) != 0) continue;
-        if (snug_family_parameter(&m->config, stored + strlen(prefix), name, sizeof name) == SNUG_STORED_CONSTANT)
-            continue;
+        char name[256], plain[256];
+        if (strncmp(files->tensors[i].name, prefix, strlen(prefix)) != 0) continue;
+        snug_adapter_plain_name(files->tensors[i].name + strlen(prefix), plain, sizeof plain);
+        if (snug_family_parameter(&m->config, plain, name, sizeof name) == SNUG_STORED_CONSTANT) continue;
         if (strcmp(name, parameter) == 0) return &files->tensors[i];
     }
     return NULL;
@@ -152,27 +203,50 @@ static const struct snug_stored_tensor *find(const struct snug_merged *m, const 
 
 static snug_status check_shape(const struct snug_merged *m, const char *folder, const struct snug_stored_tensor *stored,
                                const struct snug_parameter *p) {
-    if (snug_weight_has_shape(stored, p, p->shape[0])) return SNUG_OK;
+    struct snug_parameter seen = *p;
+    if (p->turned) {
+        seen.shape[0] = p->shape[1];
+        seen.shape[1] = p->shape[0];
+    }
+    if (snug_weight_has_shape(stored, &seen, seen.shape[0])) return SNUG_OK;
     return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s", folder, stored->name,
-                     (long long)p->shape[0], (long long)p->shape[1], p->name);
+                     (long long)seen.shape[0], (long long)seen.shape[1], p->name);
 }
 
-/* Of one of an adapter's two weights. */
-static snug_status find_half(const struct snug_merged *m, const struct snug_parameter *p,
+/* The tensor of the program's parameter MODULE.END in the adapter's file; NULL: the program has none. */
+static snug_status find_part(const struct snug_merged *m, const char *module, const char *end,
                              const struct snug_stored_tensor **out) {
-    *out = find(m, &m->own, SNUG_ADAPTER_PREFIX, p->name);
+    const struct snug_program *program = &m->program;
+    char name[256];
+    size_t i = 0;
+    *out = NULL;
+    snprintf(name, sizeof name, "%s.%s", module, end);
+    while (i < program->parameter_count && strcmp(program->parameters[i].name, name) != 0) i++;
+    if (i == program->parameter_count) return SNUG_OK;
+    *out = find(m, &m->own, SNUG_ADAPTER_PREFIX, name);
     if (!*out)
         return snug_fail(m->ctx, SNUG_E_INPUT,
                          "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
                          " beside it asks for",
-                         m->folder.path, p->name);
-    return check_shape(m, m->folder.path, *out, p);
+                         m->folder.path, name);
+    return check_shape(m, m->folder.path, *out, &program->parameters[i]);
+}
+
+/* The tensor of the base model, or of the adapter's, in which a parameter is trained as a whole. */
+static const struct snug_stored_tensor *find_stored(const struct snug_merged *m, const struct snug_parameter *p) {
+    char word[256], decoder[256];
+    const struct snug_stored_tensor *stored =
+        find(m, p->adapter ? &m->own : &m->base, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
+    if (stored || !m->untied) return stored;
+    snug_family_word_name(&m->config, word, sizeof word);
+    snug_family_decoder_name(&m->config, decoder, sizeof decoder);
+    return strcmp(p->name, decoder) == 0 ? find(m, &m->base, "", word) : NULL;
 }
 
 static snug_status find_weight(struct snug_merged *m, const struct snug_parameter *p, struct snug_origin *o) {
     const char *folder = p->adapter ? m->folder.path : m->model.path;
     o->files = p->adapter ? &m->own : &m->base;
-    o->weight = find(m, o->files, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
+    o->weight = find_stored(m, p);
     if (!o->weight && !m->folder.path)
         return snug_fail(m->ctx, SNUG_E_INPUT, "%s: there is no tensor %s", folder, p->name);
     if (!o->weight)
@@ -202,44 +276,56 @@ static snug_status find_weight(struct snug_merged *m, const struct snug_paramete
     return SNUG_OK;
 }
 
-/* Whether `next` is the first of the two weights of p's linear, which is module. */
-static bool is_adapted(const struct snug_parameter *p, const struct snug_parameter *next, char module[sizeof p->name]) {
-    const char *end = strstr(p->name, ".weight");
-    char half[sizeof p->name + 16];
-    if (!end) return false;
-    snprintf(module, sizeof p->name, "%.*s", (int)(end - p->name), p->name);
-    snprintf(half, sizeof half, "%s.lora_A.weight", module);
-    return strcmp(next->name, half) == 0;
+/* What the adapter of a parameter's module adds to it. */
+static snug_status find_adapter(struct snug_merged *m, const struct snug_parameter *p, struct snug_origin *o) {
+    const char *end = strrchr(p->name, '.');
+    struct snug_lora_form form;
+    char module[sizeof p->name];
+    snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
+    if (strcmp(end, ".bias") == 0) {
+        RETURN_IF_ERROR(find_part(m, module, "lora_B.bias", &o->bias));
+    } else {
+        RETURN_IF_ERROR(find_part(m, module, "lora_A.weight", &o->a));
+        RETURN_IF_ERROR(find_part(m, module, o->a ? "lora_B.weight" : "lora_embedding_B", &o->b));
+        if (!o->a) RETURN_IF_ERROR(find_part(m, module, "lora_embedding_A", &o->a));
+        RETURN_IF_ERROR(find_part(m, module, "lora_magnitude_vector", &o->lengths));
+        o->transposed = is_transposed(&m->program, p->tensor);
+    }
+    RETURN_IF_ERROR(snug_adapter_find(m->adapter, module, &form));
+    o->scale = form.scale;
+    return SNUG_OK;
 }
 
-/* Leaves the merged model's parameters in the program. An adapter's two weights follow their linear's. */
+/* B's biases are added to those of the linears. */
+static snug_status check_biases(const struct snug_merged *m, size_t count) {
+    const struct snug_program *program = &m->program;
+    size_t biases = 0, merged = 0;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        biases += program->parameters[i].lora && strstr(program->parameters[i].name, ".lora_B.bias");
+    for (size_t i = 0; i < count; i++) merged += m->origins[i].bias != NULL;
+    if (biases == merged) return SNUG_OK;
+    return snug_fail(m->ctx, SNUG_E_UNSUPPORTED,
+                     "%s: lora_bias: %zu adapters have a bias beside a linear that has none, to which it could be "
+                     "added: such adapters cannot be merged, as in PEFT",
+                     m->folder.path, biases - merged);
+}
+
+/* Leaves the merged model's parameters in the program. */
 static snug_status find_origins(struct snug_merged *m) {
     struct snug_program *program = &m->program;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(m->ctx, program->parameter_count, sizeof *m->origins, (void **)&m->origins));
     for (size_t i = 0; i < program->parameter_count; i++) {
-        const struct snug_parameter p = program->parameters[i];
-        struct snug_origin *o = &m->origins[count];
-        if (p.lora)
-            return snug_fail(
-                m->ctx, SNUG_E_UNSUPPORTED,
-                "%s: %s is of the output, whose weight is the word table (tie_word_embeddings): merged, there "
-                "would be two tables, which is not supported yet",
-                m->folder.path, p.name);
-        RETURN_IF_ERROR(find_weight(m, &p, o));
-        const struct snug_parameter *next = &program->parameters[i + 1];
-        char module[sizeof p.name];
-        if (i + 2 < program->parameter_count && is_adapted(&p, next, module)) {
-            struct snug_lora_form form;
-            RETURN_IF_ERROR(snug_adapter_find(m->adapter, module, &form));
-            RETURN_IF_ERROR(find_half(m, next, &o->a));
-            RETURN_IF_ERROR(find_half(m, next + 1, &o->b));
-            o->scale = form.scale;
-            o->transposed = is_transposed(program, p.tensor);
-            i += 2;
-        }
-        program->parameters[count++] = p;
+        const struct snug_parameter *p = &program->parameters[i];
+        if (p->lora) continue;
+        RETURN_IF_ERROR(find_weight(m, p, &m->origins[count]));
+        if (m->adapter) RETURN_IF_ERROR(find_adapter(m, p, &m->origins[count]));
+        count++;
     }
+    RETURN_IF_ERROR(check_biases(m, count));
+    count = 0;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        if (!program->parameters[i].lora) program->parameters[count++] = program->parameters[i];
     program->parameter_count = count;
     for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].quantized = (struct snug_quantized){0};
     m->current = count;
@@ -247,6 +333,26 @@ static snug_status find_origins(struct snug_merged *m) {
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static snug_status build(struct snug_merged *m) {
+    m->program.longest = m->config.positions;
+    RETURN_IF_ERROR(snug_build_model(&m->program, &m->config, false, 0));
+    return snug_program_quantize(&m->program, &m->config, false);
+}
+
+/* Whether the word table is the decoder's weight, too, and one of them has an adapter. */
+static bool adapts_tied(const struct snug_merged *m) {
+    char decoder[256];
+    bool found = false;
+    if (snug_head_of(&m->config) != SNUG_HEAD_VOCABULARY) return false;
+    snug_family_decoder_name(&m->config, decoder, sizeof decoder);
+    const size_t module = strlen(decoder) - strlen("weight");
+    for (size_t i = 0; i < m->program.parameter_count; i++) {
+        const struct snug_parameter *p = &m->program.parameters[i];
+        found |= p->turned || (p->lora && strncmp(p->name, decoder, module) == 0);
+    }
+    return found;
+}
 
 static snug_status open_model(struct snug_merged *m, bool with_adapters) {
     const char *weights;
@@ -268,9 +374,18 @@ static snug_status open_model(struct snug_merged *m, bool with_adapters) {
     m->config.adapter = m->adapter;
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
     if (adapted) RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
-    m->program.longest = m->config.positions;
-    RETURN_IF_ERROR(snug_build_model(&m->program, &m->config, false, 0));
-    RETURN_IF_ERROR(snug_program_quantize(&m->program, &m->config, false));
+    RETURN_IF_ERROR(build(m));
+    if (!m->config.own_decoder && adapts_tied(m)) {
+        snug_log(m->ctx, SNUG_LOG_INFO,
+                 "the adapters change one of the word table and the decoder's weight, which are one in %s: the merged "
+                 "model has two (\"tie_word_embeddings\": false)",
+                 m->model.path);
+        m->untied = true;
+        RETURN_IF_ERROR(snug_config_untie(m->ctx, &m->config));
+        snug_program_free(&m->program);
+        snug_program_init(&m->program, m->ctx);
+        RETURN_IF_ERROR(build(m));
+    }
     json_object_del(m->config.json, "quantization_config"); /* the merged model's weights have 16 bits or more */
     return SNUG_OK;
 }
@@ -380,6 +495,7 @@ void snug_merged_close(struct snug_merged *m) {
     free(m->origins);
     free(m->c);
     free(m->v);
+    free(m->factors);
     free(m->values);
     free(m->others);
     free(m->coded.memory.arena);

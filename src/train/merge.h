@@ -15,7 +15,9 @@
 struct snug_origin {
     const struct snug_safetensors *files;
     const struct snug_stored_tensor *weight;
-    const struct snug_stored_tensor *a, *b; /* of an adapter, or NULL */
+    const struct snug_stored_tensor *a, *b;   /* of an adapter, or NULL */
+    const struct snug_stored_tensor *lengths; /* DoRA's magnitudes, or NULL */
+    const struct snug_stored_tensor *bias;    /* of B: of the weight's own bias; or NULL */
     double scale;
     bool transposed;                /* the weight is stored as [in, out] */
     struct snug_stored_codes codes; /* of a base model that is stored quantized */
@@ -40,10 +42,11 @@ struct snug_merged {
     struct snug_adapter *adapter;
     struct snug_program program; /* the merged model's parameters, in their saved types */
     struct snug_safetensors base, own;
+    bool untied;                 /* the merged model has a decoder of its own, the base model has not */
     struct snug_origin *origins; /* by parameter */
     /* of parameter `current`, whose values row i of the weight gets: weight += scale sum over k of c[i][k] v[k] */
     size_t current;
-    float *c, *v;
+    float *c, *v, *factors; /* factors: of DoRA, by which outputs are multiplied; or NULL */
     float *values, *others; /* of a piece */
     struct snug_coded coded;
     int threads;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "metrics/task_results.h"
+#include "model/freeze.h"
 #include "model/quantization.h"
 #include "model/weights.h"
 #include "train/adapter.h"
@@ -171,12 +172,35 @@ static snug_status open_adapter(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_config *config, bool training,
+                             struct snug_program *program) {
+    const struct snug_args *args = setup->args;
+    RETURN_IF_ERROR(snug_build_model(program, config, training, args->label_smoothing_factor));
+    if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
+        RETURN_IF_ERROR(snug_program_freeze(program, config->num_hidden_layers, args->freeze));
+    return snug_program_quantize(program, config, setup->trains);
+}
+
+/* Names of modules and layers in the arguments are checked with the model, before the data is read. */
+static snug_status try_to_build(const struct snug_setup *setup) {
+    struct snug_config config = setup->config;
+    struct snug_program program;
+    if (!setup->trains) return SNUG_OK;
+    if (!config.labels.count) config.labels.count = 1; /* those of the data are not known yet */
+    snug_program_init(&program, setup->ctx);
+    program.longest = config.positions;
+    const snug_status status = snug_setup_build(setup, &config, true, &program);
+    snug_program_free(&program);
+    return status;
+}
+
 snug_status snug_setup_open_model(struct snug_setup *setup) {
     RETURN_IF_ERROR(find_model(setup));
     RETURN_IF_ERROR(quantize(setup));
     RETURN_IF_ERROR(choose_task(setup));
     RETURN_IF_ERROR(look_at_decoder(setup));
-    return open_adapter(setup);
+    RETURN_IF_ERROR(open_adapter(setup));
+    return try_to_build(setup);
 }
 
 /* ---- tokenizer ---- */

@@ -306,7 +306,8 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     if (method->adapter) {
         struct snug_folder adapter;
         assert_int_equal(snug_folder_open(g->ctx, NULL, method->adapter, &adapter), SNUG_OK);
-        assert_int_equal(snug_adapter_load(g->ctx, &adapter, program, &g->config, &memory), SNUG_OK);
+        if (snug_adapter_load(g->ctx, &adapter, program, &g->config, &memory) != SNUG_OK)
+            fail_msg("%s", snug_error_message(g->ctx));
         snug_folder_close(&adapter);
     }
     const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};

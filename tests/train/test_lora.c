@@ -296,8 +296,8 @@ FIXTURE_TEST(an_adapter_folder_is_a_model) {
     assert_true(fabs(loss - loss_of(f, words)) < 0.02);
 }
 
-/* PEFT's folders, without config.json, and with every way to name targets: merged, they give the same. An adapter of
-   the output of a model that has one table for it and the words cannot be merged. */
+/* PEFT's folders, without config.json, and with every way to name targets: merged, they give the same. Where there is
+   one table for the output and the words, and one of them has an adapter, there are two afterwards. */
 FIXTURE_TEST(adapters_of_peft_are_merged) {
     json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/lora/cases.json", 0, NULL), *c;
     size_t index, refused = 0;
@@ -305,7 +305,8 @@ FIXTURE_TEST(adapters_of_peft_are_merged) {
         char words[1024], folders[700];
         const char *task = json_string_value(json_object_get(c, "task"));
         const char *name = json_string_value(json_object_get(c, "name"));
-        const bool output = strstr(name, "/output"), transposed = strncmp(name, "gpt2/", 5) == 0;
+        const bool output = strstr(name, "/output") || strstr(name, "words") || strstr(name, "biases");
+        const bool transposed = strncmp(name, "gpt2/", 5) == 0;
         if (index % (is_long() ? 1 : SANITIZED ? 12 : 4) && !output && !transposed) continue;
         snprintf(folders, sizeof folders,
                  "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/lora/%s adapter_name_or_path=" SNUG_SOURCE_DIR
@@ -315,8 +316,8 @@ FIXTURE_TEST(adapters_of_peft_are_merged) {
         snug_args *args = plain_args(f, words);
         const snug_status status = snug_merge(args);
         snug_args_destroy(args);
-        if (output && status == SNUG_E_UNSUPPORTED) {
-            assert_contains(snug_error_message(f->ctx), "whose weight is the word table");
+        if (status == SNUG_E_UNSUPPORTED) { /* a bias beside linears without */
+            assert_contains(snug_error_message(f->ctx), "lora_bias");
             refused++;
             continue;
         }
@@ -328,8 +329,42 @@ FIXTURE_TEST(adapters_of_peft_are_merged) {
         const double merged = loss_of(f, words);
         if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", folders, loss, merged);
     }
-    assert_int_equal(refused, 3);
+    assert_int_equal(refused, 2); /* ModernBERT and Qwen2 */
     json_decref(cases);
+}
+
+/* Adapters of tables and biases are saved, read, continued and merged as those of linears. */
+FIXTURE_TEST(adapters_of_tables_and_biases) {
+    static const struct {
+        const char *words, *data, *tensor;
+    } runs[] = {
+        {DECODER "lora_target_modules=embed_tokens,q_proj lora_r=3", "dummy:8x8", "embed_tokens.lora_embedding_A"},
+        {DECODER "lora_target_modules=embed_tokens,lm_head lora_r=1", "dummy:8x8", "lm_head.lora_B.weight"},
+        {CLASSIFIER "lora_target_modules=word_embeddings bias=all", "@dev.csv", "embeddings.LayerNorm.bias"},
+        {CLASSIFIER "bias=lora_only lora_bias=True", "@dev.csv", "query.base_layer.bias"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[1024];
+        struct snug_safetensors files;
+        snprintf(words, sizeof words, "%s lora_dropout=0 learning_rate=0.1 max_steps=4", runs[i].words);
+        train(f, "out", words);
+        assert_int_equal(snug_safetensors_open(f->ctx, NULL, adapter_of(f, "out"), &files), SNUG_OK);
+        bool found = false;
+        for (size_t k = 0; k < files.count; k++) found |= strstr(files.tensors[k].name, runs[i].tensor) != NULL;
+        assert_true(found);
+        snug_safetensors_close(&files);
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
+        const double loss = loss_of(f, words);
+        run_merge(f, "model_name_or_path=@out output_dir=@merged");
+        snprintf(words, sizeof words, "model_name_or_path=@merged threads=1 validation_file=%s", runs[i].data);
+        const double merged = loss_of(f, words);
+        if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", runs[i].words, loss, merged);
+        snprintf(words, sizeof words, "config_name= model_name_or_path=@out learning_rate=0 max_steps=1 %s",
+                 i < 2 ? "line_by_line=True train_file=@train.txt" : "");
+        train(f, "again", words);
+        assert_same_file(f, adapter_of(f, "out"), adapter_of(f, "again"));
+    }
+    plan_of(f, DECODER "lora_target_modules=all-linear"); /* which the word table is not */
 }
 
 static void refuse_merge(struct fixture *f, const char *words, snug_status expected, const char *message) {
@@ -377,6 +412,9 @@ FIXTURE_TEST(arguments_are_refused) {
          "rows of new tokens are not trained beside adapters yet", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "use_dora=True", "--use_dora is not supported yet", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "freeze=embeddings", "--freeze: with --use_peft", SNUG_E_USAGE},
+        {"freeze=layer.0-7", "is not a range of the model's layers", SNUG_E_USAGE},
+        {CLASSIFIER "lora_target_modules=word_embeddings lora_bias=True", "lora_bias: bert.embeddings.word_embeddings",
+         SNUG_E_UNSUPPORTED},
         {CLASSIFIER "lora_task_type=CAUSAL_LM", "the task is classification, which is SEQ_CLS", SNUG_E_USAGE},
         {CLASSIFIER "rank_pattern={\"query\":0}", "rank_pattern of \"query\" must be a number", SNUG_E_INPUT},
         {CLASSIFIER "alpha_pattern=@missing.json", "missing.json", SNUG_E_IO},
@@ -400,9 +438,11 @@ FIXTURE_TEST(arguments_are_refused) {
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "nameless")), SNUG_OK);
     write_text(f, "nameless/adapter_config.json", "{}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        f->log[0] = '\0';
         const snug_status status = try_train(f, "refused", cases[i].words, 0, NULL);
         if (status != cases[i].status || !strstr(snug_error_message(f->ctx), cases[i].message))
             fail_msg("%s: %d: %s", cases[i].words, (int)status, snug_error_message(f->ctx));
+        if (strstr(f->log, " tokens; ")) fail_msg("%s: %s", cases[i].words, f->log); /* before the data is read */
     }
 }
 
@@ -416,8 +456,9 @@ FIXTURE_TEST(files_are_refused) {
         {"{\"trainable_token_indices\": [1]}", "trainable_token_indices is not supported", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": \"IA3\"}", "peft_type IA3", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": 3}", "peft_type", SNUG_E_INPUT},
-        {"{\"bias\": \"all\"}", "bias all", SNUG_E_UNSUPPORTED},
+        {"{\"bias\": \"some\"}", "bias is \"some\", and must be none, all or lora_only", SNUG_E_INPUT},
         {"{\"bias\": 1}", "bias", SNUG_E_INPUT},
+        {"{\"lora_bias\": 1}", "lora_bias", SNUG_E_INPUT},
         {"{\"init_lora_weights\": \"pissa\"}", "init_lora_weights pissa", SNUG_E_UNSUPPORTED},
         {"{\"init_lora_weights\": 3}", "init_lora_weights", SNUG_E_UNSUPPORTED},
         {"{\"r\": 0}", "r must be a whole number", SNUG_E_INPUT},
@@ -658,6 +699,13 @@ FIXTURE_TEST(other_weights_are_refused) {
         free(other);
         refuse_evaluation(f, evaluated, SNUG_E_INPUT, cases[i].message);
     }
+    train(f, "words", CLASSIFIER "max_steps=1 lora_target_modules=word_embeddings");
+    train(f, "broad", CLASSIFIER "max_steps=1 lora_target_modules=word_embeddings lora_r=8");
+    other = read_text(f, adapter_of(f, "broad"), &size);
+    write_bytes(adapter_of(f, "words"), other, size);
+    free(other);
+    refuse_evaluation(f, "model_name_or_path=@words validation_file=@dev.csv threads=1", SNUG_E_INPUT,
+                      "lora_embedding_A has not the shape [4, ");
     patch(f, adapter_of(f, "right"), "\"F32\"", "\"I32\"");
     refuse_evaluation(f, "model_name_or_path=@right validation_file=@dev.csv threads=1", SNUG_E_INPUT, "has type I32");
     patch(f, adapter_of(f, "right"), "\"I32\"", "\"F32\"");

@@ -30,6 +30,10 @@ DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "ge
 
 # The linear over the vocabulary, of the families that have a case with an adapter of it.
 OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "modernbert": "decoder"}
+# The word table, and the families that have a case of the other kinds.
+WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
+FURTHER = {"biases": ["bert", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
+           "words": list(WORDS)}
 
 
 def linears_of(model):
@@ -57,13 +61,21 @@ def kinds_of(model_type, model, tied):
     }
     if model_type in DEFAULTS:
         kinds["default"] = {}
+    words = WORDS.get(model_type)
+    further = {
+        "biases": {"target_modules": names, "bias": "all", "lora_bias": True},
+        "own_biases": {"target_modules": names[::2] + ([OUTPUT["roberta"]] if model_type == "roberta" else []), "bias": "lora_only"},
+        "words": {"target_modules": [names[0], words], "use_rslora": True},
+    }
     if OUTPUT.get(model_type):
         kinds["output"] = {"target_modules": [names[0], OUTPUT[model_type]]}
-    return kinds
+    return kinds | {kind: settings for kind, settings in further.items() if model_type in FURTHER[kind]}
 
 
 def plain(name):
-    return name.removeprefix("base_model.model.").replace(".modules_to_save.default", "").replace(".default", "")
+    for part in (".modules_to_save.default", ".default", ".base_layer"):
+        name = name.replace(part, "")
+    return name.removeprefix("base_model.model.")
 
 
 def compute(model, batch):
@@ -71,8 +83,9 @@ def compute(model, batch):
     logits, loss = batch.run(model)
     loss.backward()
     result = {"logits": logits.detach(), "loss": loss.detach().reshape(1)}
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    result |= {f"grad.{plain(name)}": p.grad.clone() for name, p in trained.items()}
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
+    for name, p in trained.items():  # the table beside the words is read by row
+        result[f"grad.{plain(name)}"] = (p.grad.T if "lora_embedding_A" in name else p.grad).clone()
     return result | train(model, batch, set(Trainer.get_decay_parameter_names(None, model)))
 
 
@@ -123,23 +136,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     golden = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
     parser.add_argument("families", nargs="*", default=list(FAMILIES), metavar="MODEL_TYPE")
+    parser.add_argument("--kinds", nargs="*", help="of cases: only these are written again")
     args = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     keep_float64()
     output, cases = golden / "lora", []
-    for number, model_type in enumerate(args.families):
+    written = json.loads((output / "cases.json").read_text())["cases"]
+    for number, model_type in enumerate(FAMILIES):
         models = json.loads((golden / "families" / model_type / "cases.json").read_text())["cases"]
         models = [m for m in models if m["gradients"] and m["expected"] == "expected.safetensors"]
         probe = CLASS[models[0]["task"]].from_pretrained(golden / "families" / model_type / models[0]["folder"])
         for i, kind in enumerate(kinds_of(model_type, probe, True)):
             # One model for all linears, the next ones for one or two other kinds; Llama and BERT have all of them.
             m = models[i % len(models)]
-            if kind == "output":
-                m = next(m for m in models if m["task"] in ("clm", "mlm"))
-            wanted = kind == "output" or kind == "all" or model_type in ("llama", "bert") or i == 1 + number % 5 or (kind == "default" and number % 2)
+            if kind in ("output", *FURTHER):
+                m = next((m for m in models if m["task"] in ("clm", "mlm")), m)
+            wanted = kind in ("output", "all", *FURTHER) or model_type in ("llama", "bert") or i == 1 + number % 5 or (kind == "default" and number % 2)
             if not wanted:
+                continue
+            if model_type not in args.families or (args.kinds and kind not in args.kinds):
+                cases += [c for c in written if c["name"] == f"{model_type}/{kind}"]
                 continue
             base = golden / "families" / model_type / m["folder"]
             loaded = CLASS[m["task"]].from_pretrained(base)

@@ -194,11 +194,7 @@ struct snug_layer snug_llama_layer(const struct snug_config *config) {
 }
 
 int32_t snug_build_words(struct snug_builder *b) {
-    const struct snug_config *c = b->config;
-    const int32_t word =
-        snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id, snug_model_name(b, c->family->word).text);
-    snug_build_mark_vocabulary(b);
-    return word;
+    return snug_build_word_table(b, b->config->hidden_size, snug_model_name(b, b->config->family->word).text);
 }
 
 int32_t snug_build_decoder(struct snug_builder *b, const struct snug_layer *layer, int32_t *word) {

@@ -21,8 +21,7 @@ int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *wor
                            positions = snug_model_name(b, "embeddings.position_embeddings"),
                            types = snug_model_name(b, "embeddings.token_type_embeddings"),
                            norm = snug_model_name(b, "embeddings.LayerNorm");
-    *word = snug_build_table(b, c->vocab_size, size, c->pad_token_id, words.text);
-    snug_build_mark_vocabulary(b);
+    *word = snug_build_word_table(b, size, words.text);
     const int32_t position =
         snug_build_table(b, c->max_position_embeddings, size, c->first_position - 1, positions.text);
     const int32_t type = c->type_vocab_size ? snug_build_table(b, c->type_vocab_size, size, -1, types.text) : 0;

@@ -215,9 +215,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
                                      .down = "mlp.Wo",
                                      .ffn_norm = "mlp_norm",
                                      .final_norm = "final_norm"};
-    *word = snug_build_table(b, c->vocab_size, c->hidden_size, c->pad_token_id,
-                             snug_model_name(b, "embeddings.tok_embeddings").text);
-    snug_build_mark_vocabulary(b);
+    *word = snug_build_word_table(b, c->hidden_size, snug_model_name(b, "embeddings.tok_embeddings").text);
     const struct snug_affine norm =
         snug_build_norm(b, c->hidden_size, snug_model_name(b, "embeddings.norm").text, m->norm_bias);
     return snug_build_layers(b, snug_embed(b, *word, 0, 0, norm), &layer);
