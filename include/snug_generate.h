@@ -63,6 +63,11 @@ snug_status snug_generator_answer(snug_generator *generator, const char *prompt,
                                   const snug_callbacks *callbacks, snug_on_piece *on_piece, snug_on_answer *on_answer,
                                   void *user);
 
+/* Writes the language model of model_name_or_path with its tokenizer and chat template into output_file, in GGUF, for
+ * llama.cpp; adapters are merged into their base model, or with adapter_only written alone. What llama.cpp does not
+ * have is SNUG_E_UNSUPPORTED, by name. */
+snug_status snug_export(snug_args *args);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

@@ -60,6 +60,8 @@ struct snug_args {
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
+    char *format, *outtype, *output_file; /* of export */
+    bool adapter_only;
     /* generation */
     int64_t max_new_tokens, min_new_tokens, num_beams, num_return_sequences, no_repeat_ngram_size;
     double length_penalty, temperature, top_p, min_p, repetition_penalty;

@@ -104,6 +104,17 @@ static snug_status check_files(const struct snug_args *args, const char *command
         need(&missing, args->output_dir, "--output_dir DIR");
         return tell_missing(args, &missing, command, "out --output_dir merged");
     }
+    if (strcmp(command, "export") == 0) {
+        if (strcmp(args->format, "onnx") == 0)
+            return snug_fail(
+                args->ctx, SNUG_E_UNSUPPORTED,
+                "--format onnx is not supported: model folders of snug are transformers' (snug merge makes "
+                "one of adapters), so Hugging Face's Optimum exports them: optimum-cli export onnx --model "
+                "DIR OUT");
+        need(&missing, model, "--model_name_or_path DIR");
+        need(&missing, args->output_file, "--output_file FILE");
+        return tell_missing(args, &missing, command, "out --output_file model.gguf");
+    }
     need(&missing, model || args->tokenizer_name, "--model_name_or_path DIR");
     need(&missing, args->test_file || args->validation_file || args->train_file, "--test_file FILE");
     return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv");

@@ -21,6 +21,7 @@ int command_chat(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_merge(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_gpu(int argc, char **argv);

@@ -10,6 +10,7 @@ const struct cli_command cli_commands[] = {
     {"chat", command_chat, "talk with a language model in the terminal"},
     {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
     {"merge", command_merge, "write the model that a base model and its LoRA adapters are"},
+    {"export", command_export, "write a model as a GGUF file, for llama.cpp and Ollama"},
     {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
     {"report", command_report, "write an HTML page about trainings: curves, memory, time, settings"},
     {"tokenize", command_tokenize, "print the tokens of texts"},

@@ -54,17 +54,24 @@ static snug_status choose_date(snug_context *ctx, const char *date, struct snug_
 
 /* ---- templates ---- */
 
-static snug_status parse(snug_context *ctx, struct snug_chat *chat, const char *path, const char *text, size_t length,
-                         bool of_tools) {
-    chat->fingerprint = XXH3_64bits_withSeed(text, length, chat->fingerprint + 1 + of_tools);
-    return snug_jinja_parse(ctx, path, text, length, of_tools ? &chat->of_tools : &chat->template);
+/* Finds the templates of a tokenizer's files. */
+struct finding {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    snug_template_sink *sink;
+    void *user;
+    bool found; /* one that is not of tools */
+};
+
+static snug_status find_text(struct finding *f, const char *path, const char *text, size_t length, bool of_tools) {
+    f->found |= !of_tools;
+    return f->sink(f->user, path, text, length, of_tools);
 }
 
 /* "chat_template" of a JSON file: a text, or a list of {"name", "template"}, or an object of templates by name. */
-static snug_status parse_member(snug_context *ctx, struct snug_chat *chat, const char *path, const json_t *value) {
+static snug_status find_member(struct finding *f, const char *path, const json_t *value) {
     static const char *const names[] = {"default", "tool_use"};
-    if (json_is_string(value))
-        return parse(ctx, chat, path, json_string_value(value), json_string_length(value), false);
+    if (json_is_string(value)) return find_text(f, path, json_string_value(value), json_string_length(value), false);
     for (size_t i = 0; i < 2; i++) {
         const json_t *text = json_object_get(value, names[i]);
         for (size_t k = 0; k < json_array_size(value); k++) {
@@ -73,45 +80,65 @@ static snug_status parse_member(snug_context *ctx, struct snug_chat *chat, const
             if (name && !strcmp(name, names[i])) text = json_object_get(one, "template");
         }
         if (json_is_string(text))
-            RETURN_IF_ERROR(parse(ctx, chat, path, json_string_value(text), json_string_length(text), i));
+            RETURN_IF_ERROR(find_text(f, path, json_string_value(text), json_string_length(text), i));
     }
-    if (chat->template) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INPUT,
+    if (f->found) return SNUG_OK;
+    return snug_fail(f->ctx, SNUG_E_INPUT,
                      "%s: \"chat_template\" must be a text, or a list of templates of which one is named \"default\"; "
                      "choose a file with --chat_template_path",
                      path);
 }
 
-static snug_status parse_json(snug_context *ctx, struct snug_chat *chat, enum snug_tokenizer_file file) {
+static snug_status find_json(struct finding *f, enum snug_tokenizer_file file) {
     const char *path;
     size_t size;
-    const char *text = snug_tokenizer_content(chat->tokenizer, file, &path, &size);
+    const char *text = snug_tokenizer_content(f->tokenizer, file, &path, &size);
     json_t *json;
     if (!text) return SNUG_OK;
-    RETURN_IF_ERROR(snug_json_read_text(ctx, path, text, size, &json));
+    RETURN_IF_ERROR(snug_json_read_text(f->ctx, path, text, size, &json));
     const json_t *value = json_object_get(json, "chat_template");
-    const snug_status status = value && !json_is_null(value) ? parse_member(ctx, chat, path, value) : SNUG_OK;
+    const snug_status status = value && !json_is_null(value) ? find_member(f, path, value) : SNUG_OK;
     json_decref(json);
     return status;
 }
 
-static snug_status parse_file(snug_context *ctx, struct snug_chat *chat, const char *path) {
-    char *text;
+snug_status snug_chat_find(snug_context *ctx, const struct snug_tokenizer *tokenizer, snug_template_sink *sink,
+                           void *user, bool *found) {
+    struct finding f = {.ctx = ctx, .tokenizer = tokenizer, .sink = sink, .user = user};
+    const char *path;
     size_t size;
-    RETURN_IF_ERROR(snug_file_read(ctx, NULL, path, &text, &size));
-    const snug_status status = parse(ctx, chat, path, text, size, false);
-    free(text);
+    const char *text = snug_tokenizer_content(tokenizer, SNUG_TOKENIZER_CHAT_TEMPLATE, &path, &size);
+    snug_status status = text ? find_text(&f, path, text, size, false) : find_json(&f, SNUG_TOKENIZER_CONFIG);
+    if (status == SNUG_OK && !f.found) status = find_json(&f, SNUG_TOKENIZER_CHAT_TEMPLATE_JSON);
+    *found = f.found;
     return status;
 }
 
+struct parsing {
+    snug_context *ctx;
+    struct snug_chat *chat;
+};
+
+static snug_status parse(void *user, const char *path, const char *text, size_t length, bool of_tools) {
+    const struct parsing *p = user;
+    struct snug_chat *chat = p->chat;
+    chat->fingerprint = XXH3_64bits_withSeed(text, length, chat->fingerprint + 1 + of_tools);
+    return snug_jinja_parse(p->ctx, path, text, length, of_tools ? &chat->of_tools : &chat->template);
+}
+
 static snug_status parse_any(snug_context *ctx, struct snug_chat *chat, const char *path) {
+    struct parsing p = {ctx, chat};
     size_t size;
-    if (path) return parse_file(ctx, chat, path);
-    const char *text = snug_tokenizer_content(chat->tokenizer, SNUG_TOKENIZER_CHAT_TEMPLATE, &path, &size);
-    if (text) return parse(ctx, chat, path, text, size, false);
-    RETURN_IF_ERROR(parse_json(ctx, chat, SNUG_TOKENIZER_CONFIG));
-    if (!chat->template) RETURN_IF_ERROR(parse_json(ctx, chat, SNUG_TOKENIZER_CHAT_TEMPLATE_JSON));
-    if (chat->template) return SNUG_OK;
+    bool found;
+    if (path) {
+        char *text;
+        RETURN_IF_ERROR(snug_file_read(ctx, NULL, path, &text, &size));
+        const snug_status status = parse(&p, path, text, size, false);
+        free(text);
+        return status;
+    }
+    RETURN_IF_ERROR(snug_chat_find(ctx, chat->tokenizer, parse, &p, &found));
+    if (found) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_INPUT,
                      "the tokenizer has no chat template: neither chat_template.jinja, nor \"chat_template\" in "
                      "tokenizer_config.json; give one with --chat_template_path");

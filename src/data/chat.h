@@ -46,6 +46,12 @@ void snug_chat_row_free(struct snug_chat_row *row);
 
 /* ---- templates ---- */
 
+/* Receives a template: length bytes of text of the file `path`, for rows with tools or for all others. */
+typedef snug_status snug_template_sink(void *user, const char *path, const char *text, size_t length, bool of_tools);
+/* The templates of the tokenizer's folder, in the order of snug_chat_open(). *found: one that is not of tools. */
+snug_status snug_chat_find(snug_context *ctx, const struct snug_tokenizer *tokenizer, snug_template_sink *sink,
+                           void *user, bool *found);
+
 /* A model's chat template. It does not change, and may be used from several threads. */
 struct snug_chat;
 

@@ -82,6 +82,19 @@ struct snug_heads {
     const struct snug_language_model_names *language_model;
 };
 
+/* As which llama.cpp has a family, and what it computes there. */
+struct snug_gguf_form {
+    const char *architecture;
+    enum snug_activation activation;
+    bool permuted;     /* the two channels of a rotated pair of queries and keys are neighbours */
+    bool transposed;   /* linears are stored as [in, out] in the model's own files */
+    bool windows;      /* layers may slide */
+    bool biases;       /* linears may have biases */
+    bool tied;         /* the output is always the word table */
+    bool untied;       /* the output always has a tensor of its own */
+    int64_t unrotated; /* every so-manyth layer does not rotate; 0: all do */
+};
+
 struct snug_family {
     const char *model_type; /* of config.json */
     const char *name;       /* for messages and reports */
@@ -105,6 +118,7 @@ struct snug_family {
        the word table. */
     int32_t (*encode)(struct snug_builder *b, int32_t *word);
     const struct snug_heads *heads;
+    const struct snug_gguf_form *gguf; /* NULL: llama.cpp does not have the family */
 };
 
 /* The registry, one line per family: snug_family_NAME. The first is used for a config.json without

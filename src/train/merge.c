@@ -354,7 +354,8 @@ static bool adapts_tied(const struct snug_merged *m) {
     return found;
 }
 
-static snug_status open_model(struct snug_merged *m, bool with_adapters) {
+static snug_status open_model(struct snug_merged *m, bool with_adapters,
+                              snug_status (*choose)(void *user, struct snug_config *config), void *user) {
     const char *weights;
     RETURN_IF_ERROR(snug_adapter_find_folders(m->args, &m->model, &m->folder));
     const bool adapted = m->folder.path;
@@ -366,6 +367,7 @@ static snug_status open_model(struct snug_merged *m, bool with_adapters) {
         RETURN_IF_ERROR(snug_adapter_config(m->ctx, &m->model, &m->folder, &m->config));
     else
         RETURN_IF_ERROR(snug_config_read(m->ctx, m->model.path, &m->config));
+    if (choose) RETURN_IF_ERROR(choose(user, &m->config));
     RETURN_IF_ERROR(snug_weights_look(m->ctx, &m->model));
     RETURN_IF_ERROR(snug_weights_untie(m->ctx, &m->model, &m->config));
     const struct snug_adapter_source source = {
@@ -479,13 +481,15 @@ static snug_status merge_all(struct snug_merged *m) {
     return status;
 }
 
-snug_status snug_merged_open(struct snug_args *args, bool with_adapters, struct snug_merged *m) {
+snug_status snug_merged_open(struct snug_args *args, bool with_adapters,
+                             snug_status (*choose)(void *user, struct snug_config *config), void *user,
+                             struct snug_merged *m) {
     m->ctx = args->ctx;
     m->args = args;
     m->threads = snug_args_threads(args);
     snug_program_init(&m->program, args->ctx);
     RETURN_IF_ERROR(snug_threads_check(args->ctx, m->threads));
-    RETURN_IF_ERROR(open_model(m, with_adapters));
+    RETURN_IF_ERROR(open_model(m, with_adapters, choose, user));
     RETURN_IF_ERROR(find_origins(m));
     RETURN_IF_ERROR(snug_alloc(m->ctx, SNUG_MERGED_PIECE, sizeof *m->values, (void **)&m->values));
     return snug_alloc(m->ctx, SNUG_MERGED_PIECE, sizeof *m->others, (void **)&m->others);
@@ -512,7 +516,7 @@ void snug_merged_close(struct snug_merged *m) {
 static snug_status merge(struct snug_args *args) {
     struct snug_merged m = {0};
     RETURN_IF_ERROR(snug_args_check(args, "merge"));
-    snug_status status = snug_merged_open(args, true, &m);
+    snug_status status = snug_merged_open(args, true, NULL, NULL, &m);
     if (status == SNUG_OK) status = merge_all(&m);
     snug_merged_close(&m);
     return status;

@@ -54,8 +54,11 @@ struct snug_merged {
 
 enum { SNUG_MERGED_PIECE = 1 << 20 }; /* values: at most as many as bytes that are saved at a time */
 
-/* Opens what args name. with_adapters: a folder without is SNUG_E_USAGE. snug_merged_close() also after a failure. */
-snug_status snug_merged_open(struct snug_args *args, bool with_adapters, struct snug_merged *m);
+/* Opens what args name. with_adapters: a folder without is SNUG_E_USAGE. choose may be NULL: it may refuse the
+   configuration, or change its task. snug_merged_close() also after a failure. */
+snug_status snug_merged_open(struct snug_args *args, bool with_adapters,
+                             snug_status (*choose)(void *user, struct snug_config *config), void *user,
+                             struct snug_merged *m);
 /* Elements of a parameter, at most a piece, into m->values; in the compute thread. */
 snug_status snug_merged_read(struct snug_merged *m, size_t parameter, int64_t first, int64_t count);
 /* Logs what the training's codes changed of the weights that were read. */

@@ -99,13 +99,25 @@ static int32_t decode_gemma3(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
+static const struct snug_gguf_form gemma_gguf = {.architecture = "gemma", .activation = SNUG_GELU_TANH, .tied = true};
+static const struct snug_gguf_form gemma2_gguf = {
+    .architecture = "gemma2", .activation = SNUG_GELU_TANH, .windows = true, .tied = true};
+static const struct snug_gguf_form gemma3_gguf = {
+    .architecture = "gemma3", .activation = SNUG_GELU_TANH, .windows = true};
+
 const struct snug_family snug_family_gemma = {SNUG_DECODER("gemma", "Gemma", "Gemma"),
-                                              .tokenizer_class = "GemmaTokenizer", .lora_targets = "q_proj v_proj",
-                                              .read = read_gemma1, .encode = decode_gemma1};
+                                              .tokenizer_class = "GemmaTokenizer",
+                                              .lora_targets = "q_proj v_proj",
+                                              .read = read_gemma1,
+                                              .encode = decode_gemma1,
+                                              .gguf = &gemma_gguf};
 
 const struct snug_family snug_family_gemma2 = {SNUG_DECODER("gemma2", "Gemma 2", "Gemma2"),
-                                               .tokenizer_class = "GemmaTokenizer", .lora_targets = "q_proj v_proj",
-                                               .read = read_gemma2, .encode = decode_gemma2};
+                                               .tokenizer_class = "GemmaTokenizer",
+                                               .lora_targets = "q_proj v_proj",
+                                               .read = read_gemma2,
+                                               .encode = decode_gemma2,
+                                               .gguf = &gemma2_gguf};
 
 /* Gemma3ForSequenceClassification is that of the model with vision. */
 static const struct snug_architecture gemma3_classes[] = {
@@ -116,4 +128,5 @@ const struct snug_family snug_family_gemma3_text = {SNUG_DECODER("gemma3_text", 
                                                     .tokenizer_class = "GemmaTokenizer",
                                                     .lora_targets = "q_proj v_proj",
                                                     .read = read_gemma3,
-                                                    .encode = decode_gemma3};
+                                                    .encode = decode_gemma3,
+                                                    .gguf = &gemma3_gguf};

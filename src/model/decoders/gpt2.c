@@ -66,6 +66,9 @@ static const char *const constants[] = {".attn.bias", ".attn.masked_bias", NULL}
 
 static const struct snug_architecture further_classes[] = {{"GPT2LMHeadModel", SNUG_TASK_CLM, true}, {0}};
 
+static const struct snug_gguf_form gguf = {
+    .architecture = "gpt2", .activation = SNUG_GELU_TANH, .transposed = true, .biases = true};
+
 const struct snug_family snug_family_gpt2 = {.model_type = "gpt2",
                                              .name = "GPT-2",
                                              .prefix = "transformer.",
@@ -81,4 +84,5 @@ const struct snug_family snug_family_gpt2 = {.model_type = "gpt2",
                                              .read = read,
                                              .identify = snug_identify_decoder,
                                              .encode = decode,
-                                             .heads = &snug_decoder_heads};
+                                             .heads = &snug_decoder_heads,
+                                             .gguf = &gguf};

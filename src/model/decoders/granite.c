@@ -27,7 +27,14 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
+static const struct snug_gguf_form gguf = {
+    .architecture = "granite", .activation = SNUG_SILU, .permuted = true, .biases = true};
+
 /* transformers has no classifier of it. */
 const struct snug_family snug_family_granite = {
-    SNUG_DECODER_WITH("granite", "Granite", "Granite", snug_decoder_lm_head), .untied = true,
-    .tokenizer_class = "GPT2Tokenizer", .read = read, .encode = decode};
+    SNUG_DECODER_WITH("granite", "Granite", "Granite", snug_decoder_lm_head),
+    .untied = true,
+    .tokenizer_class = "GPT2Tokenizer",
+    .read = read,
+    .encode = decode,
+    .gguf = &gguf};

@@ -76,17 +76,30 @@ static void read_ministral(struct snug_reading *r) {
     snug_read_sliding(r, 0, 0);
 }
 
-const struct snug_family snug_family_llama = {
-    SNUG_DECODER("llama", "Llama", "Llama"), .untied = true,     .tokenizer_class = "LlamaTokenizer",
-    .lora_targets = "q_proj v_proj",         .read = read_llama, .encode = snug_build_llama};
+static const struct snug_gguf_form llama_gguf = {
+    .architecture = "llama", .activation = SNUG_SILU, .permuted = true, .biases = true};
+static const struct snug_gguf_form ministral_gguf = {
+    .architecture = "mistral3", .activation = SNUG_SILU, .permuted = true, .biases = true};
+
+const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Llama"),
+                                              .untied = true,
+                                              .tokenizer_class = "LlamaTokenizer",
+                                              .lora_targets = "q_proj v_proj",
+                                              .read = read_llama,
+                                              .encode = snug_build_llama,
+                                              .gguf = &llama_gguf};
 
 const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"),
                                                 .untied = true,
                                                 .tokenizer_class = "LlamaTokenizer",
                                                 .lora_targets = "q_proj v_proj",
                                                 .read = read_mistral,
-                                                .encode = snug_build_llama};
+                                                .encode = snug_build_llama,
+                                                .gguf = &llama_gguf};
 
 const struct snug_family snug_family_ministral3 = {SNUG_DECODER("ministral3", "Ministral 3", "Ministral3"),
-                                                   .untied = true, .tokenizer_class = "TokenizersBackend",
-                                                   .read = read_ministral, .encode = snug_build_llama};
+                                                   .untied = true,
+                                                   .tokenizer_class = "TokenizersBackend",
+                                                   .read = read_ministral,
+                                                   .encode = snug_build_llama,
+                                                   .gguf = &ministral_gguf};

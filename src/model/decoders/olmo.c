@@ -40,8 +40,19 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
-const struct snug_family snug_family_olmo2 = {SNUG_DECODER("olmo2", "OLMo 2", "Olmo2"), .untied = true,
-                                              .tokenizer_class = "GPT2Tokenizer", .read = read_olmo2, .encode = decode};
+static const struct snug_gguf_form gguf = {
+    .architecture = "olmo2", .activation = SNUG_SILU, .windows = true, .untied = true};
 
-const struct snug_family snug_family_olmo3 = {SNUG_DECODER("olmo3", "OLMo 3", "Olmo3"), .untied = true,
-                                              .tokenizer_class = "GPT2Tokenizer", .read = read_olmo3, .encode = decode};
+const struct snug_family snug_family_olmo2 = {SNUG_DECODER("olmo2", "OLMo 2", "Olmo2"),
+                                              .untied = true,
+                                              .tokenizer_class = "GPT2Tokenizer",
+                                              .read = read_olmo2,
+                                              .encode = decode,
+                                              .gguf = &gguf};
+
+const struct snug_family snug_family_olmo3 = {SNUG_DECODER("olmo3", "OLMo 3", "Olmo3"),
+                                              .untied = true,
+                                              .tokenizer_class = "GPT2Tokenizer",
+                                              .read = read_olmo3,
+                                              .encode = decode,
+                                              .gguf = &gguf};

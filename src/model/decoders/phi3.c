@@ -30,5 +30,11 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
-const struct snug_family snug_family_phi3 = {SNUG_DECODER("phi3", "Phi-3", "Phi3"), .untied = true,
-                                             .tokenizer_class = "LlamaTokenizer", .read = read, .encode = decode};
+static const struct snug_gguf_form gguf = {.architecture = "phi3", .activation = SNUG_SILU};
+
+const struct snug_family snug_family_phi3 = {SNUG_DECODER("phi3", "Phi-3", "Phi3"),
+                                             .untied = true,
+                                             .tokenizer_class = "LlamaTokenizer",
+                                             .read = read,
+                                             .encode = decode,
+                                             .gguf = &gguf};

@@ -49,10 +49,21 @@ static int32_t decode_qwen3(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
-const struct snug_family snug_family_qwen2 = {
-    SNUG_DECODER("qwen2", "Qwen2", "Qwen2"), .untied = true,     .tokenizer_class = "Qwen2Tokenizer",
-    .lora_targets = "q_proj v_proj",         .read = read_qwen2, .encode = decode_qwen2};
+static const struct snug_gguf_form qwen2_gguf = {.architecture = "qwen2", .activation = SNUG_SILU, .biases = true};
+static const struct snug_gguf_form qwen3_gguf = {.architecture = "qwen3", .activation = SNUG_SILU};
 
-const struct snug_family snug_family_qwen3 = {
-    SNUG_DECODER("qwen3", "Qwen3", "Qwen3"), .untied = true,     .tokenizer_class = "Qwen2Tokenizer",
-    .lora_targets = "q_proj v_proj",         .read = read_qwen3, .encode = decode_qwen3};
+const struct snug_family snug_family_qwen2 = {SNUG_DECODER("qwen2", "Qwen2", "Qwen2"),
+                                              .untied = true,
+                                              .tokenizer_class = "Qwen2Tokenizer",
+                                              .lora_targets = "q_proj v_proj",
+                                              .read = read_qwen2,
+                                              .encode = decode_qwen2,
+                                              .gguf = &qwen2_gguf};
+
+const struct snug_family snug_family_qwen3 = {SNUG_DECODER("qwen3", "Qwen3", "Qwen3"),
+                                              .untied = true,
+                                              .tokenizer_class = "Qwen2Tokenizer",
+                                              .lora_targets = "q_proj v_proj",
+                                              .read = read_qwen3,
+                                              .encode = decode_qwen3,
+                                              .gguf = &qwen3_gguf};

@@ -126,6 +126,7 @@ static void read_dictionary(struct dictionary *d, const struct snug_rope_default
     d->channels = (int64_t)((double)defaults->head_dim * partial);
     if (d->channels < 2 || d->channels % 2) /* at most head_dim's 512 */
         refuse(r, d->name, "rotates a number of channels of a head that is not supported (even, 2 to 512 is)");
+    out->theta = d->theta;
     if (r->status == SNUG_OK) read_kind(d, out);
 }
 

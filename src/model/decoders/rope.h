@@ -9,6 +9,7 @@ struct snug_rope {
     struct snug_rotation rotation;
     struct snug_rotation longer; /* for programs whose longest text has more than longer_from tokens */
     int64_t longer_from;         /* 0: none */
+    double theta;
 };
 
 /* What a dictionary may leave out. */

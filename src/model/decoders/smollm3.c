@@ -40,6 +40,9 @@ static void read(struct snug_reading *r) {
     snug_read_layer_types(r);
 }
 
+static const struct snug_gguf_form gguf = {
+    .architecture = "smollm3", .activation = SNUG_SILU, .permuted = true, .unrotated = 4};
+
 const struct snug_family snug_family_smollm3 = {SNUG_DECODER("smollm3", "SmolLM3", "SmolLM3"),
                                                 .tokenizer_class = "TokenizersBackend", .read = read,
-                                                .encode = snug_build_llama};
+                                                .encode = snug_build_llama, .gguf = &gguf};
