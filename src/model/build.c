@@ -510,8 +510,8 @@ int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine nor
 
 static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
     const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
-    return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor &&
-           memcmp(a->frequencies, b->frequencies, size) == 0;
+    return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor && a->growth == b->growth &&
+           a->growth_from == b->growth_from && memcmp(a->frequencies, b->frequencies, size) == 0;
 }
 
 /* The number of the rotation in the program, which has each once. */

@@ -388,8 +388,7 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     snug_quantization_read(&r);
     RETURN_IF_ERROR(r.status);
     if (!config->embedding_size) config->embedding_size = config->hidden_size;
-    const int64_t rows = config->max_position_embeddings - config->first_position;
-    if (!config->positions || config->positions > rows) config->positions = rows;
+    if (!config->positions) config->positions = config->max_position_embeddings - config->first_position;
     RETURN_IF_ERROR(check_sum(&r));
     read_architecture(&r);
     return read_labels(&r);

@@ -109,7 +109,8 @@ static const char *rope_kind(const struct snug_config *config) {
     const json_t *rope = rope_of(config);
     const char *kind = json_string_value(json_object_get(rope, "rope_type")),
                *old = json_string_value(json_object_get(rope, "type"));
-    if (snug_decoder_of(config)->rope.longer_from) return "longrope"; /* also by an older name */
+    const struct snug_rope *own = &snug_decoder_of(config)->rope;
+    if (own->longer_from && own->factor == 0) return "longrope"; /* also by an older name */
     return kind ? kind : old ? old : "default";
 }
 

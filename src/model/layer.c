@@ -158,7 +158,7 @@ static struct stream add_block(struct snug_builder *b, const struct snug_layer *
 static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer *layer, const struct parameters *p,
                       struct snug_attention_form form) {
     static const char *const names[] = {"query", "key", "value"}, *const normed[] = {"query.norm", "key.norm"};
-    const struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
+    struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
     int32_t operands[3];
     if (!p->separate) {
         operands[0] = operands[1] = operands[2] = snug_linear(b, x, p->operands[0], "qkv");
@@ -168,6 +168,7 @@ static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer
         operands[n] = snug_linear(b, x, p->operands[n], names[n]);
         if (n == 2) continue; /* values */
         if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
+        if (n == 1) rotation.growth = 0; /* of queries */
         if (rotation.pairs) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &rotation);
     }
     return snug_attention(b, operands[0], operands[1], operands[2], layer->bias, form);

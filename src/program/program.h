@@ -11,6 +11,8 @@
 #ifndef SNUG_PROGRAM_PROGRAM_H
 #define SNUG_PROGRAM_PROGRAM_H
 
+#include <math.h>
+
 #include "core/context.h"
 #include "core/dtype.h"
 #include "io/backing.h"
@@ -63,14 +65,20 @@ struct snug_tensor {
 
 /* Rotary position embeddings (Su et al., arXiv:2104.09864) of the first 2 `pairs` channels of a head. At position i,
  * pair c is rotated by the angle i * frequencies[c] and multiplied by factor: channels a = c and b = c + pairs, or if
- * they are neighbours a = 2c and b = 2c + 1, become factor * (x_a cos - x_b sin) and factor * (x_b cos + x_a sin). */
+ * they are neighbours a = 2c and b = 2c + 1, become f (x_a cos - x_b sin) and f (x_b cos + x_a sin), where f is factor
+ * * (1 + growth * ln(1 + floor(i / growth_from))). */
 enum { SNUG_ROTATION_PAIRS_MOST = 256 };
 struct snug_rotation {
     int32_t pairs;
     bool neighbours;
-    double factor;
+    double factor, growth;
+    int64_t growth_from; /* if growth is not 0 */
     double frequencies[SNUG_ROTATION_PAIRS_MOST];
 };
+static inline double snug_rotation_factor(const struct snug_rotation *r, int64_t position) {
+    if (r->growth == 0) return r->factor;
+    return r->factor * (1 + r->growth * log((double)(1 + position / r->growth_from)));
+}
 
 /* A parameter with its name in the Hugging Face file: rows of a (possibly fused) tensor of the program. */
 struct snug_parameter {

@@ -371,6 +371,17 @@ FIXTURE_TEST(wrong_configs_of_decoders) {
         {"{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 0}", SNUG_E_INPUT, "no_rope_layer_interval is 0"},
         {"{\"model_type\": \"ministral3\", \"rope_parameters\": {\"llama_4_scaling_beta\": -1}}", SNUG_E_INPUT,
          "llama_4_scaling_beta is -1"},
+        {"{\"model_type\": \"ministral3\", \"rope_parameters\": {\"llama_4_scaling_beta\": 1, \"rope_type\": "
+         "\"dynamic\", "
+         "\"factor\": 2}}",
+         SNUG_E_UNSUPPORTED, "llama_4_scaling_beta is not supported with rope_type dynamic"},
+        {"{\"model_type\": \"ministral3\", \"partial_rotary_factor\": 0.5, \"rope_parameters\": "
+         "{\"llama_4_scaling_beta\": 1}}",
+         SNUG_E_UNSUPPORTED, "llama_4_scaling_beta is not supported with"},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 0.5}}", SNUG_E_INPUT,
+         "factor is 0.5"},
+        {"{\"model_type\": \"llama\", \"head_dim\": 2, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+         SNUG_E_UNSUPPORTED, "fewer than 4 channels"},
         {"{\"model_type\": \"mistral\", \"sliding_window\": 0}", SNUG_E_INPUT, "sliding_window is 0"},
     };
     check_wrong(s, cases, sizeof cases / sizeof *cases);
@@ -426,7 +437,7 @@ FIXTURE_TEST(rotations_of_configs) {
         double factor, second; /* of the rotation; the second frequency of full layers */
         double sliding;        /* of sliding ones */
     } cases[] = {
-        {"{\"model_type\": \"ministral3\"}", 16384, 64, 1, 0.80584218776148, 0.80584218776148},
+        {"{\"model_type\": \"ministral3\"}", 262144, 64, 1, 0.80584218776148, 0.80584218776148},
         {"{\"model_type\": \"ministral3\", \"rope_theta\": 100, \"rope_parameters\": {\"rope_type\": \"default\"}}",
          262144, 64, 1, 0.930572040929699, 0.930572040929699},
         {"{\"model_type\": \"gemma3_text\"}", 131072, 128, 1, 0.897687132447314, 0.930572040929699},
@@ -448,7 +459,7 @@ FIXTURE_TEST(rotations_of_configs) {
         {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.5}", 4096, 24, 1, 0.681292069057961,
          0.681292069057961},
         {"{\"model_type\": \"llama\", \"rope_theta\": 100, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}}",
-         2048, 64, 1, 0.930572040929699, 0.930572040929699},
+         8192, 64, 1, 0.930572040929699, 0.930572040929699},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snug_config config;

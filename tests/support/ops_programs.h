@@ -347,16 +347,18 @@ static inline void build_glu(struct ops *f, int variant) {
 
 /* 0: all columns of a tensor, halves. 1: q and k of a fused tensor, in place. 2: neighbours, a factor, in place back.
    3: the first channels of each head, columns after the heads. 4: over loss positions, neighbours of the first
-   channels. */
-enum { ROTATE_VARIANTS = 5 };
+   channels. 5: by a factor that grows with the position. */
+enum { ROTATE_VARIANTS = 6 };
 static inline void build_rotate(struct ops *f, int variant) {
     static struct snug_rotation rotation;
     const int32_t heads = f->shape->heads, d = (int32_t)(f->shape->h / heads);
     const enum snug_extent extent = variant == 4 ? R : T;
     const int64_t cols = f->shape->h * (variant == 1 ? 3 : 1) + (variant == 3 ? 2 : 0);
     const bool in_place = variant == 1 || variant == 2;
-    rotation = (struct snug_rotation){
-        .pairs = variant >= 3 ? (d + 3) / 4 : d / 2, .neighbours = variant % 2 == 0 && variant, .factor = 1};
+    rotation = (struct snug_rotation){.pairs = variant == 3 || variant == 4 ? (d + 3) / 4 : d / 2,
+                                      .neighbours = variant % 2 == 0 && variant,
+                                      .factor = 1};
+    if (variant == 5) rotation.growth = 0.5, rotation.growth_from = 3;
     if (variant == 2) rotation.factor = 1.25;
     if (d < 2) rotation.pairs = 0;
     for (int32_t c = 0; c < rotation.pairs; c++) rotation.frequencies[c] = pow(10000, -2.0 * c / d);

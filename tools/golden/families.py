@@ -67,7 +67,9 @@ FAMILIES = {
                       "linear": ("clm", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0}}),
                       "dynamic": ("clm", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}}),
                       "yarn": ("clm", {"num_key_value_heads": None, "rope_parameters": {
-                          "rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "original_max_position_embeddings": 8}})}},
+                          "rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "original_max_position_embeddings": 8}}),
+                      "dynamic_long": ("clm", {"max_position_embeddings": 10, "rope_parameters": {
+                          "rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}})}},
     "qwen2": {"config": DECODER, "decoder": True, "keep": [],
               "own": {"windows": ("clm", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
                                           "tie_word_embeddings": True})}},
@@ -106,8 +108,11 @@ FAMILIES = {
                 "own": {"windows": ("clm", {"no_rope_layers": [0, 1, 1, 0], "use_sliding_window": True, "sliding_window": 5})}},
     "ministral3": {"config": DECODER | {"head_dim": 12, "rope_parameters": {
                        "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
-                       "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}, "decoder": True, "keep": [],
-                   "own": {"window": ("clm", {"sliding_window": 6})}},
+                       "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}, "decoder": True, "keep": ["growing"],
+                   "own": {"window": ("clm", {"sliding_window": 6}),
+                           "growing": ("clm", {"rope_parameters": {
+                               "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 5,
+                               "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4}})}},
     "gpt2": {"config": {"bos_token_id": None, "eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
              "decoder": True, "keep": [],
              "own": {"scales": ("clm", {"scale_attn_by_inverse_layer_idx": True, "tie_word_embeddings": False,

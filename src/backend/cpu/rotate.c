@@ -15,10 +15,12 @@ static void make_table(const struct snug_run *run, const struct snug_rotation *r
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < (by_token ? batch->tokens : batch->longest); row++) {
         float *cosines = table + row * 2 * r->pairs, *sines = cosines + r->pairs;
+        const int64_t position = by_token ? batch->positions[row] : row;
+        const double factor = snug_rotation_factor(r, position);
         for (int64_t c = 0; c < r->pairs; c++) {
-            const double angle = (double)(by_token ? batch->positions[row] : row) * r->frequencies[c];
-            cosines[c] = (float)(r->factor * cos(angle));
-            sines[c] = (float)(r->factor * (back ? -sin(angle) : sin(angle)));
+            const double angle = (double)position * r->frequencies[c];
+            cosines[c] = (float)(factor * cos(angle));
+            sines[c] = (float)(factor * (back ? -sin(angle) : sin(angle)));
         }
     }
 }

@@ -7,14 +7,15 @@ snug_status snug_reference_rotate(struct snug_run *run, const struct snug_op *op
     const struct snug_rotation *r = &run->program->rotations[o->rotation];
     const struct snug_matrix x = snug_matrix_of(run, o->x), y = snug_matrix_of(run, o->y);
     for (int64_t row = 0; row < x.rows; row++) {
-        const double position = run->batch->positions[snug_run_token(run, o->x, row)] * (o->back ? -1.0 : 1.0);
+        const int64_t place = run->batch->positions[snug_run_token(run, o->x, row)];
+        const double position = o->back ? -(double)place : (double)place, factor = snug_rotation_factor(r, place);
         for (int64_t c = 0; x.data != y.data && c < x.cols; c++) store(y, row, c, load(x, row, c));
         for (int64_t head = 0; head < o->heads; head++)
             for (int64_t c = 0; c < r->pairs; c++) {
                 const int64_t a = head * o->head_dim + (r->neighbours ? 2 * c : c);
                 const int64_t b = a + (r->neighbours ? 1 : r->pairs);
                 const double angle = position * r->frequencies[c];
-                const double cosine = r->factor * cos(angle), sine = r->factor * sin(angle);
+                const double cosine = factor * cos(angle), sine = factor * sin(angle);
                 const double left = load(x, row, a), right = load(x, row, b);
                 store(y, row, a, left * cosine - right * sine);
                 store(y, row, b, right * cosine + left * sine);

@@ -163,7 +163,7 @@ static struct snug_rotation rotation_of(const struct snug_builder *b) {
     const struct snug_decoder *d = snug_decoder_of(b->config);
     const struct snug_rope *rope = snug_has_layer(d->sliding, b->layer) ? &d->sliding_rope : &d->rope;
     if (snug_has_layer(d->unrotated, b->layer)) return (struct snug_rotation){0};
-    return rope->longer_from && b->program->longest > rope->longer_from ? rope->longer : rope->rotation;
+    return snug_rope_rotation(rope, b->program->longest);
 }
 
 struct snug_layer snug_llama_layer(const struct snug_config *config) {

@@ -37,17 +37,24 @@ static const char ministral_rope[] =
     " \"original_max_position_embeddings\": 16384, \"mscale\": 1.0, \"mscale_all_dim\": 1.0,"
     " \"llama_4_scaling_beta\": 0.1}}";
 
-/* Queries from position `trained` on are multiplied by a factor that grows: texts may have so many tokens. */
-static void limit_positions(struct snug_reading *r) {
+/* Queries are multiplied by a factor that grows with their position. */
+static void read_growth(struct snug_reading *r) {
+    struct snug_decoder *d = r->config->settings;
     const char *name;
     struct snug_reading own = *r;
-    double beta = 0;
-    int64_t trained = r->config->max_position_embeddings;
+    struct snug_rotation *rotation = &d->rope.rotation;
     own.json = snug_rope_dictionary(r, &name);
-    snug_read_real(&own, "llama_4_scaling_beta", 0, 0, 1e6, &beta);
-    snug_read_size(&own, "original_max_position_embeddings", trained, SNUG_DIMENSION_MOST, &trained);
-    if (own.status == SNUG_OK) r->config->positions = beta > 0 ? trained : 0;
+    rotation->growth_from = r->config->max_position_embeddings;
+    snug_read_real(&own, "llama_4_scaling_beta", 0, 0, 1e6, &rotation->growth);
+    snug_read_size(&own, "original_max_position_embeddings", rotation->growth_from, SNUG_DIMENSION_MOST,
+                   &rotation->growth_from);
     r->status = own.status;
+    if (r->status == SNUG_OK && rotation->growth > 0 && (d->rope.longer_from || 2 * rotation->pairs < d->head_dim))
+        r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
+                              "%s: llama_4_scaling_beta is not supported with rope_type dynamic or longrope, or a "
+                              "partial_rotary_factor below 1",
+                              r->path);
+    d->sliding_rope = d->rope;
 }
 
 static void read_ministral(struct snug_reading *r) {
@@ -70,7 +77,7 @@ static void read_ministral(struct snug_reading *r) {
     rope.status = r->status;
     if (!absent) rope.status = snug_fail(r->ctx, SNUG_E_MEMORY, "out of memory while reading %s", r->path);
     snug_read_rotation(&rope, 1e4);
-    limit_positions(&rope);
+    read_growth(&rope);
     r->status = rope.status;
     json_decref(absent);
     snug_read_sliding(r, 0, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/decoders/rope.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "io/json.h"
@@ -86,6 +87,23 @@ static void longrope(struct dictionary *d, struct snug_rope *out) {
     out->longer_from = (int64_t)d->trained;
 }
 
+/* Texts may be as many times longer than the trained ones as the factor says. */
+static void dynamic(struct dictionary *d, struct snug_rope *out) {
+    struct snug_config *config = d->own.config;
+    out->rotation = snug_rotation_default(d->channels, d->theta);
+    out->longer_from = config->max_position_embeddings;
+    out->factor = number(d, "factor", 1);
+    if (d->channels < 4) refuse(&d->own, d->name, "rotates fewer than 4 channels, which rope_type dynamic needs");
+    config->positions = (int64_t)fmin(out->factor * (double)out->longer_from, SNUG_DIMENSION_MOST);
+}
+
+struct snug_rotation snug_rope_rotation(const struct snug_rope *rope, int64_t longest) {
+    if (!rope->longer_from || longest <= rope->longer_from) return rope->rotation;
+    if (rope->factor == 0) return rope->longer;
+    return snug_rotation_dynamic(2 * rope->rotation.pairs, rope->theta, rope->factor, (double)longest,
+                                 (double)rope->longer_from);
+}
+
 static void read_kind(struct dictionary *d, struct snug_rope *out) {
     const char *kind = d->kind;
     if (strcmp(kind, "longrope") == 0) {
@@ -100,8 +118,9 @@ static void read_kind(struct dictionary *d, struct snug_rope *out) {
                      high = number(d, "high_freq_factor", 0);
         if (high <= low) refuse(&d->own, "high_freq_factor", "must be larger than low_freq_factor");
         out->rotation = snug_rotation_llama3(d->channels, d->theta, factor, low, high, d->trained);
-    } else if (strcmp(kind, "default") == 0 || strcmp(kind, "dynamic") == 0) {
-        /* dynamic: no text is longer than max_position_embeddings, up to which the rotation is the default one */
+    } else if (strcmp(kind, "dynamic") == 0) {
+        dynamic(d, out);
+    } else if (strcmp(kind, "default") == 0) {
         out->rotation = snug_rotation_default(d->channels, d->theta);
     } else {
         d->own.status = snug_fail(d->own.ctx, SNUG_E_UNSUPPORTED,

@@ -5,11 +5,12 @@
 
 #include "model/family.h"
 
+/* A dynamic rotation depends on the longest text of a program; base and factor are those of snug_rotation_dynamic(). */
 struct snug_rope {
     struct snug_rotation rotation;
     struct snug_rotation longer; /* for programs whose longest text has more than longer_from tokens */
     int64_t longer_from;         /* 0: none */
-    double theta;
+    double theta, factor;        /* factor 0: not dynamic */
 };
 
 /* What a dictionary may leave out. */
@@ -25,5 +26,7 @@ const json_t *snug_rope_dictionary(struct snug_reading *r, const char **name);
 /* The rotation that the dictionary rope (NULL: none) describes; name: its key, for messages. */
 void snug_read_rope(struct snug_reading *r, const json_t *rope, const char *name,
                     const struct snug_rope_defaults *defaults, struct snug_rope *out);
+/* The rotation of a program whose longest text has so many tokens. */
+struct snug_rotation snug_rope_rotation(const struct snug_rope *rope, int64_t longest);
 
 #endif

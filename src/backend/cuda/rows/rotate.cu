@@ -29,7 +29,8 @@ template <typename T, int W> static __global__ void __launch_bounds__(THREADS) r
     for (int i = threadIdx.x; i < rows * pairs; i += THREADS) {
         const int position = a.batch.positions[token_of_row(a.batch, a.tokens, first + i / pairs)];
         const double turn = 6.283185307179586, angle = position * a.rotation.frequencies[i % pairs];
-        const float factor = (float)a.rotation.factor;
+        const float grown = a.rotation.growth == 0 ? 0 : logf((float)(1 + position / a.rotation.growth_from)),
+                    factor = (float)a.rotation.factor * (1 + (float)a.rotation.growth * grown);
         float sine, cosine;
         sincosf((float)(angle - turn * rint(angle / turn)), &sine, &cosine);
         cosines[i] = cosine * factor;
