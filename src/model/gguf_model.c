@@ -109,8 +109,7 @@ static const char *rope_kind(const struct snug_config *config) {
     const json_t *rope = rope_of(config);
     const char *kind = json_string_value(json_object_get(rope, "rope_type")),
                *old = json_string_value(json_object_get(rope, "type"));
-    const struct snug_rope *own = &snug_decoder_of(config)->rope;
-    if (own->longer_from && own->factor == 0) return "longrope"; /* also by an older name */
+    if (snug_decoder_of(config)->rope.longer.pairs) return "longrope"; /* also by an older name */
     return kind ? kind : old ? old : "default";
 }
 
@@ -313,7 +312,7 @@ snug_status snug_gguf_add_model(struct snug_gguf *file, const struct snug_config
     RETURN_IF_ERROR(snug_alloc(file->ctx, program->parameter_count + FURTHER, sizeof **parts, (void **)parts));
     if (strcmp(rope_kind(config), "llama3") == 0)
         add_factors(file, "rope_freqs.weight", &rope->rotation, rope->theta, *parts);
-    if (rope->longer_from) {
+    if (rope->longer.pairs) {
         add_factors(file, "rope_factors_long.weight", &rope->longer, rope->theta, *parts);
         add_factors(file, "rope_factors_short.weight", &rope->rotation, rope->theta, *parts);
     }
