@@ -40,7 +40,7 @@ struct snug_batch {
     const float *class_weights; /* [labels] the options' (data/loader_options.h), or NULL */
     /* Generation (program/op.h, CACHE_ROWS): */
     int64_t pages_each;    /* pages of the longest sequence */
-    int64_t page_copies;   /* pages to copy */
+    int64_t page_copies;   /* pages to copy, at most `sequences` */
     int32_t *pages;        /* [sequences * pages_each] the pages of each sequence */
     int32_t *copied_pages; /* [page_copies * 2] from, to */
 };

@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log_sum.h"
+
 static const float none = -1e9F; /* the score of a place without an answer */
 
 snug_status snug_beams_open(snug_context *ctx, const struct snug_beam_search *search,
                             const struct snug_token_choice *how, int64_t longest, struct snug_beams *out) {
-    const int64_t n = search->beams, kept = n * (how->end_count > 1 ? 1 + how->end_count : 2);
+    const int64_t n = search->beams, kept = snug_beam_candidates(search, how);
     const int64_t all = 3 * n + kept + n + kept;
     *out = (struct snug_beams){.search = search, .how = how, .kept = kept};
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)all, sizeof *out->running, (void **)&out->running));
@@ -75,16 +77,31 @@ static void enter(struct snug_beams *b, float total, int64_t place) {
 }
 
 /* The sums of every continuation of beam i: processors act on log-probabilities. */
-static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64_t i, const float *logits) {
+static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64_t i,
+                       const struct snug_next_tokens *next) {
     const struct snug_beam *beam = &b->running[i];
     const struct snug_tokens_so_far history = {beam->ids, beam->count, beam->count - b->prompt};
+    const float *logits = next->logits;
+    if (!logits) {
+        for (int64_t k = 0; k < next->count; k++)
+            enter(b, next->log_probabilities[k] + beam->score, i * sampler->classes + next->ids[k]);
+        return;
+    }
     const double sum = snug_log_sum(logits, sampler->classes);
     for (int64_t k = 0; k < sampler->classes; k++) sampler->scores[k] = (float)((double)logits[k] - sum);
     snug_sampler_process(sampler, &history);
     for (int64_t k = 0; k < sampler->classes; k++) enter(b, sampler->scores[k] + beam->score, i * sampler->classes + k);
 }
 
-static void list_candidates(struct snug_beams *b, int64_t classes, const float *const logits[]) {
+/* The model's own, of a token that is among next. */
+static float log_probability_of(const struct snug_next_tokens *next, int64_t id, int64_t classes) {
+    int64_t k = 0;
+    if (next->logits) return (float)((double)next->logits[id] - snug_log_sum(next->logits, classes));
+    while (next->ids[k] != id) k++;
+    return next->log_probabilities[k];
+}
+
+static void list_candidates(struct snug_beams *b, int64_t classes, const struct snug_next_tokens next[]) {
     for (int64_t c = 0; c < b->found; c++) {
         const int64_t parent = b->places[c] / classes, id = b->places[c] % classes;
         struct snug_beam *candidate = &b->candidates[c];
@@ -92,8 +109,7 @@ static void list_candidates(struct snug_beams *b, int64_t classes, const float *
         candidate->score = b->best[c];
         candidate->parent = parent;
         candidate->ids[candidate->count++] = (int32_t)id;
-        candidate->log_probabilities[candidate->count - b->prompt - 1] =
-            (float)((double)logits[parent][id] - snug_log_sum(logits[parent], classes));
+        candidate->log_probabilities[candidate->count - b->prompt - 1] = log_probability_of(&next[parent], id, classes);
     }
 }
 
@@ -143,13 +159,13 @@ static bool may_improve(const struct snug_beams *b) {
     return any;
 }
 
-bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const float *const logits[],
+bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const struct snug_next_tokens next[],
                      bool (*stops)(void *user, const int32_t *answer, int64_t count), void *user) {
     const int64_t n = b->search->beams;
     bool stopped[SNUG_CANDIDATES_MOST] = {false}, all = true, full = b->search->early_stopping == SNUG_EARLY_TRUE;
     b->found = 0;
-    for (int64_t i = 0; i < n; i++) score_beam(b, sampler, i, logits[i]);
-    list_candidates(b, sampler->classes, logits);
+    for (int64_t i = 0; i < n; i++) score_beam(b, sampler, i, &next[i]);
+    list_candidates(b, sampler->classes, next);
     for (int64_t c = 0; c < b->found; c++) {
         const struct snug_beam *candidate = &b->candidates[c];
         const int64_t answer = candidate->count - b->prompt;

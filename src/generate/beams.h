@@ -37,16 +37,21 @@ struct snug_beams {
     int64_t places[SNUG_CANDIDATES_MOST], found;
 };
 
+/* How many candidates a step considers, of all beams, and so at most of each. */
+static inline int64_t snug_beam_candidates(const struct snug_beam_search *search, const struct snug_token_choice *how) {
+    return search->beams * (how->end_count > 1 ? 1 + how->end_count : 2);
+}
+
 /* For prompts of at most `longest` tokens with their answers. */
 snug_status snug_beams_open(snug_context *ctx, const struct snug_beam_search *search,
                             const struct snug_token_choice *how, int64_t longest, struct snug_beams *out);
 void snug_beams_close(struct snug_beams *beams);
 /* Begins a prompt's search for answers of at most `room` tokens. */
 void snug_beams_begin(struct snug_beams *beams, const int32_t *prompt, int64_t count, int64_t room);
-/* A step: logits[i] are those after running beam i (at first all those of the prompt). stops: whether an answer ends
+/* A step: next[i] is what follows running beam i (at first all that of the prompt). stops: whether an answer ends
    there, beside its end tokens and its length; or NULL. Returns whether the search goes on: then running[i] continues
    beam running[i].parent by its last token. */
-bool snug_beams_step(struct snug_beams *beams, struct snug_sampler *sampler, const float *const logits[],
+bool snug_beams_step(struct snug_beams *beams, struct snug_sampler *sampler, const struct snug_next_tokens next[],
                      bool (*stops)(void *user, const int32_t *answer, int64_t count), void *user);
 
 #endif

@@ -33,14 +33,22 @@ static int64_t place(const struct snug_program *program, int32_t *base, struct s
     return at;
 }
 
-int64_t snug_decoding_bytes(const struct snug_program *program) {
+/* The results of a step on a device: logits, or the ids and log-probabilities of the most probable tokens. */
+static int64_t result_bytes(const struct snug_program *program, const struct snug_backend *backend) {
+    const int64_t rows = program->capacity[SNUG_EXTENT_SEQUENCES], classes = program->tensors[program->logits].cols;
+    if (!snug_backend_is_device(backend)) return 0;
+    return rows * (int64_t)sizeof(int32_t) * (program->top_count ? 2 * program->top_count : classes);
+}
+
+int64_t snug_decoding_bytes(const struct snug_program *program, const struct snug_backend *backend) {
     struct snug_batch batch;
     int32_t *pages;
-    return place(program, NULL, &batch, &pages) * (int64_t)sizeof(int32_t);
+    return place(program, NULL, &batch, &pages) * (int64_t)sizeof(int32_t) + result_bytes(program, backend);
 }
 
 snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
-                               void *memory, int32_t first_position, struct snug_token_steps *out) {
+                               const struct snug_block *arena, void *memory, int32_t first_position,
+                               struct snug_token_steps *out) {
     const struct snug_program *program = run->program;
     int32_t *pages;
     *out = (struct snug_token_steps){.ctx = ctx,
@@ -50,8 +58,9 @@ snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *bac
                                      .tokens = program->capacity[SNUG_EXTENT_TOKENS],
                                      .longest = program->longest,
                                      .first_position = first_position,
+                                     .arena = arena,
                                      .classes = program->tensors[program->logits].cols};
-    place(program, memory, &out->batch, &pages);
+    out->results = (int32_t *)memory + place(program, memory, &out->batch, &pages);
     out->pages_each = out->batch.pages_each;
     RETURN_IF_ERROR(snug_pages_open(ctx, program->cache_pages, &out->pages));
     RETURN_IF_ERROR(snug_alloc(ctx, 2 * (size_t)out->rows, sizeof *out->sequences, (void **)&out->sequences));
@@ -153,16 +162,60 @@ snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, cons
     return SNUG_OK;
 }
 
+/* The host's copy of the first `bytes` of a tensor, at *to, where the arena is on a device. */
+static const void *fetch(struct snug_token_steps *d, int32_t tensor, int64_t bytes, uint8_t **to, snug_status *status) {
+    const void *from = snug_run_data(d->run, tensor), *here = *to;
+    if (!d->arena->copy) return from;
+    *to += bytes;
+    if (*status == SNUG_OK) *status = snug_block_copy(d->ctx, d->arena, (void *)here, from, bytes);
+    return here;
+}
+
+/* In ascending order of ids. */
+static void sort(int32_t *ids, float *values, int64_t count) {
+    for (int64_t i = 1; i < count; i++) {
+        const int32_t id = ids[i];
+        const float value = values[i];
+        int64_t at = i;
+        for (; at > 0 && ids[at - 1] > id; at--) {
+            ids[at] = ids[at - 1];
+            values[at] = values[at - 1];
+        }
+        ids[at] = id;
+        values[at] = value;
+    }
+}
+
+static snug_status read_results(struct snug_token_steps *d) {
+    const struct snug_program *program = d->run->program;
+    const int64_t rows = d->batch.rows, count = program->top_count, bytes = rows * (int64_t)sizeof(float);
+    uint8_t *to = d->results;
+    snug_status status = SNUG_OK;
+    d->next = (struct snug_next_tokens){.count = count};
+    if (!count) {
+        d->next.logits = fetch(d, program->logits, bytes * d->classes, &to, &status);
+        return status;
+    }
+    d->next.ids = fetch(d, program->top_ids, bytes * count, &to, &status);
+    d->next.log_probabilities = fetch(d, program->top_log_probabilities, bytes * count, &to, &status);
+    for (int64_t row = 0; status == SNUG_OK && row < rows; row++)
+        sort((int32_t *)d->next.ids + row * count, (float *)d->next.log_probabilities + row * count, count);
+    return status;
+}
+
 snug_status snug_decoding_step(struct snug_token_steps *d) {
     struct snug_batch *b = &d->batch;
     snug_status status = b->tokens ? d->backend->load(d->run) : SNUG_OK;
     if (b->tokens && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_FORWARD, NULL);
     if (b->rows && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_HEAD, NULL);
-    d->logits = snug_run_data(d->run, d->run->program->logits);
+    if (b->rows && status == SNUG_OK) status = read_results(d);
     b->tokens = b->sequences = b->rows = b->longest = b->page_copies = 0;
     return status;
 }
 
-const float *snug_decoding_logits(const struct snug_token_steps *d, int64_t sequence) {
-    return d->logits + d->sequences[sequence].logits * d->classes;
+struct snug_next_tokens snug_decoding_next(const struct snug_token_steps *d, int64_t sequence) {
+    const int64_t row = d->sequences[sequence].logits, count = d->next.count;
+    if (d->next.logits) return (struct snug_next_tokens){.logits = d->next.logits + row * d->classes};
+    return (struct snug_next_tokens){
+        .ids = d->next.ids + row * count, .log_probabilities = d->next.log_probabilities + row * count, .count = count};
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decoding: sequences that grow, token by token, and whose keys and values are in the pages of a cache. A step takes
- * new tokens of some sequences, runs the program on them, and gives the logits of each sequence's next token. Sequences
- * are numbers; there may be twice as many as a step has rows, so that beams can be copied before old ones end. A step
- * allocates nothing.
+ * new tokens of some sequences, runs the program on them, and gives the logits of each sequence's next token, or the
+ * most probable tokens of the program's top_count. Sequences are numbers; there may be twice as many as a step has
+ * rows, so that beams can be copied before old ones end. A step allocates nothing.
  */
 #ifndef SNUG_GENERATE_DECODING_H
 #define SNUG_GENERATE_DECODING_H
 
 #include "data/batch.h"
 #include "generate/pages.h"
+#include "generate/sampling.h"
 #include "run/run.h"
 
 struct snug_decoded {      /* a sequence */
@@ -28,15 +29,18 @@ struct snug_token_steps {
     int32_t first_position;
     struct snug_decoded *sequences; /* [2 * rows] */
     struct snug_pages pages;
-    const float *logits; /* of the last step */
+    const struct snug_block *arena;
+    struct snug_next_tokens next; /* of the last step: of row 0, the others follow */
+    void *results;                /* where they are copied to from a device */
     int64_t classes;
 };
 
-/* Bytes of the host's block for its batches. The program has its capacities, and cache_pages pages. */
-int64_t snug_decoding_bytes(const struct snug_program *program);
-/* run is that of the program, and memory has snug_decoding_bytes(). Closed in any case. */
+/* Bytes of the host's block for its batches and results. The program has its capacities, and cache_pages pages. */
+int64_t snug_decoding_bytes(const struct snug_program *program, const struct snug_backend *backend);
+/* run is that of the program in arena, and memory has snug_decoding_bytes(). Closed in any case. */
 snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
-                               void *memory, int32_t first_position, struct snug_token_steps *out);
+                               const struct snug_block *arena, void *memory, int32_t first_position,
+                               struct snug_token_steps *out);
 void snug_decoding_close(struct snug_token_steps *d);
 
 /* A new, empty sequence; -1: all are used. */
@@ -57,7 +61,7 @@ snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, cons
                               bool wants);
 /* Runs the step, if it has tokens. */
 snug_status snug_decoding_step(struct snug_token_steps *d);
-/* The logits of a sequence that wanted them in the last step, in host memory, until the next step. */
-const float *snug_decoding_logits(const struct snug_token_steps *d, int64_t sequence);
+/* What follows a sequence that wanted its logits in the last step, until the next step. */
+struct snug_next_tokens snug_decoding_next(const struct snug_token_steps *d, int64_t sequence);
 
 #endif

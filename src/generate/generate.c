@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TOP_MOST = 64 };
+
 struct snug_generator_row {
     bool used;
     bool kept;                        /* its sequence is the caller's */
@@ -25,6 +27,15 @@ static int64_t pages_of(int64_t tokens) { return (tokens + SNUG_CACHE_PAGE - 1) 
 int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t answer) {
     if (beams == 1) return groups * pages_of(prompt + answer);
     return groups * (prompt / SNUG_CACHE_PAGE + beams * (pages_of(answer) + 1));
+}
+
+int32_t snug_generating_top(const struct snug_generation *how, bool device, int64_t classes) {
+    const struct snug_token_choice *c = &how->sampling;
+    const bool beams = how->search.beams > 1;
+    if (c->repetition_penalty != 1 || c->no_repeat_ngram_size > 0 || c->min_new_tokens > 0) return 0;
+    const int64_t count = beams ? snug_beam_candidates(&how->search, c) : c->draws ? c->top_k : 1;
+    if ((c->draws && beams) || (count > 1 && !device)) return 0;
+    return count <= TOP_MOST && count <= classes ? (int32_t)count : 0;
 }
 
 snug_status snug_generating_open(struct snug_token_steps *decoding, const struct snug_generation *how,
@@ -120,16 +131,8 @@ static snug_status add_tokens(struct snug_generating *g, struct snug_generator_r
     return SNUG_OK;
 }
 
-/* Long prompts first, a part at a time; then a token of each answer, and short prompts beside them. */
-static snug_status fill_step(struct snug_generating *g) {
-    const int64_t few = g->decoding->backend->independent_rows;
-    for (int64_t i = 0; i < g->row_count; i++) {
-        struct snug_generator_row *row = &g->rows[i];
-        const int64_t left = row->prompt - row->fed;
-        if (row->used && few && left > few) return add_prompt(g, row, snug_decoding_room(g->decoding, left));
-    }
-    for (int64_t i = 0; i < g->row_count; i++)
-        if (g->rows[i].used && g->rows[i].fed >= g->rows[i].prompt) RETURN_IF_ERROR(add_tokens(g, &g->rows[i]));
+/* As much of prompts as the step still takes. */
+static snug_status add_prompts(struct snug_generating *g) {
     for (int64_t i = 0; i < g->row_count; i++) {
         struct snug_generator_row *row = &g->rows[i];
         const int64_t left = row->prompt - row->fed;
@@ -137,6 +140,23 @@ static snug_status fill_step(struct snug_generating *g) {
         if (room) RETURN_IF_ERROR(add_prompt(g, row, room));
     }
     return SNUG_OK;
+}
+
+/* On a CPU long prompts first, a part at a time; then a token of each answer, and short prompts beside them. On a GPU,
+   whose kernels for several tokens of a sequence and for one differ, prompts alone, or a token of each answer. */
+static snug_status fill_step(struct snug_generating *g) {
+    const struct snug_backend *backend = g->decoding->backend;
+    const bool apart = snug_backend_is_device(backend);
+    for (int64_t i = 0; i < g->row_count; i++) {
+        struct snug_generator_row *row = &g->rows[i];
+        const int64_t left = row->prompt - row->fed, few = backend->independent_rows;
+        if (row->used && few && left > few) return add_prompt(g, row, snug_decoding_room(g->decoding, left));
+    }
+    if (apart) RETURN_IF_ERROR(add_prompts(g));
+    const bool prompts = apart && g->decoding->batch.tokens;
+    for (int64_t i = 0; i < g->row_count && !prompts; i++)
+        if (g->rows[i].used && g->rows[i].fed >= g->rows[i].prompt) RETURN_IF_ERROR(add_tokens(g, &g->rows[i]));
+    return apart ? SNUG_OK : add_prompts(g);
 }
 
 static struct snug_generated answer_of(const struct snug_generator_row *row, enum snug_stop stop) {
@@ -151,10 +171,10 @@ static struct snug_generated answer_of(const struct snug_generator_row *row, enu
 /* Chooses the next token of an answer. */
 static snug_status advance(struct snug_generating *g, struct snug_generator_row *row) {
     const struct snug_tokens_so_far history = {row->ids, row->count, row->count - row->prompt};
-    const float *logits = snug_decoding_logits(g->decoding, row->sequences[0]);
+    const struct snug_next_tokens next = snug_decoding_next(g->decoding, row->sequences[0]);
     double log_probability;
     bool stop = false;
-    const int32_t id = snug_sampler_choose(&g->sampler, logits, &history, row->number * g->how->returned + row->answer,
+    const int32_t id = snug_sampler_choose(&g->sampler, &next, &history, row->number * g->how->returned + row->answer,
                                            &log_probability);
     row->log_probabilities[row->count - row->prompt] = (float)log_probability;
     row->ids[row->count++] = id;
@@ -201,10 +221,10 @@ static snug_status give_beams(struct snug_generating *g, const struct snug_gener
 }
 
 static snug_status advance_beams(struct snug_generating *g, struct snug_generator_row *row) {
-    const float *logits[SNUG_BEAMS_MOST];
+    struct snug_next_tokens next[SNUG_BEAMS_MOST];
     for (int64_t i = 0; i < beams_of(g); i++)
-        logits[i] = snug_decoding_logits(g->decoding, row->sequences[i < row->sequence_count ? i : 0]);
-    if (snug_beams_step(&row->beams, &g->sampler, logits, g->calls->stops, g->calls->user)) {
+        next[i] = snug_decoding_next(g->decoding, row->sequences[i < row->sequence_count ? i : 0]);
+    if (snug_beams_step(&row->beams, &g->sampler, next, g->calls->stops, g->calls->user)) {
         follow_beams(g, row);
         return SNUG_OK;
     }

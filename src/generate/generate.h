@@ -46,6 +46,11 @@ struct snug_generation_calls {
 
 struct snug_generator_row; /* a prompt and its answer */
 
+/* How many of the most probable tokens a step must give (the program's top_count), of `classes`; 0: all logits, because
+   a processor may change any of them, or any token may be drawn. device: logits are on a device, from which more than
+   that would be copied. Greedily the most probable token is found by the program in any case. */
+int32_t snug_generating_top(const struct snug_generation *how, bool device, int64_t classes);
+
 /* Memory of the loop, which then allocates nothing. */
 struct snug_generating {
     struct snug_token_steps *decoding;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log_sum.h"
 #include "core/philox.h"
 
 snug_status snug_sampler_open(snug_context *ctx, const struct snug_token_choice *how, int64_t classes,
@@ -26,15 +27,6 @@ bool snug_sampling_ends(const struct snug_token_choice *how, int32_t id) {
     for (int64_t i = 0; i < how->end_count; i++)
         if (how->ends[i] == id) return true;
     return false;
-}
-
-double snug_log_sum(const float *logits, int64_t count) {
-    float most = logits[0];
-    for (int64_t i = 1; i < count; i++)
-        if (logits[i] > most) most = logits[i];
-    double sum = exp((double)logits[0] - (double)most);
-    for (int64_t i = 1; i < count; i++) sum += exp((double)logits[i] - (double)most);
-    return (double)most + log(sum);
 }
 
 double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token) {
@@ -151,9 +143,9 @@ static int64_t keep_probable(struct snug_sampler *s, int64_t count) {
     return p > 0 ? kept : count;
 }
 
-/* The first token, by id, at which the sum of probabilities exceeds u. */
-static int32_t draw(struct snug_sampler *s, double u) {
-    int64_t count = s->classes;
+/* The first of `classes` tokens at which the sum of probabilities exceeds u. */
+static int32_t draw(struct snug_sampler *s, int64_t classes, double u) {
+    int64_t count = classes;
     const float temperature = (float)s->how->temperature;
     double total = 0, sum = 0;
     int32_t chosen = -1;
@@ -166,9 +158,9 @@ static int32_t draw(struct snug_sampler *s, double u) {
     count = keep_probable(s, count);
     const double most = (double)highest(s, count);
     for (int64_t i = 0; i < count; i++) s->seen[s->order[i]] = 1;
-    for (int64_t id = 0; id < s->classes; id++)
+    for (int64_t id = 0; id < classes; id++)
         if (s->seen[id]) total += exp((double)s->scores[id] - most);
-    for (int32_t id = 0; id < s->classes; id++) {
+    for (int32_t id = 0; id < classes; id++) {
         if (!s->seen[id]) continue;
         s->seen[id] = 0;
         sum += exp((double)s->scores[id] - most);
@@ -177,17 +169,19 @@ static int32_t draw(struct snug_sampler *s, double u) {
     return chosen;
 }
 
-int32_t snug_sampler_choose(struct snug_sampler *s, const float *logits, const struct snug_tokens_so_far *history,
-                            int64_t row, double *log_probability) {
-    int32_t id = 0;
-    memcpy(s->scores, logits, (size_t)s->classes * sizeof *logits);
-    snug_sampler_process(s, history);
+int32_t snug_sampler_choose(struct snug_sampler *s, const struct snug_next_tokens *next,
+                            const struct snug_tokens_so_far *history, int64_t row, double *log_probability) {
+    const float *from = next->logits ? next->logits : next->log_probabilities;
+    const int64_t count = next->logits ? s->classes : next->count;
+    int32_t place = 0;
+    memcpy(s->scores, from, (size_t)count * sizeof *from);
+    if (next->logits) snug_sampler_process(s, history);
     if (s->how->draws) {
-        id = draw(s, snug_sampling_uniform(s->how->seed, row, history->answer));
+        place = draw(s, count, snug_sampling_uniform(s->how->seed, row, history->answer));
     } else {
-        for (int64_t i = 1; i < s->classes; i++)
-            if (s->scores[i] > s->scores[id]) id = (int32_t)i;
+        for (int64_t i = 1; i < count; i++)
+            if (s->scores[i] > s->scores[place]) place = (int32_t)i;
     }
-    *log_probability = (double)logits[id] - snug_log_sum(logits, s->classes);
-    return id;
+    *log_probability = (double)from[place] - (next->logits ? snug_log_sum(from, count) : 0);
+    return next->logits ? place : next->ids[place];
 }

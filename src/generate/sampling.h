@@ -43,15 +43,22 @@ struct snug_tokens_so_far {
     int64_t count, answer;
 };
 
+/* What a step says of the next token: all logits, or the most probable tokens. */
+struct snug_next_tokens {
+    const float *logits;            /* [classes]; NULL: */
+    const int32_t *ids;             /* [count] in ascending order */
+    const float *log_probabilities; /* [count] the model's */
+    int64_t count;
+};
+
 bool snug_sampling_ends(const struct snug_token_choice *how, int32_t id);
-/* The log of the sum of exponentials. */
-double snug_log_sum(const float *logits, int64_t count);
 /* Applies the processors that do not depend on drawing to sampler->scores. */
 void snug_sampler_process(struct snug_sampler *sampler, const struct snug_tokens_so_far *history);
-/* The next token. row and token: the answer's number and the place in it, which are the key of its random number.
- *log_probability: of the model itself, whatever the processors make of it. */
-int32_t snug_sampler_choose(struct snug_sampler *sampler, const float *logits, const struct snug_tokens_so_far *history,
-                            int64_t row, double *log_probability);
+/* The next token; of the most probable ones without those processors. row and token: the answer's number and the place
+ *in it, which are the key of its random number. log_probability: of the model itself, whatever the processors make of
+ *it. */
+int32_t snug_sampler_choose(struct snug_sampler *sampler, const struct snug_next_tokens *next,
+                            const struct snug_tokens_so_far *history, int64_t row, double *log_probability);
 /* The uniform random number of token number `token` of answer `row`, in [0, 1). */
 double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token);
 

@@ -444,10 +444,14 @@ static int32_t cached_attention(struct snug_builder *b, const int32_t operands[3
                                               .keys = keys,
                                               .values = values,
                                               .column = {form.column[1], form.column[2]}}});
-    form.column[1] = form.column[2] = 0;
-    add_op(b, (struct snug_op){
-                  .kind = SNUG_OP_CACHED_ATTENTION,
-                  .cached_attention = {.q = operands[0], .keys = keys, .values = values, .o = o, .form = form}});
+    add_op(b, (struct snug_op){.kind = SNUG_OP_CACHED_ATTENTION,
+                               .cached_attention = {.q = operands[0],
+                                                    .k = operands[1],
+                                                    .v = operands[2],
+                                                    .keys = keys,
+                                                    .values = values,
+                                                    .o = o,
+                                                    .form = form}});
     return o;
 }
 
@@ -578,6 +582,19 @@ static int32_t best_op(struct snug_builder *b, int32_t logits) {
     return best;
 }
 
+/* Generation: the tokens of which the host chooses the next one. */
+static void add_top(struct snug_builder *b, int32_t logits) {
+    struct snug_program *program = b->program;
+    if (!program->top_count) return;
+    program->top_ids = add_value(b, logits, program->top_count, false, "top.ids");
+    if (b->status == SNUG_OK) program->tensors[program->top_ids].dtype = SNUG_I32;
+    program->top_log_probabilities = add_value(b, logits, program->top_count, false, "top.log_probabilities");
+    add_op(b, (struct snug_op){.kind = SNUG_OP_TOP,
+                               .top = {.logits = logits,
+                                       .ids = program->top_ids,
+                                       .log_probabilities = program->top_log_probabilities}});
+}
+
 /* Logits are fp32: their softmax needs the precision. Those of a vocabulary, the largest tensor of a step, may be in
    the compute type in a training, as those of transformers' mixed precision are; their softmax is taken in fp32. */
 static void set_logits(struct snug_builder *b, int32_t logits) {
@@ -588,7 +605,7 @@ static void set_logits(struct snug_builder *b, int32_t logits) {
 
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
     set_logits(b, logits);
-    if (b->program->cache_pages) return; /* generation has no labels */
+    if (b->program->cache_pages) return add_top(b, logits); /* generation has no labels */
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(b->program,
                                         (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,

@@ -83,7 +83,8 @@
 /* Backends that generate have these. */
 #define SNUG_OPS_GENERATION(X)                                                                                         \
     X(CACHE_ROWS, cache_rows, cache_rows)                                                                              \
-    X(CACHED_ATTENTION, cached_attention, cached_attention)
+    X(CACHED_ATTENTION, cached_attention, cached_attention)                                                            \
+    X(TOP, top, top)
 /* Backends that several ranks can use have these. */
 #define SNUG_OPS_RANKS(X)                                                                                              \
     X(SUM_RANKS, sum_ranks, sum_ranks)                                                                                 \
@@ -201,18 +202,21 @@ struct snug_attention_backward {
  * p % SNUG_CACHE_PAGE of page batch->pages[s * batch->pages_each + p / SNUG_CACHE_PAGE].
  */
 enum { SNUG_CACHE_PAGE = 64 };
-/* First page `to` = page `from` for each of batch->page_copies, in their order; then the row of each token's position =
-   its row of k and v, from column[0] and column[1] on. */
+/* First page `to` = page `from` for each of batch->page_copies, at most one for each sequence, of which none writes
+   what another one reads or writes; then the row of each token's position = its row of k and v, from column[0] and
+   column[1] on. */
 struct snug_cache_rows {
     int32_t k, v;         /* [T,…] */
     int32_t keys, values; /* [pages*SNUG_CACHE_PAGE,kv_heads*d], of the type of k and v */
     int32_t column[2];
 };
 /* o as ATTENTION gives it for the new tokens as queries, at their positions, over the keys and values of all positions
-   of their sequence. form.column[0] is that of q, the others are 0; form.after is 0. */
+   of their sequence, which are in the cache. k and v are those of the new tokens: a backend may read them instead,
+   where a sequence has no others. form.after is 0. */
 struct snug_cached_attention {
-    int32_t q, keys, values; /* [T,…], see above */
-    int32_t o;               /* [T,heads*d] */
+    int32_t q, k, v;      /* [T,…], see ATTENTION */
+    int32_t keys, values; /* see CACHE_ROWS */
+    int32_t o;            /* [T,heads*d] */
     struct snug_attention_form form;
 };
 /* Which norm it is: LayerNorm, or RMSNorm (Zhang and Sennrich, arXiv:1910.07467), which takes the mean as 0. */
@@ -320,6 +324,13 @@ struct snug_best {
     int32_t best;   /* [R,1] I32 */
 };
 enum { SNUG_BEST_INFINITE = -1, SNUG_BEST_NAN = -2 };
+/* Generation: ids[i] = the columns of the k largest values of row i, the largest first, of equal ones the first;
+   log_probabilities[i] = these values less the log of the sum of exponentials of the row. k is at most C. A backend may
+   ignore NaN. */
+struct snug_top {
+    int32_t logits;                 /* [R,C] F32 */
+    int32_t ids, log_probabilities; /* [R,k] I32, [R,k] F32 */
+};
 /* x = 0 */
 struct snug_fill {
     int32_t x;
@@ -500,6 +511,7 @@ struct snug_op {
         struct snug_gather_backward gather_backward;
         struct snug_loss_op loss;
         struct snug_best best;
+        struct snug_top top;
         struct snug_fill fill;
         struct snug_add add;
         struct snug_squared_norm squared_norm;
@@ -638,8 +650,9 @@ static inline bool snug_op_reads(const struct snug_op *op, int k) {
 }
 /* Number of the operand with one of these flags; -1 if op's kind has none. */
 int snug_op_operand(const struct snug_op *op, unsigned flags);
-/* The form of ATTENTION or ATTENTION_BACKWARD. */
+/* The form of ATTENTION, ATTENTION_BACKWARD or CACHED_ATTENTION. */
 static inline const struct snug_attention_form *snug_op_attention_form(const struct snug_op *op) {
+    if (op->kind == SNUG_OP_CACHED_ATTENTION) return &op->cached_attention.form;
     return op->kind == SNUG_OP_ATTENTION ? &op->attention.form : &op->attention_backward.form;
 }
 /* Whether all ranks get the sum of SUM_RANKS. */

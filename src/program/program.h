@@ -118,19 +118,22 @@ struct snug_program {
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     int64_t cache_pages;                 /* of keys and values, in a program that generates; else 0: CACHE_ROWS */
-    bool accumulates;                    /* a step may have several micro-batches */
-    int ranks, rank;                     /* that run the program together; 0 is 1; and which of them this is */
-    enum snug_dtype compute;             /* type of activations and of matmul inputs */
-    bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
-    uint32_t sites;                      /* number of dropout sites so far */
-    int32_t identities;                  /* number of tensors with an identity so far */
-    bool crosses;                        /* it has operations that cross phases (struct snug_crossing) */
-    bool to_file;                        /* its backing store is the offload file */
-    bool weighs_classes;                 /* the loss has a weight for each class (data/batch.h) */
-    bool low_logits;                     /* a vocabulary's logits are in the compute type, if it trains */
-    bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
-    int32_t logits, best, loss, clip;    /* tensors that the host reads, 0 if none; clip is {norm, scale} */
-    int32_t scaler;                      /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */
+    int32_t
+        top_count;    /* in a program that generates: the most probable tokens that TOP gives; 0: all logits are read */
+    bool accumulates; /* a step may have several micro-batches */
+    int ranks, rank;  /* that run the program together; 0 is 1; and which of them this is */
+    enum snug_dtype compute;                /* type of activations and of matmul inputs */
+    bool tf32;                              /* fp32 matmuls may round their operands to TF32 */
+    uint32_t sites;                         /* number of dropout sites so far */
+    int32_t identities;                     /* number of tensors with an identity so far */
+    bool crosses;                           /* it has operations that cross phases (struct snug_crossing) */
+    bool to_file;                           /* its backing store is the offload file */
+    bool weighs_classes;                    /* the loss has a weight for each class (data/batch.h) */
+    bool low_logits;                        /* a vocabulary's logits are in the compute type, if it trains */
+    bool updates_in_backward;               /* weights change in BACKWARD, before the gradient norm is known */
+    int32_t top_ids, top_log_probabilities; /* of TOP, 0 if none */
+    int32_t logits, best, loss, clip;       /* tensors that the host reads, 0 if none; clip is {norm, scale} */
+    int32_t scaler;                         /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */
 };
 
 static inline bool snug_program_has(const struct snug_program *program, enum snug_op_kind kind) {

@@ -192,7 +192,9 @@ static snug_status choose_sizes(const snug_args *args, const struct snug_config 
     s->groups = smaller(args->per_device_eval_batch_size, answers);
     if (backend->independent_rows) s->groups = smaller(s->groups, larger(1, backend->independent_rows / beams));
     s->rows = s->groups * beams;
-    s->tokens = larger(s->rows, smaller(STEP_TOKENS, s->groups * s->prompt));
+    const int64_t most = backend->prompt_tokens ? backend->prompt_tokens : STEP_TOKENS;
+    s->tokens = larger(s->rows, smaller(most, s->groups * s->prompt));
+    s->top = snug_generating_top(&s->how, snug_backend_is_device(backend), config->vocab_size);
     s->pages = snug_generating_pages(s->groups, beams, s->prompt, s->longest - s->prompt);
     return SNUG_OK;
 }

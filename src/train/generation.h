@@ -17,6 +17,7 @@ struct snug_generation_setup {
     int64_t tokens;          /* of a step */
     int64_t prompt, longest; /* tokens of the longest prompt; and with its answer */
     int64_t pages;           /* of the cache */
+    int32_t top;             /* tokens that TOP gives (program/op.h); 0: the host reads all logits */
 };
 
 /* Settings are those of the arguments, else of generation_config.json in folder, else transformers' defaults; end

@@ -218,7 +218,10 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
-    if (planned->role == SNUG_ROLE_GENERATION) program->cache_pages = setup->generation.pages;
+    if (planned->role == SNUG_ROLE_GENERATION) {
+        program->cache_pages = setup->generation.pages;
+        program->top_count = setup->generation.top;
+    }
     program->low_logits = setup->backend->low_logits;
     const int64_t positions = setup->backend->loss_positions / (program->low_logits && !training ? 2 : 1);
     if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > positions)
@@ -276,7 +279,7 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
         const struct snug_data_pipeline *pipeline = &planned->pipeline;
         placed[i] = &planned->program;
         planned->loader_bytes = planned->role == SNUG_ROLE_GENERATION
-                                    ? snug_decoding_bytes(&planned->program)
+                                    ? snug_decoding_bytes(&planned->program, setup->backend)
                                     : snug_loader_bytes(&pipeline->limits, &pipeline->options);
         batch += planned->loader_bytes;
         if (planned->role == SNUG_ROLE_TRAINING)

@@ -67,6 +67,13 @@ template <typename T> T __shfl_sync(unsigned, T value, int) {
     return value;
 }
 
+/* Blocks run one after the other, and their threads in turns. */
+static inline unsigned atomicInc(unsigned *at, unsigned most) {
+    const unsigned old = *at;
+    *at = old >= most ? 0 : old + 1;
+    return old;
+}
+static inline void __threadfence() {}
 static inline bool __any_sync(unsigned, bool value) {
     for (int step = 16; step > 0; step /= 2) value |= __shfl_xor_sync(~0u, value, step);
     return value;

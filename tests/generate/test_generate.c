@@ -28,6 +28,7 @@ struct model {
 
 struct sizes {
     int64_t rows, tokens, longest, pages;
+    int32_t top;
     enum snug_dtype weights;
     int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
 };
@@ -48,15 +49,16 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.capacity[SNUG_EXTENT_TOKENS] = sizes->tokens;
     m->program.capacity[SNUG_EXTENT_SEQUENCES] = m->program.capacity[SNUG_EXTENT_ROWS] = sizes->rows;
     m->program.cache_pages = sizes->pages;
+    m->program.top_count = sizes->top;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
-    assert_ok(s,
-              snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program), NULL, &m->runner));
+    assert_ok(s, snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program, backend), NULL,
+                                   &m->runner));
     m->run = snug_runner_run(&m->runner, 0);
     if (!sizes->heads) assert_ok(s, weights_load(s->ctx, folder, &m->program, &m->config, &m->runner.memory, 1, false));
     for (size_t i = 0; sizes->heads && i < m->program.parameter_count; i++)
         assert_ok(s, snug_weights_init(&m->program, &m->config, &m->runner.memory, &m->program.parameters[i], 1));
-    assert_ok(s, snug_decoding_open(s->ctx, backend, &m->run,
+    assert_ok(s, snug_decoding_open(s->ctx, backend, &m->run, &m->runner.arena,
                                     (uint8_t *)m->runner.host.base + m->runner.layout.batch_offset,
                                     (int32_t)m->config.first_position, &m->decoding));
 }
@@ -202,12 +204,18 @@ static void compare(const char *name, size_t number, const json_t *golden, const
 static void check_family(struct scratch *s, const struct snug_backend *backend, const char *name, const json_t *cases,
                          uint64_t seed, size_t step, enum snug_dtype weights) {
     struct model m;
-    const struct sizes sizes = {
+    struct sizes sizes = {
         .rows = 8, .tokens = 96, .longest = strcmp(name, "gpt2") == 0 ? 26 : 200, .pages = 40, .weights = weights};
     open_model(s, name, backend, &sizes, &m);
     for (size_t i = 0; i < json_array_size(cases); i += step) {
         const json_t *golden = json_array_get(cases, i);
         const struct snug_generation how = read_options(json_object_get(golden, "options"), seed);
+        const int32_t top = snug_generating_top(&how, true, m.config.vocab_size);
+        if (top != sizes.top) { /* the tokens of which the next one is chosen are part of the program */
+            close_model(&m);
+            sizes.top = top;
+            open_model(s, name, backend, &sizes, &m);
+        }
         struct asked *a = calloc(1, sizeof *a);
         a->prompts[a->count++] = json_object_get(golden, "prompt");
         assert_ok(s, ask(s, &m, &how, a));
@@ -227,6 +235,17 @@ FIXTURE_TEST(test_answers_are_those_of_transformers) {
                      SNUG_BF16); /* as the files have them: the same values */
         if (!SANITIZED) check_family(s, snug_backend_reference(), name, cases, seed, 7, SNUG_F32);
     }
+    json_decref(golden);
+}
+
+FIXTURE_TEST(test_answers_of_a_gpu) {
+    const struct snug_backend *cuda;
+    uint64_t seed;
+    if (snug_backend_cuda(s->ctx, &cuda) != SNUG_OK) skip();
+    json_t *golden = read_golden(s, &seed), *cases;
+    const char *name;
+    json_object_foreach(json_object_get(golden, "families"), name, cases)
+        check_family(s, cuda, name, cases, seed, is_long() ? 1 : 11, SNUG_F32);
     json_decref(golden);
 }
 
@@ -497,13 +516,13 @@ FIXTURE_TEST(test_a_kept_sequence_continues) {
     const int64_t a = snug_decoding_begin(&m.decoding), b = snug_decoding_begin(&m.decoding);
     assert_ok(s, snug_decoding_add(&m.decoding, a, ids, 7, true));
     assert_ok(s, snug_decoding_step(&m.decoding));
-    memcpy(alone, snug_decoding_logits(&m.decoding, a), sizeof alone);
+    memcpy(alone, snug_decoding_next(&m.decoding, a).logits, sizeof alone);
     assert_ok(s, snug_decoding_add(&m.decoding, b, ids, 4, false));
     assert_ok(s, snug_decoding_step(&m.decoding));
     snug_decoding_cut(&m.decoding, b, 2);
     assert_ok(s, snug_decoding_add(&m.decoding, b, ids + 2, 5, true));
     assert_ok(s, snug_decoding_step(&m.decoding));
-    assert_memory_equal(alone, snug_decoding_logits(&m.decoding, b), sizeof alone);
+    assert_memory_equal(alone, snug_decoding_next(&m.decoding, b).logits, sizeof alone);
     assert_ok(s, snug_decoding_step(&m.decoding)); /* of nothing */
     assert_int_equal(snug_decoding_begin(&m.decoding), 2);
     assert_int_equal(snug_decoding_begin(&m.decoding), 3);

@@ -399,12 +399,12 @@ static inline void build_cache(struct ops *f, int variant) {
     }
     f->program.longest = b->longest;
     b->pages_each = (b->longest + SNUG_CACHE_PAGE - 1) / SNUG_CACHE_PAGE;
-    const int64_t pages = b->sequences * b->pages_each + 2;
+    const int64_t pages = f->program.cache_pages = b->sequences * b->pages_each + 2;
     b->pages = ops_array((size_t)(b->sequences * b->pages_each), sizeof(int32_t));
     for (int64_t i = 0; i < b->sequences * b->pages_each; i++) b->pages[i] = (int32_t)(pages - 1 - i);
     b->copied_pages = ops_array(4, sizeof(int32_t));
-    b->page_copies = variant == 2 && b->sequences ? 2 : 0;
-    const int32_t copied[] = {(int32_t)pages - 1, 0, 0, 1};
+    b->page_copies = variant != 2 ? 0 : b->sequences < 2 ? b->sequences : 2;
+    const int32_t copied[] = {(int32_t)pages - 1, 0, (int32_t)pages - 1, 1};
     memcpy(b->copied_pages, copied, sizeof copied);
     const int32_t q = ops_source(f, type, T, 0, cols), k = variant ? ops_source(f, type, T, 0, kv) : q,
                   v = variant ? ops_source(f, type, T, 0, kv) : q;
@@ -417,10 +417,13 @@ static inline void build_cache(struct ops *f, int variant) {
     const int32_t before = variant == 3 ? 4 : variant == 5 ? 70 : -1;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_CACHED_ATTENTION,
                                 .cached_attention = {.q = q,
+                                                     .k = k,
+                                                     .v = v,
                                                      .keys = keys,
                                                      .values = values,
                                                      .o = ops_tensor(f, type, T, 0, (int64_t)heads * d),
-                                                     .form = {.heads = heads,
+                                                     .form = {.column = {0, first, second},
+                                                              .heads = heads,
                                                               .kv_heads = kv_heads,
                                                               .head_dim = d,
                                                               .before = before,
@@ -517,6 +520,21 @@ static inline void build_best(struct ops *f, int variant) {
                                : value);
     }
     ops_add(f, (struct snug_op){.kind = SNUG_OP_BEST, .best = {.logits = logits, .best = best}});
+}
+
+/* 0: one. 1: several, of equal ones, too. 2: all columns, at most. */
+enum { TOP_VARIANTS = 3 };
+static inline void build_top(struct ops *f, int variant) {
+    const int64_t classes = f->shape->classes, some = classes < 5 ? classes : 5;
+    const int64_t count = variant == 0 ? 1 : variant == 1 || classes > 64 ? some : classes;
+    const int32_t logits = ops_tensor(f, SNUG_F32, R, 0, classes), ids = ops_tensor(f, SNUG_I32, R, 0, count),
+                  log_probabilities = ops_tensor(f, SNUG_F32, R, 0, count);
+    for (int64_t i = 0; i < ops_count(f, logits); i++) {
+        const double value = 4 * ops_value(6, (uint64_t)i);
+        ops_set(f, logits, i, variant == 1 ? floor(value) : value);
+    }
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_TOP,
+                                .top = {.logits = logits, .ids = ids, .log_probabilities = log_probabilities}});
 }
 
 /* 0 … 2: the kinds. 3: label smoothing. 4: the gradient in place of the logits. 5: evaluation, no gradient. 6: as 0, in

@@ -105,8 +105,9 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_ADAGRAD, build_adagrad, 0, ADAGRAD_VARIANTS, {8, 1}, {32, 2}, 1, 0},
     {SNUG_OP_RMSPROP, build_rmsprop, 0, RMSPROP_VARIANTS, {16, 1}, {32, 2}, 1 << 0 | 1 << 3, 0},
     {SNUG_OP_LION, build_lion, 0, LION_VARIANTS, {8, 1}, {16, 2}, 1, 0},
-    {SNUG_OP_CACHE_ROWS, build_cache, 0, CACHE_VARIANTS, {0, 0}, {0, 0}, 0, HOST},
-    {SNUG_OP_CACHED_ATTENTION, build_cache, 0, CACHE_VARIANTS, {32, 1}, {64, 6}, 1 << 0 | 1 << 1, HOST},
+    {SNUG_OP_CACHE_ROWS, build_cache, 0, CACHE_VARIANTS, {0, 0}, {0, 0}, 0, 0},
+    {SNUG_OP_CACHED_ATTENTION, build_cache, 0, CACHE_VARIANTS, {32, 1}, {64, 6}, 1 << 0 | 1 << 1, 0},
+    {SNUG_OP_TOP, build_top, 0, TOP_VARIANTS, {4, 0}, {16, 1}, 1, 0},
     {SNUG_OP_CAST, build_cast, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_DEQUANTIZE, build_dequantize, 0, DEQUANTIZE_VARIANTS, {0, 0}, {0, 0}, 1 << 0 | 1 << 1, 0},
     /* The same for every backend, from and to a file: test_op_properties.c and test_offload.c. */
@@ -156,6 +157,7 @@ static const struct {
     {{{70, 141, 33}, 192, 2, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 96, several tiles */
     {{{1, 150, 67}, 1024, 4, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 256, several tiles */
     {{{190, 5, 64}, 192, 4, 40, 2, 16, 2, 3}, ON_GPU},  /* d = 48 */
+    {{{1, 1, 1}, 256, 4, 40, 2, 16, 2, 3}, ON_GPU},     /* a token each: steps of a generation */
     {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},    /* no loss positions */
     {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},   /* no tokens */
     {{{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_HOST | ONCE}, /* tiles and tails */

@@ -95,6 +95,16 @@ static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
+/* Which pages the sequences have, and what kind of step it is: its launches depend on that. */
+static void put_pages(struct snug_cuda *cuda, const struct snug_cuda_batch *h, const struct snug_batch *b) {
+    put(h->pages, b->pages, 4 * b->sequences * b->pages_each);
+    put(h->copied_pages, b->copied_pages, 8 * b->page_copies);
+    cuda->decoding = (struct snug_cuda_decoding){
+        .single = b->tokens == b->sequences, .fresh = b->tokens > b->sequences, .copies = b->page_copies > 0};
+    for (int64_t s = 0; s < b->sequences; s++)
+        cuda->decoding.fresh &= b->offsets[s] == b->offsets[s + 1] || b->positions[b->offsets[s]] == 0;
+}
+
 /* Transfers from staging into the device's copy, while earlier operations still run. Captured operations read a fixed
    address, so the batch stays in `incoming` until they are done. Another program uses this part of the arena
    differently: then the transfer starts after its operations. */
@@ -134,6 +144,7 @@ static snug_status load(struct snug_run *run) {
     put(h->labels, b->labels, 4 * b->rows);
     put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
     put(h->class_weights, b->class_weights, 4 * snug_cuda_weight_width(run->program));
+    if (run->program->cache_pages) put_pages(cuda, h, b);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     cuda->has_tables = true;
     return snug_cuda_send_step(run);
@@ -154,6 +165,7 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
                                         .sequences = run->batch ? (int32_t)run->batch->sequences : 0,
                                         .rows = (int32_t)run->rows,
                                         .first_row = (int32_t)run->first_row,
+                                        .page_copies = run->batch ? (int32_t)run->batch->page_copies : 0,
                                         .key = snug_philox_key(run->seed),
                                         .step = (uint32_t)run->step,
                                         .loss_scale = run->loss_scale,
@@ -275,6 +287,7 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         struct snug_cuda_batch *tables = &cuda->staging[i];
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)sizes.sent, cudaHostAllocDefault),
                                         "page-locked memory"));
+        memset(memory, 0, (size_t)sizes.sent); /* arrivals */
         snug_cuda_lay_out_batch(program, memory, tables);
         snug_cuda_list_entries(program, &cuda->norms, tables->norms);
         snug_cuda_list_entries(program, &cuda->updates, tables->updates);

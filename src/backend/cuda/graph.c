@@ -16,6 +16,7 @@ struct key {
     enum snug_phase phase;
     int64_t bucket, sequences, loss_positions;
     bool first_batch, first_chunk, last_batch, fetched, pending;
+    struct snug_cuda_decoding decoding;
     int contributors;
 };
 
@@ -36,7 +37,8 @@ static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
            a->loss_positions == b->loss_positions && a->first_batch == b->first_batch &&
            a->first_chunk == b->first_chunk && a->last_batch == b->last_batch && a->fetched == b->fetched &&
-           a->pending == b->pending && a->contributors == b->contributors;
+           a->pending == b->pending && a->contributors == b->contributors && a->decoding.single == b->decoding.single &&
+           a->decoding.fresh == b->decoding.fresh && a->decoding.copies == b->decoding.copies;
 }
 
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
@@ -80,6 +82,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .last_batch = run->batch->last_in_step,
                             .fetched = run->program->crosses && run->crossing->fetched,
                             .pending = run->program->crosses && run->crossing->pending,
+                            .decoding = cuda->decoding,
                             .contributors = run->contributors};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {

@@ -20,6 +20,13 @@ struct snug_cuda_matmul_plan;
 struct snug_cuda_algorithm;
 struct snug_cuda_graph;
 
+/* A step of a generation. */
+struct snug_cuda_decoding {
+    bool single; /* every sequence has one new token */
+    bool fresh;  /* all have several tokens in total, and none from earlier steps */
+    bool copies; /* pages are copied */
+};
+
 /* State of a program. */
 struct snug_cuda {
     void *lt;                          /* cublasLtHandle_t */
@@ -38,6 +45,7 @@ struct snug_cuda {
     bool padded;     /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
     int32_t scaler;  /* tensor, or 0 */
     int64_t bucket;  /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    struct snug_cuda_decoding decoding;
     struct snug_cuda_batch batch;
     struct snug_cuda_multi_tensor norms, updates, updates_8bit;
     struct snug_cuda_bias *biases; /* the host's list */

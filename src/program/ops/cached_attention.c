@@ -13,6 +13,11 @@ const struct snug_op_info snug_op_cached_attention_info = {
     .name = "cached_attention",
     .group = SNUG_GROUP_CONTRACTION,
     .flags = SNUG_OP_PAIRS,
-    .operands = {{"q", SNUG_READ, 0}, {"keys", SNUG_READ, 0}, {"values", SNUG_READ, 0}, {"o", SNUG_WRITE, 0}},
+    .operands = {{"q", SNUG_READ, 0},
+                 {"k", SNUG_READ, 0},
+                 {"v", SNUG_READ, 0},
+                 {"keys", SNUG_READ, 0},
+                 {"values", SNUG_READ, 0},
+                 {"o", SNUG_WRITE, 0}},
     .cost = cost,
 };

@@ -224,7 +224,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                                  const int32_t (&operands)[3], int32_t bias, int32_t dbias, bool backward) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_attention_form &form = *snug_op_attention_form(op);
-    const int64_t biases = snug_cuda_attention_bias_bytes(op);
+    const int64_t biases = bias ? snug_cuda_attention_bias_bytes(op) : 0;
     const enum snug_dtype type = snug_run_dtype(run, operands[0]);
     uint8_t *workspace = (uint8_t *)run->workspace;
     a->q = column_of(run, operands[0], form, 0, &a->q_row);
@@ -263,6 +263,12 @@ extern "C" snug_status snug_cuda_attention(struct snug_run *run, const struct sn
     const struct snug_attention &o = op->attention;
     struct attention a = {.o = snug_run_data(run, o.o), .lse = (float *)snug_run_data(run, o.lse)};
     return run_attention(run, op, &a, {o.q, o.k, o.v}, o.bias, 0, false);
+}
+
+snug_status snug_cuda_prompt_attention(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cached_attention &o = op->cached_attention;
+    struct attention a = {.o = snug_run_data(run, o.o), .lse = (float *)run->workspace};
+    return run_attention(run, op, &a, {o.q, o.k, o.v}, 0, 0, false);
 }
 
 extern "C" snug_status snug_cuda_attention_backward(struct snug_run *run, const struct snug_op *op) {

@@ -148,6 +148,9 @@ static inline bool snug_cuda_attention_wgmma_long(const struct attention &, cons
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
+/* CACHED_ATTENTION of sequences that have no earlier tokens, with lse in the workspace. */
+snug_status snug_cuda_prompt_attention(struct snug_run *run, const struct snug_op *op);
+
 /* [heads, DISTANCES] biases divided by scale. */
 void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale);
 /* dbias += the sums of dS, by the kernels of attention_tiles.cuh. False if heads are too wide. */

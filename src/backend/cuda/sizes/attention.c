@@ -18,6 +18,16 @@ int64_t snug_cuda_attention_workspace(const struct snug_program *program, const 
     return snug_cuda_attention_bias_bytes(op);
 }
 
+/* Partial sums, or lse where attention.cu takes prompts. */
+int64_t snug_cuda_cached_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_attention_form *form = &op->cached_attention.form;
+    const int64_t rows = snug_cuda_cached_rows(form->heads / form->kv_heads),
+                  width = 8 * snug_cuda_cached_lanes(form->head_dim);
+    const int64_t partial = SNUG_CUDA_CACHED_BLOCKS * rows * (width + 2) * (int64_t)sizeof(float);
+    const int64_t lse = rows_of(program) * form->heads * (int64_t)sizeof(float);
+    return partial > lse ? partial : lse;
+}
+
 /* ---- backward ---- */
 
 bool snug_cuda_takes_long_attention(const struct snug_program *program, const struct snug_op *op) {

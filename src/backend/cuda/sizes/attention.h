@@ -11,6 +11,15 @@ int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 
+/*
+ * cached_attention.cu: a block has `rows` query heads of one key/value head, with `lanes` lanes of 8 channels for each
+ * key. In a step of one token for each sequence several blocks share the keys of a sequence, and leave a sum for each
+ * row, with its maximum and total.
+ */
+static inline int snug_cuda_cached_rows(int64_t most) { return most == 1 ? 1 : most <= 4 ? 4 : 8; }
+static inline int snug_cuda_cached_lanes(int head_dim) { return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32; }
+int64_t snug_cuda_cached_attention_workspace(const struct snug_program *program, const struct snug_op *op);
+
 /* Whether attention_wgmma_long.cu computes it on a GPU that has its matmuls, unless attention_wgmma_backward.cu does:
    both need a value or two per query and head alone, as much as attention_mma_backward.cu does besides its sums. */
 bool snug_cuda_takes_long_attention(const struct snug_program *program, const struct snug_op *op);

@@ -9,6 +9,15 @@ static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
     return at;
 }
 
+/* Values for each sequence and head of the largest attention over a cache. */
+static int64_t cached_heads(const struct snug_program *program) {
+    int64_t most = 0;
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_CACHED_ATTENTION && program->ops[i].cached_attention.form.heads > most)
+            most = program->ops[i].cached_attention.form.heads;
+    return most;
+}
+
 int64_t snug_cuda_target_width(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
@@ -39,6 +48,9 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->labels = place(base, &size, 4 * rows);
     out->targets = place(base, &size, 4 * rows * snug_cuda_target_width(program));
     out->class_weights = place(base, &size, 4 * snug_cuda_weight_width(program));
+    out->pages = place(base, &size, 4 * sequences * snug_cuda_pages_each(program));
+    out->copied_pages = place(base, &size, program->cache_pages ? 8 * sequences : 0);
+    out->arrivals = place(base, &size, 4 * sequences * cached_heads(program));
     out->norms = place(base, &size,
                        snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);

@@ -16,7 +16,7 @@ struct snug_cuda_update_numbers {
 /* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
    captured graph serves every batch of its size. */
 struct snug_cuda_step {
-    int32_t tokens, sequences, rows, first_row;
+    int32_t tokens, sequences, rows, first_row, page_copies;
     uint32_t key, step; /* Philox's, for dropout */
     float loss_scale, max_grad_norm;
     bool skip;                              /* this update is skipped: the gradients are not finite (fp16) */
@@ -27,6 +27,8 @@ struct snug_cuda_batch {
     struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for deferred updates */
     int32_t *offsets, *ids, *types, *positions, *position_ids, *sample, *by_id, *loss_positions, *labels;
     float *targets, *class_weights;
+    int32_t *pages, *copied_pages; /* a cache's: [sequences, snug_cuda_pages_each()], [2 * sequences] */
+    uint32_t *arrivals;            /* cached_attention.cu: 0 for each sequence and head */
     struct snug_cuda_entry *norms, *updates, *updates_8bit;
     struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
     struct snug_cuda_bias *bias_list;
@@ -40,6 +42,10 @@ struct snug_cuda_batch {
 int64_t snug_cuda_target_width(const struct snug_program *program);
 /* The loss's width where it has class weights; else 0. */
 int64_t snug_cuda_weight_width(const struct snug_program *program);
+/* Pages of the longest sequence, in a program that generates; else 0. */
+static inline int64_t snug_cuda_pages_each(const struct snug_program *program) {
+    return program->cache_pages ? (program->longest + SNUG_CACHE_PAGE - 1) / SNUG_CACHE_PAGE : 0;
+}
 /* Bytes of the batch's copy; sets out's pointers into base, or to NULL if that is NULL. */
 int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out);
 /* struct snug_backend's batch. */

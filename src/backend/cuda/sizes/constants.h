@@ -37,6 +37,12 @@ enum { SNUG_CUDA_FARTHEST = 128, SNUG_CUDA_DISTANCES = 2 * SNUG_CUDA_FARTHEST + 
 /* Bytes per query and head: lse, delta, random numbers. */
 enum { SNUG_CUDA_MMA_ROW = 16 };
 
+/* Blocks among which cached_attention.cu divides the keys of few sequences. */
+#define SNUG_CUDA_CACHED_BLOCKS 512
+
+/* Columns of logits from which a block of top.cu chooses. */
+#define SNUG_CUDA_TOP_PART 2048
+
 /* Each stream of copies has its own bounce buffers, of which one is read or written by the offload file while another
    one is transferred. A piece is large enough that the constant time of its transfer and of its host function is small
    beside the disk's. */

@@ -13,7 +13,8 @@
 #include "backend/cuda/sizes/limits.h"
 #include "backend/cuda/sizes/workspace.h"
 
-#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
+#define SNUG_CUDA_OPS(X)                                                                                               \
+    SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_GENERATION(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
 
 /* Compute capability 7.5, whose blocks have 64 KiB of shared memory. */
 enum { SNUG_CUDA_LEAST_CAPABILITY = 75, SNUG_CUDA_LEAST_BLOCK_MEMORY = 64 << 10 };
@@ -37,7 +38,7 @@ static inline enum snug_cuda_generation snug_cuda_generation_of(int capability) 
    written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
 #define SNUG_CUDA_PLANNED                                                                                              \
     .name = "cuda", .on_device = true, .asynchronous = true, .updates_on_host = true, .loss_positions = 2048,          \
-    .batch = snug_cuda_batch_bytes, .supports = snug_cuda_supports, .low_logits = true,                                \
+    .prompt_tokens = 2048, .batch = snug_cuda_batch_bytes, .supports = snug_cuda_supports, .low_logits = true,         \
     .captured = snug_cuda_captured_bytes, .captured_phases = SNUG_CUDA_GRAPHS, .bounce = SNUG_CUDA_BOUNCE_BYTES,       \
     .lazy_rows = false, .scales_loss = true,                                                                           \
     .copying = {                                                                                                       \

@@ -22,6 +22,7 @@ snug_status snug_cuda_supports(const struct snug_program *program, const struct 
     switch (op->kind) {
     case SNUG_OP_ATTENTION: return check_attention(program, op, op->attention.q);
     case SNUG_OP_ATTENTION_BACKWARD: return check_attention(program, op, op->attention_backward.q);
+    case SNUG_OP_CACHED_ATTENTION: return check_attention(program, op, op->cached_attention.q);
     default: return SNUG_OK;
     }
 }

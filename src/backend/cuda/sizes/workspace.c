@@ -46,6 +46,13 @@ static int64_t loss_bytes(const struct snug_program *program) {
     return (program->capacity[SNUG_EXTENT_ROWS] + SNUG_ROW_TILE) * (int64_t)sizeof(double);
 }
 
+/* The choices of each part of a row, and two values. */
+static int64_t top_bytes(const struct snug_program *program, const struct snug_op *op) {
+    const int64_t classes = program->tensors[op->top.logits].cols, count = program->tensors[op->top.ids].cols;
+    const int64_t parts = (classes + SNUG_CUDA_TOP_PART - 1) / SNUG_CUDA_TOP_PART;
+    return snug_cuda_round_up(program->capacity[SNUG_EXTENT_ROWS], SNUG_ROW_TILE) * parts * 8 * (count + 1);
+}
+
 static int64_t squared_norm_bytes(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_tensor *g = &program->tensors[op->squared_norm.g];
     const int64_t own = (g->rows * g->cols + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
@@ -77,6 +84,8 @@ int64_t snug_cuda_workspace(const struct snug_program *program, const struct snu
     case SNUG_OP_EMBED_BACKWARD: return embed_backward_bytes(program, op);
     case SNUG_OP_ATTENTION: return snug_cuda_attention_workspace(program, op);
     case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_backward_workspace(program, op);
+    case SNUG_OP_CACHED_ATTENTION: return snug_cuda_cached_attention_workspace(program, op);
+    case SNUG_OP_TOP: return top_bytes(program, op);
     case SNUG_OP_LOSS: return loss_bytes(program);
     case SNUG_OP_SQUARED_NORM: return squared_norm_bytes(program, op);
     case SNUG_OP_ADAFACTOR: return adafactor_bytes(program, op);

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ATTENTION over a cache. A block has up to 8 rows of one key/value head: new queries of a sequence, times the query
+ * heads that read this head, which share one read of its keys and values. Lanes of a warp have 8 channels of a key
+ * each, and keep the running softmax and sums of the keys that they see; these are added in a fixed order. If every
+ * sequence has one new token, several blocks share the keys of a sequence; the last one to be done adds their sums.
+ * Prompts without earlier tokens are left to attention.cu.
+ */
+#include "backend/cuda/attention/attention_operands.cuh"
+
+enum { WARPS = 4, THREADS = 32 * WARPS, AHEAD = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
+#define LOG2_E 1.4426950408889634f
+
+struct cached {
+    const void *q, *keys, *values; /* q: its first column */
+    void *o;
+    int64_t q_row, kv_row, o_row; /* elements from a row to the next one */
+    float *partial;               /* [blocks, ROWS, channels + 2]; NULL: a block has all keys of its rows */
+    struct snug_cuda_batch batch;
+    int64_t bucket; /* rows after the last token up to here become zero */
+    int heads, group, d, pages_each, splits, before;
+    float scale, softcap;
+};
+
+/* The rows of a block, and its keys: positions from first on, which is a multiple of a page, to end - 1. */
+struct block {
+    int sequence, token, position, rows, row; /* the first token's row and position; rows of the head; the first */
+    int first, end, used;                     /* used: how many blocks share the keys */
+};
+
+static __device__ __forceinline__ int lowest_key(const struct cached &a, int position) {
+    return a.before >= 0 && position > a.before ? position - a.before : 0;
+}
+
+template <int ROWS> static __device__ struct block block_of(const struct cached &a) {
+    struct block b = {.sequence = (int)blockIdx.z};
+    const int split = blockIdx.x % a.splits;
+    b.token = a.batch.offsets[b.sequence];
+    b.position = a.batch.positions[b.token];
+    b.rows = (a.batch.offsets[b.sequence + 1] - b.token) * a.group;
+    b.row = blockIdx.x / a.splits * ROWS;
+    const int last = (b.row + ROWS < b.rows ? b.row + ROWS : b.rows) - 1;
+    const int first = lowest_key(a, b.position + b.row / a.group) / SNUG_CACHE_PAGE;
+    const int end = b.position + last / a.group + 1, pages = (end - 1) / SNUG_CACHE_PAGE + 1 - first;
+    const int each = (pages + a.splits - 1) / a.splits;
+    b.used = (pages + each - 1) / each;
+    b.first = (first + split * each) * SNUG_CACHE_PAGE;
+    b.end = b.first + each * SNUG_CACHE_PAGE < end ? b.first + each * SNUG_CACHE_PAGE : end;
+    return b;
+}
+
+/* 8 channels from `channel` on of a row of d; WHOLE: d is a multiple of 8. Zeros after the last one. */
+template <bool WHOLE, typename T>
+static __device__ __forceinline__ void load_channels(float (&out)[8], const T *row, int channel, int d, bool there) {
+    if (WHOLE && there && channel < d) return load<8>(out, row + channel);
+#pragma unroll
+    for (int c = 0; c < 8; c++) out[c] = !WHOLE && there && channel + c < d ? to_float(row[channel + c]) : 0;
+}
+
+/* The running softmax of a row: exponentials are powers of two of score - most. */
+struct running {
+    float most, total, sum[8];
+};
+
+/* Exponents are relative to this. */
+static __device__ __forceinline__ float base_of(float most) { return most == -INFINITY ? 0 : most; }
+
+static __device__ __forceinline__ void merge(struct running &r, float most, float total, const float (&sum)[8]) {
+    const float raised = fmaxf(r.most, most), base = base_of(raised);
+    const float own = exp2f(r.most - base), other = exp2f(most - base);
+    r.most = raised;
+    r.total = r.total * own + total * other;
+#pragma unroll
+    for (int c = 0; c < 8; c++) r.sum[c] = r.sum[c] * own + sum[c] * other;
+}
+
+/* Attends to AHEAD * 32 / LANES keys from k0 on, which are in one page. */
+template <typename T, int LANES, int ROWS, bool WHOLE>
+static __device__ __forceinline__ void attend(struct running (&r)[ROWS], const float (&q)[ROWS][8],
+                                              const int (&position)[ROWS], const struct cached &a,
+                                              const struct block &b, int k0) {
+    constexpr int KEYS = 32 / LANES;
+    const int channel = threadIdx.x % LANES * 8, member = threadIdx.x % 32 / LANES;
+    const int64_t page = a.batch.pages[(int64_t)b.sequence * a.pages_each + k0 / SNUG_CACHE_PAGE];
+    const int64_t at = (page * SNUG_CACHE_PAGE + k0 % SNUG_CACHE_PAGE + member) * a.kv_row + (int64_t)blockIdx.y * a.d;
+    float k[AHEAD][8], v[AHEAD][8], s[AHEAD][ROWS];
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        load_channels<WHOLE>(k[u], (const T *)a.keys + at + u * KEYS * a.kv_row, channel, a.d,
+                             k0 + u * KEYS + member < b.end);
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        load_channels<WHOLE>(v[u], (const T *)a.values + at + u * KEYS * a.kv_row, channel, a.d,
+                             k0 + u * KEYS + member < b.end);
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const int key = k0 + u * KEYS + member;
+            float dot = 0;
+#pragma unroll
+            for (int c = 0; c < 8; c++) dot = fmaf(q[i][c], k[u][c], dot);
+#pragma unroll
+            for (int step = LANES / 2; step > 0; step /= 2) dot += __shfl_xor_sync(FULL_WARP, dot, step);
+            if (a.softcap > 0) dot = a.softcap * LOG2_E * tanhf(dot);
+            s[u][i] = key <= position[i] && key >= lowest_key(a, position[i]) && key < b.end ? dot : -INFINITY;
+        }
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        float raised = r[i].most;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) raised = fmaxf(raised, s[u][i]);
+        const float base = base_of(raised), shrink = exp2f(r[i].most - base);
+        r[i].most = raised;
+        r[i].total *= shrink;
+#pragma unroll
+        for (int c = 0; c < 8; c++) r[i].sum[c] *= shrink;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const float p = exp2f(s[u][i] - base);
+            r[i].total += p;
+#pragma unroll
+            for (int c = 0; c < 8; c++) r[i].sum[c] = fmaf(p, v[u][c], r[i].sum[c]);
+        }
+    }
+}
+
+/* Column `column` of row i from the sums of `count` parts, [count][ROWS][stride], each with its maximum and total
+   after its channels. total: the sum of all totals, *most: the largest maximum. */
+static __device__ __forceinline__ float add_parts(const float *parts, int count, int64_t part, int channels, int column,
+                                                  float *most, float *total) {
+    float highest = -INFINITY, sum = 0, all = 0;
+    for (int n = 0; n < count; n++) highest = fmaxf(highest, parts[n * part + channels]);
+    for (int n = 0; n < count; n++) {
+        const float factor = exp2f(parts[n * part + channels] - base_of(highest));
+        all += parts[n * part + channels + 1] * factor;
+        sum += parts[n * part + column] * factor;
+    }
+    *most = highest;
+    *total = all;
+    return sum;
+}
+
+template <typename T, int ROWS>
+static __device__ __forceinline__ void store_output(const struct cached &a, const struct block &b, int i, int column,
+                                                    float value) {
+    const int row = b.row + i;
+    if (row >= b.rows || column >= a.d) return;
+    const int64_t head = (int64_t)blockIdx.y * a.group + row % a.group;
+    ((T *)a.o)[(b.token + row / a.group) * a.o_row + head * a.d + column] = from_float<T>(value);
+}
+
+/* Whether this block is the last one of those that share its rows: their sums are in memory then. The count becomes 0
+   again. */
+static __device__ bool is_last(const struct cached &a, const struct block &b) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const int64_t tiles = gridDim.x / a.splits, tile = blockIdx.x / a.splits;
+        uint32_t *arrivals = a.batch.arrivals + ((int64_t)b.sequence * gridDim.y + blockIdx.y) * tiles + tile;
+        last = atomicInc(arrivals, (unsigned)b.used - 1) == (unsigned)b.used - 1;
+    }
+    __syncthreads();
+    const bool done = last;
+    __threadfence();
+    return done;
+}
+
+template <typename T, int LANES, int ROWS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) cached_kernel(const struct cached a) {
+    constexpr int CHANNELS = 8 * LANES, STRIDE = CHANNELS + 2, KEYS = AHEAD * 32 / LANES;
+    __shared__ float parts[WARPS][ROWS][STRIDE];
+    const int64_t tokens = a.batch.step->tokens;
+    if (blockIdx.z == gridDim.z - 1) { /* rows after the last token */
+        const int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x, blocks = (int64_t)gridDim.y * gridDim.x;
+        for (int64_t i = tokens * a.o_row + block * THREADS + threadIdx.x; i < a.bucket * a.o_row;
+             i += blocks * THREADS)
+            ((T *)a.o)[i] = from_float<T>(0);
+        return;
+    }
+    if ((int)blockIdx.z >= a.batch.step->sequences || a.batch.offsets[blockIdx.z] == a.batch.offsets[blockIdx.z + 1])
+        return;
+    const struct block b = block_of<ROWS>(a);
+    if (b.row >= b.rows || b.first >= b.end) return;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = lane % LANES * 8;
+    const float factor = a.softcap > 0 ? a.scale / a.softcap : a.scale * LOG2_E;
+    float q[ROWS][8];
+    int position[ROWS];
+    struct running r[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int row = b.row + i;
+        const T *from = (const T *)a.q + (b.token + row / a.group) * a.q_row +
+                        ((int64_t)blockIdx.y * a.group + row % a.group) * a.d;
+        load_channels<WHOLE>(q[i], from, channel, a.d, row < b.rows);
+        position[i] = row < b.rows ? b.position + row / a.group : -1;
+        r[i] = {-INFINITY, 0};
+#pragma unroll
+        for (int c = 0; c < 8; c++) q[i][c] *= factor;
+    }
+    for (int k0 = b.first + warp * KEYS; k0 < b.end; k0 += WARPS * KEYS)
+        attend<T, LANES, ROWS, WHOLE>(r, q, position, a, b, k0);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+        for (int step = 16; step >= LANES; step /= 2) {
+            float sum[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) sum[c] = __shfl_xor_sync(FULL_WARP, r[i].sum[c], step);
+            const float most = __shfl_xor_sync(FULL_WARP, r[i].most, step);
+            const float total = __shfl_xor_sync(FULL_WARP, r[i].total, step);
+            merge(r[i], most, total, sum);
+        }
+        if (lane < LANES)
+#pragma unroll
+            for (int c = 0; c < 8; c++) parts[warp][i][channel + c] = r[i].sum[c];
+        if (lane == 0) parts[warp][i][CHANNELS] = r[i].most, parts[warp][i][CHANNELS + 1] = r[i].total;
+    }
+    __syncthreads();
+    const int split = blockIdx.x % a.splits;
+    const int64_t tile = ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x - split;
+    float *own = a.partial + (tile + split) * ROWS * STRIDE;
+    const bool shares = a.splits > 1 && b.used > 1;
+    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += THREADS) {
+        const int row = i / CHANNELS, column = i % CHANNELS;
+        float most, total;
+        const float sum = add_parts(parts[0][row], WARPS, ROWS * STRIDE, CHANNELS, column, &most, &total);
+        if (!shares) {
+            store_output<T, ROWS>(a, b, row, column, sum / total);
+            continue;
+        }
+        own[row * STRIDE + column] = sum;
+        if (column == 0) own[row * STRIDE + CHANNELS] = most, own[row * STRIDE + CHANNELS + 1] = total;
+    }
+    if (!shares || !is_last(a, b)) return;
+    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += THREADS) {
+        const int row = i / CHANNELS, column = i % CHANNELS;
+        float most, total;
+        const float sum =
+            add_parts(a.partial + (tile * ROWS + row) * STRIDE, b.used, ROWS * STRIDE, CHANNELS, column, &most, &total);
+        store_output<T, ROWS>(a, b, row, column, sum / total);
+    }
+}
+
+/* ---- launching ---- */
+
+template <typename T, int LANES, int ROWS, bool WHOLE>
+static void launch(struct cached &a, const struct snug_run *run, int64_t queries) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t sequences = cuda->decoding.single ? a.bucket : run->batch->sequences, kv_heads = a.heads / a.group;
+    const int64_t tiles = blocks_for(queries * a.group, ROWS);
+    const int64_t room = cuda->decoding.single && sequences > 0 ? BLOCKS / (sequences * kv_heads * tiles) : 1;
+    a.splits = (int)(room < 1 ? 1 : room < a.pages_each ? room : a.pages_each);
+    const dim3 grid((unsigned)(tiles * a.splits), (unsigned)kv_heads, (unsigned)sequences + 1);
+    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, THREADS, 0, cuda->stream>>>(a);
+}
+
+template <typename T, int LANES>
+static void choose_rows(struct cached &a, const struct snug_run *run, int64_t queries) {
+    const int rows = snug_cuda_cached_rows(queries * a.group);
+    if (a.d % 8 || a.q_row % 8) return launch<T, LANES, 4, false>(a, run, queries);
+    if (rows == 1) return launch<T, LANES, 1, true>(a, run, queries);
+    if (rows == 4) return launch<T, LANES, 4, true>(a, run, queries);
+    launch<T, LANES, 8, true>(a, run, queries);
+}
+
+extern "C" snug_status snug_cuda_cached_attention(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_cached_attention &c = op->cached_attention;
+    const struct snug_attention_form &form = c.form;
+    if (cuda->decoding.fresh) return snug_cuda_prompt_attention(run, op);
+    const enum snug_dtype type = snug_run_dtype(run, c.q);
+    const int64_t bucket = snug_cuda_rows(run, c.q), longest = run->program->longest;
+    struct cached a = {.q = (uint8_t *)snug_run_data(run, c.q) + form.column[0] * snug_dtype_size(type),
+                       .keys = snug_run_data(run, c.keys),
+                       .values = snug_run_data(run, c.values),
+                       .o = snug_run_data(run, c.o),
+                       .q_row = snug_run_cols(run, c.q),
+                       .kv_row = snug_run_cols(run, c.keys),
+                       .o_row = snug_run_cols(run, c.o),
+                       .partial = (float *)run->workspace,
+                       .batch = cuda->batch,
+                       .bucket = bucket,
+                       .heads = form.heads,
+                       .group = form.heads / form.kv_heads,
+                       .d = form.head_dim,
+                       .pages_each = (int)snug_cuda_pages_each(run->program),
+                       .before = form.before,
+                       .scale = form.scale,
+                       .softcap = form.softcap};
+    const int64_t queries = cuda->decoding.single ? 1 : bucket < longest ? bucket : longest;
+    if (bucket == 0) return SNUG_OK;
+    with_type(type, [&](auto value) {
+        typedef decltype(value) T;
+        switch (snug_cuda_cached_lanes(a.d)) {
+        case 8: return choose_rows<T, 8>(a, run, queries);
+        case 16: return choose_rows<T, 16>(a, run, queries);
+        default: return choose_rows<T, 32>(a, run, queries);
+        }
+    });
+    return snug_cuda_done(run, op);
+}
