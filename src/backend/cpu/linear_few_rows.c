@@ -11,97 +11,112 @@
 #include "core/min_max.h"
 
 enum {
-    COLUMNS = 4,                         /* a tile's columns of y, which are rows of w */
-    ROWS = VEC_LANES / COLUMNS,          /* its rows of y: as many results as a vector has lanes */
-    HALF_ROWS = ROWS > 1 ? ROWS / 2 : 1, /* of a tile where y ends */
-    INNER = 512,                         /* of the inner dimension at a time, so that operands stay in the cache */
-    AHEAD = 2                            /* rows of w that a tile fetches for the next ones */
+    COLUMNS = 4,                /* a tile's columns of y, which are rows of w */
+    ROWS = VEC_LANES / COLUMNS, /* its rows of y: as many results as a vector has lanes */
+    INNER = 512,                /* of the inner dimension at a time, so that operands stay in the cache */
+    LINE = 64                   /* bytes that one prefetch fetches */
 };
 
-/* Rows of a tile's operands, and of w for the next tiles. */
+/* Rows of a tile's operands. A tile has rows * columns = VEC_LANES results: where y ends with one or two rows, that is
+   more columns. Rows of w are `stride` bytes apart, or where y has fewer columns, 0 bytes from the last one on. */
 struct operands {
     const float *x[ROWS];
-    const uint8_t *w[COLUMNS], *next[AHEAD];
+    const uint8_t *w[VEC_LANES];
+    int64_t stride, ahead; /* ahead: bytes from a row to that of the next tiles; 0: nothing is fetched for them */
 };
 
+/* Row j of w: its address is not loaded, but computed, where all columns exist. */
+static inline __attribute__((always_inline)) const uint8_t *row_of(const struct operands *o, bool whole, int j) {
+    return whole ? o->w[0] + j * o->stride : o->w[j];
+}
+
 static inline __attribute__((always_inline)) void multiply(vec sums[VEC_LANES], const struct operands *o,
-                                                           enum snug_dtype dtype, int rows, int64_t at, int64_t end) {
-    vec w[COLUMNS];
-    for (int j = 0; j < COLUMNS; j++) w[j] = vec_load(o->w[j], dtype, at, end);
-    for (int i = 0; i < rows; i++) {
-        const vec x = vec_load(o->x[i], SNUG_F32, at, end);
-        for (int j = 0; j < COLUMNS; j++) sums[i * COLUMNS + j] = vec_fma(x, w[j], sums[i * COLUMNS + j]);
+                                                           enum snug_dtype dtype, bool whole, int rows, int64_t at,
+                                                           int64_t end) {
+    const int columns = VEC_LANES / rows;
+    vec x[ROWS];
+    for (int i = 0; i < rows; i++) x[i] = vec_load(o->x[i], SNUG_F32, at, end);
+    for (int j = 0; j < columns; j++) {
+        const vec w = vec_load(row_of(o, whole, j), dtype, at, end);
+        for (int i = 0; i < rows; i++) sums[i * columns + j] = vec_fma(x[i], w, sums[i * columns + j]);
     }
 }
 
-/* The products of a tile over k of the inner dimension, row by row. */
+/* The products of a tile over k of the inner dimension, row by row. What the next tiles read is fetched into the second
+   cache: the first one holds what these tiles read again. */
 static inline __attribute__((always_inline)) vec multiply_tile(const struct operands *o, enum snug_dtype dtype,
-                                                               int rows, int64_t k) {
-    const int64_t size = snug_dtype_size(dtype);
+                                                               bool whole, int rows, int64_t k) {
+    enum { LOCALITY = 2 };
+    const int64_t size = snug_dtype_size(dtype), step = LINE / size;
     vec sums[VEC_LANES];
     int64_t at = 0;
     for (int i = 0; i < VEC_LANES; i++) sums[i] = vec_all(0);
-    for (; at + VEC_LANES <= k; at += VEC_LANES) {
-        for (int j = 0; j < AHEAD; j++) __builtin_prefetch(o->next[j] + at * size);
-        multiply(sums, o, dtype, rows, at, at + VEC_LANES);
+    for (; at + step <= k; at += step) {
+        for (int j = 0; j < VEC_LANES / rows && o->ahead; j++)
+            __builtin_prefetch(row_of(o, whole, j) + o->ahead + at * size, 0, LOCALITY);
+        for (int64_t i = at; i < at + step; i += VEC_LANES) multiply(sums, o, dtype, whole, rows, i, i + VEC_LANES);
     }
-    if (at < k) multiply(sums, o, dtype, rows, at, k);
+    for (; at + VEC_LANES <= k; at += VEC_LANES) multiply(sums, o, dtype, whole, rows, at, at + VEC_LANES);
+    if (at < k) multiply(sums, o, dtype, whole, rows, at, k);
     return vec_sums(sums);
 }
 
 /* Stores a tile's results, which are added to y, or if first to the bias, and to y if p->add. */
-static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, int64_t row, int64_t rows,
+static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, int width, int64_t row, int64_t rows,
                                                       int64_t column, int64_t columns, bool first, vec results) {
-    typedef float quad __attribute__((vector_size(sizeof(float) * COLUMNS)));
-    const size_t size = (size_t)columns * sizeof(float);
-    float *y = (float *)p->y + row * p->n + column;
-    quad of_row[ROWS], bias = {0};
-    memcpy(of_row, &results, sizeof results);
-    if (p->bias) memcpy(&bias, p->bias + column, size);
-    for (int64_t i = 0; i < rows; i++, y += p->n) {
-        quad sum = {0};
-        if (!first || p->add) memcpy(&sum, y, size);
-        if (first) sum += bias;
-        sum += of_row[i];
-        memcpy(y, &sum, size);
+    float values[VEC_LANES];
+    memcpy(values, &results, sizeof values);
+    for (int64_t i = 0; i < rows; i++) {
+        float *y = (float *)p->y + (row + i) * p->n + column;
+        for (int64_t j = 0; j < columns; j++) {
+            float sum = !first || p->add ? y[j] : 0;
+            if (first && p->bias) sum += p->bias[column + j];
+            y[j] = sum + values[i * width + j];
+        }
     }
 }
 
 /* Where y ends, the last row and column are computed again, and not stored. */
 static inline __attribute__((always_inline)) void run_tile(const struct snug_matmul *p, enum snug_dtype dtype, int rows,
                                                            int64_t row, int64_t column, int64_t inner) {
-    const int64_t size = snug_dtype_size(dtype), columns = p->n - column;
-    const bool last = inner + INNER >= p->k; /* the next tiles are of the next columns */
-    const int64_t next_inner = last ? 0 : inner + INNER, next_column = last ? column + COLUMNS : column;
-    const float *x = (const float *)p->a + inner;
-    const uint8_t *w = (const uint8_t *)p->b + inner * size, *next = (const uint8_t *)p->b + next_inner * size;
-    struct operands o;
-    for (int64_t i = 0; i < rows; i++) o.x[i] = x + snug_min(row + i, p->m - 1) * p->k;
-    for (int64_t j = 0; j < COLUMNS; j++) o.w[j] = w + snug_min(column + j, p->n - 1) * p->k * size;
-    for (int64_t j = 0; j < AHEAD; j++) {
-        const int64_t ahead = next_column + snug_min(row / ROWS * AHEAD, COLUMNS - AHEAD) + j;
-        o.next[j] = next + snug_min(ahead, p->n - 1) * p->k * size;
-    }
-    const vec results = multiply_tile(&o, dtype, rows, snug_min(INNER, p->k - inner));
-    if (columns >= COLUMNS)
-        put(p, row, snug_min(rows, p->m - row), column, COLUMNS, inner == 0, results);
+    const int64_t size = snug_dtype_size(dtype), columns = VEC_LANES / rows, k = snug_min(INNER, p->k - inner),
+                  stored = snug_min(rows, p->m - row);
+    const uint8_t *w = (const uint8_t *)p->b + inner * size;
+    struct operands o = {.stride = p->k * size};
+    /* the tiles of the first rows fetch for all */
+    if (row == 0 && column + 2 * VEC_LANES <= p->n) o.ahead = VEC_LANES * o.stride;
+    for (int64_t i = 0; i < rows; i++) o.x[i] = (const float *)p->a + snug_min(row + i, p->m - 1) * p->k + inner;
+    for (int64_t j = 0; j < columns; j++) o.w[j] = w + snug_min(column + j, p->n - 1) * o.stride;
+    if (p->n - column >= columns)
+        put(p, (int)columns, row, stored, column, columns, inner == 0, multiply_tile(&o, dtype, true, rows, k));
     else
-        put(p, row, snug_min(rows, p->m - row), column, columns, inner == 0, results);
+        put(p, (int)columns, row, stored, column, p->n - column, inner == 0, multiply_tile(&o, dtype, false, rows, k));
 }
 
-/* Columns column … column + 3 of y, if it has them. */
+/* As many rows from row on as a tile of `rows` rows has, or the rest, over the columns from column on. */
+static inline __attribute__((always_inline)) void run_rows(const struct snug_matmul *p, enum snug_dtype dtype, int rows,
+                                                           int64_t row, int64_t column, int64_t inner) {
+    const int64_t end = snug_min(column + VEC_LANES, p->n);
+    for (int64_t c = column; c < end; c += VEC_LANES / rows) run_tile(p, dtype, rows, row, c, inner);
+}
+
+/* VEC_LANES columns of y from column on, if it has them. */
 static inline __attribute__((always_inline)) void run_columns(const struct snug_matmul *p, enum snug_dtype dtype,
                                                               int64_t column) {
     for (int64_t inner = 0; inner < p->k; inner += INNER) {
         int64_t row = 0;
-        for (; row + HALF_ROWS < p->m; row += ROWS) run_tile(p, dtype, ROWS, row, column, inner);
-        if (row < p->m) run_tile(p, dtype, HALF_ROWS, row, column, inner);
+        for (; p->m - row > ROWS / 2; row += ROWS) run_rows(p, dtype, ROWS, row, column, inner);
+        if (ROWS > 2 && p->m - row == 2) {
+            run_rows(p, dtype, 2, row, column, inner);
+            row += 2;
+        }
+        if (p->m > row) run_rows(p, dtype, 1, row, column, inner);
     }
 }
 
 snug_status SNUG_KERNEL(matmul_few_rows)(struct snug_run *run, const struct snug_matmul *p) {
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
-    for (int64_t column = 0; column < p->n; column += COLUMNS) {
+    for (int64_t column = 0; column < p->n; column += VEC_LANES) {
         if (p->b_dtype == SNUG_F32)
             run_columns(p, SNUG_F32, column);
         else
