@@ -113,7 +113,7 @@ class _Of15(TypedDict, total=False):
     lora_bias: Optional[bool]
     """give each adapter a bias of its own [False]"""
     use_dora: Optional[bool]
-    """weight-decomposed adapters; not supported yet [False]"""
+    """DoRA: the adapters change the directions of the weights of each output, a vector of magnitudes their lengths [False]"""
     lora_task_type: Optional[str]
     """SEQ_CLS, TOKEN_CLS or CAUSAL_LM, which must be that of the task; default: that of the task"""
     rank_pattern: Optional[Union[PathLike, Mapping[str, Any]]]

@@ -252,7 +252,8 @@ static const struct {
 } meanings[] = {
     {"peft lora adapter adapters",
      "--use_peft trains LoRA adapters, with --lora_r, --lora_alpha, --lora_dropout and --lora_target_modules"},
-    {"qlora dora", "snug does not have such adapters yet: --use_peft trains those of LoRA"},
+    {"qlora", "give --load_in_4bit --use_peft"},
+    {"dora", "give --use_peft --use_dora"},
     {"quant quantize quantized quantization bnb bits 4bit 8bit int8 nf4 gptq awq",
      "give --load_in_4bit for frozen weights in 4 bits, --optim adamw_8bit for states in 8, --dtype bfloat16 for "
      "weights "

@@ -259,7 +259,9 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, bias, "", ADAPTERS, "none|all|lora_only", "none", NULL, NULL,
         "biases of the model that are trained and saved, too: all, or those of the linears that have an adapter"),
     FLAG(lora_bias, "", ADAPTERS, "False", "give each adapter a bias of its own"),
-    FLAG(use_dora, "", ADAPTERS, "False", "weight-decomposed adapters; not supported yet"),
+    FLAG(
+        use_dora, "", ADAPTERS, "False",
+        "DoRA: the adapters change the directions of the weights of each output, a vector of magnitudes their lengths"),
     TEXT(lora_task_type, "", ADAPTERS, "NAME",
          "SEQ_CLS, TOKEN_CLS or CAUSAL_LM, which must be that of the task; default: that of the task"),
     TEXT(rank_pattern, "", ADAPTERS, "FILE|JSON",

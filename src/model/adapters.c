@@ -25,7 +25,7 @@ struct snug_adapter {
     const char *path;
     json_t *json;
     double r, alpha, dropout;
-    bool rslora, bias_of_b, strict, all_linear;
+    bool rslora, dora, bias_of_b, strict, all_linear;
     enum snug_adapter_biases biases;
     struct snug_regex *target, *excluded; /* where a text is given in place of a list */
     struct pattern *ranks, *alphas;
@@ -37,8 +37,7 @@ const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return ada
 /* ---- adapter_config.json --------------------------------------------------------------------------------------- */
 
 /* Members that change what is computed, and that snug does not have. */
-static const char *const unsupported[] = {"use_dora",
-                                          "trainable_token_indices",
+static const char *const unsupported[] = {"trainable_token_indices",
                                           "target_parameters",
                                           "layer_replication",
                                           "layers_pattern",
@@ -175,6 +174,10 @@ static snug_status read_numbers(struct snug_adapter *a) {
     RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_alpha", 8, &a->alpha));
     RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_dropout", 0, &a->dropout));
     RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "use_rslora", false, &a->rslora));
+    RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "use_dora", false, &a->dora));
+    if (a->dora && a->bias_of_b)
+        return snug_fail(a->ctx, SNUG_E_USAGE,
+                         "%s: lora_bias and use_dora exclude each other, as in PEFT: leave one of them out", a->path);
     if (!(a->r >= 1) || a->r > RANK_MOST || a->r != floor(a->r))
         return snug_fail(a->ctx, SNUG_E_INPUT, "%s: r must be a whole number of at least 1", a->path);
     if (!(a->dropout >= 0) || a->dropout >= 1)
@@ -329,7 +332,8 @@ snug_status snug_adapter_find(const struct snug_adapter *adapter, const char *mo
     *out = (struct snug_lora_form){.r = (int64_t)r,
                                    .scale = adapter->rslora ? alpha / sqrt(r) : alpha / r,
                                    .dropout = adapter->dropout,
-                                   .bias = adapter->bias_of_b};
+                                   .bias = adapter->bias_of_b,
+                                   .dora = adapter->dora};
     return SNUG_OK;
 }
 
@@ -343,10 +347,15 @@ snug_status snug_adapter_find_table(const struct snug_adapter *adapter, const ch
                                     struct snug_lora_form *out) {
     RETURN_IF_ERROR(snug_adapter_find_output(adapter, module, out));
     out->dropout = 0;
-    if (!out->bias) return SNUG_OK;
-    return snug_fail(adapter->ctx, SNUG_E_UNSUPPORTED,
-                     "%s: lora_bias: %s is a table, whose adapter has no bias, as in PEFT: leave one of them out",
-                     adapter->path, module);
+    if (out->bias)
+        return snug_fail(adapter->ctx, SNUG_E_UNSUPPORTED,
+                         "%s: lora_bias: %s is a table, whose adapter has no bias, as in PEFT: leave one of them out",
+                         adapter->path, module);
+    if (out->dora)
+        return snug_fail(adapter->ctx, SNUG_E_UNSUPPORTED,
+                         "%s: use_dora: %s is a table, for which DoRA is not supported: leave one of them out",
+                         adapter->path, module);
+    return SNUG_OK;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

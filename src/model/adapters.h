@@ -3,8 +3,9 @@
  * LoRA adapters (Hu et al., arXiv:2106.09685), with the settings, names and files of PEFT: beside a linear that is not
  * trained, y = x W^T, two small ones are: y += s dropout(x) A^T B^T, where A is [r,in], B [out,r] and s = alpha / r, or
  * alpha / sqrt(r) with rslora. With lora_bias, B has a bias. Beside the word table A is a table, too, [vocabulary,r],
- * whose transpose is in the file, and there is no dropout. All other parameters are frozen, but those of whole modules
- * that are to be saved, and biases, if the setting bias says so.
+ * whose transpose is in the file, and there is no dropout. With DoRA (Liu et al., arXiv:2402.09353) the rows of
+ * W + s B A get the lengths that a vector has, which is trained: W's at first. All other parameters are frozen, but
+ * those of whole modules that are to be saved, and biases, if the setting bias says so.
  */
 #ifndef SNUG_MODEL_ADAPTERS_H
 #define SNUG_MODEL_ADAPTERS_H
@@ -25,6 +26,7 @@ struct snug_lora_form {
     int64_t r;
     double scale, dropout;
     bool bias; /* of B */
+    bool dora;
 };
 
 /* Reads adapter_config.json, as PEFT writes it; path is for messages. Members that are absent have PEFT's defaults;

@@ -55,7 +55,7 @@ static int32_t add_lora_weight(struct snug_builder *b, struct snug_parameter par
     snprintf(name, sizeof name, "%s.%s", module, which);
     parameter.tensor =
         add_weights(b, vector ? 1 : parameter.shape[0], vector ? parameter.shape[0] : parameter.shape[1], name);
-    parameter.decay = !vector;
+    parameter.decay = !vector || parameter.init == SNUG_INIT_LENGTHS; /* as Trainer, by their names */
     parameter.lora = true;
     add_parameter(b, parameter, name, "");
     return parameter.tensor;
@@ -81,6 +81,9 @@ static struct snug_lora add_lora_of(struct snug_builder *b, int64_t outputs, int
     if (form.bias)
         lora.bias = add_lora_weight(b, (struct snug_parameter){.shape = {outputs}, .init = SNUG_INIT_ZEROS}, module,
                                     "lora_B.bias");
+    if (form.dora)
+        lora.lengths = add_lora_weight(b, (struct snug_parameter){.shape = {outputs}, .init = SNUG_INIT_LENGTHS},
+                                       module, "lora_magnitude_vector");
     return lora;
 }
 
@@ -206,6 +209,8 @@ struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t 
                       .tensor = linear.weight, .shape = {inputs, outputs}, .init = SNUG_INIT_NORMAL, .decay = true},
                   suffixed, "");
     linear.lora = add_lora(b, outputs, inputs, name);
+    if (linear.lora.lengths && b->status == SNUG_OK)
+        b->program->parameters[b->program->parameter_count - 1].of_columns = true;
     snprintf(suffixed, sizeof suffixed, "%s.bias", name);
     if (bias) linear.bias = snug_build_bias(b, outputs, suffixed);
     return linear;
@@ -315,14 +320,12 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
     return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
 }
 
-/* y += scale (dropout(x) a^T) b^T */
-static void adapt(struct snug_builder *b, int32_t x, const struct snug_lora *lora, int32_t y, const char *name) {
+/* y += scale (x a^T) b^T */
+static void add_lora_product(struct snug_builder *b, int32_t x, const struct snug_lora *lora, int32_t y,
+                             const char *name) {
     char own[64];
-    if (!lora->a) return;
-    snprintf(own, sizeof own, "%s.lora_dropout", name);
-    const int32_t dropped = snug_dropout(b, x, lora->dropout, own);
     snprintf(own, sizeof own, "%s.lora", name);
-    const int32_t u = snug_linear(b, dropped, (struct snug_affine){.weight = lora->a}, own);
+    const int32_t u = snug_linear(b, x, (struct snug_affine){.weight = lora->a}, own);
     struct snug_scale scale = {.x = u, .y = u, .scale = (float)lora->scale};
     if (lora->bias) { /* which is scaled, too */
         snprintf(own, sizeof own, "%s.lora_sum", name);
@@ -333,16 +336,57 @@ static void adapt(struct snug_builder *b, int32_t x, const struct snug_lora *lor
     if (!lora->bias) snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, y);
 }
 
+static int32_t lora_dropout(struct snug_builder *b, int32_t x, const struct snug_lora *lora, const char *name) {
+    char own[64];
+    snprintf(own, sizeof own, "%s.lora_dropout", name);
+    return snug_dropout(b, x, lora->dropout, own);
+}
+
+/* Fixed rows; of what the program computes from weights alone. */
+static int32_t add_fixed(struct snug_builder *b, int64_t cols, const char *name) {
+    const int32_t tensor = add_value(b, 0, cols, false, name);
+    if (b->status != SNUG_OK) return tensor;
+    b->program->tensors[tensor].extent = SNUG_EXTENT_FIXED;
+    b->program->tensors[tensor].rows = 1;
+    return tensor;
+}
+
+/* DoRA: with x' = dropout(x), y = (x' W^T + scale x' a^T b^T) m / |rows of W + scale b a| + (x - x') W^T + bias. */
+static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int64_t outputs, const char *name) {
+    const struct snug_lora *lora = &w.lora;
+    const struct snug_affine plain = {.weight = w.weight, .transposed = w.transposed};
+    struct snug_row_lengths lengths = {.w = w.weight, .a = lora->a, .b = lora->b, .scale = (float)lora->scale};
+    char own[64];
+    const int32_t dropped = lora_dropout(b, x, lora, name);
+    snprintf(own, sizeof own, "%s.dora", name);
+    struct snug_scale_columns scale = {.x = snug_linear(b, dropped, plain, own), .m = lora->lengths, .b = w.bias};
+    add_lora_product(b, dropped, lora, scale.x, name);
+    snprintf(own, sizeof own, "%s.dora_lengths", name);
+    scale.inverse = lengths.inverse = add_fixed(b, outputs, own);
+    lengths.transposed = w.transposed;
+    add_op(b, (struct snug_op){.kind = SNUG_OP_ROW_LENGTHS, .row_lengths = lengths});
+    if (dropped != x) {
+        snprintf(own, sizeof own, "%s.dora_dropped", name);
+        const int32_t rest = snug_scaled_sum(b, dropped, x, -1, own);
+        snprintf(own, sizeof own, "%s.dora_rest", name);
+        scale.addend = snug_linear(b, rest, plain, own);
+    }
+    scale.y = add_value(b, x, outputs, true, name);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE_COLUMNS, .scale_columns = scale});
+    return scale.y;
+}
+
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
     int64_t outputs = 0;
     if (b->status == SNUG_OK) {
         const struct snug_tensor *weight = &b->program->tensors[w.weight];
         outputs = w.transposed ? weight->cols : weight->rows;
     }
+    if (w.lora.lengths) return dora_linear(b, x, w, outputs, name);
     const int32_t y = add_value(b, x, outputs, true, name);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
                                .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
-    adapt(b, x, &w.lora, y, name);
+    if (w.lora.a) add_lora_product(b, lora_dropout(b, x, &w.lora, name), &w.lora, y, name);
     return y;
 }
 

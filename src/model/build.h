@@ -12,6 +12,7 @@
 /* An adapter's weights, or none. */
 struct snug_lora {
     int32_t a, b, bias; /* [r,in] [out,r] [1,out]; bias: or none; of the word table: [vocabulary,r] [size,r] none */
+    int32_t lengths;    /* [1,out]: DoRA's magnitudes, or none */
     double scale, dropout;
 };
 

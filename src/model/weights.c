@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/weights.h"
+#include "model/weights_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,9 +117,9 @@ static snug_status fill(const struct place *to, int64_t count, enum snug_dtype m
                                               : snug_compute(to->program->ctx, fill_here, &filling);
 }
 
-static snug_status fill_parameter(const struct snug_program *program, const struct snug_memory *memory,
-                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
-                                  snug_make_fn *make, const void *user) {
+snug_status snug_parameter_fill(const struct snug_program *program, const struct snug_memory *memory,
+                                const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                snug_make_fn *make, const void *user) {
     const struct place to = {program, memory, parameter->tensor, element_of(program, parameter, first)};
     if (program->tensors[parameter->tensor].quantized.type) /* always as a whole */
         return snug_quantized_fill(program, memory, parameter, make, user);
@@ -134,7 +134,7 @@ static snug_status copy_values(const void *user, int64_t first, int64_t count, v
 snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values) {
-    return fill_parameter(program, memory, parameter, first, count, copy_values, values);
+    return snug_parameter_fill(program, memory, parameter, first, count, copy_values, values);
 }
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ static snug_status add_new_rows(const struct target *to, snug_make_fn *old, cons
     if (!added) return SNUG_OK;
     /* transformers pads the bias of a tied decoder with zeros. */
     if (!p->shape[1] && !to->config->own_decoder)
-        return fill_parameter(to->program, to->memory, p, rows, added, make_zeros, NULL);
+        return snug_parameter_fill(to->program, to->memory, p, rows, added, make_zeros, NULL);
     struct snug_block room;
     RETURN_IF_ERROR(
         snug_block_host(to->program->ctx, cols * (int64_t)sizeof(double) + part * (int64_t)sizeof(float), &room));
@@ -215,7 +215,7 @@ static snug_status add_new_rows(const struct target *to, snug_make_fn *old, cons
     drawn.part = (float *)(drawn.mean + cols);
     snug_status status = snug_new_rows_begin(&drawn);
     if (status == SNUG_OK)
-        status = fill_parameter(to->program, to->memory, p, rows * cols, added * cols, snug_new_rows_make, &drawn);
+        status = snug_parameter_fill(to->program, to->memory, p, rows * cols, added * cols, snug_new_rows_make, &drawn);
     snug_block_release(&room);
     return status;
 }
@@ -224,24 +224,12 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
     const struct initialisation init = {config, parameter, snug_draw_of(parameter->name, seed), threads_of(memory)};
     const struct target to = {program, config, memory, parameter, seed};
-    RETURN_IF_ERROR(fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init));
+    RETURN_IF_ERROR(
+        snug_parameter_fill(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init));
     return add_new_rows(&to, init_values, &init);
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
-
-struct loading {
-    snug_context *ctx;
-    const char *path;
-    const struct snug_program *program;
-    const struct snug_config *config;
-    const struct snug_memory *memory;
-    const struct snug_safetensors *files;
-    uint64_t seed;
-    bool ignore_mismatched_sizes;
-    const struct snug_stored_tensor **loaded; /* by parameter: where its values are from, or NULL */
-    struct snug_hash_map names;               /* the parameters' */
-};
 
 void snug_weight_source_close(struct snug_weight_source *source) {
     snug_safetensors_close(&source->files);
@@ -354,7 +342,7 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
 
 /* Codes that the arena stores in the same form are copied. Values that it rounds in another way than the file says, as
    its config.json says, are those of the file rounded once more. */
-static snug_status load_codes(const struct loading *l, const struct snug_stored_codes *codes,
+static snug_status load_codes(const struct snug_loading *l, const struct snug_stored_codes *codes,
                               const struct snug_parameter *parameter) {
     const enum snug_dtype rounded = l->program->tensors[parameter->tensor].quantized.rounded;
     if (rounded != codes->form.rounded)
@@ -369,7 +357,7 @@ static snug_status read_codes(const void *user, int64_t first, int64_t count, vo
 }
 
 /* rows: its rows of new tokens, too. */
-static snug_status load_values(const struct loading *l, const struct snug_stored_tensor *stored,
+static snug_status load_values(const struct snug_loading *l, const struct snug_stored_tensor *stored,
                                const struct target *to, bool rows) {
     const struct snug_tensor *tensor = &l->program->tensors[to->parameter->tensor];
     struct reading reading = {.ctx = l->ctx,
@@ -385,7 +373,8 @@ static snug_status load_values(const struct loading *l, const struct snug_stored
     if (reading.as_stored)
         RETURN_IF_ERROR(fill(&place, stored->count, tensor->dtype, read_values, &reading));
     else
-        RETURN_IF_ERROR(fill_parameter(l->program, l->memory, to->parameter, 0, stored->count, read_values, &reading));
+        RETURN_IF_ERROR(
+            snug_parameter_fill(l->program, l->memory, to->parameter, 0, stored->count, read_values, &reading));
     reading.as_stored = false; /* the rows of new tokens are computed in fp32 */
     return rows ? add_new_rows(to, read_values, &reading) : SNUG_OK;
 }
@@ -394,7 +383,7 @@ static bool has_form(const struct snug_tensor *tensor, const struct snug_quantiz
     return form->type && tensor->quantized.type == form->type && tensor->quantized.nested == form->nested;
 }
 
-static snug_status load_one(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
+snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
     const int64_t rows = parameter->shape[0], added = parameter->by_vocabulary ? l->config->new_tokens : 0;
     const struct snug_tensor *tensor = &l->program->tensors[parameter->tensor];
@@ -426,7 +415,7 @@ static snug_status load_one(const struct loading *l, const struct snug_stored_te
     if (has_form(tensor, &codes.form)) {
         RETURN_IF_ERROR(load_codes(l, &codes, parameter));
     } else if (codes.form.type) {
-        RETURN_IF_ERROR(fill_parameter(l->program, l->memory, parameter, 0, seen.count, read_codes, &codes));
+        RETURN_IF_ERROR(snug_parameter_fill(l->program, l->memory, parameter, 0, seen.count, read_codes, &codes));
         if (grows) RETURN_IF_ERROR(add_new_rows(&to, read_codes, &codes));
     } else {
         RETURN_IF_ERROR(load_values(l, stored, &to, grows));
@@ -462,7 +451,7 @@ static snug_status compare(snug_context *ctx, const struct snug_safetensors *fil
 }
 
 /* A second tensor of a parameter. */
-static snug_status check_again(const struct loading *l, const struct snug_stored_tensor *stored, size_t index,
+static snug_status check_again(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index,
                                bool spare) {
     const struct snug_stored_tensor *first = l->loaded[index];
     int64_t at;
@@ -496,7 +485,8 @@ static void add_name(struct names *names, const char *name) {
 
 /* Loads the file's tensors of this use, or names them as unused. Of a spare one without the other name only tied models
    make use. */
-static snug_status load_those(const struct loading *l, enum snug_stored_use use, struct names *unused, size_t *used) {
+static snug_status load_those(const struct snug_loading *l, enum snug_stored_use use, struct names *unused,
+                              size_t *used) {
     for (size_t i = 0; i < l->files->count; i++) {
         const struct snug_stored_tensor *stored = &l->files->tensors[i];
         char name[256];
@@ -508,13 +498,13 @@ static snug_status load_those(const struct loading *l, enum snug_stored_use use,
             add_name(unused, stored->name);
             continue;
         }
-        RETURN_IF_ERROR(first ? load_one(l, stored, (size_t)p) : check_again(l, stored, (size_t)p, spare));
+        RETURN_IF_ERROR(first ? snug_load_one(l, stored, (size_t)p) : check_again(l, stored, (size_t)p, spare));
         ++*used;
     }
     return SNUG_OK;
 }
 
-static snug_status load_all(const struct loading *l) {
+static snug_status load_all(const struct snug_loading *l) {
     struct names unused = {0};
     size_t used = 0;
     RETURN_IF_ERROR(load_those(l, SNUG_STORED_PARAMETER, &unused, &used));
@@ -621,7 +611,7 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
     return status;
 }
 
-static snug_status add_names(struct loading *l) {
+snug_status snug_load_names(struct snug_loading *l) {
     for (size_t i = 0; i < l->program->parameter_count; i++) {
         const char *name = l->program->parameters[i].name;
         RETURN_IF_ERROR(snug_hash_map_add(l->ctx, &l->names, name, strlen(name), (int32_t)i, &(int32_t){0}));
@@ -633,20 +623,20 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes, struct snug_weight_source *source) {
     struct snug_weight_source from = {0};
-    struct loading l = {.ctx = ctx,
-                        .files = &from.files,
-                        .program = program,
-                        .config = config,
-                        .memory = memory,
-                        .seed = seed,
-                        .ignore_mismatched_sizes = ignore_mismatched_sizes};
+    struct snug_loading l = {.ctx = ctx,
+                             .files = &from.files,
+                             .program = program,
+                             .config = config,
+                             .memory = memory,
+                             .seed = seed,
+                             .ignore_mismatched_sizes = ignore_mismatched_sizes};
     const char *name;
     RETURN_IF_ERROR(find_file(ctx, folder, &name));
     RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
     l.path = from.path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
     l.loaded = from.of;
-    if (status == SNUG_OK) status = add_names(&l);
+    if (status == SNUG_OK) status = snug_load_names(&l);
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
     if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
@@ -677,102 +667,6 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     } else {
         snug_weight_source_close(&from);
     }
-    return status;
-}
-
-/* ---- adapters ------------------------------------------------------------------------------------------------- */
-
-/* With an adapter of a table PEFT also saves its frozen weight, which the base model has; and with bias all the biases
-   of modules to save by further names, and those of the modules in whose place they are. */
-static bool is_of_base(const struct loading *l, const char *name) {
-    static const char end[] = ".base_layer.weight";
-    static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
-    const size_t length = strlen(name), cut = sizeof end - 1;
-    char half[256];
-    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias");
-    if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
-    for (int i = 0; i < 2; i++) {
-        snprintf(half, sizeof half, "%.*s.%s", (int)(length - cut), name, halves[i]);
-        found |= snug_hash_map_find(&l->names, "", 0, half, strlen(half)) >= 0;
-    }
-    return found;
-}
-
-/* A table whose transpose is in the file. */
-struct turned {
-    const struct loading *l;
-    const struct snug_stored_tensor *stored;
-    float *column; /* of a range of rows */
-};
-
-static snug_status read_turned(const void *user, int64_t first, int64_t count, void *out) {
-    const struct turned *t = user;
-    const int64_t cols = t->stored->shape[0], rows = t->stored->shape[1];
-    for (int64_t k = 0; k < cols; k++) {
-        int64_t begin;
-        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
-        RETURN_IF_ERROR(
-            snug_safetensors_read(t->l->ctx, t->l->files, t->stored, k * rows + begin, end - begin, t->column));
-        for (int64_t i = begin; i < end; i++) ((float *)out)[i * cols + k - first] = t->column[i - begin];
-    }
-    return SNUG_OK;
-}
-
-static snug_status load_turned(const struct loading *l, const struct snug_stored_tensor *stored, size_t index) {
-    const struct snug_parameter *p = &l->program->parameters[index];
-    struct turned turned = {.l = l, .stored = stored};
-    if (stored->dims != 2 || stored->shape[0] != p->shape[1] || stored->shape[1] != p->shape[0])
-        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld]", l->path, stored->name,
-                         (long long)p->shape[1], (long long)p->shape[0]);
-    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)p->shape[0], sizeof *turned.column, (void **)&turned.column));
-    const snug_status status =
-        fill_parameter(l->program, l->memory, p, 0, snug_parameter_count(p), read_turned, &turned);
-    free(turned.column);
-    l->loaded[index] = stored;
-    return status;
-}
-
-static snug_status load_adapter_tensor(const struct loading *l, const struct snug_stored_tensor *stored) {
-    const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
-    char name[256] = "", plain[256];
-    enum snug_stored_use use = SNUG_STORED_PARAMETER;
-    if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0) {
-        snug_adapter_plain_name(stored->name + prefix, plain, sizeof plain);
-        use = snug_family_parameter(l->config, plain, name, sizeof name);
-    }
-    const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
-    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p])
-        return l->program->parameters[p].turned ? load_turned(l, stored, (size_t)p) : load_one(l, stored, (size_t)p);
-    if (is_of_base(l, name) || (p >= 0 && use == SNUG_STORED_SPARE)) return SNUG_OK;
-    return snug_fail(l->ctx, SNUG_E_INPUT,
-                     "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
-                     stored->name);
-}
-
-static snug_status load_adapter(struct loading *l) {
-    RETURN_IF_ERROR(add_names(l));
-    for (size_t i = 0; i < l->files->count; i++) RETURN_IF_ERROR(load_adapter_tensor(l, &l->files->tensors[i]));
-    for (size_t i = 0; i < l->program->parameter_count; i++)
-        if (l->program->parameters[i].adapter && !l->loaded[i])
-            return snug_fail(l->ctx, SNUG_E_INPUT,
-                             "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
-                             " beside it asks for",
-                             l->path, l->program->parameters[i].name);
-    return SNUG_OK;
-}
-
-snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
-                              const struct snug_config *config, const struct snug_memory *memory) {
-    struct snug_weight_source from = {0};
-    struct loading l = {.ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory};
-    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, SNUG_ADAPTER_WEIGHTS));
-    l.path = from.path;
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
-    l.loaded = from.of;
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &from.files);
-    if (status == SNUG_OK) status = load_adapter(&l);
-    snug_hash_map_free(&l.names);
-    snug_weight_source_close(&from);
     return status;
 }
 

@@ -53,10 +53,6 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes, struct snug_weight_source *source);
-/* Fills the adapters and the modules that are saved with them, from folder's adapter_model.safetensors: all of them,
-   and nothing else may be in it. Before that, snug_weights_load() fills the base model. */
-snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
-                              const struct snug_config *config, const struct snug_memory *memory);
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, const char *name,
                              const struct snug_program *program, const struct snug_memory *memory);

@@ -54,6 +54,8 @@
     X(ROTATE, rotate, rotate)                                                                                          \
     X(DROPOUT, dropout, dropout)                                                                                       \
     X(SCALE, scale, scale)                                                                                             \
+    X(ROW_LENGTHS, row_lengths, row_lengths)                                                                           \
+    X(SCALE_COLUMNS, scale_columns, scale_columns)                                                                     \
     X(GATHER, gather, gather)                                                                                          \
     X(LOSS, loss, loss)                                                                                                \
     X(BEST, best, best)                                                                                                \
@@ -67,6 +69,7 @@
     X(ACTIVATION_BACKWARD, activation_backward, activation_backward)                                                   \
     X(GLU_BACKWARD, glu_backward, glu_backward)                                                                        \
     X(SCALE_BACKWARD, scale_backward, scale_backward)                                                                  \
+    X(SCALE_COLUMNS_BACKWARD, scale_columns_backward, scale_columns_backward)                                          \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
     X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
     X(CLIP, clip, clip)                                                                                                \
@@ -296,6 +299,23 @@ struct snug_scale_backward {
     int32_t dx;    /* [n,m] (= dy), of dy's type */
     float scale, softcap;
 };
+/* inverse[n] = 1 / |row n of w + scale b a|: DoRA (Liu et al., arXiv:2402.09353), which has no derivative of it */
+struct snug_row_lengths {
+    int32_t w, a, b; /* [N,K] [r,K] [N,r] */
+    int32_t inverse; /* [1,N] F32 */
+    float scale;
+    bool transposed; /* w is [K,N] */
+};
+/* y = x m inverse + b + addend, where m, inverse and b have a value for each column */
+struct snug_scale_columns {
+    int32_t x, m, inverse, b, addend; /* [n,N] [N] [1,N] [N] or none, [n,N] or none */
+    int32_t y;                        /* [n,N] */
+};
+/* dx = dy m inverse;  dm += sum of dy x inverse, db += sum of dy, over rows */
+struct snug_scale_columns_backward {
+    int32_t dy, x, m, inverse; /* as in SCALE_COLUMNS */
+    int32_t dx, dm, db;        /* [n,N] (= dy); [N], each or none */
+};
 /* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
    of x [T,h], or that r[i] is the mean of sequence i's rows */
 struct snug_gather {
@@ -506,6 +526,9 @@ struct snug_op {
         struct snug_rotate rotate;
         struct snug_dropout dropout;
         struct snug_scale scale;
+        struct snug_row_lengths row_lengths;
+        struct snug_scale_columns scale_columns;
+        struct snug_scale_columns_backward scale_columns_backward;
         struct snug_scale_backward scale_backward;
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;

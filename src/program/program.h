@@ -86,11 +86,20 @@ struct snug_parameter {
     int32_t tensor;
     int64_t row;      /* first row in the tensor */
     int64_t shape[2]; /* the shape in the Hugging Face file; shape[1] is 0 for vectors */
-    /* NORMAL: with the config's deviation, GAUSSIAN: with 1; UNIFORM: +-1 / sqrt(cols) */
-    enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES, SNUG_INIT_UNIFORM, SNUG_INIT_GAUSSIAN } init;
+    /* NORMAL: with the config's deviation, GAUSSIAN: with 1; UNIFORM: +-1 / sqrt(cols); LENGTHS: of the rows of the
+       weight of its module */
+    enum snug_init {
+        SNUG_INIT_NORMAL,
+        SNUG_INIT_ZEROS,
+        SNUG_INIT_ONES,
+        SNUG_INIT_UNIFORM,
+        SNUG_INIT_GAUSSIAN,
+        SNUG_INIT_LENGTHS
+    } init;
     bool lora;          /* of an adapter (model/adapters.h): files of the base model do not have it */
     bool adapter;       /* lora, or of a module that is trained and saved with the adapters */
     bool wrapped;       /* a bias of a module that has an adapter: PEFT's files have it in base_layer */
+    bool of_columns;    /* LENGTHS: of the weight's columns, which is stored as [in,out] */
     bool turned;        /* files have its transpose: [cols,rows] */
     bool decay;         /* AdamW decays it: not a bias, not a norm's weight */
     bool head;          /* belongs to the task head */

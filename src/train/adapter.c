@@ -214,7 +214,7 @@ static void add_constants(json_t **to) {
                                         "target_parameters",
                                         "trainable_token_indices",
                                         NULL};
-    static const char *const off[] = {"ensure_weight_tying", "use_dora", "use_qalora", NULL};
+    static const char *const off[] = {"ensure_weight_tying", "use_qalora", NULL};
     for (const char *const *key = empty; *key; key++) snug_json_add(to, *key, json_null());
     for (const char *const *key = off; *key; key++) snug_json_add(to, *key, json_false());
     snug_json_add(to, "inference_mode", json_true());
@@ -242,6 +242,7 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
     snug_json_add(to, "target_modules",
                   args->lora_target_modules ? targets_of(args->lora_target_modules) : json_null());
     snug_json_add(to, "task_type", type ? json_string(type) : json_null());
+    snug_json_add(to, "use_dora", json_boolean(args->use_dora));
     snug_json_add(to, "use_rslora", json_boolean(args->use_rslora));
     RETURN_IF_ERROR(add_pattern(from, to, "rank_pattern", args->rank_pattern));
     return add_pattern(from, to, "alpha_pattern", args->alpha_pattern);
@@ -300,8 +301,6 @@ static snug_status check_arguments(const struct snug_adapter_source *from) {
         return !name || !from->trains
                    ? SNUG_OK
                    : snug_fail(from->args->ctx, SNUG_E_USAGE, "--%s is for LoRA adapters: give --use_peft, too", name);
-    if (args->use_dora)
-        return snug_fail(from->args->ctx, SNUG_E_UNSUPPORTED, "--use_dora is not supported yet: leave it out");
     if (args->freeze)
         return snug_fail(
             from->args->ctx, SNUG_E_USAGE,

@@ -8,6 +8,7 @@
 
 #include "dist/save.h"
 #include "io/json.h"
+#include "model/adapter_weights.h"
 #include "model/adapters.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
@@ -95,8 +96,9 @@ static snug_status load_weights(struct snug_session *s) {
     }
     RETURN_IF_ERROR(snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
                                       setup->args->ignore_mismatched_sizes, &s->source));
-    return setup->adapter.path ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
-                               : SNUG_OK;
+    return setup->adapter.path
+               ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
+               : snug_adapter_init_lengths(s->ctx, &setup->model, program, &setup->config, &s->memory, seed);
 }
 
 const char *snug_session_weights(const struct snug_session *s) {

@@ -17,6 +17,7 @@
 #include "io/json.h"
 #include "io/offload_file.h"
 #include "io/safetensors.h"
+#include "model/adapter_weights.h"
 #include "model/family.h"
 #include "model/freeze.h"
 #include "model/quantization.h"

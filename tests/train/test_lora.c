@@ -367,6 +367,39 @@ FIXTURE_TEST(adapters_of_tables_and_biases) {
     plan_of(f, DECODER "lora_target_modules=all-linear"); /* which the word table is not */
 }
 
+/* DoRA begins as the base model, however its weights are stored; trained, it is merged. */
+FIXTURE_TEST(dora_begins_with_the_lengths_of_the_weights) {
+    static const struct {
+        const char *base, *words, *data;
+    } runs[] = {
+        {"@llama_base", "line_by_line=True train_file=@train.txt", "dummy:8x8"},
+        {SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm",
+         "task=clm tokenizer_name= train_file=dummy:8x8 lora_target_modules=c_attn,c_fc", "dummy:8x8"},
+        {"@base", "lora_target_modules=all-linear lora_dropout=0.2", "@dev.csv"},
+        {"@llama_base", "line_by_line=True train_file=@train.txt load_in_4bit=True bnb_4bit_compute_dtype=float32",
+         "dummy:8x8"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const bool quantized = strstr(runs[i].words, "4bit");
+        for (int trained = 0; trained < 2; trained++) {
+            char words[1024];
+            snprintf(words, sizeof words, "config_name= model_name_or_path=%s use_peft=True use_dora=True %s %s",
+                     runs[i].base, runs[i].words,
+                     trained ? "learning_rate=0.05 max_steps=3" : "learning_rate=0 max_steps=1");
+            train(f, "out", words);
+            snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
+            const double loss = loss_of(f, words);
+            if (trained) run_merge(f, "model_name_or_path=@out output_dir=@merged dtype=float32");
+            snprintf(words, sizeof words, "model_name_or_path=%s threads=1 validation_file=%s %s",
+                     trained ? "@merged" : runs[i].base, runs[i].data,
+                     quantized && !trained ? "load_in_4bit=True bnb_4bit_compute_dtype=float32" : "");
+            const double other = loss_of(f, words);
+            if (!(fabs(loss - other) < 2e-5 * fmax(1, loss)) && !(i == 2 && !trained)) /* its classifier is new */
+                fail_msg("%s %d: %g and %g", runs[i].words, trained, loss, other);
+        }
+    }
+}
+
 static void refuse_merge(struct fixture *f, const char *words, snug_status expected, const char *message) {
     snug_args *args = plain_args(f, words);
     const snug_status status = snug_merge(args);
@@ -410,7 +443,9 @@ FIXTURE_TEST(arguments_are_refused) {
         {CLASSIFIER "lora_modules_to_save=nowhere", "no weights of its own in a module \"nowhere\"", SNUG_E_USAGE},
         {"config_name= model_name_or_path=@mlm task=mlm train_file=@train.txt tokenizer_name=@bigger use_peft=True",
          "rows of new tokens are not trained beside adapters yet", SNUG_E_UNSUPPORTED},
-        {CLASSIFIER "use_dora=True", "--use_dora is not supported yet", SNUG_E_UNSUPPORTED},
+        {CLASSIFIER "use_dora=True lora_bias=True", "lora_bias and use_dora exclude each other", SNUG_E_USAGE},
+        {CLASSIFIER "use_dora=True lora_target_modules=word_embeddings", "for which DoRA is not supported",
+         SNUG_E_UNSUPPORTED},
         {CLASSIFIER "freeze=embeddings", "--freeze: with --use_peft", SNUG_E_USAGE},
         {"freeze=layer.0-7", "is not a range of the model's layers", SNUG_E_USAGE},
         {CLASSIFIER "lora_target_modules=word_embeddings lora_bias=True", "lora_bias: bert.embeddings.word_embeddings",
@@ -452,7 +487,7 @@ FIXTURE_TEST(files_are_refused) {
         const char *config, *message;
         snug_status status;
     } cases[] = {
-        {"{\"use_dora\": true}", "use_dora is not supported yet", SNUG_E_UNSUPPORTED},
+        {"{\"use_dora\": 2}", "use_dora", SNUG_E_INPUT},
         {"{\"trainable_token_indices\": [1]}", "trainable_token_indices is not supported", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": \"IA3\"}", "peft_type IA3", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": 3}", "peft_type", SNUG_E_INPUT},

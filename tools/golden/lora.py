@@ -33,7 +33,7 @@ OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "
 # The word table, and the families that have a case of the other kinds.
 WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
 FURTHER = {"biases": ["bert", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
-           "words": list(WORDS)}
+           "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2"], "dora_patterns": ["gpt2", "gemma2"]}
 
 
 def linears_of(model):
@@ -65,6 +65,8 @@ def kinds_of(model_type, model, tied):
     further = {
         "biases": {"target_modules": names, "bias": "all", "lora_bias": True},
         "own_biases": {"target_modules": names[::2] + ([OUTPUT["roberta"]] if model_type == "roberta" else []), "bias": "lora_only"},
+        "dora": {"target_modules": names, "use_dora": True},
+        "dora_patterns": {"target_modules": names, "use_dora": True, "use_rslora": True, "rank_pattern": {names[0]: 1}},
         "words": {"target_modules": [names[0], words], "use_rslora": True},
     }
     if OUTPUT.get(model_type):
@@ -75,7 +77,7 @@ def kinds_of(model_type, model, tied):
 def plain(name):
     for part in (".modules_to_save.default", ".default", ".base_layer"):
         name = name.replace(part, "")
-    return name.removeprefix("base_model.model.")
+    return name.removeprefix("base_model.model.").replace("magnitude_vector.weight", "magnitude_vector")
 
 
 def compute(model, batch):
@@ -115,7 +117,9 @@ def write_case(folder, base, case, settings):
     peft = get_peft_model(model, LoraConfig(**{"r": 2, "lora_alpha": 3, "task_type": TYPES[task], **settings}))
     with torch.no_grad():
         for name, p in peft.named_parameters():
-            if p.requires_grad and "lora_" in name:
+            if p.requires_grad and "magnitude" in name:
+                p.mul_(1 + 0.2 * torch.randn_like(p))
+            elif p.requires_grad and "lora_" in name:
                 p.normal_(0.0, 0.15)
     peft.save_pretrained(folder)
     (folder / "README.md").unlink()

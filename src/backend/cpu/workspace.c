@@ -59,6 +59,10 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     case SNUG_OP_RESIDUAL_NORM: return size * threads * 2 * padded_columns(program, op->residual_norm.y);
     case SNUG_OP_NORM: return size * threads * 2 * padded_columns(program, op->norm.y);
     case SNUG_OP_ROTATE: return rotate_workspace(program, &op->rotate, threads);
+    case SNUG_OP_ROW_LENGTHS:
+        return op->row_lengths.transposed
+                   ? size * threads * snug_cpu_padded(program->tensors[op->row_lengths.b].cols * SNUG_CPU_PAD)
+                   : 0;
     case SNUG_OP_DROPOUT: return size * threads * padded_columns(program, op->dropout.y);
     case SNUG_OP_EMBED_BACKWARD: return size * threads * padded_columns(program, op->embed_backward.ds);
     case SNUG_OP_NORM_BACKWARD: return norm_backward_workspace(program, op->norm_backward.dy, threads);

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/adapter_weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/adapters.h"
+#include "model/family.h"
+#include "model/weight_files.h"
+#include "model/weights_impl.h"
+
+/* With an adapter of a table PEFT also saves its frozen weight, which the base model has; and with bias all the biases
+   of modules to save by further names, and those of the modules in whose place they are. */
+static bool is_of_base(const struct snug_loading *l, const char *name) {
+    static const char end[] = ".base_layer.weight";
+    static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
+    const size_t length = strlen(name), cut = sizeof end - 1;
+    char half[256];
+    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias");
+    if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
+    for (int i = 0; i < 2; i++) {
+        snprintf(half, sizeof half, "%.*s.%s", (int)(length - cut), name, halves[i]);
+        found |= snug_hash_map_find(&l->names, "", 0, half, strlen(half)) >= 0;
+    }
+    return found;
+}
+
+/* A table whose transpose is in the file. */
+struct turned {
+    const struct snug_loading *l;
+    const struct snug_stored_tensor *stored;
+    float *column; /* of a range of rows */
+};
+
+static snug_status read_turned(const void *user, int64_t first, int64_t count, void *out) {
+    const struct turned *t = user;
+    const int64_t cols = t->stored->shape[0], rows = t->stored->shape[1];
+    for (int64_t k = 0; k < cols; k++) {
+        int64_t begin;
+        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
+        RETURN_IF_ERROR(
+            snug_safetensors_read(t->l->ctx, t->l->files, t->stored, k * rows + begin, end - begin, t->column));
+        for (int64_t i = begin; i < end; i++) ((float *)out)[i * cols + k - first] = t->column[i - begin];
+    }
+    return SNUG_OK;
+}
+
+static snug_status load_turned(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index) {
+    const struct snug_parameter *p = &l->program->parameters[index];
+    struct turned turned = {.l = l, .stored = stored};
+    if (stored->dims != 2 || stored->shape[0] != p->shape[1] || stored->shape[1] != p->shape[0])
+        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld]", l->path, stored->name,
+                         (long long)p->shape[1], (long long)p->shape[0]);
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)p->shape[0], sizeof *turned.column, (void **)&turned.column));
+    const snug_status status =
+        snug_parameter_fill(l->program, l->memory, p, 0, snug_parameter_count(p), read_turned, &turned);
+    free(turned.column);
+    l->loaded[index] = stored;
+    return status;
+}
+
+static snug_status load_adapter_tensor(const struct snug_loading *l, const struct snug_stored_tensor *stored) {
+    const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
+    char name[256] = "", plain[256];
+    enum snug_stored_use use = SNUG_STORED_PARAMETER;
+    if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0) {
+        snug_adapter_plain_name(stored->name + prefix, plain, sizeof plain);
+        use = snug_family_parameter(l->config, plain, name, sizeof name);
+    }
+    const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p])
+        return l->program->parameters[p].turned ? load_turned(l, stored, (size_t)p)
+                                                : snug_load_one(l, stored, (size_t)p);
+    if (is_of_base(l, name) || (p >= 0 && use == SNUG_STORED_SPARE)) return SNUG_OK;
+    return snug_fail(l->ctx, SNUG_E_INPUT,
+                     "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
+                     stored->name);
+}
+
+static snug_status load_adapter(struct snug_loading *l) {
+    RETURN_IF_ERROR(snug_load_names(l));
+    for (size_t i = 0; i < l->files->count; i++) RETURN_IF_ERROR(load_adapter_tensor(l, &l->files->tensors[i]));
+    for (size_t i = 0; i < l->program->parameter_count; i++)
+        if (l->program->parameters[i].adapter && !l->loaded[i])
+            return snug_fail(l->ctx, SNUG_E_INPUT,
+                             "%s: there is no tensor " SNUG_ADAPTER_PREFIX "%s, which " SNUG_ADAPTER_CONFIG
+                             " beside it asks for",
+                             l->path, l->program->parameters[i].name);
+    return SNUG_OK;
+}
+
+snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
+                              const struct snug_config *config, const struct snug_memory *memory) {
+    struct snug_weight_source from = {0};
+    struct snug_loading l = {.ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory};
+    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, SNUG_ADAPTER_WEIGHTS));
+    l.path = from.path;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
+    l.loaded = from.of;
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &from.files);
+    if (status == SNUG_OK) status = load_adapter(&l);
+    snug_hash_map_free(&l.names);
+    snug_weight_source_close(&from);
+    return status;
+}
+
+/* ---- the lengths of DoRA ---------------------------------------------------------------------------------------- */
+
+/* One weight of the program, with the values that its tensor has, in memory of its own. */
+struct copied {
+    struct snug_program program;
+    struct snug_parameter parameter;
+    struct snug_memory memory;
+};
+
+static snug_status copy_weight(const struct snug_loading *l, size_t index, const struct snug_stored_tensor *stored,
+                               struct copied *out) {
+    const struct snug_tensor *like = &l->program->tensors[l->program->parameters[index].tensor];
+    const int64_t segments = like->quantized.type ? like->rows : 1; /* codes of parameters, one after the other */
+    const struct snug_stored_tensor *loaded = NULL;
+    struct snug_loading own = *l;
+    own.program = &out->program;
+    own.memory = &out->memory;
+    own.loaded = &loaded;
+    out->parameter = l->program->parameters[index];
+    out->parameter.row = 0;
+    out->memory.threads = l->memory->threads;
+    snug_program_init(&out->program, l->ctx);
+    RETURN_IF_ERROR(snug_program_tensor(&out->program,
+                                        (struct snug_tensor){.dtype = like->dtype,
+                                                             .rows = like->rows / segments,
+                                                             .cols = like->cols,
+                                                             .quantized = like->quantized,
+                                                             .narrowed = like->narrowed},
+                                        &out->parameter.tensor, "%s", like->name));
+    const int64_t bytes = like->rows / segments * like->cols * snug_dtype_size(like->dtype);
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)bytes, 1, (void **)&out->memory.arena));
+    out->program.parameters = &out->parameter;
+    out->program.parameter_count = 1;
+    const snug_status status =
+        stored ? snug_load_one(&own, stored, 0)
+               : snug_weights_init(&out->program, l->config, &out->memory, &out->parameter, l->seed);
+    out->program.parameters = NULL;
+    out->program.parameter_count = 0;
+    return status;
+}
+
+static void free_copy(struct copied *copy) {
+    free(copy->memory.arena);
+    snug_program_free(&copy->program);
+}
+
+/* Adds the squares of the rows, or columns, of a weight to those of the outputs to which they belong. */
+static snug_status add_squares(const struct copied *copy, bool of_columns, double *squares) {
+    const int64_t rows = copy->parameter.shape[0], cols = copy->parameter.shape[1];
+    float *row;
+    RETURN_IF_ERROR(snug_alloc(copy->program.ctx, (size_t)cols, sizeof *row, (void **)&row));
+    snug_status status = SNUG_OK;
+    for (int64_t i = 0; i < rows && status == SNUG_OK; i++) {
+        status = snug_parameter_read(&copy->program, &copy->memory, &copy->parameter, i * cols, cols, row);
+        for (int64_t k = 0; k < cols; k++) squares[of_columns ? k : i] += (double)row[k] * (double)row[k];
+    }
+    free(row);
+    return status;
+}
+
+/* The number of the weight of the module to which a vector of lengths belongs; each has one. */
+static size_t weight_of(const struct snug_loading *l, const struct snug_parameter *lengths) {
+    char name[sizeof lengths->name + 8];
+    const size_t module = (size_t)(strrchr(lengths->name, '.') - lengths->name);
+    snprintf(name, sizeof name, "%.*s.weight", (int)module, lengths->name);
+    return (size_t)snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+}
+
+static snug_status init_lengths(const struct snug_loading *l, const struct snug_parameter *p) {
+    const int64_t count = p->shape[0];
+    const size_t weight = weight_of(l, p);
+    struct copied copy = {0};
+    double *squares;
+    float *lengths;
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)count, sizeof *squares + sizeof *lengths, (void **)&squares));
+    lengths = (float *)(squares + count);
+    snug_status status = copy_weight(l, weight, l->loaded[weight], &copy);
+    if (status == SNUG_OK) status = add_squares(&copy, p->of_columns, squares);
+    for (int64_t i = 0; i < count; i++) lengths[i] = (float)sqrt(squares[i]);
+    if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, p, 0, count, lengths);
+    free_copy(&copy);
+    free(squares);
+    return status;
+}
+
+/* Which of the files' tensors each parameter is loaded from. */
+static void find_stored(const struct snug_loading *l) {
+    for (size_t i = 0; i < l->files->count; i++) {
+        char name[256];
+        snug_family_parameter(l->config, l->files->tensors[i].name, name, sizeof name);
+        const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+        if (p >= 0) l->loaded[p] = &l->files->tensors[i];
+    }
+}
+
+snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folder *folder,
+                                      const struct snug_program *program, const struct snug_config *config,
+                                      const struct snug_memory *memory, uint64_t seed) {
+    struct snug_weight_source from = {0};
+    struct snug_loading l = {
+        .ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory, .seed = seed};
+    bool any = false;
+    for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init == SNUG_INIT_LENGTHS;
+    if (!any) return SNUG_OK;
+    const char *name = snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
+    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
+    l.path = from.path;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
+    l.loaded = from.of;
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
+    if (status == SNUG_OK) status = snug_load_names(&l);
+    if (status == SNUG_OK) find_stored(&l);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
+        if (program->parameters[i].init == SNUG_INIT_LENGTHS) status = init_lengths(&l, &program->parameters[i]);
+    snug_hash_map_free(&l.names);
+    snug_weight_source_close(&from);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the weights of adapters. */
+#ifndef SNUG_MODEL_ADAPTER_WEIGHTS_H
+#define SNUG_MODEL_ADAPTER_WEIGHTS_H
+
+#include "model/weights.h"
+
+/* Fills the adapters and the modules that are saved with them, from folder's adapter_model.safetensors: all of them,
+   and nothing else may be in it. Before that, snug_weights_load() fills the base model. */
+snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
+                              const struct snug_config *config, const struct snug_memory *memory);
+/* DoRA: fills the magnitudes of new adapters with the lengths of the weights in folder, as the arena stores them.
+   Before that, snug_weights_load() has filled the base model from it. */
+snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folder *folder,
+                                      const struct snug_program *program, const struct snug_config *config,
+                                      const struct snug_memory *memory, uint64_t seed);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What loading a model and loading adapters share. */
+#ifndef SNUG_MODEL_WEIGHTS_IMPL_H
+#define SNUG_MODEL_WEIGHTS_IMPL_H
+
+#include "model/draw.h"
+#include "model/weights.h"
+#include "tokenizer/hash_map.h"
+
+struct snug_loading {
+    snug_context *ctx;
+    const char *path;
+    const struct snug_program *program;
+    const struct snug_config *config;
+    const struct snug_memory *memory;
+    const struct snug_safetensors *files;
+    uint64_t seed;
+    bool ignore_mismatched_sizes;
+    const struct snug_stored_tensor **loaded; /* by parameter: where its values are from, or NULL */
+    struct snug_hash_map names;               /* the parameters' */
+};
+
+/* Fills elements first … first + count - 1 of a parameter with what make writes, in fp32. */
+snug_status snug_parameter_fill(const struct snug_program *program, const struct snug_memory *memory,
+                                const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                snug_make_fn *make, const void *user);
+/* Adds the parameters' names to l->names, with their numbers. */
+snug_status snug_load_names(struct snug_loading *l);
+/* Loads a stored tensor into a parameter, and notes it in l->loaded. */
+snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index);
+
+#endif
