@@ -38,8 +38,8 @@ FUZZ_SECONDS ?= 4
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
     sed -n 's/^-- \(the CUDA plug-in is compiled\)/\1/p' $(1)/configure.log
 build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
-# Two tests more than there are processors: some only wait for signals and processes.
-ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 2)))
+# Four tests more than there are processors: some only wait for signals and processes.
+ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 4)))
 
 all:
 	@tools/install-packages $(PACKAGES)

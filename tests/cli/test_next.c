@@ -162,17 +162,18 @@ FIXTURE_TEST(test_fitting) {
     static const struct {
         const char *words, *add; /* add NULL: nothing helps */
     } cases[] = {
-        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x128 --fp16 "
-         "--per_device_train_batch_size 4096 --output_dir 'two words'",
+        {"plan --gpu T4 --config_name large --train_file dummy:20011x64 --max_seq_length 64 "
+         "--per_device_train_batch_size 20011 --output_dir 'two words'",
          " --output_dir 'two words' --fit\n"},
-        {"plan --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 920MiB",
-         " --gpu 'RTX 4060' --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 920MiB --fit\n"},
-        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:64x32 --memory_budget 10MiB --json",
+        {"plan --gpu 'RTX 4060' --config_name large --train_file dummy:64x32 --memory_budget 590MiB",
+         " --gpu 'RTX 4060' --config_name large --train_file dummy:64x32 --memory_budget 590MiB --fit\n"},
+        {"plan --gpu T4 --config_name large --train_file dummy:64x32 --memory_budget 10MiB --json",
          " --memory_budget 10MiB --json --fit --memory_budget "},
-        {"plan --gpu T4 --config_name bert-base-uncased --train_file dummy:4096x512 --per_device_train_batch_size 4096 "
+        {"plan --gpu T4 --config_name large --train_file dummy:65521x64 --per_device_train_batch_size 65521 "
          "--gradient_accumulation_steps 1",
          NULL},
     };
+    write_model(f, "large", 0.1, 256, 2, VOCABULARY);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[1024];
         snprintf(command, sizeof command, "snug %s", cases[i].words);

@@ -103,7 +103,7 @@ FIXTURE_TEST(test_other_pairs_save) {
     static const int pairs[][2] = {{0, 1}, {1, 0}, {2, 2}, {2, 1}, {3, 3}, {3, 1}, {4, 4}, {4, 0}};
     write_model(f, "slow", 0.1, SANITIZED ? 32 : 128, 4, VOCABULARY); /* a step takes about 0.5 s */
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        if (!is_chosen((long)i, SANITIZED ? 8 : 3)) continue;
+        if (!is_chosen((long)i, SANITIZED ? 8 : 5)) continue;
         const pid_t child = start(
             f, "train --config_name slow --train_file dummy:1024x64 --per_device_train_batch_size 64 --device cpu "
                "--gradient_accumulation_steps 2 --max_steps 1000 --output_dir out --threads 1 --save_strategy no "
@@ -122,7 +122,7 @@ FIXTURE_TEST(test_other_pairs_save) {
 FIXTURE_TEST(test_limited_time) {
     char command[1024];
     snprintf(command, sizeof command, "cd %s && (ulimit -S -t %d; exec %s/snug " LONG ") 2>errors", f->folder,
-             SANITIZED ? 3 : 2, SNUG_BINARY_DIR);
+             SANITIZED ? 3 : 1, SNUG_BINARY_DIR);
     const int status = system(command);
     char *errors = output_of(f, "errors");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 130 || !strstr(errors, "saved out/checkpoint-"))

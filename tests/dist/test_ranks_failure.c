@@ -127,7 +127,7 @@ FIXTURE_TEST(test_kills_at_random) {
     static const int numbers[] = {3, 4, 8};
     static const char *const folders[] = {"whole", "measured", "out"};
     const char *given = getenv("SNUG_RANKS_MOST");
-    const int most = given ? atoi(given) : SANITIZED ? 3 : 4;
+    const int most = given ? atoi(given) : is_long() ? 4 : 3;
     struct kills k = {.start = start_known,
                       .find = find_known,
                       .words = TRAIN_FROM("cut") "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
@@ -153,7 +153,7 @@ FIXTURE_TEST(test_killed_while_writing) {
     write_model(f, "tall", 0.1, 256, 1, 30522);
     snprintf(command, sizeof command, "%s3 --output_dir whole", words);
     run_ranks_well(f, 3, command);
-    for (size_t i = !SANITIZED && !is_long(); i < sizeof cases / sizeof *cases; i += is_long() ? 1 : 2) {
+    for (size_t i = !SANITIZED && !is_long(); i < sizeof cases / sizeof *cases; i += is_long() ? 1 : 4) {
         pid_t processes[3];
         snprintf(command, sizeof command, "%s%d --output_dir out", words, cases[i].stage);
         const pid_t launcher = start_known(f, 3, command);

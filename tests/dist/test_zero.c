@@ -96,7 +96,7 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
                      ranks * each, one);
             free(run_well(f, command));
             for (int stage = first; stage <= STAGES; stage++) {
-                if (kind && !has_stage(stage, first, kind)) continue;
+                if ((kind || ranks != 3) && !has_stage(stage, first, kind + (size_t)ranks)) continue;
                 snprintf(many, sizeof many, "many%zu_%d_%d", kind, ranks, stage);
                 snprintf(command, sizeof command,
                          "%s %s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s", words,
@@ -240,7 +240,7 @@ FIXTURE_TEST(test_plan_is_allocation) {
 
 /* --fit on ranks: rank 0 searches for all, among others for the stage; the results are those of the run without it. */
 FIXTURE_TEST(test_fit) {
-    static const char *const words = TRAIN "--config_name cut --train_file train.csv --max_steps 3 --save_strategy no "
+    static const char *const words = TRAIN "--config_name cut --train_file train.csv --max_steps 1 --save_strategy no "
                                            "--gradient_accumulation_steps 1 --output_dir";
     char command[1024];
     double needed;

@@ -696,14 +696,6 @@ static inline void play_scene(void **state) {
     "out/eval_results.json out/all_results.json out/manifest.json "                                                    \
     "out/checkpoint-[1-4] out/checkpoint-[1-4]/*"
 
-/* A run of four steps into out/, and a watch on what it wrote. */
-static inline void train_first(struct scene *s, const char *more) {
-    char words[1024];
-    snprintf(words, sizeof words, TRAIN "%s", more);
-    run(s, words);
-    expect_success(s);
-}
-
 static inline void watch_and_run(struct scene *s, const char *words) {
     watch(s);
     run(s, words);
@@ -719,9 +711,15 @@ static int case_count;
 __attribute__((format(printf, 5, 6))) static inline void add(void (*play)(struct scene *), const char *entry,
                                                              const char *kind, int number, const char *name, ...) {
     va_list values;
-    static int variants;
-    variants = case_count && cases[case_count - 1].play == play ? variants + 1 : 0;
-    if (!is_chosen(variants, 3)) return;
+    static struct {
+        void (*play)(struct scene *);
+        int variants;
+    } counts[64];
+    size_t i = 0;
+    while (counts[i].play && counts[i].play != play) i++;
+    assert_true(i < 63);
+    counts[i].play = play;
+    if (!is_chosen(counts[i].variants++, 4)) return;
     struct scene_case *c = &cases[case_count++];
     if (case_count > MOST_SCENES) abort();
     *c = (struct scene_case){.play = play, .entry = entry, .kind = kind, .number = number};
@@ -763,6 +761,15 @@ static inline const char *control(struct scene *s, const char *words, const char
     next = (next + 1) % 4;
     snprintf(path[next], sizeof *path, "%s/out/%s", controls[i].scene.root, name);
     return path[next];
+}
+
+/* What a run of four steps with these arguments wrote into out/, on the scene's initial tree. */
+static inline void train_first(struct scene *s, const char *more) {
+    char words[1024], made[SCENE_PATH];
+    snprintf(words, sizeof words, TRAIN "%s", more);
+    snprintf(made, sizeof made, "%s", control(s, words, ""));
+    made[strlen(made) - 1] = '\0';
+    copy_tree(made, s->out);
 }
 
 /* Runs the scenes whose names match pattern, or all. */

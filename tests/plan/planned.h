@@ -7,6 +7,9 @@
 #include "training_fixture.h"
 
 #define SMALL "config_name=@model train_file=dummy:1024x64 max_seq_length=64 "
+/* A batch that no small GPU holds, of a small model, for searches: a prime number of samples has no micro-batches to
+ * try. */
+#define LARGE "config_name=@large train_file=dummy:20011x64 max_seq_length=64 per_device_train_batch_size=20011 "
 #define BERT "config_name=bert-base-uncased train_file=dummy:256x128 max_seq_length=128 "
 
 static inline snug_plan *plan_of(struct fixture *f, const char *words, snug_status wanted) {
@@ -17,6 +20,9 @@ static inline snug_plan *plan_of(struct fixture *f, const char *words, snug_stat
     snug_args_destroy(args);
     return plan;
 }
+
+/* The model of LARGE. */
+static inline void write_large(const struct fixture *f) { write_model(f, "large", 0.1, 256, 2, VOCABULARY); }
 
 static inline void assert_says(const snug_plan *plan, const char *part) {
     char *text;

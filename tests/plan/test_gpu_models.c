@@ -213,29 +213,26 @@ FIXTURE_TEST(test_types_that_a_t4_lacks) {
     snug_plan_destroy(plan_of(f, SMALL "gpu=T4 fit=true fp16=true", SNUG_OK));
 }
 
-/* A batch that must not be divided. */
-#define WHOLE                                                                                                          \
-    "config_name=bert-base-uncased train_file=dummy:4096x512 per_device_train_batch_size=4096 "                        \
-    "gradient_accumulation_steps=1 "
-
 /* What does not fit is refused with --fit, --memory_budget and the arguments to add, if any help. */
 FIXTURE_TEST(test_advice) {
     static const struct {
         const char *words, *says[3];
     } cases[] = {
         /* A mix fits: in the GPU's memory, and in a budget. */
-        {BERT "gpu=T4 fp16=true per_device_train_batch_size=4096 train_file=dummy:4096x128",
+        {LARGE "gpu=T4",
          {" of Tesla T4, ", "; --fit would add --per_device_train_batch_size ", "sets another limit); add --fit"}},
-        {BERT "gpu=T4 fp16=true memory_budget=1500MiB",
-         {"more than --memory_budget of 1500.0 MiB", "; --fit would add --", "sets another limit); add --fit"}},
+        {LARGE "gpu=T4 memory_budget=2GiB",
+         {"more than --memory_budget of 2048.0 MiB", "; --fit would add --", "sets another limit); add --fit"}},
         /* None does: a larger budget is named if the GPU has it, or if its memory is unknown. */
-        {BERT "gpu=T4 memory_budget=10MiB",
+        {SMALL "gpu=T4 memory_budget=10MiB",
          {"no mix of methods fits 10.0 MiB", "of that size; add --fit --memory_budget "}},
-        {BERT "fit=true memory_budget=10MiB gpu=" SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json",
+        {SMALL "fit=true memory_budget=10MiB gpu=" SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json",
          {"of that size; add --fit --memory_budget "}},
-        {WHOLE "gpu=RTX_2060 memory_budget=2GiB", {"--fit runs it where that much is free, or within"}},
-        {WHOLE "gpu=RTX_2060", {"the available 5734.4 MiB", "or within --memory_budget"}},
+        {LARGE "gradient_accumulation_steps=1 gpu=RTX_2060 memory_budget=600MiB",
+         {"--fit runs it where that much is free, or within"}},
+        {LARGE "gradient_accumulation_steps=1 gpu=RTX_2060", {"the available 5734.4 MiB", "or within --memory_budget"}},
     };
+    write_large(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_plan *plan = plan_of(f, cases[i].words, SNUG_E_DOES_NOT_FIT);
         assert_non_null(plan); /* it can be printed */

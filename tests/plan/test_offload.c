@@ -589,7 +589,7 @@ FIXTURE_TEST(test_own_loop) {
    except for oneDNN's memory, which is planned at its maximum: with AVX2 its matmuls pack almost nothing. */
 FIXTURE_TEST(test_four_times_the_budget) {
     static const char *const budget[] = {
-        "--offload", "optimizer,gradients,weights,activations", "--memory_budget", "110MiB", "--max_steps", "3", NULL};
+        "--offload", "optimizer,gradients,weights,activations", "--memory_budget", "110MiB", "--max_steps", "2", NULL};
     static const char *const precise[] = {"--offload=optimizer,gradients,weights",
                                           "--recompute=none",
                                           "--per_device_train_batch_size",
@@ -597,7 +597,7 @@ FIXTURE_TEST(test_four_times_the_budget) {
                                           "--threads",
                                           "2",
                                           "--max_steps",
-                                          "3",
+                                          "2",
                                           NULL};
     const int64_t states = 16 * (int64_t)28.9e6, limit = (int64_t)110 << 20, products = 2 * ((int64_t)3 << 20);
     if (SANITIZED) skip(); /* its shadow memory is counted as the process's */

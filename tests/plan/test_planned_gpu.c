@@ -248,11 +248,9 @@ FIXTURE_TEST(test_fit_chooses_the_stage) {
 }
 
 FIXTURE_TEST(test_fit_for_a_known_gpu) {
-    /* A prime batch: few micro-batches to search through. */
-    static const char *const large = "config_name=@large train_file=dummy:10007x64 max_seq_length=64 "
-                                     "per_device_train_batch_size=10007 gpu=rtx3060 ";
+    static const char *const large = LARGE "gpu=rtx3060 ";
     char words[512];
-    write_model(f, "large", 0.1, 256, 2, VOCABULARY);
+    write_large(f);
     snug_plan *plan = plan_of(f, large, SNUG_E_DOES_NOT_FIT);
     assert_says(plan, "): it does not fit");
     assert_contains(snug_error_message(f->ctx), "bytes more than the available 11878.4 MiB; it is short at ");
