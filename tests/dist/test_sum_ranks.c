@@ -7,6 +7,7 @@
 
 #include "backend/host.h"
 #include "core/philox.h"
+#include "sanitized.h"
 #include "test.h"
 
 enum { RANKS = 5 };
@@ -154,6 +155,7 @@ TEST(test_sums_of_shards) {
                                            .sum_ranks = {.g = 1,
                                                          .sum = elsewhere ? 2 : 0,
                                                          .shards = {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
+                if (cases[c].count > 1 << 20 && ranks != 3 && !is_long()) continue;
                 fill(cases[c].count);
                 free(simulated.arena);
                 simulated.arena = alloc_floats(2 * simulated.count);

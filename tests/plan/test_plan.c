@@ -418,7 +418,7 @@ FIXTURE_TEST(test_peak_is_the_predicted_total) {
                                     "--per_device_train_batch_size",
                                     "8",
                                     "--max_steps",
-                                    "4",
+                                    "3",
                                     "--dataloader_num_workers",
                                     "2",
                                     NULL};

@@ -19,16 +19,17 @@ struct head {
     int64_t first, length, d, column;
     int64_t columns[3]; /* of operand[n] */
     int32_t index;
-    double *q, *k, *row; /* [length,d]; [d] */
-    double *rest;        /* workspace for the caller */
+    double *q, *k, *v;  /* [length,d] */
+    double *row, *dout; /* [d] */
+    double *rest;       /* workspace for the caller */
 };
 
-/* Buffers in the workspace: see struct head; dbias [buckets,heads]; 3 rows of one value per token; dk and dv. */
+/* Buffers in the workspace: see struct head; dbias [buckets,heads]; dk and dv; 4 rows of one value per token. */
 int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
                                          int32_t bias) {
     const struct snug_tensor *table = &program->tensors[bias];
     const int64_t d = form->head_dim;
-    return program->longest * (4 * d + 3) + d + (bias ? table->rows * table->cols : 0);
+    return program->longest * (5 * d + 4) + 2 * d + (bias ? table->rows * table->cols : 0);
 }
 
 /* Whether query i attends to key j. */
@@ -42,10 +43,6 @@ static void read_head(const struct head *head, double *x, int n) {
     for (int64_t i = 0; i < head->length; i++)
         for (int64_t c = 0; c < head->d; c++)
             x[i * head->d + c] = load(head->operand[n], head->first + i, head->columns[n] + c);
-}
-
-static double value(const struct head *head, int64_t j, int64_t c) {
-    return load(head->operand[2], head->first + j, head->columns[2] + c);
 }
 
 static int64_t bias_row(const struct head *head, int64_t i, int64_t j) {
@@ -85,23 +82,11 @@ static void forward(const struct head *head) {
         for (int64_t c = 0; c < head->d; c++) {
             double out = 0;
             for (int64_t j = 0; j < head->length; j++)
-                if (sees(head, i, j)) out += probability[j] * value(head, j, c);
+                if (sees(head, i, j)) out += probability[j] * head->v[j * head->d + c];
             store(head->o, head->first + i, head->column + c, out);
         }
         store(head->lse, head->first + i, head->index, max + log(sum));
     }
-}
-
-/* F_ij P_ij; dS_ij in *ds and dX_ij in *dx; delta is the sum over j of P_ij dP_ij. */
-static double kept_probability(const struct head *head, struct snug_matrix dout, double delta, int64_t i, int64_t j,
-                               double *ds, double *dx) {
-    const int64_t row = head->first + i;
-    double slope, dp = 0;
-    const double p = exp(score(head, i, j, &slope) - load(head->lse, row, head->index)), f = factor(head, i, j);
-    for (int64_t c = 0; c < head->d; c++) dp += load(dout, row, head->column + c) * value(head, j, c);
-    *ds = p * (f * dp - delta);
-    *dx = *ds * slope;
-    return f * p;
 }
 
 /* The head's part of token's row of operand n's gradient = row. */
@@ -113,22 +98,33 @@ static void store_row(const struct head *head, struct snug_matrix gradient, int 
 static void backward(const struct head *head, struct snug_matrix dq, struct snug_matrix dout, double *dk, double *dv,
                      double *dbias) {
     const double scale = head->form->scale;
-    for (int64_t i = 0; i < head->length; i++) {
-        double delta = 0, ds, dx;
-        for (int64_t j = 0; j < head->length; j++) {
-            if (!sees(head, i, j)) continue;
-            kept_probability(head, dout, 0, i, j, &ds, &dx);
-            delta += ds;
+    const int64_t d = head->d, length = head->length;
+    double *p = head->rest + 2 * length * d, *kept = p + length, *dp = kept + length, *slope = dp + length;
+    for (int64_t i = 0; i < length; i++) {
+        const int64_t row = head->first + i;
+        double delta = 0;
+        for (int64_t c = 0; c < d; c++) {
+            head->dout[c] = load(dout, row, head->column + c);
+            head->row[c] = 0;
         }
-        for (int64_t c = 0; c < head->d; c++) head->row[c] = 0;
-        for (int64_t j = 0; j < head->length; j++) {
+        for (int64_t j = 0; j < length; j++) {
             if (!sees(head, i, j)) continue;
-            const double kept = kept_probability(head, dout, delta, i, j, &ds, &dx);
+            const double f = factor(head, i, j);
+            double sum = 0;
+            p[j] = exp(score(head, i, j, &slope[j]) - load(head->lse, row, head->index));
+            for (int64_t c = 0; c < d; c++) sum += head->dout[c] * head->v[j * d + c];
+            kept[j] = f * p[j];
+            dp[j] = f * sum;
+            delta += p[j] * dp[j];
+        }
+        for (int64_t j = 0; j < length; j++) {
+            if (!sees(head, i, j)) continue;
+            const double ds = p[j] * (dp[j] - delta), dx = ds * slope[j];
             if (head->bias.data) dbias[bias_row(head, i, j) * head->bias.cols + head->index] += ds;
-            for (int64_t c = 0; c < head->d; c++) {
-                head->row[c] += dx * head->k[j * head->d + c] * scale;
-                dk[j * head->d + c] += dx * head->q[i * head->d + c] * scale;
-                dv[j * head->d + c] += kept * load(dout, head->first + i, head->column + c);
+            for (int64_t c = 0; c < d; c++) {
+                head->row[c] += dx * head->k[j * d + c] * scale;
+                dk[j * d + c] += dx * head->q[i * d + c] * scale;
+                dv[j * d + c] += kept[j] * head->dout[c];
             }
         }
         store_row(head, dq, 0, i, head->row);
@@ -158,10 +154,13 @@ static void choose(struct head *head, int64_t sequence, int32_t index, double *w
     }
     head->q = workspace;
     head->k = head->q + head->length * head->d;
-    head->row = head->k + head->length * head->d;
-    head->rest = head->row + head->d;
+    head->v = head->k + head->length * head->d;
+    head->row = head->v + head->length * head->d;
+    head->dout = head->row + head->d;
+    head->rest = head->dout + head->d;
     read_head(head, head->q, 0);
     read_head(head, head->k, 1);
+    read_head(head, head->v, 2);
 }
 
 snug_status snug_reference_attention(struct snug_run *run, const struct snug_op *op) {

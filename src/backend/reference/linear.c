@@ -1,56 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y [n,N] = x [n,K] w [N,K]^T + b [N] + addend [n,N] */
+#include <string.h>
+
 #include "backend/reference/reference.h"
 
-/* An element of w or dw [N,K]. */
-static double load_weight(struct snug_matrix w, bool transposed, int64_t j, int64_t k) {
-    return transposed ? load(w, k, j) : load(w, j, k);
+/* A matrix, or its transpose. */
+struct operand {
+    struct snug_matrix m;
+    bool transposed;
+};
+
+/* Sums are computed in blocks of so many rows and columns: elements are converted once for all of them, and each sum
+   has its terms in their order. */
+enum { BLOCK = 32 };
+
+static int64_t at_most(int64_t count) { return count < BLOCK ? count : BLOCK; }
+
+static void read_block(struct operand a, int64_t row, int64_t rows, int64_t col, int64_t cols, double (*block)[BLOCK]) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            block[i][j] = a.transposed ? load(a.m, col + j, row + i) : load(a.m, row + i, col + j);
+}
+
+/* sums [rows,cols] += a [rows,depth] b [depth,cols], from this row of a and this column of b. */
+static void multiply(double (*sums)[BLOCK], struct operand a, struct operand b, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols, int64_t depth) {
+    double left[BLOCK][BLOCK], right[BLOCK][BLOCK];
+    for (int64_t k = 0; k < depth; k += BLOCK) {
+        const int64_t part = at_most(depth - k);
+        read_block(a, row, rows, k, part, left);
+        read_block(b, k, part, col, cols, right);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t l = 0; l < part; l++)
+                for (int64_t j = 0; j < cols; j++) sums[i][j] += left[i][l] * right[l][j];
+    }
 }
 
 snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix x = snug_matrix_of(run, op->linear.x), w = snug_matrix_of(run, op->linear.w),
-                       b = snug_matrix_of(run, op->linear.b);
-    struct snug_matrix y = snug_matrix_of(run, op->linear.y), addend = snug_matrix_of(run, op->linear.addend);
+    const struct operand x = {.m = snug_matrix_of(run, op->linear.x)},
+                         w = {snug_matrix_of(run, op->linear.w), !op->linear.transposed};
+    const struct snug_matrix b = snug_matrix_of(run, op->linear.b), y = snug_matrix_of(run, op->linear.y),
+                             addend = snug_matrix_of(run, op->linear.addend);
+    double sums[BLOCK][BLOCK];
 
-    for (int64_t i = 0; i < y.rows; i++)
-        for (int64_t j = 0; j < y.cols; j++) {
-            double sum = (b.data ? load(b, 0, j) : 0) + (addend.data ? load(addend, i, j) : 0);
-            for (int64_t k = 0; k < x.cols; k++) sum += load(x, i, k) * load_weight(w, op->linear.transposed, j, k);
-            store(y, i, j, sum);
+    for (int64_t i = 0; i < y.rows; i += BLOCK)
+        for (int64_t j = 0; j < y.cols; j += BLOCK) {
+            const int64_t rows = at_most(y.rows - i), cols = at_most(y.cols - j);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++)
+                    sums[r][c] = (b.data ? load(b, 0, j + c) : 0) + (addend.data ? load(addend, i + r, j + c) : 0);
+            multiply(sums, x, w, i, rows, j, cols, x.m.cols);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++) store(y, i + r, j + c, sums[r][c]);
         }
     return SNUG_OK;
 }
 
 /* dx [n,K] = dy [n,N] w [N,K] */
 snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->linear_dx.dy), w = snug_matrix_of(run, op->linear_dx.w);
-    struct snug_matrix dx = snug_matrix_of(run, op->linear_dx.dx);
+    const struct operand dy = {.m = snug_matrix_of(run, op->linear_dx.dy)},
+                         w = {snug_matrix_of(run, op->linear_dx.w), op->linear_dx.transposed};
+    const struct snug_matrix dx = snug_matrix_of(run, op->linear_dx.dx);
+    double sums[BLOCK][BLOCK];
 
-    for (int64_t i = 0; i < dx.rows; i++)
-        for (int64_t k = 0; k < dx.cols; k++) {
-            double sum = op->accumulate ? load(dx, i, k) : 0;
-            for (int64_t j = 0; j < dy.cols; j++)
-                sum += load(dy, i, j) * load_weight(w, op->linear_dx.transposed, j, k);
-            store(dx, i, k, sum);
+    for (int64_t i = 0; i < dx.rows; i += BLOCK)
+        for (int64_t k = 0; k < dx.cols; k += BLOCK) {
+            const int64_t rows = at_most(dx.rows - i), cols = at_most(dx.cols - k);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++) sums[r][c] = op->accumulate ? load(dx, i + r, k + c) : 0;
+            multiply(sums, dy, w, i, rows, k, cols, dy.m.cols);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++) store(dx, i + r, k + c, sums[r][c]);
         }
     return SNUG_OK;
 }
 
 /* dw [N,K] += dy [n,N]^T x [n,K]; db [N] += column sums of dy; each is optional */
 snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->linear_dw.dy), x = snug_matrix_of(run, op->linear_dw.x);
-    struct snug_matrix dw = snug_matrix_of(run, op->linear_dw.dw), db = snug_matrix_of(run, op->linear_dw.db);
-    bool overwrites = snug_run_overwrites(run, op);
+    const struct operand dy = {snug_matrix_of(run, op->linear_dw.dy), true},
+                         x = {.m = snug_matrix_of(run, op->linear_dw.x)};
+    const struct snug_matrix dw = snug_matrix_of(run, op->linear_dw.dw), db = snug_matrix_of(run, op->linear_dw.db);
+    const bool overwrites = snug_run_overwrites(run, op), transposed = op->linear_dw.transposed;
+    double sums[BLOCK][BLOCK];
 
-    for (int64_t j = 0; dw.data && j < dy.cols; j++)
-        for (int64_t k = 0; k < x.cols; k++) {
-            double sum = 0;
-            for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j) * load(x, i, k);
-            add_sum(dw, op->linear_dw.transposed ? k : j, op->linear_dw.transposed ? j : k, sum, overwrites);
+    for (int64_t j = 0; dw.data && j < dy.m.cols; j += BLOCK)
+        for (int64_t k = 0; k < x.m.cols; k += BLOCK) {
+            const int64_t rows = at_most(dy.m.cols - j), cols = at_most(x.m.cols - k);
+            memset(sums, 0, sizeof sums);
+            multiply(sums, dy, x, j, rows, k, cols, dy.m.rows);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < cols; c++)
+                    add_sum(dw, transposed ? k + c : j + r, transposed ? j + r : k + c, sums[r][c], overwrites);
         }
-    for (int64_t j = 0; db.data && j < dy.cols; j++) {
+    for (int64_t j = 0; db.data && j < dy.m.cols; j++) {
         double sum = 0;
-        for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j);
+        for (int64_t i = 0; i < dy.m.rows; i++) sum += load(dy.m, i, j);
         add_sum(db, 0, j, sum, overwrites);
     }
     return SNUG_OK;
