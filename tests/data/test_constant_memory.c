@@ -197,9 +197,9 @@ FIXTURE_TEST(test_as_many_numbers_as_rows) {
 
 /* The parts in which an epoch is ordered grow with small data sets, up to a limit. */
 FIXTURE_TEST(test_order_of_many_rows) {
-    static const char *const names[] = {"dummy:2500000x8-200", "dummy:3000000x8-200"};
+    static const char *const names[] = {"dummy:5000000x8-200", "dummy:6000000x8-200"};
     int64_t use[2][2];
-    if (SANITIZED) skip(); /* it orders 11 million rows, as the other tests order few */
+    if (SANITIZED) skip(); /* it orders 22 million rows, as the other tests order few */
     for (int i = 0; i < 2; i++) {
         struct snug_dataset_options options = options_for(names[i]);
         struct snug_dataset *dataset;
@@ -209,7 +209,7 @@ FIXTURE_TEST(test_order_of_many_rows) {
         use[i][1] = scan(f, dataset, SNUG_SAMPLING_GROUP_BY_LENGTH, &limits);
         snug_dataset_close(dataset);
     }
-    print_message("2500000 rows: order %lld, grouped %lld bytes\n", (long long)use[0][0], (long long)use[0][1]);
+    print_message("5000000 rows: order %lld, grouped %lld bytes\n", (long long)use[0][0], (long long)use[0][1]);
     for (int k = 0; k < 2; k++) {
         ASSERT_SAME(use[1][k], use[0][k]);
         assert_true(use[0][k] < 40 << 20);

@@ -108,7 +108,8 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
         b->loss_positions[r] = (int32_t)(r * b->tokens / b->rows);
         b->labels[r] = r % 5 == 3 ? SNUG_IGNORE_LABEL : (int32_t)(ops_word(3, (uint64_t)r) % (uint32_t)shape->classes);
     }
-    for (int64_t i = 0; i < b->rows * shape->classes; i++) b->targets[i] = (float)(ops_word(4, (uint64_t)i) % 2);
+    for (int64_t i = 0; i < b->rows * shape->classes; i++)
+        b->targets[i] = (float)(ops_word(4, (uint64_t)i / 32) >> i % 32 & 1);
     for (int64_t i = 0; i < shape->classes; i++) weights[i] = (float)(ops_word(7, (uint64_t)i) % 9) / 4;
 }
 
