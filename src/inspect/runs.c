@@ -99,17 +99,38 @@ static bool take_bytes(const json_t *value, int64_t *bytes) {
     return json_is_integer(value) && *bytes >= 0 && *bytes <= BYTES_MOST;
 }
 
+/* A list in which [value, times] is a value that is repeated, as a list of single values, of which `out` has at most
+   one more than OPS_MOST. NULL: out of memory. */
+static json_t *expand(const json_t *list) {
+    json_t *out = json_array(), *value;
+    size_t i;
+    json_array_foreach(list, i, value) {
+        const json_int_t times = json_is_array(value) ? json_integer_value(json_array_get(value, 1)) : 1;
+        json_t *single = json_is_array(value) ? json_array_get(value, 0) : value;
+        for (json_int_t k = 0; k < times && json_array_size(out) <= OPS_MOST; k++)
+            snug_json_append(&out, json_incref(single));
+    }
+    return out;
+}
+
 static snug_status take_live(const struct reading *r, const json_t *live, struct snug_step_memory *memory) {
     for (int c = 0; c <= SNUG_MEMORY_BATCH; c++) {
         size_t i;
         json_t *value;
-        const json_t *list = json_object_get(live, snug_memory_class_name((snug_memory_class)c));
-        if (!list) continue;
-        if (json_array_size(list) != memory->ops)
-            return fail_form(r, SNUG_RUN_REPORT, "a class does not have as many figures as there are operations");
+        const json_t *stored = json_object_get(live, snug_memory_class_name((snug_memory_class)c));
+        if (!stored) continue;
         RETURN_IF_ERROR(snug_alloc(r->ctx, memory->ops, sizeof **memory->live, (void **)&memory->live[c]));
-        json_array_foreach(list, i, value) if (!take_bytes(value, &memory->live[c][i])) return fail_form(
-            r, SNUG_RUN_REPORT, "a figure is not a number of bytes");
+        json_t *list = expand(stored);
+        const bool fits = json_array_size(list) == memory->ops;
+        bool valid = fits;
+        for (i = 0; fits && i < memory->ops; i++) {
+            value = json_array_get(list, i);
+            valid &= take_bytes(value, &memory->live[c][i]);
+        }
+        json_decref(list);
+        if (!fits)
+            return fail_form(r, SNUG_RUN_REPORT, "a class does not have as many figures as there are operations");
+        if (!valid) return fail_form(r, SNUG_RUN_REPORT, "a figure is not a number of bytes");
     }
     return SNUG_OK;
 }
@@ -124,16 +145,19 @@ static void find_peak(struct snug_step_memory *memory) {
     }
 }
 
-static snug_status take_memory(const struct reading *r, const json_t *object) {
+/* What each operation is; kinds: names, of which operations are numbers; absent where they are names themselves. */
+static snug_status take_operations(const struct reading *r, const json_t *kinds, const json_t *operations,
+                                   const json_t *phases, const json_t *layers) {
     struct snug_step_memory *memory = &r->run->memory;
-    const json_t *kinds = json_object_get(object, "operations"), *phases = json_object_get(object, "phases"),
-                 *layers = json_object_get(object, "layers"), *resident = json_object_get(object, "resident");
-    const size_t ops = json_array_size(kinds);
+    const size_t ops = json_array_size(operations);
     if (ops == 0 || ops > OPS_MOST || json_array_size(phases) != ops || json_array_size(layers) != ops)
         return fail_form(r, SNUG_RUN_REPORT, "the lists of operations, phases and layers do not match");
     RETURN_IF_ERROR(snug_alloc(r->ctx, ops, sizeof *memory->items, (void **)&memory->items));
     for (size_t i = 0; i < ops; i++) {
-        const char *kind = json_string_value(json_array_get(kinds, i)),
+        const json_t *of = json_array_get(operations, i);
+        const json_int_t number = json_integer_value(of);
+        const char *kind = json_string_value(json_is_integer(of) && number >= 0 ? json_array_get(kinds, (size_t)number)
+                                                                                : of),
                    *phase = json_string_value(json_array_get(phases, i));
         if (!kind || !phase) return fail_form(r, SNUG_RUN_REPORT, "an operation has no name");
         RETURN_IF_ERROR(snug_keep_text(r->ctx, kind, &memory->items[i].kind));
@@ -142,6 +166,20 @@ static snug_status take_memory(const struct reading *r, const json_t *object) {
         memory->items[i].part = layer >= 0 ? SNUG_PART_LAYER : layer == -1 ? SNUG_PART_EMBEDDINGS : SNUG_PART_HEAD;
         memory->items[i].layer = layer;
     }
+    return SNUG_OK;
+}
+
+static snug_status take_memory(const struct reading *r, const json_t *object) {
+    struct snug_step_memory *memory = &r->run->memory;
+    const json_t *resident = json_object_get(object, "resident");
+    json_t *operations = expand(json_object_get(object, "operations")),
+           *phases = expand(json_object_get(object, "phases")), *layers = expand(json_object_get(object, "layers"));
+    const snug_status status = take_operations(r, json_object_get(object, "kinds"), operations, phases, layers);
+    const size_t ops = json_array_size(operations);
+    json_decref(operations);
+    json_decref(phases);
+    json_decref(layers);
+    RETURN_IF_ERROR(status);
     for (int c = 0; c <= SNUG_MEMORY_BATCH; c++)
         if (!take_bytes(json_object_get(resident, snug_memory_class_name((snug_memory_class)c)), &memory->resident[c]))
             return fail_form(r, SNUG_RUN_REPORT, "a class is missing, or is not a number of bytes");

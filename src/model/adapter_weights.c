@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
+#include "core/min_max.h"
 #include "model/adapters.h"
 #include "model/family.h"
 #include "model/weight_files.h"
@@ -222,5 +224,35 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
         if (program->parameters[i].init == SNUG_INIT_LENGTHS) status = init_lengths(&l, &program->parameters[i]);
     snug_hash_map_free(&l.names);
     snug_weight_source_close(&from);
+    return status;
+}
+
+/* ---- the weights beside adapters -------------------------------------------------------------------------------- */
+
+static snug_status digest_tensor(snug_context *ctx, const struct snug_safetensors *files,
+                                 const struct snug_stored_tensor *t, uint64_t *digest) {
+    enum { PARTS = 3, VALUES = 256 };
+    char values[VALUES * sizeof(double)];
+    uint64_t hash = XXH3_64bits_withSeed(t->name, strlen(t->name) + 1, *digest);
+    hash = XXH3_64bits_withSeed(t->type_name, strlen(t->type_name) + 1, hash);
+    hash = XXH3_64bits_withSeed(t->shape, (size_t)t->dims * sizeof *t->shape, hash);
+    const int64_t most = snug_min(VALUES, t->count);
+    for (int64_t i = 0; i < PARTS && t->readable; i++) {
+        RETURN_IF_ERROR(snug_safetensors_read_stored(ctx, files, t, (t->count - most) * i / (PARTS - 1), most, values));
+        hash = XXH3_64bits_withSeed(values, (size_t)(most * snug_dtype_size(t->dtype)), hash);
+    }
+    *digest = hash;
+    return SNUG_OK;
+}
+
+snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
+    struct snug_safetensors files;
+    *out = 0;
+    RETURN_IF_ERROR(snug_safetensors_open(
+        ctx, folder, snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX, &files));
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < files.count && status == SNUG_OK; i++)
+        status = digest_tensor(ctx, &files, &files.tensors[i], out);
+    snug_safetensors_close(&files);
     return status;
 }

@@ -15,4 +15,8 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
                                       const struct snug_program *program, const struct snug_config *config,
                                       const struct snug_memory *memory, uint64_t seed);
 
+/* A digest of a model's weights, to which adapters belong: of the names, types and shapes of all tensors, and of values
+   at the beginning, in the middle and at the end of each. */
+snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out);
+
 #endif

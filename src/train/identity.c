@@ -11,6 +11,9 @@
 #include "model/family.h"
 #include "train/results.h"
 
+/* The digest of the weights that adapters are trained beside, which checkpoints do not have. */
+#define BASE "base_weights"
+
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 
 static json_t *hash_labels(const struct snug_labels *labels) {
@@ -72,6 +75,7 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));
     snug_json_add(&o, "freeze", text_or_null(setup->args->freeze));
     snug_json_add(&o, "adapters", identify_adapter(setup->lora));
+    if (setup->lora) snug_json_add(&o, BASE, snug_json_hex(setup->base_digest));
     snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "optim", json_string(job->plan.optimizer.name));
     snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->plan.weights)));
@@ -177,7 +181,13 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     const json_t *saved_fixed = json_object_get(saved, "fixed"), *saved_settings = json_object_get(saved, "settings");
     json_object_foreach(json_object_get(here, "fixed"), key, value) {
         const json_t *was = json_object_get(saved_fixed, key);
-        if (is_same(value, was) || (json_is_null(value) && !was)) continue;
+        const bool is_base = strcmp(key, BASE) == 0;
+        if (is_same(value, was) || ((json_is_null(value) || is_base) && !was)) continue;
+        if (is_base)
+            return snug_fail(job->ctx, SNUG_E_INPUT,
+                             "%s cannot be resumed by this run: the weights in %s are not those beside which its "
+                             "adapters were trained: give that model again, or start a new run",
+                             path, job->setup.model.path);
         describe(key, json_object_get(saved_fixed, key), value, text, sizeof text);
         return snug_fail(job->ctx, SNUG_E_INPUT,
                          "%s cannot be resumed by this run: %s; start a new run from its weights with "

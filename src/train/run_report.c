@@ -8,9 +8,26 @@
 /* Whether an operation runs in every step; those of PREPARE ran once, before the first. */
 static bool is_of_step(const struct snug_op *op) { return op->phase != SNUG_PHASE_PREPARE; }
 
+/* Appends a value, or where it is that of the last one, too, counts it there: [value, times]. */
+static void append(json_t **list, json_t *value) {
+    const size_t count = json_array_size(*list);
+    json_t *last = count ? json_array_get(*list, count - 1) : NULL;
+    const bool counted = json_is_array(last);
+    if (!value || !last || !json_equal(counted ? json_array_get(last, 0) : last, value)) {
+        snug_json_append(list, value);
+        return;
+    }
+    const json_int_t times = counted ? json_integer_value(json_array_get(last, 1)) : 1;
+    json_t *run = json_pack("[o, I]", value, times + 1);
+    if (!run || json_array_set_new(*list, count - 1, run)) {
+        json_decref(*list);
+        *list = NULL;
+    }
+}
+
 static json_t *integers(const int64_t *values, size_t count) {
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) snug_json_append(&list, json_integer(values[i]));
+    for (size_t i = 0; i < count; i++) append(&list, json_integer(values[i]));
     return list;
 }
 
@@ -18,11 +35,18 @@ static json_t *integers(const int64_t *values, size_t count) {
 static json_t *list_ops(const struct snug_program *program, json_t *(*figure)(const struct snug_op *op)) {
     json_t *list = json_array();
     for (size_t i = 0; i < program->op_count; i++)
-        if (is_of_step(&program->ops[i])) snug_json_append(&list, figure(&program->ops[i]));
+        if (is_of_step(&program->ops[i])) append(&list, figure(&program->ops[i]));
     return list;
 }
 
-static json_t *kind_of(const struct snug_op *op) { return json_string(snug_op_name(op->kind)); }
+static json_t *list_kinds(void) {
+    json_t *list = json_array();
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        snug_json_append(&list, json_string(snug_op_name((enum snug_op_kind)kind)));
+    return list;
+}
+
+static json_t *kind_of(const struct snug_op *op) { return json_integer(op->kind); }
 static json_t *phase_of(const struct snug_op *op) { return json_string(snug_phase_name(op->phase)); }
 /* The layer; -1 in the embeddings, -2 in the head. */
 static json_t *layer_of(const struct snug_op *op) {
@@ -104,11 +128,12 @@ static snug_status make_report(const struct snug_trainer *t, json_t **out) {
         json_decref(live);
         return status;
     }
-    *out = json_pack("{s:i, s:I, s:I, s:o, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o}}", "version", 1, "steps",
+    *out = json_pack("{s:i, s:I, s:I, s:o, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o, s:o}}", "version", 1, "steps",
                      (json_int_t)t->result->steps, "step", (json_int_t)t->session->step, "best", best_of(t->result),
                      "seconds", seconds_of(t), "memory", "arena", (json_int_t)layout->total, "resident",
-                     resident_bytes(program, layout), "live", live, "operations", list_ops(program, kind_of), "phases",
-                     list_ops(program, phase_of), "layers", list_ops(program, layer_of));
+                     resident_bytes(program, layout), "live", live, "kinds", list_kinds(), "operations",
+                     list_ops(program, kind_of), "phases", list_ops(program, phase_of), "layers",
+                     list_ops(program, layer_of));
     return *out ? SNUG_OK : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_RUN_REPORT);
 }
 

@@ -53,6 +53,7 @@ struct snug_setup {
     struct snug_folder model;   /* none: weights are initialised */
     struct snug_folder adapter; /* of its adapters; none: they are initialised, or there are none */
     struct snug_adapter *lora;  /* config.adapter; NULL: none */
+    uint64_t base_digest;       /* of the weights beside the adapters of a training: snug_weights_digest() */
     char *tokenizer_folder;     /* NULL: dummy data */
     struct snug_tokenizer *tokenizer;
     struct snug_source sources[SNUG_SOURCES];

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "metrics/task_results.h"
+#include "model/adapter_weights.h"
 #include "model/freeze.h"
 #include "model/quantization.h"
 #include "model/weights.h"
@@ -200,7 +201,10 @@ snug_status snug_setup_open_model(struct snug_setup *setup) {
     RETURN_IF_ERROR(choose_task(setup));
     RETURN_IF_ERROR(look_at_decoder(setup));
     RETURN_IF_ERROR(open_adapter(setup));
-    return try_to_build(setup);
+    RETURN_IF_ERROR(try_to_build(setup));
+    return setup->lora && setup->command == SNUG_COMMAND_TRAIN
+               ? snug_weights_digest(setup->ctx, &setup->model, &setup->base_digest)
+               : SNUG_OK;
 }
 
 /* ---- tokenizer ---- */

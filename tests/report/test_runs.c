@@ -372,6 +372,10 @@ FIXTURE_TEST(test_damaged_files) {
         {"run_report.json", "{\"seconds\": {\"operations\": {\"a\": -1}}}", "not a number of seconds"},
         {"run_report.json", "{\"seconds\": {\"operations\": {\"a\": \"1\"}}}", "not a number of seconds"},
         {"run_report.json", "{\"memory\": {\"operations\": [1], \"phases\": [1], \"layers\": [1]}}", "has no name"},
+        {"run_report.json", "{\"memory\": {\"operations\": [-1], \"phases\": [\"b\"], \"layers\": [1]}}",
+         "has no name"},
+        {"run_report.json", "{\"memory\": {\"operations\": [[\"a\", 9999999]], \"phases\": [\"b\"], \"layers\": [1]}}",
+         "do not match"},
         {"run_report.json", "{\"memory\": {\"operations\": [\"a\"], \"phases\": [1], \"layers\": [1]}}", "has no name"},
         {"run_report.json", "{\"memory\": {\"operations\": [\"a\"], \"phases\": [\"b\"], \"layers\": []}}",
          "do not match"},
@@ -411,6 +415,13 @@ FIXTURE_TEST(test_damaged_files) {
     expect(html, "<span>a</span><i style=\"width:25.00%\"></i>");
     expect(html, "</svg>batch</td><td class=\"n\">0.00</td>");
     free(html);
+    make_folder(f, "whole", "run_report.json", /* kinds by number, and values that are repeated */
+                "{\"seconds\": {\"training\": 2}, \"memory\": {\"kinds\": [\"a\", \"b\"], \"operations\": [0, [1, 2]], "
+                "\"phases\": [[\"forward\", 3]], \"layers\": [0, [-2, 2]], " MEMORY
+                ", \"arena\": 1048576, \"live\": {\"temporary\": [1, 1048572, 7]}}}");
+    char *short_page = page_of(f, "whole");
+    expect(short_page, "<strong>Peak: 1.00 MiB</strong> at operation 2, b in forward, head");
+    free(short_page);
     make_folder(f, "whole", "run_report.json",
                 "{\"seconds\": {\"training\": 2}, \"memory\": {" OPS "," MEMORY ", \"arena\": 8}}");
     html = page_of(f, "whole");

@@ -149,6 +149,14 @@ FIXTURE_TEST(a_resumed_adapter_is_uninterrupted) {
         assert_int_equal(try_train(f, "cut", words, 0, NULL), SNUG_E_INPUT);
         assert_contains(snug_error_message(f->ctx), "adapters");
     }
+    /* beside other weights of the same shapes */
+    train(f, "other_base", "config_name=@llama line_by_line=True train_file=@train.txt max_steps=2 seed=7");
+    assert_int_equal(try_train(f, "cut",
+                               DECODER "model_name_or_path=@other_base save_strategy=steps save_steps=3 max_steps=8 "
+                                       "resume_from_checkpoint=True",
+                               0, NULL),
+                     SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "other_base are not those beside which its adapters were trained");
 }
 
 /* The best checkpoint's adapters are loaded at the end. */
