@@ -76,6 +76,44 @@ static void enter(struct snug_beams *b, float total, int64_t place) {
     b->places[at] = place;
 }
 
+/* Leaves of sampler->scores those that drawing allows; the others are minus infinity. */
+static void filter(const struct snug_beams *b, struct snug_sampler *sampler) {
+    const int64_t kept = snug_sampler_filter(sampler, sampler->classes, b->kept / b->search->beams);
+    for (int64_t k = 0; k < kept; k++) sampler->seen[sampler->order[k]] = 1;
+    for (int64_t k = 0; k < sampler->classes; k++) {
+        if (!sampler->seen[k]) sampler->scores[k] = -INFINITY;
+        sampler->seen[k] = 0;
+    }
+}
+
+/* One of `count` continuations, by its share of what is not drawn yet; if all of that is nothing, the best of it. */
+static int64_t draw_one(const struct snug_beams *b, int64_t count, float most, double u) {
+    double total = 0, sum = 0;
+    int64_t best = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (b->sums[i] > b->sums[best]) best = i;
+        total += exp((double)b->sums[i] - (double)most);
+    }
+    for (int64_t i = 0; i < count && total > 0; i++) {
+        sum += exp((double)b->sums[i] - (double)most);
+        if (sum > u * total) return i;
+    }
+    return best;
+}
+
+/* Draws the candidates without replacement, and sorts them. */
+static void draw_candidates(struct snug_beams *b, const struct snug_sampler *sampler) {
+    const int64_t count = b->search->beams * sampler->classes, token = b->running[0].count - b->prompt;
+    float most = b->sums[0];
+    for (int64_t i = 1; i < count; i++)
+        if (b->sums[i] > most) most = b->sums[i];
+    for (int64_t k = 0; k < b->kept; k++) {
+        const int64_t place = draw_one(b, count, most, snug_sampling_uniform(b->how->seed, b->number, token, k));
+        enter(b, b->sums[place], place);
+        b->sums[place] = -INFINITY;
+    }
+}
+
 /* The sums of every continuation of beam i: processors act on log-probabilities. */
 static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64_t i,
                        const struct snug_next_tokens *next) {
@@ -90,7 +128,14 @@ static void score_beam(struct snug_beams *b, struct snug_sampler *sampler, int64
     const double sum = snug_log_sum(logits, sampler->classes);
     for (int64_t k = 0; k < sampler->classes; k++) sampler->scores[k] = (float)((double)logits[k] - sum);
     snug_sampler_process(sampler, &history);
-    for (int64_t k = 0; k < sampler->classes; k++) enter(b, sampler->scores[k] + beam->score, i * sampler->classes + k);
+    if (b->how->draws) filter(b, sampler);
+    for (int64_t k = 0; k < sampler->classes; k++) {
+        const float sum_of = sampler->scores[k] + beam->score;
+        if (b->how->draws)
+            b->sums[i * sampler->classes + k] = sum_of;
+        else
+            enter(b, sum_of, i * sampler->classes + k);
+    }
 }
 
 /* The model's own, of a token that is among next. */
@@ -165,6 +210,7 @@ bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const s
     bool stopped[SNUG_CANDIDATES_MOST] = {false}, all = true, full = b->search->early_stopping == SNUG_EARLY_TRUE;
     b->found = 0;
     for (int64_t i = 0; i < n; i++) score_beam(b, sampler, i, &next[i]);
+    if (b->how->draws) draw_candidates(b, sampler);
     list_candidates(b, sampler->classes, next);
     for (int64_t c = 0; c < b->found; c++) {
         const struct snug_beam *candidate = &b->candidates[c];

@@ -31,6 +31,8 @@ struct snug_beams {
     int64_t prompt, room, kept; /* tokens; candidates of a step */
     struct snug_beam *running, *next, *done, *candidates, *merged;
     void *memory;
+    int64_t number; /* of the prompt: of the key of random numbers */
+    float *sums;    /* [beams * classes] scratch, if candidates are drawn; the caller's */
     float
         best[SNUG_CANDIDATES_MOST]; /* sums of the candidates, the largest first, and what they continue: beam * classes
                                        + token */

@@ -45,12 +45,16 @@ snug_status snug_generating_open(struct snug_token_steps *decoding, const struct
     *out = (struct snug_generating){.decoding = decoding, .how = how, .row_count = decoding->rows / how->search.beams};
     RETURN_IF_ERROR(snug_sampler_open(ctx, &how->sampling, decoding->classes, &out->sampler));
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)out->row_count, sizeof *out->rows, (void **)&out->rows));
+    const bool draws_beams = how->search.beams > 1 && how->sampling.draws;
+    const size_t sums = draws_beams ? (size_t)(how->search.beams * decoding->classes) : 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, sums, sizeof *out->sums, (void **)&out->sums));
     for (int64_t i = 0; i < out->row_count; i++) {
         struct snug_generator_row *row = &out->rows[i];
         RETURN_IF_ERROR(snug_alloc(ctx, longest, sizeof *row->ids, (void **)&row->ids));
         RETURN_IF_ERROR(snug_alloc(ctx, longest, sizeof *row->log_probabilities, (void **)&row->log_probabilities));
         if (how->search.beams > 1)
             RETURN_IF_ERROR(snug_beams_open(ctx, &how->search, &how->sampling, decoding->longest + 1, &row->beams));
+        row->beams.sums = out->sums;
     }
     return SNUG_OK;
 }
@@ -62,6 +66,7 @@ void snug_generating_close(struct snug_generating *g) {
         snug_beams_close(&g->rows[i].beams);
     }
     free(g->rows);
+    free(g->sums);
     snug_sampler_close(&g->sampler);
     *g = (struct snug_generating){0};
 }
@@ -83,6 +88,7 @@ static void begin(struct snug_generating *g, struct snug_generator_row *row,
     row->fed = g->decoding->sequences[row->sequences[0]].length;
     row->waits = false;
     memcpy(row->ids, prompt->ids, (size_t)prompt->count * sizeof *row->ids);
+    row->beams.number = prompt->number;
     if (beams_of(g) > 1) snug_beams_begin(&row->beams, row->ids, row->prompt, row->room);
 }
 

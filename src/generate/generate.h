@@ -57,6 +57,7 @@ struct snug_generating {
     const struct snug_generation *how;
     const struct snug_generation_calls *calls;
     struct snug_sampler sampler;
+    float *sums; /* [beams * classes] scratch, if beams draw */
     struct snug_generator_row *rows;
     int64_t row_count;
     struct snug_generation_prompt prompt; /* to which more answers are wanted */

@@ -29,9 +29,9 @@ bool snug_sampling_ends(const struct snug_token_choice *how, int32_t id) {
     return false;
 }
 
-double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token) {
+double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token, int64_t number) {
     const struct snug_philox_block block =
-        snug_philox((uint32_t)token, (uint32_t)(token >> 32), (uint32_t)row, (uint32_t)SNUG_PHILOX_SAMPLE << 29,
+        snug_philox((uint32_t)token, (uint32_t)number, (uint32_t)row, (uint32_t)SNUG_PHILOX_SAMPLE << 29,
                     (uint32_t)seed, (uint32_t)(seed >> 32));
     return (double)snug_philox_uniform(block.word[0]);
 }
@@ -95,10 +95,10 @@ static void sort(const struct snug_sampler *s, int64_t count) {
 }
 
 /* Keeps in order the k highest scores, and those equal to the last of them. */
-static int64_t keep_top(struct snug_sampler *s, int64_t count) {
-    const int64_t k = s->how->top_k;
+static int64_t keep_top(struct snug_sampler *s, int64_t count, int64_t least_count) {
+    const int64_t k = s->how->top_k > least_count ? s->how->top_k : least_count;
     int64_t kept = 0;
-    if (k <= 0 || k >= count) return count;
+    if (s->how->top_k <= 0 || k >= count) return count;
     make_heap(s, k);
     for (int64_t i = k; i < count; i++)
         if (s->scores[i] > s->scores[s->order[0]]) {
@@ -111,15 +111,15 @@ static int64_t keep_top(struct snug_sampler *s, int64_t count) {
     return kept;
 }
 
-/* From the least probable on, tokens are left out while their sum is at most 1 - p; the most probable one stays. */
-static int64_t keep_nucleus(struct snug_sampler *s, int64_t count) {
+/* From the least probable on, tokens are left out while their sum is at most 1 - p; the `least` most probable stay. */
+static int64_t keep_nucleus(struct snug_sampler *s, int64_t count, int64_t least) {
     const double p = s->how->top_p;
     double total = 0, sum = 0;
     if (p >= 1) return count;
     sort(s, count);
     const float most = s->scores[s->order[0]];
     for (int64_t i = 0; i < count; i++) total += exp((double)s->scores[s->order[i]] - (double)most);
-    while (count > 1) {
+    while (count > least) {
         sum += exp((double)s->scores[s->order[count - 1]] - (double)most);
         if (sum / total > 1 - p) break;
         count--;
@@ -134,28 +134,33 @@ static float highest(const struct snug_sampler *s, int64_t count) {
     return most;
 }
 
-/* Tokens less probable than p times the most probable one. */
-static int64_t keep_probable(struct snug_sampler *s, int64_t count) {
-    const double p = s->how->min_p, most = (double)highest(s, count);
+/* Without tokens less probable than p times the most probable one; the `least` most probable stay. */
+static int64_t keep_probable(struct snug_sampler *s, int64_t count, int64_t least) {
+    const double p = s->how->min_p;
     int64_t kept = 0;
-    for (int64_t i = 0; p > 0 && i < count; i++)
-        if (exp((double)s->scores[s->order[i]] - most) >= p) s->order[kept++] = s->order[i];
-    return p > 0 ? kept : count;
+    if (p <= 0) return count;
+    sort(s, count);
+    const double most = (double)s->scores[s->order[0]];
+    while (kept < count && (kept < least || exp((double)s->scores[s->order[kept]] - most) >= p)) kept++;
+    return kept;
 }
 
-/* The first of `classes` tokens at which the sum of probabilities exceeds u. */
-static int32_t draw(struct snug_sampler *s, int64_t classes, double u) {
-    int64_t count = classes;
+int64_t snug_sampler_filter(struct snug_sampler *s, int64_t count, int64_t least) {
     const float temperature = (float)s->how->temperature;
-    double total = 0, sum = 0;
-    int32_t chosen = -1;
     for (int64_t i = 0; i < count; i++) {
         s->scores[i] /= temperature;
         s->order[i] = (int32_t)i;
     }
-    count = keep_top(s, count);
-    count = keep_nucleus(s, count);
-    count = keep_probable(s, count);
+    count = keep_top(s, count, least);
+    count = keep_nucleus(s, count, least);
+    return keep_probable(s, count, least);
+}
+
+/* The first of `classes` tokens at which the sum of probabilities exceeds u. */
+static int32_t draw(struct snug_sampler *s, int64_t classes, double u) {
+    const int64_t count = snug_sampler_filter(s, classes, 1);
+    double total = 0, sum = 0;
+    int32_t chosen = -1;
     const double most = (double)highest(s, count);
     for (int64_t i = 0; i < count; i++) s->seen[s->order[i]] = 1;
     for (int64_t id = 0; id < classes; id++)
@@ -177,7 +182,7 @@ int32_t snug_sampler_choose(struct snug_sampler *s, const struct snug_next_token
     memcpy(s->scores, from, (size_t)count * sizeof *from);
     if (next->logits) snug_sampler_process(s, history);
     if (s->how->draws) {
-        place = draw(s, count, snug_sampling_uniform(s->how->seed, row, history->answer));
+        place = draw(s, count, snug_sampling_uniform(s->how->seed, row, history->answer, 0));
     } else {
         for (int64_t i = 1; i < count; i++)
             if (s->scores[i] > s->scores[place]) place = (int32_t)i;

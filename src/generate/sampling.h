@@ -59,7 +59,11 @@ void snug_sampler_process(struct snug_sampler *sampler, const struct snug_tokens
  *it. */
 int32_t snug_sampler_choose(struct snug_sampler *sampler, const struct snug_next_tokens *next,
                             const struct snug_tokens_so_far *history, int64_t row, double *log_probability);
-/* The uniform random number of token number `token` of answer `row`, in [0, 1). */
-double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token);
+/* Applies temperature, top_k, top_p and min_p to the first `count` of sampler->scores; at least `least` tokens stay.
+   The tokens that stay are sampler->order[0 …]; returns how many. */
+int64_t snug_sampler_filter(struct snug_sampler *sampler, int64_t count, int64_t least);
+/* The uniform random number of token number `token` of answer `row`, in [0, 1); of beams, which draw several for a
+   token, number `number`. */
+double snug_sampling_uniform(uint64_t seed, int64_t row, int64_t token, int64_t number);
 
 #endif

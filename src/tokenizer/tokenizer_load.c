@@ -391,7 +391,9 @@ static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
         status = snug_post_processor_check(ctx, out, path, name,
                                            snug_added_tokens_end(&tokenizer->added, &tokenizer->vocabulary));
     if (status == SNUG_OK && !of_class) status = plain_rows(loader, rows ? NULL : out);
-    if (status == SNUG_OK && loader->json && !of_class && (!part || json_is_null(part)))
+    /* Most decoders have none around a row, and say nothing of it: BPE without a cls_token. */
+    const bool expected = tokenizer->kind == SNUG_MODEL_BPE && tokenizer->special.cls < 0;
+    if (status == SNUG_OK && loader->json && !of_class && !expected && (!part || json_is_null(part)))
         snug_log(ctx, SNUG_LOG_WARNING, "%s has no post_processor: rows have no special tokens, as in transformers",
                  path);
     json_decref(part);

@@ -131,10 +131,6 @@ static snug_status read_search(const struct reading *r, struct snug_generation *
     RETURN_IF_ERROR(read_real(r, "length_penalty", -1e6, 1e6, args->length_penalty, &how->search.length_penalty));
     RETURN_IF_ERROR(read_count(r, "num_return_sequences", 1, 1 << 16, args->num_return_sequences, &how->returned));
     RETURN_IF_ERROR(read_early(r, &how->search.early_stopping));
-    if (how->search.beams > 1 && how->sampling.draws)
-        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "num_beams %lld with do_sample is not supported: give --do_sample False or --num_beams 1",
-                         (long long)how->search.beams);
     if (how->search.beams > 1 && how->returned > how->search.beams)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--num_return_sequences %lld is more than --num_beams %lld",
                          (long long)how->returned, (long long)how->search.beams);

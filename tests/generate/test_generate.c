@@ -29,7 +29,7 @@ struct model {
 struct sizes {
     int64_t rows, tokens, longest, pages;
     int32_t top;
-    enum snug_dtype weights;
+    enum snug_dtype weights, compute;
     int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
 };
 
@@ -50,6 +50,7 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.capacity[SNUG_EXTENT_SEQUENCES] = m->program.capacity[SNUG_EXTENT_ROWS] = sizes->rows;
     m->program.cache_pages = sizes->pages;
     m->program.top_count = sizes->top;
+    m->program.compute = sizes->compute;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
     assert_ok(s, snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program, backend), NULL,
@@ -287,13 +288,27 @@ FIXTURE_TEST(test_an_answer_does_not_depend_on_the_others) {
          .returned = 2,
          .max_new_tokens = 20},
     };
+    static const enum snug_dtype types[][2] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_F32}, {SNUG_BF16, SNUG_BF16}};
+    enum { TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
-        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        for (size_t k = 0; k < (n ? WAYS : (size_t)TYPES * WAYS); k++) { /* the first family in all types */
+            const size_t way = k % WAYS;
+            const enum snug_dtype *type = types[k / WAYS];
             const bool short_table = strcmp(names[n], "gpt2") == 0;
             json_t *lists[2];
             struct asked *few = many_prompts(&lists[0]), *all = many_prompts(&lists[1]);
-            const struct sizes one = {.rows = ways[way].search.beams, .tokens = 140, .longest = 170, .pages = 12},
-                               many = {.rows = 12, .tokens = 140, .longest = 170, .pages = 60};
+            const struct sizes one = {.rows = ways[way].search.beams,
+                                      .tokens = 140,
+                                      .longest = 170,
+                                      .pages = 12,
+                                      .weights = type[0],
+                                      .compute = type[1]},
+                               many = {.rows = 12,
+                                       .tokens = 140,
+                                       .longest = 170,
+                                       .pages = 60,
+                                       .weights = type[0],
+                                       .compute = type[1]};
             for (int64_t i = 0; short_table && i < few->count; i++) /* of 26 positions */
                 while (json_array_size(few->prompts[i]) > 5) {
                     json_array_remove((json_t *)(uintptr_t)few->prompts[i], 0);
@@ -396,6 +411,15 @@ FIXTURE_TEST(test_ends_of_choices) {
     beams.sampling.no_repeat_ngram_size = 1;
     assert_ok(s, ask(s, &m, &beams, none));
     assert_true(none->answers[0].given && none->answers[0].count == 0);
+    /* nothing is left to draw: of the first beam two tokens, and none of the others */
+    json_array_clear(prompt);
+    json_array_append_new(prompt, json_integer(7));
+    beams.sampling = drawn.sampling;
+    beams.sampling.top_p = beams.sampling.top_k = 1;
+    beams.search.beams = 4;
+    *none = (struct asked){.prompts = {prompt}, .count = 1};
+    assert_ok(s, ask(s, &m, &beams, none));
+    assert_int_equal(none->answers[0].count, 12);
     stop_at_an_end(s, &m, &greedy, prompt);
     close_model(&m);
     json_decref(prompt);

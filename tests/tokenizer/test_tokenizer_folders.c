@@ -306,6 +306,21 @@ FIXTURE_TEST(test_truncation_side) {
     }
 }
 
+/* Where a text is expected to have special tokens around it; most decoders have none. */
+FIXTURE_TEST(test_rows_without_special_tokens) {
+    static const char *const configs[] = {
+        "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}",
+        "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"eos_token\":\"b\",\"pad_token\":\"b\"}",
+        "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"cls_token\":\"a\",\"sep_token\":\"b\"}"};
+    for (int i = 0; i < 3; i++) {
+        put_file(fixture, "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}");
+        put_file(fixture, "tokenizer_config.json", configs[i]);
+        fixture->warnings = 0;
+        snug_tokenizer_free(load(fixture, fixture->folder));
+        assert_int_equal(fixture->warnings, i == 2);
+    }
+}
+
 FIXTURE_TEST(test_nul_characters) {
     static const char vocabulary[] = "[UNK]\n[CLS]\n[SEP]\na\0b\n";
     char path[128];

@@ -188,7 +188,6 @@ FIXTURE_TEST(test_settings) {
         {"{\"early_stopping\": \"soon\"}", "", SNUG_E_INPUT, "early_stopping must be true, false or \"never\""},
         {"{\"early_stopping\": 3}", "", SNUG_E_INPUT, "early_stopping must be"},
         {"{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", "", SNUG_E_UNSUPPORTED, "more than 16"},
-        {"{}", "num_beams=2 do_sample=True", SNUG_E_UNSUPPORTED, "num_beams 2 with do_sample"},
         {"{}", "num_beams=2 num_return_sequences=3", SNUG_E_USAGE, "is more than --num_beams 2"},
         {"{}", "num_return_sequences=3", SNUG_E_USAGE, "the same answer several times"},
         {"{}", "stop_strings=[1]", SNUG_E_USAGE, "must be a text, or a JSON list of texts"},

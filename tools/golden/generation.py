@@ -28,23 +28,27 @@ def philox(counter, key):
     return counter
 
 
-def uniform(row, token):
-    word = philox((token, 0, row, SAMPLE << 29), (SEED & 0xFFFFFFFF, SEED >> 32))[0]
+def uniform(row, token, number):
+    word = philox((token, number, row, SAMPLE << 29), (SEED & 0xFFFFFFFF, SEED >> 32))[0]
     return (word >> 8) * 2.0**-24
 
 
 class Draws:
-    """In place of torch.multinomial: the first token at which the sum of probabilities exceeds the uniform number."""
+    """In place of torch.multinomial: the first token at which the sum of probabilities exceeds the uniform number; of
+    beams, so often without what was drawn."""
 
     def __init__(self, row):
         self.row, self.token = row, 0
 
     def __call__(self, probabilities, num_samples):
-        assert probabilities.shape[0] == 1 and num_samples == 1
-        sums = probabilities.double().cumsum(-1)
-        chosen = int((sums[0] > uniform(self.row, self.token) * sums[0, -1]).nonzero()[0])
+        assert probabilities.shape[0] == 1
+        left, chosen = probabilities[0].double(), []
+        for number in range(num_samples):
+            sums = left.cumsum(-1)
+            chosen.append(int((sums > uniform(self.row, self.token, number) * sums[-1]).nonzero()[0]))
+            left[chosen[-1]] = 0
         self.token += 1
-        return torch.tensor([[chosen]])
+        return torch.tensor([chosen])
 
 
 def answer(model, prompt, options):
@@ -96,6 +100,11 @@ def cases_of(name, model, draw):
                 cases.append(answer(model, prompts[beams % 3], {
                     "max_new_tokens": 11, "num_beams": beams, "num_return_sequences": beams, "early_stopping": early,
                     "length_penalty": penalty, "eos_token_id": ends if beams % 2 else ends[:1]}))
+        for beams in range(2, 6):
+            sampled = {"max_new_tokens": 10, "num_beams": beams, "num_return_sequences": beams, "do_sample": True, "temperature": 0.9,
+                       "eos_token_id": ends[:beams % 3] or [999], "early_stopping": beams == 3}
+            cases.append(answer(model, prompts[beams % 3], {**sampled, "top_k": 25 if beams < 4 else 0}))
+            cases.append(answer(model, prompts[beams % 3], {**sampled, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2}))
         cases.append(answer(model, prompts[1], {"max_new_tokens": 11, "num_beams": 4, "eos_token_id": ends, "repetition_penalty": 1.4,
                                                 "no_repeat_ngram_size": 2, "min_new_tokens": 5, "early_stopping": True}))
     return cases
