@@ -5,8 +5,9 @@
 
 snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods) {
     program->accumulates = methods->accumulates;
+    if (methods->optimizer) RETURN_IF_ERROR(snug_stage_differentiate(program));
+    RETURN_IF_ERROR(snug_stage_addends(program));
     if (methods->optimizer) {
-        RETURN_IF_ERROR(snug_stage_differentiate(program));
         RETURN_IF_ERROR(snug_stage_recompute(program, methods->recompute));
         RETURN_IF_ERROR(snug_stage_update(program, methods));
         RETURN_IF_ERROR(snug_stage_lazy_rows(program, methods));

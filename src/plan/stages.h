@@ -40,6 +40,8 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
 
 /* Adds the backward operations, and a gradient for every trainable weight. */
 snug_status snug_stage_differentiate(struct snug_program *program);
+/* Makes the matmul of an adapter's base add to that of the adapter, instead of the other way around. */
+snug_status snug_stage_addends(struct snug_program *program);
 /* Recomputes in backward the tensors that their layer's level does not store. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
