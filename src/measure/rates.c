@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the rates. Small BERTs of several widths run on batches of several shapes. Each operation is timed inside
- * its program, so that the caches are in the state that the previous operations leave. A model with three constants is
- * then fitted to each kind (least squares of the relative errors).
+ * Measures the rates. Small BERTs and Llamas of several widths run on batches of several shapes. Each operation is
+ * timed inside its program, so that the caches are in the state that the previous operations leave. A model with three
+ * constants is then fitted to each kind (least squares of the relative errors).
  */
 #include "measure/rates.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,14 +47,22 @@ static bool solve(const double normal[TERMS][TERMS], const double right[TERMS], 
     return true;
 }
 
-static double error_of(const double x[TERMS], const struct snug_rate_sample samples[], size_t count) {
-    double sum = 0;
+/* How much a sample counts: a step is a sum, to which the error of a long operation matters more. Not in proportion,
+ * which would leave the time of a call to the longest ones. */
+static double weight_of(const struct snug_rate_sample *sample) { return sqrt(sample->seconds); }
+
+/* The mean square of the relative errors, and the weighted one. */
+static double error_of(const double x[TERMS], const struct snug_rate_sample samples[], size_t count, double *weighted) {
+    double sum = 0, weights = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
         const struct snug_rate_sample *s = &samples[i];
         const double off = (x[0] * s->calls + x[1] * s->cost.flops + x[2] * s->cost.bytes) / s->seconds - 1;
-        sum += off * off;
+        sum += weight_of(s) * off * off;
+        weights += weight_of(s);
+        all += off * off;
     }
-    return sqrt(sum / (double)count);
+    *weighted = sum / weights;
+    return all / (double)count;
 }
 
 snug_status snug_rates_add(struct snug_rates *rates, struct snug_rate rate) {
@@ -70,22 +79,24 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
         const struct snug_rate_sample *s = &samples[i];
         const double row[TERMS] = {s->calls / s->seconds, s->cost.flops / s->seconds, s->cost.bytes / s->seconds};
         for (int j = 0; j < TERMS; j++) {
-            right[j] += row[j];
-            for (int k = 0; k < TERMS; k++) normal[j][k] += row[j] * row[k];
+            right[j] += weight_of(s) * row[j];
+            for (int k = 0; k < TERMS; k++) normal[j][k] += weight_of(s) * row[j] * row[k];
         }
     }
-    rate.error = INFINITY;
+    double least = INFINITY;
     for (int mask = 1; mask < 1 << TERMS; mask++) {
         double x[TERMS];
         if (!solve(normal, right, mask, x) || x[0] < 0 || x[1] < 0 || x[2] < 0) continue;
-        const double error = error_of(x, samples, count);
-        if (error >= rate.error) continue;
+        double weighted;
+        const double error = error_of(x, samples, count, &weighted);
+        if (weighted >= least) continue;
+        least = weighted;
         rate.call = x[0];
         rate.flop = x[1];
         rate.byte = x[2];
-        rate.error = error;
+        rate.error = sqrt(error);
     }
-    if (rate.error == INFINITY) return SNUG_OK; /* these shapes do not measure it */
+    if (least == INFINITY) return SNUG_OK; /* these shapes do not measure it */
     rate.samples = (int32_t)count;
     return snug_rates_add(rates, rate);
 }
@@ -105,6 +116,7 @@ struct shape {
         PLAIN = 1,  /* also without dropout, for the few models without it */
         STATES = 2, /* also with every other optimizer */
         MLM = 4,    /* masked LM: a loss over the vocabulary at every seventh token */
+        CAUSAL = 8, /* a decoder, in which four heads share a key; no dropout, a loss at each token */
     } kinds;
 };
 /* Small, because machines with little memory run them too. */
@@ -119,6 +131,8 @@ static const struct shape host_shapes[] = {
     {512, 8, 1, 64, STATES},
     {512, 8, 8, 128, 0},
     {384, 12, 4, 128, MLM},
+    {256, 4, 8, 32, CAUSAL | PLAIN},
+    {512, 8, 2, 256, CAUSAL},
 };
 /* Large enough that the constant time of a call does not hide the rates of what a GPU is used for. The first is the
    smallest: find_gap(). */
@@ -134,6 +148,10 @@ static const struct shape device_shapes[] = {
     {2560, 20, 4, 512, 0},
     {1024, 16, 128, 512, 0},
     {768, 12, 32, 128, MLM},
+    {1024, 16, 8, 256, CAUSAL | PLAIN},
+    {1024, 8, 16, 1024, CAUSAL},
+    {2048, 32, 4, 2048, CAUSAL | PLAIN},
+    {4096, 32, 2, 2048, CAUSAL},
 };
 /* From few to many FLOPs: a probe measures as many as it has time for. */
 static const struct shape probe_shapes[] = {
@@ -146,7 +164,6 @@ enum {
     VOCABULARY = 2048,
     PROBE_VOCABULARY = 512,
     TOKENS_PER_LABEL = 7, /* about as many as masked LM's 15 % */
-    POSITIONS = 512,
     REPETITIONS = 3,
     /* Steps whose phases run as a whole: the first runs operation by operation, the second captures them; for so many
        milliseconds, after which the GPU has the clock rate of one that works. */
@@ -213,30 +230,36 @@ struct trial {
 
 static bool on_device(const struct bench *bench) { return snug_backend_is_device(bench->backend); }
 
-static int64_t rows_of(const struct shape *shape) {
-    return shape->kinds & MLM ? shape->sequences * shape->length / TOKENS_PER_LABEL : shape->sequences;
+/* Every how many tokens there is a loss. */
+static int64_t stride_of(const struct shape *shape) {
+    return shape->kinds & CAUSAL ? 1 : shape->kinds & MLM ? TOKENS_PER_LABEL : shape->length;
+}
+
+static int64_t rows_of(const struct shape *shape) { return shape->sequences * shape->length / stride_of(shape); }
+
+static snug_status make_config(struct bench *bench, const struct shape *shape, bool dropout, int32_t layers,
+                               struct snug_config *out) {
+    static const char encoder[] =
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%s\"], \"max_position_embeddings\": 512,"
+        " \"hidden_dropout_prob\": %g, \"attention_probs_dropout_prob\": %g, ";
+    static const char decoder[] = "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"],"
+                                  " \"tie_word_embeddings\": true, \"num_key_value_heads\": %" PRId64 ", ";
+    const double p = dropout ? 0.1 : 0;
+    char text[512];
+    int used = shape->kinds & CAUSAL ? snprintf(text, sizeof text, decoder, shape->heads / 4)
+                                     : snprintf(text, sizeof text, encoder,
+                                                shape->kinds & MLM ? "MaskedLM" : "SequenceClassification", p, p);
+    snprintf(text + used, sizeof text - (size_t)used,
+             "\"hidden_size\": %" PRId64 ", \"num_attention_heads\": %" PRId64 ", \"intermediate_size\": %" PRId64
+             ", \"num_hidden_layers\": %" PRId32 ", \"vocab_size\": %" PRId32 ", \"pad_token_id\": null}",
+             shape->hidden, shape->heads, 4 * shape->hidden, layers, bench->vocabulary);
+    return snug_config_parse(bench->ctx, "a model for rates", text, out);
 }
 
 static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t,
                                const struct types *types, bool dropout, int32_t layers) {
     struct snug_program *program = &t->program;
-    t->config = (struct snug_config){.family = &snug_family_bert,
-                                     .hidden_size = shape->hidden,
-                                     .num_hidden_layers = layers,
-                                     .num_attention_heads = shape->heads,
-                                     .intermediate_size = 4 * shape->hidden,
-                                     .vocab_size = bench->vocabulary,
-                                     .max_position_embeddings = POSITIONS,
-                                     .type_vocab_size = 2,
-                                     .layer_norm_eps = 1e-12,
-                                     .initializer_range = 0.02,
-                                     .hidden_dropout_prob = dropout ? 0.1 : 0,
-                                     .attention_probs_dropout_prob = dropout ? 0.1 : 0,
-                                     .classifier_dropout = dropout ? 0.1 : 0,
-                                     .pad_token_id = -1,
-                                     .task = shape->kinds & MLM ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION,
-                                     .tie_word_embeddings = shape->kinds & MLM,
-                                     .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
+    RETURN_IF_ERROR(make_config(bench, shape, dropout, layers, &t->config));
     snug_program_init(program, bench->ctx);
     program->compute = types->compute;
     program->tf32 = types->tf32;
@@ -244,6 +267,7 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
     program->capacity[SNUG_EXTENT_SEQUENCES] = shape->sequences;
     program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
+    program->low_logits = bench->backend->low_logits;
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes, which a probe does not have, updates whole tables. */
     const int64_t lazy = bench->backend->lazy_rows ? 256 : 0;
@@ -290,7 +314,7 @@ static snug_status make_batch(struct bench *bench, const struct shape *shape, st
     }
     for (int64_t i = 0; i < shape->sequences; i++) batch->offsets[i + 1] = (int32_t)((i + 1) * shape->length);
     for (int64_t i = 0; i < rows; i++) {
-        batch->loss_positions[i] = (int32_t)(i * (shape->kinds & MLM ? TOKENS_PER_LABEL : shape->length));
+        batch->loss_positions[i] = (int32_t)(i * stride_of(shape));
         batch->labels[i] = (int32_t)(i % 2);
     }
     return SNUG_OK;
@@ -503,6 +527,7 @@ static void close_trial(struct bench *bench, struct trial *t) {
     snug_op_times_free(bench->backend, &t->times);
     snug_runner_close(&t->runner);
     snug_program_free(&t->program);
+    snug_config_free(&t->config);
     free(t->numbers);
     free(t->best);
 }
@@ -558,7 +583,8 @@ static snug_status measure_all(struct bench *bench) {
             /* With bf16 weights only the operations that read or write them are different, with TF32 only matmuls. */
             const bool most = low || types[type].tf32;
             if (most && !(shape->kinds & (PLAIN | STATES))) continue;
-            for (int dropout = shape->kinds & PLAIN && !low ? 0 : 1; dropout < 2; dropout++)
+            const bool causal = shape->kinds & CAUSAL;
+            for (int dropout = causal || (shape->kinds & PLAIN && !low) ? 0 : 1; dropout < (causal ? 1 : 2); dropout++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, ALL));
             if (shape->kinds & STATES && fp32 && !types[type].tf32)
                 RETURN_IF_ERROR(measure_updates(bench, shape, &types[type]));
@@ -734,7 +760,7 @@ static snug_status probe_shapes_of(struct bench *bench, const struct snug_progra
     const double begin = snug_seconds();
     for (size_t i = 0; i < bench->shape_count && snug_seconds() - begin < PROBE_SECONDS; i++) {
         struct shape shape = bench->shapes[i];
-        shape.kinds = probe->masked_lm ? MLM : 0;
+        shape.kinds = probe->causal ? CAUSAL : probe->masked_lm ? MLM : 0;
         const snug_status status = measure_shape(bench, &shape, probe->optimizer, &types, drops(program), ALL);
         if (status != SNUG_END) RETURN_IF_ERROR(status);
     }

@@ -15,7 +15,7 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
  */
 struct snug_rates_probe {
     enum snug_dtype weights;
-    bool masked_lm;
+    bool causal, masked_lm; /* the model is a decoder; an encoder has a loss over the vocabulary */
     const struct snug_optimizer_info *optimizer;
     const char *offload_dir; /* where copies of offloaded tensors are measured */
     int64_t bytes;           /* the largest arena; *out is empty where no shape has a smaller one */

@@ -46,6 +46,8 @@ snug_status snug_model_locate(snug_context *ctx, const struct snug_hub_place *pl
                               char **folder);
 /* Reads folder/config.json, or the file itself. Every size is checked; unsupported settings are SNUG_E_UNSUPPORTED. */
 snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out);
+/* The text of a config.json that is right; name: for messages. */
+snug_status snug_config_parse(snug_context *ctx, const char *name, const char *text, struct snug_config *out);
 /* A family's built-in shape, such as bert-base-uncased; SNUG_END if there is none of this name. */
 snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out);
 /* A model name or folder, a config file, or a built-in shape, in that order. */

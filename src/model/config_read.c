@@ -415,15 +415,18 @@ static const char *find_shape(const char *name) {
     return NULL;
 }
 
-snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out) {
-    const char *shape = find_shape(name);
-    if (!shape) return SNUG_END;
+snug_status snug_config_parse(snug_context *ctx, const char *name, const char *text, struct snug_config *out) {
     json_error_t error;
-    json_t *json = snug_json_parse(shape, strlen(shape), 0, &error);
+    json_t *json = snug_json_parse(text, strlen(text), 0, &error);
     if (!json) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while making the shape %s", name);
     snug_status status = read_config(ctx, name, json, out);
     if (status != SNUG_OK) snug_config_free(out);
     return status;
+}
+
+snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out) {
+    const char *shape = find_shape(name);
+    return shape ? snug_config_parse(ctx, name, shape, out) : SNUG_END;
 }
 
 snug_status snug_config_find(snug_context *ctx, const struct snug_hub_place *place, const char *name_or_path,

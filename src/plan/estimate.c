@@ -18,6 +18,8 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     }
     if (op->on_host) types |= SNUG_ON_HOST;
     if (op->alone) types |= SNUG_ALONE;
+    const bool attention = op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    if (attention && snug_op_attention_form(op)->after == 0) types |= SNUG_CAUSAL;
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 

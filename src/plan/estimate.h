@@ -37,8 +37,9 @@ struct snug_rates {
 /* 1 if op's first input is stored in 16 bits, + 2 if its second one is, + 4 if its first output is, + 8 for TF32
  * contractions: a backend chooses its loop by these types. + SNUG_ON_HOST for an update on the host
  * (plan/place_updates.c), whose rate is of no other operation. + SNUG_ALONE for a norm or an update in a launch of its
- * own (plan/in_backward.c), which takes longer than its share of one for all. */
-enum { SNUG_OPERAND_TYPES = 64, SNUG_ON_HOST = 16, SNUG_ALONE = 32 };
+ * own (plan/in_backward.c), which takes longer than its share of one for all. + SNUG_CAUSAL for attention to earlier
+ * tokens alone, which has loops of its own. */
+enum { SNUG_OPERAND_TYPES = 128, SNUG_ON_HOST = 16, SNUG_ALONE = 32, SNUG_CAUSAL = 64 };
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
 /* The work of a step: its mean micro-batch. */

@@ -2,6 +2,7 @@
 #include "train/duration.h"
 
 #include "measure/gpu_rates.h"
+#include "model/family.h"
 #include "train/calendar.h"
 #include "train/group.h"
 
@@ -62,6 +63,7 @@ static snug_status probe(const struct subject *s, struct snug_rates *rates) {
     const struct snug_run_plan *plan = &s->job->plan;
     const struct snug_setup *setup = &s->job->setup;
     const struct snug_rates_probe options = {.weights = plan->weights,
+                                             .causal = setup->config.family->causal,
                                              .masked_lm = snug_setup_task(setup)->head == SNUG_HEAD_VOCABULARY,
                                              .optimizer = plan->optimizer.info,
                                              .offload_dir = plan->offload_dir,

@@ -5,7 +5,7 @@
     tools/gpu/timeline.py FILE … [--rows 40] [--list FROM TO]    tools/cuda-check timeline makes the files
 
 Prints means over all steps but the first two and the last one, a column for each process: the step, its phases, and for each
-stream and kernel how many there are and their milliseconds. FORWARD begins with the embedding, BACKWARD with the loss; "sums,
+kernel how many there are and their milliseconds, in how many streams. FORWARD begins with the embedding, BACKWARD with the loss; "sums,
 norm" are from the end of backward's last kernel to that of CLIP; UPDATE is what follows. Late: how much later than the first
 process one has ended BACKWARD. --list: each record of the last whole step of the first file, between two of its milliseconds.
 """
@@ -60,9 +60,9 @@ def phases(step, following):
 
 
 def measure(steps):
-    """Means of one process: milliseconds by name, and (count, milliseconds) by stream and kernel."""
+    """Means of one process: milliseconds by name, and (count, milliseconds, streams) by kernel."""
     count = len(steps) - 1
-    times, kernels = collections.Counter(), collections.defaultdict(lambda: [0, 0])
+    times, kernels = collections.Counter(), collections.defaultdict(lambda: [0, 0, set()])
     for step, following in zip(steps, steps[1:]):
         before = step[0].start
         times["step"] += (following[0].start - before) / 1e6 / count
@@ -70,9 +70,10 @@ def measure(steps):
             times[name] += (end - before) / 1e6 / count
             before = end
         for record in step:
-            entry = kernels[record.stream, record.name]
+            entry = kernels[record.name]
             entry[0] += 1 / count
             entry[1] += (record.end - record.start) / 1e6 / count
+            entry[2].add(record.stream)
     return times, kernels
 
 
@@ -104,9 +105,9 @@ def main():
     for name in ("step", *PHASES, "late"):
         print(f"  {name:10}" + "".join(f"{times[name]:16.3f}" for times, _ in measured))
     keys = sorted({key for _, kernels in measured for key in kernels}, key=lambda key: -measured[0][1][key][1])
-    for stream, name in keys[:args.rows]:
-        cells = "".join(f"{kernels[stream, name][0]:8.1f}{kernels[stream, name][1]:8.3f}" for _, kernels in measured)
-        print(f"  {cells}  stream {stream:3}  {name}")
+    for name in keys[:args.rows]:
+        cells = "".join(f"{kernels[name][0]:8.1f}{kernels[name][1]:8.3f}" for _, kernels in measured)
+        print(f"  {cells}  {len(measured[0][1][name][2]):3} streams  {name}")
 
 
 if __name__ == "__main__":
