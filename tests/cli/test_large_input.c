@@ -156,7 +156,7 @@ FIXTURE_TEST(test_rows_that_lack_most_columns) {
 }
 
 FIXTURE_TEST(test_as_many_labels_as_rows) {
-    enum { LABELS = 300000 / SMALLER };
+    enum { LABELS = 100000 / SMALLER };
     FILE *file = open_new(f, "labels.csv");
     fputs("sentence,label\n", file);
     for (int i = 0; i < LABELS; i++) fprintf(file, "good,l%d\n", i);

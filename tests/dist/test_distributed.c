@@ -405,26 +405,6 @@ FIXTURE_TEST(test_unopened_file) {
     assert_false(has_unfinished(f, "out", ".checkpoint"));
 }
 
-#define LONG                                                                                                           \
-    TRAIN "--config_name model --train_file train.csv --lr_scheduler_type constant --save_steps 2 "                    \
-          "--save_total_limit 2 "
-
-FIXTURE_TEST(test_killed_rank) {
-    if (skips) return;
-    const pid_t launcher = start_pair(f, LONG "--max_steps 20000 --output_dir killed");
-    wait_for_text(f, "stderr", "'epoch': 1.");
-    assert_int_equal(kill(second_of(f), SIGKILL), 0);
-    const double begin = now();
-    int status;
-    while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
-    assert_true(now() - begin < 10);
-    /* The last checkpoint is whole: the run continues from it. */
-    run_ranks_well(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
-    free(run_well(f, LONG "--max_steps 300 --gradient_accumulation_steps 2 --output_dir whole"));
-    assert_same_in_both(f, "whole", "killed", "model.safetensors");
-}
-
 /* A signal to one rank: all stop at the same step, one checkpoint is saved, and the exit code is 130. */
 FIXTURE_TEST(test_interrupted_rank) {
     static const char *const said[] = {"interrupted at step ", "--resume_from_checkpoint True", NULL};
