@@ -398,16 +398,55 @@ static snug_status save_weights(struct saving s, const struct snug_folder *in, c
     return status;
 }
 
-/* Gives the files their names. An index of an older model with as many files would name files of both, so it goes
-   first; else the older model is whole until the new index replaces its own, or its files are removed. */
+/* Where an older model has as many files, an index would name files of both. So the new files first get other names,
+   by which an index lists them. */
+static snug_status name_otherwise(const struct saving *s, const struct snug_folder *in,
+                                  const struct snug_weight_files *files, struct snug_writer *written) {
+    char name[SNUG_WEIGHT_FILE_NAME];
+    for (size_t i = 0; i < files->count; i++) {
+        snug_weight_files_other_name(files, i, name);
+        RETURN_IF_ERROR(snug_writer_rename(s->ctx, &written[i], name));
+        RETURN_IF_ERROR(snug_writer_commit(s->ctx, &written[i]));
+    }
+    return snug_weight_files_index(s->program, files, true, in);
+}
+
+/* Then each gets its own name, too; on a file system without hard links instead of the other one, without an index. */
+static snug_status name_properly(const struct saving *s, const struct snug_folder *in,
+                                 const struct snug_weight_files *files) {
+    char name[SNUG_WEIGHT_FILE_NAME], other[SNUG_WEIGHT_FILE_NAME];
+    for (size_t i = 0; i < files->count; i++) {
+        snug_weight_files_name(files, i, name);
+        snug_weight_files_other_name(files, i, other);
+        unlinkat(in->fd, name, 0);
+        if (linkat(in->fd, other, in->fd, name, 0) == 0) continue;
+        unlinkat(in->fd, SNUG_WEIGHTS_INDEX, 0);
+        if (renameat(in->fd, other, in->fd, name))
+            return snug_fail(s->ctx, SNUG_E_IO, "cannot rename %s/%s to %s: %s", in->path, other, name,
+                             strerror(errno));
+    }
+    snug_folder_sync(s->ctx, in, SNUG_WEIGHTS_INDEX);
+    return SNUG_OK;
+}
+
+/* Gives the files their names. At any moment the older model or the new one is whole. */
 static snug_status commit_weights(const struct saving *s, const struct snug_folder *in,
                                   const struct snug_weight_files *files, struct snug_writer *written) {
     char name[SNUG_WEIGHT_FILE_NAME];
     snug_weight_files_name(files, 0, name);
-    if (files->count > 1 && snug_entry_kind(in, name) && unlinkat(in->fd, SNUG_WEIGHTS_INDEX, 0) && errno != ENOENT)
-        return snug_fail(s->ctx, SNUG_E_IO, "cannot remove %s/" SNUG_WEIGHTS_INDEX ": %s", in->path, strerror(errno));
-    for (size_t i = 0; i < files->count; i++) RETURN_IF_ERROR(snug_writer_commit(s->ctx, &written[i]));
-    return files->count > 1 ? snug_weight_files_index(s->program, files, in) : SNUG_OK;
+    if (files->count > 1 && snug_entry_kind(in, name)) {
+        RETURN_IF_ERROR(name_otherwise(s, in, files, written));
+        RETURN_IF_ERROR(name_properly(s, in, files));
+    } else {
+        for (size_t i = 0; i < files->count; i++) RETURN_IF_ERROR(snug_writer_commit(s->ctx, &written[i]));
+    }
+    if (files->count == 1) return SNUG_OK;
+    RETURN_IF_ERROR(snug_weight_files_index(s->program, files, false, in));
+    for (size_t i = 0; i < files->count; i++) {
+        snug_weight_files_other_name(files, i, name);
+        unlinkat(in->fd, name, 0);
+    }
+    return SNUG_OK;
 }
 
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,

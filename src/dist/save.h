@@ -15,8 +15,8 @@
 #include "model/weights.h"
 
 /* All parameters, in their stored types, those that are narrowed as F32, with the values of source where it has them,
- * in these files and their index. An older model in the folder stays whole until all of them are written; between its
- * last moment and the new one's first the folder has no index. Files that the new model does not have stay. A value
+ * in these files and their index. At any moment the folder has an older model or the new one, except on file systems
+ * without hard links, where it has no index for a moment if both have as many files. Files that the new model does not have stay. A value
  * that is not finite is SNUG_E_NUMERIC. */
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const struct snug_weight_files *files, const struct snug_program *program,

@@ -326,6 +326,14 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
     return status;
 }
 
+snug_status snug_writer_rename(snug_context *ctx, struct snug_writer *writer, const char *name) {
+    free(writer->name);
+    free(writer->path);
+    writer->name = writer->path = NULL;
+    RETURN_IF_ERROR(snug_format(ctx, &writer->path, SNUG_PATH, SNUG_PATH_IN(writer->in, name)));
+    return snug_strdup(ctx, name, &writer->name);
+}
+
 void snug_writer_abandon(struct snug_writer *writer) {
     if (writer->file) fclose(writer->file);
     if (writer->temporary) unlinkat(snug_folder_fd(writer->in), writer->temporary, 0);

@@ -83,6 +83,8 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
 snug_status snug_writer_finish(snug_context *ctx, struct snug_writer *writer);
 /* Flushes, syncs, renames to the final name and syncs the folder. After any failure the old file is unchanged. */
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
+/* The name that it will have, in place of the one that it was opened for. */
+snug_status snug_writer_rename(snug_context *ctx, struct snug_writer *writer, const char *name);
 /* Removes the temporary file; does nothing after commit. */
 void snug_writer_abandon(struct snug_writer *writer);
 /* Writes size bytes at offset into a file opened for writing; path is for messages. */

@@ -13,9 +13,10 @@
 
 bool snug_weight_files_has(const char *name) {
     if (strcmp(name, SNUG_WEIGHTS) == 0 || strcmp(name, SNUG_WEIGHTS_INDEX) == 0) return true;
-    for (const char *pattern = "model-#####-of-#####.safetensors"; *pattern; pattern++, name++)
+    static const char *const ends[] = {".safetensors", ".new.safetensors"};
+    for (const char *pattern = "model-#####-of-#####"; *pattern; pattern++, name++)
         if (*pattern == '#' ? *name < '0' || *name > '9' : *name != *pattern) return false;
-    return !*name;
+    return !strcmp(name, ends[0]) || !strcmp(name, ends[1]);
 }
 
 void snug_weight_files_name(const struct snug_weight_files *files, size_t number, char name[SNUG_WEIGHT_FILE_NAME]) {
@@ -23,6 +24,28 @@ void snug_weight_files_name(const struct snug_weight_files *files, size_t number
         snprintf(name, SNUG_WEIGHT_FILE_NAME, SNUG_WEIGHTS);
     else
         snprintf(name, SNUG_WEIGHT_FILE_NAME, "model-%05zu-of-%05zu.safetensors", number + 1, files->count);
+}
+
+void snug_weight_files_other_name(const struct snug_weight_files *files, size_t number,
+                                  char name[SNUG_WEIGHT_FILE_NAME]) {
+    snprintf(name, SNUG_WEIGHT_FILE_NAME, "model-%05zu-of-%05zu.new.safetensors", number + 1, files->count);
+}
+
+size_t snug_weight_files_list(const struct snug_weight_files *files, char (*names)[SNUG_WEIGHT_FILE_NAME],
+                              const char **list) {
+    size_t n = 0;
+    for (size_t i = 0; i < files->count; i++) {
+        snug_weight_files_name(files, i, names[n]);
+        list[n] = names[n];
+        n++;
+    }
+    for (size_t i = 0; i < files->count && files->count > 1; i++) {
+        snug_weight_files_other_name(files, i, names[n]);
+        list[n] = names[n];
+        n++;
+    }
+    if (files->count > 1) list[n++] = SNUG_WEIGHTS_INDEX;
+    return n;
 }
 
 /* ---- which parameter is in which file --------------------------------------------------------------------------- */
@@ -73,14 +96,17 @@ static snug_status list_codes(const struct snug_program *program, const struct s
 }
 
 snug_status snug_weight_files_index(const struct snug_program *program, const struct snug_weight_files *files,
-                                    const struct snug_folder *in) {
+                                    bool others, const struct snug_folder *in) {
     json_t *map = json_object();
     int64_t values = 0;
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *parameter = &program->parameters[i];
         char name[SNUG_WEIGHT_FILE_NAME];
-        snug_weight_files_name(files, files->file_of[i], name);
+        if (others)
+            snug_weight_files_other_name(files, files->file_of[i], name);
+        else
+            snug_weight_files_name(files, files->file_of[i], name);
         values += snug_parameter_count(parameter);
         if (program->tensors[parameter->tensor].quantized.type && status == SNUG_OK)
             status = list_codes(program, parameter, name, &map);

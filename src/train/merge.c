@@ -434,11 +434,7 @@ static snug_status write_files(struct writing *w) {
     struct snug_merged *m = w->m;
     size_t n = 0;
     w->names[n++] = "config.json";
-    for (size_t i = 0; i < w->files->count; i++) {
-        snug_weight_files_name(w->files, i, w->weights[i]);
-        w->names[n++] = w->weights[i];
-    }
-    if (w->files->count > 1) w->names[n++] = SNUG_WEIGHTS_INDEX;
+    n += snug_weight_files_list(w->files, w->weights, w->names + n);
     for (size_t i = 0; w->tokenizer && (w->names[n] = snug_tokenizer_file(w->tokenizer, i)); i++) n++;
     RETURN_IF_ERROR(snug_output_check(w->output, w->names));
     RETURN_IF_ERROR(snug_output_begin(w->output, w->names));
@@ -457,8 +453,10 @@ static snug_status write(struct snug_merged *m, const struct snug_tokenizer *tok
     RETURN_IF_ERROR(snug_args_shard_size(m->args, &most));
     snug_status status = snug_weight_files_plan(&m->program, most, &files);
     if (status == SNUG_OK)
-        status = snug_alloc(m->ctx, files.count + SNUG_TOKENIZER_FILES + 3, sizeof *w.names, (void **)&w.names);
-    if (status == SNUG_OK) status = snug_alloc(m->ctx, files.count, sizeof *w.weights, (void **)&w.weights);
+        status = snug_alloc(m->ctx, snug_weight_files_names(&files) + SNUG_TOKENIZER_FILES + 2, sizeof *w.names,
+                            (void **)&w.names);
+    if (status == SNUG_OK)
+        status = snug_alloc(m->ctx, snug_weight_files_names(&files), sizeof *w.weights, (void **)&w.weights);
     if (status == SNUG_OK)
         status = snug_output_make(m->ctx, m->args->output_dir, true, m->args->overwrite_output_dir, 0666, &output);
     if (status == SNUG_OK) status = write_files(&w);

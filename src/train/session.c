@@ -495,7 +495,7 @@ struct written_names {
     char (*weights)[SNUG_WEIGHT_FILE_NAME];
     const char **all;
 };
-/* config.json, the index or an adapter's two files, training_args.json, and NULL at the end */
+/* config.json, an adapter's two files, training_args.json, and NULL at the end */
 enum { OTHERS_MOST = 5 + SNUG_TOKENIZER_FILES };
 
 static void free_names(struct written_names *names) {
@@ -507,18 +507,16 @@ static snug_status list_names(const struct snug_session *s, const struct snug_we
                               struct written_names *out) {
     const struct snug_tokenizer *tokenizer = s->job.setup.tokenizer;
     size_t n = 0;
-    RETURN_IF_ERROR(snug_alloc(s->ctx, files->count, sizeof *out->weights, (void **)&out->weights));
-    RETURN_IF_ERROR(snug_alloc(s->ctx, files->count + OTHERS_MOST, sizeof *out->all, (void **)&out->all));
+    const size_t most = snug_weight_files_names(files);
+    RETURN_IF_ERROR(snug_alloc(s->ctx, most, sizeof *out->weights, (void **)&out->weights));
+    RETURN_IF_ERROR(snug_alloc(s->ctx, most + OTHERS_MOST, sizeof *out->all, (void **)&out->all));
     out->all[n++] = "config.json";
     if (s->job.setup.lora) {
         out->all[n++] = SNUG_ADAPTER_CONFIG;
         out->all[n++] = SNUG_ADAPTER_WEIGHTS;
+    } else {
+        n += snug_weight_files_list(files, out->weights, out->all + n);
     }
-    for (size_t i = 0; i < files->count && !s->job.setup.lora; i++) {
-        snug_weight_files_name(files, i, out->weights[i]);
-        out->all[n++] = out->weights[i];
-    }
-    if (files->count > 1 && !s->job.setup.lora) out->all[n++] = SNUG_WEIGHTS_INDEX;
     out->all[n++] = SNUG_TRAINING_ARGS;
     for (size_t i = 0; tokenizer && (out->all[n] = snug_tokenizer_file(tokenizer, i)); i++) n++;
     return SNUG_OK;

@@ -295,6 +295,9 @@ WRAP(int, renameat, (int from_folder, const char *from, int to_folder, const cha
 WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const char *to, unsigned flags)) {
     return NO_WRITE("renameat2") ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
 }
+WRAP(int, linkat, (int from_folder, const char *from, int to_folder, const char *to, int flags)) {
+    return NO_WRITE("linkat") ? -1 : __real_linkat(from_folder, from, to_folder, to, flags);
+}
 WRAP(int, unlinkat, (int folder, const char *path, int flags)) {
     may_be_killed("unlinkat");
     return __real_unlinkat(folder, path, flags);

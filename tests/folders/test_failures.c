@@ -277,13 +277,19 @@ static void check_shards(const struct fixture *f, struct trial *t) {
     json_t *index, *map, *shard;
     const char *key;
     bool old = true, new = true;
-    if (!t->scene->given || access(path_of(f, "out/model.safetensors.index.json"), F_OK)) return;
+    if (!t->scene->given || strcmp(t->scene->given, "shards") != 0) return;
+    if (access(path_of(f, "out/model.safetensors.index.json"), F_OK)) {
+        if (t->loop->effect == FAULT_KILL) wrong(f, t, "there is no index");
+        return;
+    }
     index = read_json(f, path_of(f, "out/model.safetensors.index.json"));
     map = json_object_get(index, "weight_map");
     json_object_foreach(map, key, shard) {
         const char *name = json_string_value(shard);
-        old &= same_file(f, path_of(f, "out/%s", name), path_of(f, "%s/%s", t->scene->given, name));
-        new &= same_file(f, path_of(f, "out/%s", name), path_of(f, "whole/out/%s", name));
+        old = old && !strstr(name, ".new.") &&
+              same_file(f, path_of(f, "out/%s", name), path_of(f, "%s/%s", t->scene->given, name));
+        new &= same_file(f, path_of(f, "out/%s", name),
+                         path_of(f, "whole/out/%.*s.safetensors", (int)strcspn(name, "."), name));
     }
     json_decref(index);
     if (!old && !new) wrong(f, t, "the index names shards of two models");
@@ -477,6 +483,44 @@ TEST_IN(test_sharded, void *fixture, set_up_here, tear_down_here) {
     assert_int_equal(run(TINY "--save_strategy no --max_shard_size 10KB"), 0);
     in_folder(fixture, "mv out shards");
     test_scene(fixture, &scenes[8]);
+}
+
+/* Kills a run over a model in as many shards; whether it had not begun to name the new ones. */
+static bool kill_at(struct fixture *f, struct trial *t, int64_t at) {
+    prepare(f, t->scene);
+    nursery.run->faults = (struct faults){.at = at, .calls = FAULT_FILES, .effect = FAULT_KILL};
+    nursery_run(&nursery, t->scene->words);
+    t->faults = nursery.run->faults;
+    check_shards(f, t);
+    return !exists(path_of(f, "out/model-00001-of-00003.new.safetensors")) &&
+           same_file(f, path_of(f, "out/model-00001-of-00003.safetensors"),
+                     path_of(f, "shards/model-00001-of-00003.safetensors"));
+}
+
+/* At each call from the first shard's further name to the removal of the last one's. */
+TEST_IN(test_killed_between_shards, void *fixture, set_up_here, tear_down_here) {
+    struct fixture *f = fixture;
+    struct trial t = {.scene = &scenes[8], .loop = &loops[5]};
+    assert_int_equal(run(TINY "--save_strategy no --max_shard_size 10KB"), 0);
+    in_folder(f, "mv out shards");
+    prepare(f, t.scene);
+    assert_int_equal(run(t.scene->words), 0);
+    in_folder(f, "rm -rf whole; mkdir whole; cp -r out whole/out");
+    kill_at(f, &t, INT64_MAX);
+    int64_t low = 0, high = t.faults.count, named = 0; /* after `high` calls it has begun */
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        *(kill_at(f, &t, middle) ? &low : &high) = middle;
+    }
+    for (int64_t at = high; kill_at(f, &t, at), exists(path_of(f, "out/model-00001-of-00003.new.safetensors")); at++)
+        named++;
+    assert_true(named >= 10);
+    assert_int_equal(t.failures, 0);
+    /* What is left is of the run that was killed: the next one removes it, also with other files. */
+    assert_false(kill_at(f, &t, high));
+    assert_true(exists(path_of(f, "out/model-00001-of-00003.new.safetensors")));
+    assert_int_equal(run(TINY "--validation_file= --eval_strategy no --save_strategy no"), 0);
+    assert_false(exists(path_of(f, "out/model-00001-of-00003.new.safetensors")));
 }
 
 /* ---- disk space ----------------------------------------------------------------------------------------------- */

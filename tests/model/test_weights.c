@@ -536,6 +536,9 @@ FIXTURE_TEST(test_names_of_files) {
     assert_string_equal(name, "model.safetensors");
     snug_weight_files_name(&(struct snug_weight_files){.count = 12}, 11, name);
     assert_string_equal(name, "model-00012-of-00012.safetensors");
+    snug_weight_files_other_name(&(struct snug_weight_files){.count = 12}, 11, name);
+    assert_string_equal(name, "model-00012-of-00012.new.safetensors");
+    assert_true(snug_weight_files_has(name));
 }
 
 /* The index is transformers': each tensor once, the second name of a tied one in the same file, and both sizes. */
