@@ -226,7 +226,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     const int64_t positions = setup->backend->loss_positions / (program->low_logits && !training ? 2 : 1);
     if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > positions)
         program->capacity[SNUG_EXTENT_ROWS] = positions;
-    RETURN_IF_ERROR(snug_setup_build(setup, &setup->config, training, program));
+    RETURN_IF_ERROR(snug_setup_build(setup, args, &setup->config, training, program));
     const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,
                                          .weights = plan->weights,
                                          .recompute = plan->recompute,

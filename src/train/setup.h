@@ -106,8 +106,9 @@ static inline bool snug_setup_is_inference(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_EVAL || snug_setup_predicts(setup) || snug_setup_generates(setup);
 }
 
-/* Appends the model's operations, with the parts frozen and quantized that the arguments say. config: the setup's. */
-snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_config *config, bool training,
-                             struct snug_program *program);
+/* Appends the model's operations, with the parts frozen and quantized that the arguments say: the setup's, or those of
+   another plan. config: the setup's. */
+snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_args *args,
+                             const struct snug_config *config, bool training, struct snug_program *program);
 
 #endif

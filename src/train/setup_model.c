@@ -173,9 +173,8 @@ static snug_status open_adapter(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
-snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_config *config, bool training,
-                             struct snug_program *program) {
-    const struct snug_args *args = setup->args;
+snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_args *args,
+                             const struct snug_config *config, bool training, struct snug_program *program) {
     RETURN_IF_ERROR(snug_build_model(program, config, training, args->label_smoothing_factor));
     if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
         RETURN_IF_ERROR(snug_program_freeze(program, config->num_hidden_layers, args->freeze));
@@ -190,7 +189,7 @@ static snug_status try_to_build(const struct snug_setup *setup) {
     if (!config.labels.count) config.labels.count = 1; /* those of the data are not known yet */
     snug_program_init(&program, setup->ctx);
     program.longest = config.positions;
-    const snug_status status = snug_setup_build(setup, &config, true, &program);
+    const snug_status status = snug_setup_build(setup, setup->args, &config, true, &program);
     snug_program_free(&program);
     return status;
 }
