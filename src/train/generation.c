@@ -177,6 +177,14 @@ static snug_status check_length(const snug_args *args, const struct snug_config 
         (long long)s->longest, (long long)changes, s->prompts.count ? "max_new_tokens" : "max_seq_length");
 }
 
+void snug_generation_resize(struct snug_generation_setup *s, const struct snug_backend *backend, int64_t groups) {
+    const int64_t most = backend->prompt_tokens ? backend->prompt_tokens : STEP_TOKENS;
+    s->groups = groups;
+    s->rows = groups * s->how.search.beams;
+    s->tokens = larger(s->rows, smaller(most, groups * s->prompt));
+    s->pages = snug_generating_pages(groups, s->how.search.beams, s->prompt, s->longest - s->prompt);
+}
+
 static snug_status choose_sizes(const snug_args *args, const struct snug_config *config,
                                 const struct snug_backend *backend, bool reads, struct snug_generation_setup *s) {
     const int64_t beams = s->how.search.beams, each = beams > 1 ? 1 : s->how.returned;
@@ -187,11 +195,8 @@ static snug_status choose_sizes(const snug_args *args, const struct snug_config 
     RETURN_IF_ERROR(check_length(args, config, s));
     s->groups = smaller(args->per_device_eval_batch_size, answers);
     if (backend->independent_rows) s->groups = smaller(s->groups, larger(1, backend->independent_rows / beams));
-    s->rows = s->groups * beams;
-    const int64_t most = backend->prompt_tokens ? backend->prompt_tokens : STEP_TOKENS;
-    s->tokens = larger(s->rows, smaller(most, s->groups * s->prompt));
     s->top = snug_generating_top(&s->how, snug_backend_is_device(backend), config->vocab_size);
-    s->pages = snug_generating_pages(s->groups, beams, s->prompt, s->longest - s->prompt);
+    snug_generation_resize(s, backend, s->groups);
     return SNUG_OK;
 }
 

@@ -27,6 +27,8 @@ struct snug_generation_setup {
 snug_status snug_generation_open(snug_args *args, const struct snug_config *config,
                                  const struct snug_tokenizer *tokenizer, const char *folder,
                                  const struct snug_backend *backend, bool reads, struct snug_generation_setup *out);
+/* Answers so many prompts at a time; the plan is to be built again. */
+void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_backend *backend, int64_t groups);
 void snug_generation_free(struct snug_generation_setup *setup);
 
 #endif

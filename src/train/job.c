@@ -121,12 +121,32 @@ static snug_status advise_more(const struct snug_job *job, const struct snug_lim
     return status;
 }
 
+/* Pages of a generation's cache for which there is memory; at most 0: for none. */
+static int64_t pages_left(const struct snug_job *job, const struct snug_limit *limit, int64_t *page) {
+    const struct snug_generation_setup *g = &job->setup.generation;
+    *page = job->plan.bytes[SNUG_MEMORY_FUNCTION] / g->pages;
+    return g->pages - (job->plan.total - limit->bytes + *page - 1) / *page;
+}
+
+/* --fit of a generation: as many prompts at a time as fit, if that number was not given. An answer does not depend on
+   it. */
+static snug_status fit_generation(struct snug_job *job, const struct snug_limit *limit) {
+    struct snug_generation_setup *g = &job->setup.generation;
+    int64_t page;
+    const int64_t left = pages_left(job, limit, &page), groups = left > 0 ? left * g->groups / g->pages : 0;
+    if (groups < 1 || snug_args_is_set(job->setup.args, "per_device_eval_batch_size")) return SNUG_OK;
+    snug_log(job->ctx, SNUG_LOG_INFO, "--fit: %lld prompts at a time instead of %lld", (long long)groups,
+             (long long)g->groups);
+    snug_generation_resize(g, job->limits.device.backend, groups);
+    return plan_again(job);
+}
+
 /* What of a generation would fit: fewer prompts at a time, or fewer tokens. */
 static snug_status advise_generation(const struct snug_job *job, const struct snug_limit *limit,
                                      struct snug_advice *advice) {
     const struct snug_generation_setup *g = &job->setup.generation;
-    const int64_t page = job->plan.bytes[SNUG_MEMORY_FUNCTION] / g->pages;
-    const int64_t left = g->pages - (job->plan.total - limit->bytes + page - 1) / page;
+    int64_t page;
+    const int64_t left = pages_left(job, limit, &page);
     const int64_t groups = left > 0 ? left * g->groups / g->pages : 0;
     const int64_t tokens = left > 0 ? left / g->how.search.beams * SNUG_CACHE_PAGE : 0;
     if (groups > 0) snprintf(advice->add, sizeof advice->add, "--per_device_eval_batch_size %lld", (long long)groups);
@@ -182,6 +202,10 @@ static snug_status check_limits(struct snug_job *job) {
     if (job->setup.trains && together && fit) RETURN_IF_ERROR(search_for_all(job, limit.bytes, &over));
     if (job->fit && job->fit->fits && fit) {
         RETURN_IF_ERROR(apply_fit(job));
+        over = job->plan.total > limit.bytes;
+    }
+    if (over && fit && snug_setup_generates(&job->setup)) {
+        RETURN_IF_ERROR(fit_generation(job, &limit));
         over = job->plan.total > limit.bytes;
     }
     if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;

@@ -280,6 +280,25 @@ FIXTURE_TEST(test_what_does_not_fit) {
     snug_args_destroy(args);
     snprintf(words, sizeof words, "%s memory_budget=%lldB", asked, (long long)(total - cache / 2));
     refuse(f, words, SNUG_E_DOES_NOT_FIT, "; add --per_device_eval_batch_size ");
+    /* --fit does that, unless the number is given, or none would fit */
+    strcat(words, " fit=True");
+    refuse(f, words, SNUG_E_DOES_NOT_FIT, "; add --per_device_eval_batch_size ");
+    refuse(f, "test_file=@many.txt max_new_tokens=100 fit=True memory_budget=1MiB", SNUG_E_DOES_NOT_FIT, "fits up to");
+    int64_t budget = 0;
+    for (int fits = 0; fits < 2; fits++) {
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=1 test_file=@many.txt max_new_tokens=100");
+        if (fits)
+            snprintf(words + strlen(words), sizeof words - strlen(words), " fit=True memory_budget=%lldB",
+                     (long long)budget);
+        args = plain_args(f, words);
+        if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        const int64_t groups = job.setup.generation.groups;
+        assert_true(fits ? groups >= 2 && groups < 8 && job.plan.total <= budget : groups == 8);
+        assert_int_equal(job.setup.generation.pages, 2 * groups);
+        budget = job.plan.total - job.plan.bytes[SNUG_MEMORY_FUNCTION] / 2;
+        snug_job_close(&job);
+        snug_args_destroy(args);
+    }
 }
 
 /* Chats of several turns: what was read is kept, and the answers are those of whole prompts. */
