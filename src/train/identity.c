@@ -151,21 +151,32 @@ static void show(const json_t *value, char *text, size_t size) {
     snug_context_destroy(quiet);
 }
 
-/* "hidden_dropout_prob was 0.1 and is 0", or "different train_file". */
+static bool is_same(const json_t *a, const json_t *b) {
+    /* 1.0 may be read back as an integer: the same number. */
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return a && b && json_equal(a, b);
+}
+
+/* "hidden_dropout_prob was 0.1 and is 0", or "different train_file"; of an object its first member that differs. */
 static void describe(const char *key, const json_t *saved, const json_t *here, char *text, size_t size) {
-    char was[80], is[80];
+    char was[80], is[80], path[80];
+    const char *member;
+    json_t *value;
+    json_object_foreach((json_t *)here, member, value) {
+        const json_t *other = json_object_get(saved, member);
+        if (!json_is_object(saved) || is_same(value, other)) continue;
+        snprintf(path, sizeof path, "%s: %s", key, member);
+        key = path;
+        saved = other;
+        here = value;
+        break;
+    }
     show(saved, was, sizeof was);
     show(here, is, sizeof is);
     if (*was && *is)
         snprintf(text, size, "%s was %s and is %s", key, was, is);
     else
         snprintf(text, size, "different %s", key);
-}
-
-static bool is_same(const json_t *a, const json_t *b) {
-    /* 1.0 may be read back as an integer: the same number. */
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return a && b && json_equal(a, b);
 }
 
 static bool decides_best(const char *key) {

@@ -105,6 +105,14 @@ static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *ove
     return snug_group_broadcast(job->ctx, group, job->fit, sizeof *job->fit);
 }
 
+/* What would need less memory, but train something else: it is named, and never chosen. */
+static const char *other_trainings(const struct snug_setup *setup) {
+    if (!setup->args->model_name_or_path || setup->config.quantized.type) return "";
+    return setup->lora ? "; --load_in_4bit would store the frozen weights in 4 bits, with other results"
+                       : "; --use_peft would train LoRA adapters alone, with --load_in_4bit beside weights of 4 bits, "
+                         "which is another training";
+}
+
 /* Where no mix fits: a larger budget, if the machine has it. */
 static snug_status advise_more(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
     const int64_t least = job->fit->chosen.total + SNUG_FIT_MARGIN, mib = (least + (1 << 20) - 1) >> 20;
@@ -114,9 +122,10 @@ static snug_status advise_more(const struct snug_job *job, const struct snug_lim
     const bool enough = limit->budgeted && (memory < 0 || least <= memory);
     if (enough) snprintf(advice->add, sizeof advice->add, "--fit --memory_budget %" PRId64 "MiB", mib);
     const snug_status status =
-        snug_format(job->ctx, &advice->text, "%s%s", sentence,
+        snug_format(job->ctx, &advice->text, "%s%s%s", sentence,
                     enough ? "; --fit needs a --memory_budget of that size"
-                           : "; --fit runs it where that much is free, or within --memory_budget");
+                           : "; --fit runs it where that much is free, or within --memory_budget",
+                    other_trainings(&job->setup));
     free(sentence);
     return status;
 }

@@ -109,14 +109,16 @@ FIXTURE_TEST(adapters_are_initialised_as_in_peft) {
  */
 
 FIXTURE_TEST(methods_do_not_change_an_adapter) {
-    static const char *const runs[] = {CLASSIFIER, DECODER};
+    static const char *const runs[] = {CLASSIFIER, DECODER, DECODER "use_dora=True",
+                                       DECODER "lora_target_modules=q_proj,embed_tokens bias=all",
+                                       CLASSIFIER "use_dora=True bias=all lora_target_modules=query,dense"};
     static const char *const methods[] = {"threads=2",
                                           "gradient_checkpointing=True",
                                           "recompute=ffn",
                                           "recompute=attention",
                                           "offload=optimizer,weights,activations offload_dir=@.",
                                           "recompute=none"};
-    for (size_t run = 0; run < 2; run++) {
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         char words[1024];
         snprintf(words, sizeof words, "%s max_steps=6", runs[run]);
         train(f, "plain", words);
@@ -134,8 +136,9 @@ FIXTURE_TEST(methods_do_not_change_an_adapter) {
 }
 
 FIXTURE_TEST(a_resumed_adapter_is_uninterrupted) {
-    static const char *const runs[] = {CLASSIFIER, DECODER};
-    for (size_t run = 0; run < 2; run++) {
+    static const char *const runs[] = {CLASSIFIER, DECODER "use_dora=True ",
+                                       DECODER "lora_target_modules=q_proj,embed_tokens ", DECODER};
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         char words[1024];
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=3 max_steps=8", runs[run]);
         train(f, "whole", words);
@@ -147,7 +150,7 @@ FIXTURE_TEST(a_resumed_adapter_is_uninterrupted) {
         snprintf(words, sizeof words, "%s lora_alpha=5 max_steps=9 resume_from_checkpoint=%s", runs[run],
                  path_of(f, "whole/checkpoint-6"));
         assert_int_equal(try_train(f, "cut", words, 0, NULL), SNUG_E_INPUT);
-        assert_contains(snug_error_message(f->ctx), "adapters");
+        assert_contains(snug_error_message(f->ctx), "adapters: lora_alpha was 32 and is 5;");
     }
     /* beside other weights of the same shapes */
     train(f, "other_base", "config_name=@llama line_by_line=True train_file=@train.txt max_steps=2 seed=7");
@@ -486,6 +489,24 @@ FIXTURE_TEST(arguments_are_refused) {
         if (status != cases[i].status || !strstr(snug_error_message(f->ctx), cases[i].message))
             fail_msg("%s: %d: %s", cases[i].words, (int)status, snug_error_message(f->ctx));
         if (strstr(f->log, " tokens; ")) fail_msg("%s: %s", cases[i].words, f->log); /* before the data is read */
+    }
+}
+
+/* --fit changes how adapters are trained; where nothing fits, it names what would need less, and does not choose it. */
+FIXTURE_TEST(adapters_fit) {
+    static const struct {
+        const char *words, *message;
+    } runs[] = {
+        {"config_name= model_name_or_path=@base", "; --use_peft would train LoRA adapters alone"},
+        {CLASSIFIER, "; --load_in_4bit would store the frozen weights"},
+        {CLASSIFIER "load_in_4bit=True bnb_4bit_compute_dtype=float32", "no mix of methods fits"},
+    };
+    char words[1024];
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        snprintf(words, sizeof words, "%s fit=True memory_budget=1MiB", runs[i].words);
+        assert_int_equal(try_train(f, "refused", words, 0, NULL), SNUG_E_DOES_NOT_FIT);
+        assert_contains(snug_error_message(f->ctx), runs[i].message);
+        assert_true(i < 2 || !strstr(snug_error_message(f->ctx), "--use_peft"));
     }
 }
 
