@@ -112,8 +112,10 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
 
 /* Its batches are steps of new tokens. */
 static struct snug_data_pipeline generation_pipeline(const struct snug_generation_setup *g) {
-    const struct snug_loader_limits limits = {
+    struct snug_loader_limits limits = {
         .sequences = g->rows, .tokens = g->tokens, .rows = g->rows, .longest = g->longest};
+    snug_sizes_add(&limits.sizes, g->rows);
+    snug_sizes_add(&limits.sizes, g->tokens);
     return (struct snug_data_pipeline){.options = {.batch_size = g->rows, .accumulation = 1, .ranks = 1},
                                        .limits = limits};
 }

@@ -104,6 +104,20 @@ static inline void build_linear(struct ops *f, int variant) {
     if (addend) ops_pair(f, l.addend, dy);
 }
 
+/* In a program that generates, whose steps may have few rows. 0: logits. 1: a bias. 2: an addend, in place. */
+enum { GENERATING_VARIANTS = 3 };
+static inline void build_generating(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t outputs = variant ? f->shape->outputs : f->shape->vocabulary;
+    struct snug_linear l = {.x = ops_source(f, type, T, 0, f->shape->h),
+                            .w = ops_source(f, type, FIXED, outputs, f->shape->h)};
+    f->program.cache_pages = 1;
+    if (variant == 1) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    if (variant == 2) l.addend = ops_source(f, type, T, 0, outputs);
+    l.y = variant == 2 ? l.addend : ops_tensor(f, variant ? type : SNUG_F32, T, 0, outputs);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = l});
+}
+
 /* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.
    6: windows and RoPE, as ModernBERT's local layers. 7: a bias, as MPNet. 8: dropout and a bias of few buckets. 9: a
    frozen bias. 10: all of these. 11: as 8 with a bias in bf16. Heads of an odd size have no RoPE. 12: causal. 13:

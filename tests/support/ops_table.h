@@ -41,6 +41,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_EMBED, build_embed, 2, EMBED_ROWS, {2, 1}, {4, 2}, 1 << 4, 0},
     {SNUG_OP_LINEAR, build_linear, 0, LINEAR_FROZEN, {64, 1}, {64, 2}, 1 << 0 | 1 << 3, 0},
     {SNUG_OP_LINEAR, build_linear, LINEAR_ADDEND, LINEAR_VARIANTS, {64, 1}, {64, 2}, 1 << 10, 0},
+    {SNUG_OP_LINEAR, build_generating, 0, GENERATING_VARIANTS, {64, 1}, {64, 2}, 1, 0},
     {SNUG_OP_ATTENTION, build_attention, 0, 2, {32, 1}, {64, 6}, 3, 0},
     {SNUG_OP_ATTENTION,
      build_attention,

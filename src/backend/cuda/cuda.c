@@ -86,6 +86,7 @@ void snug_cuda_place_batch(const struct snug_run *run) {
 }
 
 int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
+    if (program->cache_pages && tokens < SNUG_ROW_TILE) return snug_cuda_few(tokens);
     const int64_t room = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
     const int64_t size = snug_size_tokens(snug_size_of(tokens));
     return size < room ? size : room;

@@ -75,7 +75,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     const struct key key = {.program = run->program,
                             .phase = phase,
                             .bucket = cuda->bucket,
-                            .sequences = run->batch->sequences,
+                            .sequences = cuda->decoding.single ? cuda->bucket : run->batch->sequences,
                             .loss_positions = phase == SNUG_PHASE_HEAD ? snug_cuda_loss_positions(run) : 0,
                             .first_batch = run->micro_batch == 0,
                             .first_chunk = run->chunk == 0,

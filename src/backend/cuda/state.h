@@ -98,10 +98,17 @@ snug_status snug_cuda_keep_step(struct snug_run *run);
 
 /* ---- rows ---- */
 
+/* Rows of a generation's step of few tokens: the next power of two. */
+static inline int64_t snug_cuda_few(int64_t rows) {
+    int64_t few = rows > 0;
+    while (few < rows) few *= 2;
+    return few;
+}
 /* Loss positions of the chunk, rounded up to an eighth of a full chunk: a small chunk costs less, and there are few
    different graphs. */
 static inline int64_t snug_cuda_loss_positions(const struct snug_run *run) {
     const int64_t capacity = snug_cuda_round_up(run->program->capacity[SNUG_EXTENT_ROWS], SNUG_ROW_TILE);
+    if (run->program->cache_pages && run->rows < SNUG_ROW_TILE) return snug_cuda_few(run->rows);
     const int64_t rows = snug_cuda_round_up(run->rows, snug_cuda_round_up((capacity + 7) / 8, SNUG_ROW_TILE));
     return rows < capacity ? rows : capacity;
 }

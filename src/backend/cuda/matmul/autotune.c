@@ -224,7 +224,7 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
         const struct snug_op *op = &run->program->ops[i];
         if (!snug_cuda_has_matmul(op)) continue;
         const struct snug_cuda_matmul matmul = snug_cuda_matmul_of(run, op);
-        status = snug_cuda_run_matmul(run, &matmul, run->workspace);
+        if (!snug_cuda_takes_few_rows(run, op, &matmul)) status = snug_cuda_run_matmul(run, &matmul, run->workspace);
     }
     run->batch = NULL;
     cuda->padded = false;
@@ -233,8 +233,11 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
 
 static snug_status tune_sizes(struct snug_run *run, const struct snug_sizes *sizes) {
     for (int size = 1; size < SNUG_SIZES; size++)
-        if (snug_sizes_has(sizes, size))
-            RETURN_IF_ERROR(tune_size(run, snug_cuda_bucket_of(run->program, snug_size_tokens(size))));
+        if (snug_sizes_has(sizes, size)) {
+            const int64_t tokens = snug_size_tokens(size), rows = run->program->capacity[SNUG_EXTENT_SEQUENCES];
+            const bool decodes = run->program->cache_pages && rows < tokens; /* a token of each sequence */
+            RETURN_IF_ERROR(tune_size(run, snug_cuda_bucket_of(run->program, decodes && size == 1 ? rows : tokens)));
+        }
     return SNUG_OK;
 }
 

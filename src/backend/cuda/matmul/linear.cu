@@ -74,6 +74,10 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
     const float *bias = (const float *)snug_run_data(run, op->linear.b);
+    if (snug_cuda_takes_few_rows(run, op, &p)) {
+        snug_cuda_run_few_rows(run, op, &p);
+        return snug_cuda_done(run, op);
+    }
     if (op->linear.addend && op->linear.addend != op->linear.y)
         cudaMemcpyAsync(p.c, snug_run_data(run, op->linear.addend), (size_t)(p.m * p.n * snug_dtype_size(p.c_type)),
                         cudaMemcpyDeviceToDevice, stream);

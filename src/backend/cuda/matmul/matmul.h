@@ -25,6 +25,10 @@ static inline bool snug_cuda_has_matmul(const struct snug_op *op) {
 struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *run, const struct snug_op *op);
 /* The algorithm of a shape is chosen when it is run first, and never changes. */
 snug_status snug_cuda_run_matmul(struct snug_run *run, const struct snug_cuda_matmul *m, void *workspace);
+/* Whether op, a LINEAR whose matmul is p, has so few rows that few_rows.cu takes it with its bias and addend; which it
+   does. */
+bool snug_cuda_takes_few_rows(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
+void snug_cuda_run_few_rows(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
 /* struct snug_backend's autotune. */
 snug_status snug_cuda_autotune(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
 
