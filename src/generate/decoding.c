@@ -162,12 +162,15 @@ snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, cons
     return SNUG_OK;
 }
 
-/* The host's copy of the first `bytes` of a tensor, at *to, where the arena is on a device. */
-static const void *fetch(struct snug_token_steps *d, int32_t tensor, int64_t bytes, uint8_t **to, snug_status *status) {
+/* The host's copy of the first `bytes` of a tensor, at *to, where the arena is on a device. It is there, and so are
+   those before it, when the last copy has returned. */
+static const void *fetch(struct snug_token_steps *d, int32_t tensor, int64_t bytes, uint8_t **to, bool last,
+                         snug_status *status) {
     const void *from = snug_run_data(d->run, tensor), *here = *to;
     if (!d->arena->copy) return from;
     *to += bytes;
-    if (*status == SNUG_OK) *status = snug_block_copy(d->ctx, d->arena, (void *)here, from, bytes);
+    if (*status == SNUG_OK)
+        *status = (last ? snug_block_copy : snug_block_copy_later)(d->ctx, d->arena, (void *)here, from, bytes);
     return here;
 }
 
@@ -193,11 +196,11 @@ static snug_status read_results(struct snug_token_steps *d) {
     snug_status status = SNUG_OK;
     d->next = (struct snug_next_tokens){.count = count};
     if (!count) {
-        d->next.logits = fetch(d, program->logits, bytes * d->classes, &to, &status);
+        d->next.logits = fetch(d, program->logits, bytes * d->classes, &to, true, &status);
         return status;
     }
-    d->next.ids = fetch(d, program->top_ids, bytes * count, &to, &status);
-    d->next.log_probabilities = fetch(d, program->top_log_probabilities, bytes * count, &to, &status);
+    d->next.ids = fetch(d, program->top_ids, bytes * count, &to, false, &status);
+    d->next.log_probabilities = fetch(d, program->top_log_probabilities, bytes * count, &to, true, &status);
     for (int64_t row = 0; status == SNUG_OK && row < rows; row++)
         sort((int32_t *)d->next.ids + row * count, (float *)d->next.log_probabilities + row * count, count);
     return status;

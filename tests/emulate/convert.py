@@ -59,7 +59,7 @@ INSTRUCTIONS = [
         r'BEGIN\(type, "34"',
         "emulate_multiply_tiles(c, left, tile, add, LEFT_BY_ROWS, BY_ROWS, std::is_same_v<E, f16>);",
     ),
-    (r"wgmma\.(fence|commit_group|wait_group)|fence\.proxy\.async", ";"),
+    (r"wgmma\.(fence|commit_group|wait_group)|fence\.proxy\.async|griddepcontrol", ";"),
     (r'volatile\(""|setmaxnreg', ";"),
     (r"mbarrier\.init", "emulate_make_barrier(emulated_shared + at, arrivals);"),
     (r"mbarrier\.arrive", "emulate_arrive(emulated_shared + at);"),

@@ -114,7 +114,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags) {
 /* A copy to the host arrives when the host waits for it, as late as on a GPU; until then the destination holds NaN. */
 static struct {
     void *to;
-    uint8_t values[8];
+    uint8_t values[8192];
     size_t size;
 } under_way[64];
 static size_t under_way_count;

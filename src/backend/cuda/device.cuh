@@ -90,6 +90,21 @@ static __device__ __forceinline__ float quick_inverse(float x) {
     return r;
 }
 
+/* ---- kernels that begin before the one before them in the stream is done ---- */
+
+/* A kernel that launch_early() launched may begin from here on. What it reads of this one it reads after wait_before().
+ */
+static __device__ __forceinline__ void start_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void wait_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- W values at a time: 8 or 4, which are aligned to W * sizeof(T) or to 16 bytes, or 1 ---- */
 
 template <int W> static __device__ __forceinline__ void load(float (&out)[W], const float *from) {

@@ -8,7 +8,10 @@
  */
 #include "backend/cuda/attention/attention_operands.cuh"
 
-enum { WARPS = 4, THREADS = 32 * WARPS, AHEAD = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
+/* LEAST: pages of a block, where several share the keys. */
+enum { AHEAD = 4, LEAST = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
+/* The sums of wide heads leave no shared memory for more. */
+template <int LANES> constexpr int WARPS_OF = LANES == 32 ? 4 : 8;
 #define LOG2_E 1.4426950408889634f
 
 struct cached {
@@ -19,6 +22,7 @@ struct cached {
     struct snug_cuda_batch batch;
     int64_t bucket; /* rows after the last token up to here become zero */
     int heads, group, d, pages_each, splits, before;
+    bool single; /* every sequence has one new token */
     float scale, softcap;
 };
 
@@ -35,14 +39,16 @@ static __device__ __forceinline__ int lowest_key(const struct cached &a, int pos
 template <int ROWS> static __device__ struct block block_of(const struct cached &a) {
     struct block b = {.sequence = (int)blockIdx.z};
     const int split = blockIdx.x % a.splits;
-    b.token = a.batch.offsets[b.sequence];
+    b.token = a.single ? b.sequence : a.batch.offsets[b.sequence];
     b.position = a.batch.positions[b.token];
-    b.rows = (a.batch.offsets[b.sequence + 1] - b.token) * a.group;
+    b.rows = a.single ? a.group : (a.batch.offsets[b.sequence + 1] - b.token) * a.group;
     b.row = blockIdx.x / a.splits * ROWS;
+    if (b.row >= b.rows) return b;
     const int last = (b.row + ROWS < b.rows ? b.row + ROWS : b.rows) - 1;
     const int first = lowest_key(a, b.position + b.row / a.group) / SNUG_CACHE_PAGE;
     const int end = b.position + last / a.group + 1, pages = (end - 1) / SNUG_CACHE_PAGE + 1 - first;
-    const int each = (pages + a.splits - 1) / a.splits;
+    int each = (pages + a.splits - 1) / a.splits;
+    if (each < LEAST) each = LEAST;
     b.used = (pages + each - 1) / each;
     b.first = (first + split * each) * SNUG_CACHE_PAGE;
     b.end = b.first + each * SNUG_CACHE_PAGE < end ? b.first + each * SNUG_CACHE_PAGE : end;
@@ -168,10 +174,12 @@ static __device__ bool is_last(const struct cached &a, const struct block &b) {
 }
 
 template <typename T, int LANES, int ROWS, bool WHOLE>
-static __global__ void __launch_bounds__(THREADS) cached_kernel(const struct cached a) {
-    constexpr int CHANNELS = 8 * LANES, STRIDE = CHANNELS + 2, KEYS = AHEAD * 32 / LANES;
+static __global__ void __launch_bounds__(32 * WARPS_OF<LANES>) cached_kernel(const struct cached a) {
+    constexpr int WARPS = WARPS_OF<LANES>, THREADS = 32 * WARPS, CHANNELS = 8 * LANES, STRIDE = CHANNELS + 2,
+                  KEYS = AHEAD * 32 / LANES;
     __shared__ float parts[WARPS][ROWS][STRIDE];
     const int64_t tokens = a.batch.step->tokens;
+    start_next();
     if (blockIdx.z == gridDim.z - 1) { /* rows after the last token */
         const int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x, blocks = (int64_t)gridDim.y * gridDim.x;
         for (int64_t i = tokens * a.o_row + block * THREADS + threadIdx.x; i < a.bucket * a.o_row;
@@ -179,8 +187,7 @@ static __global__ void __launch_bounds__(THREADS) cached_kernel(const struct cac
             ((T *)a.o)[i] = from_float<T>(0);
         return;
     }
-    if ((int)blockIdx.z >= a.batch.step->sequences || a.batch.offsets[blockIdx.z] == a.batch.offsets[blockIdx.z + 1])
-        return;
+    if ((int)blockIdx.z >= a.batch.step->sequences) return;
     const struct block b = block_of<ROWS>(a);
     if (b.row >= b.rows || b.first >= b.end) return;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = lane % LANES * 8;
@@ -251,9 +258,10 @@ static void launch(struct cached &a, const struct snug_run *run, int64_t queries
     const int64_t sequences = cuda->decoding.single ? a.bucket : run->batch->sequences, kv_heads = a.heads / a.group;
     const int64_t tiles = blocks_for(queries * a.group, ROWS);
     const int64_t room = cuda->decoding.single && sequences > 0 ? BLOCKS / (sequences * kv_heads * tiles) : 1;
-    a.splits = (int)(room < 1 ? 1 : room < a.pages_each ? room : a.pages_each);
+    const int64_t most = (a.pages_each + LEAST - 1) / LEAST;
+    a.splits = (int)(room < 1 ? 1 : room < most ? room : most);
     const dim3 grid((unsigned)(tiles * a.splits), (unsigned)kv_heads, (unsigned)sequences + 1);
-    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, THREADS, 0, cuda->stream>>>(a);
+    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, 32 * WARPS_OF<LANES>, 0, cuda->stream>>>(a);
 }
 
 template <typename T, int LANES>
@@ -287,6 +295,7 @@ extern "C" snug_status snug_cuda_cached_attention(struct snug_run *run, const st
                        .d = form.head_dim,
                        .pages_each = (int)snug_cuda_pages_each(run->program),
                        .before = form.before,
+                       .single = cuda->decoding.single,
                        .scale = form.scale,
                        .softcap = form.softcap};
     const int64_t queries = cuda->decoding.single ? 1 : bucket < longest ? bucket : longest;

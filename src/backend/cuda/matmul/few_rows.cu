@@ -19,6 +19,7 @@ struct few_rows {
     void *y;
     int64_t n, k;
     int m;
+    bool early; /* w may be read before earlier operations are done */
 };
 
 template <typename T, typename Y>
@@ -30,6 +31,8 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
     const T *x = (const T *)a.x + row * a.k + channel;
     const bool has_low = first + row < a.n, has_high = first + row + 8 < a.n, has_x = row < a.m;
     float c[4] = {};
+    start_next();
+    if (!a.early) wait_before();
     for (int64_t k0 = warp * CHANNELS; k0 < a.k; k0 += AHEAD * WARPS * CHANNELS) {
         uint4 w0[AHEAD], w1[AHEAD], v[AHEAD];
 #pragma unroll
@@ -39,7 +42,12 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
             const uint4 zero = {0, 0, 0, 0};
             w0[u] = there && has_low ? *(const uint4 *)(low + k) : zero;
             w1[u] = there && has_high ? *(const uint4 *)(high + k) : zero;
-            v[u] = there && has_x ? *(const uint4 *)(x + k) : zero;
+        }
+        wait_before();
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t k = k0 + u * WARPS * CHANNELS;
+            v[u] = k + channel < a.k && has_x ? *(const uint4 *)(x + k) : uint4{0, 0, 0, 0};
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
@@ -51,6 +59,7 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[warp][lane % 4 * 2 + i % 2][row + i / 2 * 8] = c[i];
+    wait_before(); /* of warps without channels */
     __syncthreads();
     const int out = threadIdx.x % ROWS, of = threadIdx.x / ROWS;
     if (of >= a.m || first + out >= a.n) return;
@@ -60,6 +69,26 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
     const int64_t at = of * a.n + first + out;
     if (a.addend) sum += to_float(((const Y *)a.addend)[at]);
     ((Y *)a.y)[at] = from_float<Y>(sum);
+}
+
+/* In a graph the driver takes a microsecond or two from the end of a kernel to the beginning of the next one; from
+   compute capability 9.0 on this kernel begins earlier, and reads its weights. */
+template <typename T, typename Y>
+static void launch(const struct few_rows &a, unsigned blocks, const struct snug_cuda *cuda) {
+#ifdef __CUDACC__
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(THREADS);
+    config.stream = cuda->stream;
+    config.attrs = &attribute;
+    config.numAttrs = cuda->capability >= SNUG_CUDA_WGMMA_CAPABILITY;
+    cudaLaunchKernelEx(&config, few_rows_kernel<T, Y>, a);
+#else
+    few_rows_kernel<T, Y><<<blocks, THREADS, 0, cuda->stream>>>(a);
+#endif
 }
 
 /* Programs that generate alone: other results depend on the batch's size by cuBLASLt's choice of algorithms only. */
@@ -79,16 +108,13 @@ extern "C" void snug_cuda_run_few_rows(const struct snug_run *run, const struct 
                                .y = p->c,
                                .n = p->n,
                                .k = p->k,
-                               .m = (int)p->m};
+                               .m = (int)p->m,
+                               .early = run->program->tensors[op->linear.w].persistent};
     const unsigned blocks = blocks_for(p->n, ROWS);
-    const cudaStream_t stream = snug_cuda_of(run)->stream;
+    const struct snug_cuda *cuda = snug_cuda_of(run);
     if (p->m == 0 || p->n == 0) return;
-    const auto launch = [&](auto type) {
-        typedef decltype(type) T;
-        if (p->c_type == SNUG_F32)
-            few_rows_kernel<T, float><<<blocks, THREADS, 0, stream>>>(a);
-        else
-            few_rows_kernel<T, T><<<blocks, THREADS, 0, stream>>>(a);
-    };
-    p->type == SNUG_F16 ? launch(f16()) : launch(bf16());
+    if (p->type == SNUG_F16)
+        p->c_type == SNUG_F32 ? launch<f16, float>(a, blocks, cuda) : launch<f16, f16>(a, blocks, cuda);
+    else
+        p->c_type == SNUG_F32 ? launch<bf16, float>(a, blocks, cuda) : launch<bf16, bf16>(a, blocks, cuda);
 }

@@ -15,6 +15,7 @@ struct glu {
 template <typename T, enum snug_activation F, int W, bool BACKWARD>
 static __global__ void __launch_bounds__(THREADS) glu_kernel(const struct glu g) {
     constexpr bool QUICK = sizeof(T) == 2;
+    start_next();
     const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
     if (column >= g.cols) return;
     for (int64_t row = blockIdx.y; row < g.rows; row += gridDim.y) {

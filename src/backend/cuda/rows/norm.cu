@@ -80,6 +80,7 @@ template <typename T, bool RESIDUAL, int W, int V, int R>
 static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDENT)
     norm_forward_kernel(const struct norm_forward a) {
     __shared__ struct warp_sums sums[2 * R];
+    start_next();
     const int h = a.h;
     const int64_t live = live_rows(a.batch.step, a.tokens.extent, a.fixed) * a.parts, stride = (int64_t)gridDim.x * R;
     const bool masked = a.dropout.threshold;
