@@ -73,7 +73,6 @@ static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, s
     RETURN_IF_ERROR(snug_fit_args(ctx, &job->setup, &args));
     free(args->freeze);
     args->freeze = NULL;
-    setup.args = args;
     setup.config.adapter = NULL;
     const snug_status status = snug_run_plan_build(&setup, args, pipelines, out);
     snug_args_free(args);

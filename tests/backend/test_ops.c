@@ -353,8 +353,8 @@ static void check_row(const struct ops_row *row) {
                 continue; /* half of all the time; others have its ends of tiles */
             if (!is_wanted(types[type].name, options.type) || !is_small(&ops_shapes[shape].shape)) continue;
             for (int variant = row->first; variant < row->end; variant++) {
-                /* The large shapes take most of the time: of every second variant on the host, in one type. */
-                const bool skips = (where & ONCE) && !is_chosen(type + variant + (long)shape, 4);
+                /* The large shapes take most of the time: on the host of a row's first variant, and of some others. */
+                const bool skips = (where & ONCE) && !is_chosen(type + variant - row->first, 6);
                 const unsigned here = skips ? where & ~(unsigned)ON_HOST : where;
                 if (here & (ON_HOST | ON_GPU)) seen |= check_case(row, shape, type, variant, here);
             }

@@ -719,7 +719,7 @@ __attribute__((format(printf, 5, 6))) static inline void add(void (*play)(struct
     while (counts[i].play && counts[i].play != play) i++;
     assert_true(i < 63);
     counts[i].play = play;
-    if (!is_chosen(counts[i].variants++, 4)) return;
+    if (!is_chosen(counts[i].variants++, 3)) return;
     struct scene_case *c = &cases[case_count++];
     if (case_count > MOST_SCENES) abort();
     *c = (struct scene_case){.play = play, .entry = entry, .kind = kind, .number = number};

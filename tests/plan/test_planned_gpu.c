@@ -110,7 +110,7 @@ FIXTURE_TEST(test_fit_near_the_smallest_budget) {
     static const int budgets[] = {901, 905, 911};
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         char words[256];
-        if (!is_long() && i != 1 + SANITIZED) continue; /* a search takes a second */
+        if (!is_long() && (i == 1) == SANITIZED) continue; /* a search takes a second */
         snprintf(words, sizeof words,
                  "gpu=RTX_4060 config_name=bert-base-uncased train_file=dummy:64x32 fit=true memory_budget=%dMiB",
                  budgets[i]);

@@ -374,8 +374,8 @@ FIXTURE_TEST(test_models_read_from_text) {
     static const char *const models[] = {
         "\"vocab\" : {\"[UNK]\": 0, \"[CLS]\": 1,\"[SEP]\": 2, \"\\\"\": 3, \"\\\\\": 4, \"a\": 5}",
         "\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\u0062\":1,\"ab\":2,\"aba\":13},\"merges\":[\"a b\",\"ab a\"]",
-        "\"merges\":[ [\"a\" , \"b\"], [\"ab\",\"a\"] "
-        "],\"type\":\"BPE\",\"vocab\":{\"ab\":2,\"a\":0,\"b\":1,\"aba\":3}",
+        ("\"merges\":[ [\"a\" , \"b\"], [\"ab\",\"a\"] ],"
+         "\"type\":\"BPE\",\"vocab\":{\"ab\":2,\"a\":0,\"b\":1,\"aba\":3}"),
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char plain[256], escaped[256];
