@@ -15,8 +15,9 @@ const struct snug_family *snug_family_find(const char *model_type) {
     return NULL;
 }
 
-const char *snug_family_tokenizer_class(const char *model_type) {
+const char *snug_family_tokenizer_class(const char *model_type, bool *keeps) {
     const struct snug_family *family = snug_family_find(model_type);
+    *keeps = family && family->keeps_tokenizer_class;
     return family ? family->tokenizer_class : NULL;
 }
 

@@ -104,6 +104,7 @@ struct snug_family {
     const struct snug_architecture *further_classes; /* that are read, too; the last has no name; NULL: none */
     const struct snug_shape *shapes;                 /* the last entry has no name; NULL: none */
     const char *tokenizer_class;                     /* of transformers, for a folder that names none */
+    bool keeps_tokenizer_class;                      /* also for one that names another */
     bool one_type;                                   /* has no token types: those of the tokenizer are not used */
     bool causal; /* a decoder: tokens see those before them, and its language model predicts the next one */
     bool untied; /* tie_word_embeddings is false in a file without it */
@@ -161,8 +162,8 @@ extern const struct snug_family *const snug_families[]; /* all of them, then NUL
 
 /* NULL if there is none. */
 const struct snug_family *snug_family_find(const char *model_type);
-/* Its tokenizer_class, for snug_tokenizer_load(); NULL if there is none. */
-const char *snug_family_tokenizer_class(const char *model_type);
+/* Its tokenizer_class, for snug_tokenizer_load(); NULL if there is none. *keeps: whatever class a folder names. */
+const char *snug_family_tokenizer_class(const char *model_type, bool *keeps);
 /* What a file's tensor is. */
 enum snug_stored_use {
     SNUG_STORED_CONSTANT,  /* not needed: it has the same values in all models */

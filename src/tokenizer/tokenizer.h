@@ -12,7 +12,7 @@
 struct snug_tokenizer;
 
 /* transformers' tokenizer class for a config.json's model_type; NULL if it is not known. */
-typedef const char *snug_class_of_type(const char *model_type);
+typedef const char *snug_class_of_type(const char *model_type, bool *keeps);
 
 /* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE),
    sentencepiece.bpe.model (Unigram) or tokenizer.model (SentencePiece's BPE), with tokenizer_config.json,

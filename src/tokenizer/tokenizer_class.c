@@ -98,7 +98,22 @@ static const struct snug_tokenizer_class classes[] = {
     {.name = "PreTrainedTokenizer", .json = NULL, .wraps = true},
     {.name = "TokenizersBackend", .json = NULL, .wraps = true},
 };
+/* transformers' build_tokenizer_from_spm_proto(), of a usual file; saved under a name that wraps. */
+static const struct snug_tokenizer_class of_pieces = {.name = "PreTrainedTokenizerFast", .json = "{" JSON(
+        "normalizer": {"type": "Sequence", "normalizers": {"if": "$legacy", "then": [
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            {"type": "Replace", "pattern": {"Regex": "\\A▁"}, "content": "▁▁"}], "else": []}},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "split": false, "prepend_scheme":
+            {"if": "$legacy", "then": "always", "else": "first"}},
+        "model": {"type": "BPE", "fuse_unk": true, "byte_fallback": true, "unk_token": "<unk>"},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "legacy": true, "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>") "}",
+    .pieces = true, .plain_pieces = true};
 /* clang-format on */
+
+const struct snug_tokenizer_class *snug_tokenizer_class_of_pieces(void) { return &of_pieces; }
 
 const struct snug_tokenizer_class *snug_tokenizer_class_find(const char *name) {
     size_t length = strlen(name);

@@ -22,12 +22,15 @@ struct snug_tokenizer_class {
     const char *json;  /* NULL: any tokenizer.json, and nothing without one */
     bool wraps;        /* normalizer, pre_tokenizer and model are those of a tokenizer.json, if there is one */
     bool wraps_bytes;  /* the same, if that tokenizer.json is byte-level */
+    bool plain_pieces; /* merges are of normal pieces alone */
     bool pieces;       /* BPE: without tokenizer.json it is a tokenizer.model, not vocab.json and merges.txt */
     bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
 };
 
 /* The class named so, with or without "Fast"; NULL if there is none. */
 const struct snug_tokenizer_class *snug_tokenizer_class_find(const char *name);
+/* What wraps any tokenizer.json, for a tokenizer.model without one: SentencePiece's own settings. */
+const struct snug_tokenizer_class *snug_tokenizer_class_of_pieces(void);
 /* The class of a folder with vocab.txt alone. */
 const struct snug_tokenizer_class *snug_tokenizer_class_default(void);
 

@@ -74,27 +74,37 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
 
 /* The class of the model type in config.json; NULL if it is not known. */
 static const struct snug_tokenizer_class *class_of_model(const struct snug_tokenizer_loader *loader,
-                                                         const json_t *config) {
+                                                         const json_t *config, bool *keeps) {
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    const char *name = type ? loader->class_of_type(type) : NULL;
+    const char *name = type ? loader->class_of_type(type, keeps) : NULL;
     if (type && strcmp(type, "gpt2") == 0) name = "GPT2Tokenizer";
     return name ? snug_tokenizer_class_find(name) : NULL;
 }
 
+/* The class of a folder without tokenizer.json, where the chosen one only wraps that. */
+static const struct snug_tokenizer_class *class_of_files(const struct snug_tokenizer_loader *loader,
+                                                         const struct snug_tokenizer_class *named) {
+    if (snug_loader_path(loader, SNUG_TOKENIZER_MODEL) && !snug_loader_path(loader, SNUG_TOKENIZER_VOCAB))
+        return snug_tokenizer_class_of_pieces();
+    return named && named->json ? named : snug_tokenizer_class_default();
+}
+
 /*
  * AutoTokenizer's choice: tokenizer_class of tokenizer_config.json, or else of config.json, or else the class of the
- * model type. A model type whose own class wraps any tokenizer.json keeps that.
+ * model type. Some model types have one class, whatever a folder names.
  */
 static snug_status choose_class(struct snug_tokenizer_loader *loader, const char *config_path, const json_t *config) {
     const char *name = NULL;
+    bool keeps = false;
     if (loader->sources.config)
         RETURN_IF_ERROR(snug_json_string(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
                                          loader->sources.config, "tokenizer_class", NULL, &name));
     if (!name && config)
         RETURN_IF_ERROR(snug_json_string(loader->ctx, config_path, config, "tokenizer_class", NULL, &name));
-    const struct snug_tokenizer_class *of_model = class_of_model(loader, config),
-                                      *any = snug_tokenizer_class_find("TokenizersBackend");
-    loader->class = !name ? of_model ? of_model : any : of_model == any ? any : snug_tokenizer_class_find(name);
+    const struct snug_tokenizer_class *of_model = class_of_model(loader, config, &keeps),
+                                      *any = snug_tokenizer_class_find("TokenizersBackend"),
+                                      *named = name ? snug_tokenizer_class_find(name) : NULL;
+    loader->class = name && !keeps ? named : of_model ? of_model : any;
     if (!loader->class)
         return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
                          "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
@@ -103,14 +113,7 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
                          "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
                          loader->folder, name);
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    if (!json && !loader->class->json && snug_loader_path(loader, SNUG_TOKENIZER_MODEL) &&
-        !snug_loader_path(loader, SNUG_TOKENIZER_VOCAB))
-        return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
-                         "%s: its tokenizer.model is supported with the tokenizer classes LlamaTokenizer and "
-                         "GemmaTokenizer; for another one write a tokenizer.json with transformers: "
-                         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)",
-                         loader->folder);
-    if (!json && !loader->class->json) loader->class = snug_tokenizer_class_default();
+    if (!json && !loader->class->json) loader->class = class_of_files(loader, named);
     loader->own = loader->sources.own = json && loader->class->wraps;
     return SNUG_OK;
 }

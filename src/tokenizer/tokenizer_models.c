@@ -329,6 +329,19 @@ static snug_status load_unigram(struct snug_tokenizer_loader *loader) {
                                         model->charsmap_size, false);
 }
 
+/* What snug_tokenizer_class_of_pieces() describes. */
+static snug_status check_usual(const struct snug_tokenizer_loader *loader, const struct snug_sentencepiece *model) {
+    bool usual = model->add_dummy_prefix && !model->remove_extra_whitespaces && model->escape_whitespaces &&
+                 !model->charsmap_size && model->byte_fallback;
+    for (size_t i = 0; i < model->count; i++) usual &= model->pieces[i].type != SNUG_SENTENCEPIECE_USER_DEFINED;
+    if (usual) return SNUG_OK;
+    return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                     "%s has a normalizer, user-defined pieces, or no byte fallback, which is only supported with the "
+                     "tokenizer classes LlamaTokenizer and GemmaTokenizer; write a tokenizer.json with transformers: "
+                     "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)",
+                     snug_loader_path(loader, SNUG_TOKENIZER_MODEL));
+}
+
 /* All pieces by id: also control pieces, bytes, and the unknown one. */
 static snug_status load_pieces(struct snug_tokenizer_loader *loader) {
     struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
@@ -336,6 +349,7 @@ static snug_status load_pieces(struct snug_tokenizer_loader *loader) {
     const char *path = snug_loader_path(loader, SNUG_TOKENIZER_MODEL);
     size_t bytes = 0;
     RETURN_IF_ERROR(read_sentencepiece(loader, SNUG_TOKENIZER_MODEL, SNUG_SENTENCEPIECE_BPE));
+    if (loader->class->plain_pieces) RETURN_IF_ERROR(check_usual(loader, model));
     for (size_t i = 0; i < model->count; i++) bytes += model->pieces[i].length + 1;
     RETURN_IF_ERROR(
         snug_vocabulary_reserve(loader->ctx, vocabulary, path, (int64_t)model->count, (int64_t)model->count, bytes));
@@ -429,22 +443,47 @@ static snug_status take_json_merges(struct snug_tokenizer_loader *loader, const 
     return SNUG_OK;
 }
 
-/* transformers' generate_merges(): a piece is merged from each two pieces that it can be divided into; merges have the
-   order of the pieces that they make, and of these the one with the shortest left piece is the first. */
-static snug_status derive_merges(struct snug_tokenizer_loader *loader, const char *path) {
+struct ranked {
+    double score;
+    int64_t id;
+};
+
+static int by_score(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static bool can_merge(const struct snug_tokenizer_loader *loader, int64_t id) {
+    return id >= 0 &&
+           (!loader->class->plain_pieces || loader->sentencepiece.pieces[id].type == SNUG_SENTENCEPIECE_NORMAL);
+}
+
+static snug_status add_merges_of(struct snug_tokenizer_loader *loader, const char *path, int64_t id) {
     const struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
-    for (int64_t id = 0; id < vocabulary->size; id++) {
-        const char *piece = vocabulary->tokens[id];
-        const size_t length = strlen(piece);
-        for (size_t at = 0; snug_utf8_next(piece, &at), at < length;) {
-            if (snug_hash_map_find(&vocabulary->ids, "", 0, piece, at) < 0 ||
-                snug_vocabulary_find(vocabulary, piece + at) < 0)
-                continue;
-            RETURN_IF_ERROR(
-                snug_bpe_add(loader->ctx, &loader->tokenizer->bpe, path, piece, at, piece + at, length - at));
-        }
+    const char *piece = vocabulary->tokens[id];
+    const size_t length = strlen(piece);
+    for (size_t at = 0; can_merge(loader, id) && (snug_utf8_next(piece, &at), at < length);) {
+        if (!can_merge(loader, snug_hash_map_find(&vocabulary->ids, "", 0, piece, at)) ||
+            !can_merge(loader, snug_vocabulary_find(vocabulary, piece + at)))
+            continue;
+        RETURN_IF_ERROR(snug_bpe_add(loader->ctx, &loader->tokenizer->bpe, path, piece, at, piece + at, length - at));
     }
     return SNUG_OK;
+}
+
+/* A piece is merged from each two pieces that it can be divided into, first the one with the shortest left piece.
+   transformers' generate_merges() has the pieces in their order, SentencePiece's own settings by their scores. */
+static snug_status derive_merges(struct snug_tokenizer_loader *loader, const char *path) {
+    const size_t count = loader->sentencepiece.count;
+    struct ranked *order;
+    snug_status status = snug_alloc(loader->ctx, count, sizeof *order, (void **)&order);
+    for (size_t i = 0; i < count && order; i++)
+        order[i] = (struct ranked){loader->class->plain_pieces ? loader->sentencepiece.pieces[i].score : 0, (int64_t)i};
+    if (order) qsort(order, count, sizeof *order, by_score);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = add_merges_of(loader, path, order[i].id);
+    free(order);
+    return status;
 }
 
 static snug_status take_merges(struct snug_tokenizer_loader *loader, const char *path) {

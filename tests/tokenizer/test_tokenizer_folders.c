@@ -505,6 +505,53 @@ FIXTURE_TEST(test_class_of_type) {
     expect_refusal(fixture, 0, SNUG_E_INPUT, "vocab.txt");
 }
 
+/* Which class a folder of a model type has: GPT2Tokenizer and LlamaTokenizer have no normalizer, Qwen2Tokenizer has
+   NFC, and what wraps has that of tokenizer.json. */
+FIXTURE_TEST(test_classes_that_types_keep) {
+    static const struct {
+        const char *type, *named;
+        int normalizer; /* -1: none */
+    } cases[] = {{"llama", NULL, SNUG_NORMALIZER_LOWERCASE},
+                 {"llama", "LlamaTokenizer", -1},
+                 {"mistral", "LlamaTokenizer", SNUG_NORMALIZER_LOWERCASE},
+                 {"ministral3", "LlamaTokenizerFast", SNUG_NORMALIZER_LOWERCASE},
+                 {"phi3", "LlamaTokenizer", SNUG_NORMALIZER_LOWERCASE},
+                 {"phi3", "Unknown", SNUG_NORMALIZER_LOWERCASE},
+                 {"smollm3", NULL, SNUG_NORMALIZER_LOWERCASE},
+                 {"olmo2", "GPT2Tokenizer", SNUG_NORMALIZER_LOWERCASE},
+                 {"olmo3", NULL, SNUG_NORMALIZER_LOWERCASE},
+                 {"granite", "GPT2Tokenizer", SNUG_NORMALIZER_LOWERCASE},
+                 {"qwen2", "LlamaTokenizer", SNUG_NORMALIZER_FORM},
+                 {"qwen3", "LlamaTokenizer", -1},
+                 {"qwen3", NULL, SNUG_NORMALIZER_FORM},
+                 {"gemma", "PreTrainedTokenizerFast", SNUG_NORMALIZER_LOWERCASE}};
+    put_file(fixture, "tokenizer.json",
+             "{\"normalizer\":{\"type\":\"Lowercase\"},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}"
+             ",\"model\":{\"type\":"
+             "\"BPE\",\"vocab\":{\"<unk>\":0,\"a\":1,\"<|endoftext|>\":2},\"merges\":[]}}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\"}", cases[i].type);
+        put_file(fixture, "config.json", text);
+        snprintf(text, sizeof text, "{\"tokenizer_class\":\"%s\"}", cases[i].named ? cases[i].named : "");
+        put_file(fixture, "tokenizer_config.json", cases[i].named ? text : NULL);
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        const int found = tokenizer->normalizer.count ? (int)tokenizer->normalizer.steps[0].kind : -1;
+        if (found != cases[i].normalizer) fail_msg("%s, %s: %d", cases[i].type, cases[i].named, found);
+        snug_tokenizer_free(tokenizer);
+    }
+    /* Without tokenizer.json such a type has the files of the class that the folder names. */
+    put_file(fixture, "tokenizer.json", NULL);
+    put_file(fixture, "config.json", "{\"model_type\":\"olmo2\"}");
+    put_file(fixture, "tokenizer_config.json", "{\"tokenizer_class\":\"GPT2Tokenizer\"}");
+    expect_refusal(fixture, 0, SNUG_E_INPUT, "no tokenizer");
+    put_file(fixture, "vocab.json", "{\"a\":0,\"<|endoftext|>\":1}");
+    put_file(fixture, "merges.txt", "#version: 0.2\n");
+    snug_tokenizer_free(load(fixture, fixture->folder));
+    put_file(fixture, "tokenizer_config.json", "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}");
+    expect_refusal(fixture, 1, SNUG_E_INPUT, "vocab.txt");
+}
+
 /* ---- folders of tools/golden/tokenizer_folders.py ---- */
 
 static void put_json(struct fixture *fixture, const char *name, const json_t *value) {

@@ -329,7 +329,7 @@ FIXTURE_TEST(test_refused_files) {
         {"LlamaTokenizer", "IQ== 0\nIg== 1\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
         {"LlamaTokenizer", "+w== 0\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
         {"LlamaTokenizer", "/w== 0\n", "perhaps tiktoken's", SNUG_E_UNSUPPORTED},
-        {"PreTrainedTokenizerFast", "\x0a\xff", "write a tokenizer.json with transformers", SNUG_E_UNSUPPORTED},
+        {"PreTrainedTokenizerFast", "\x0a\xff", "tokenizer.model: byte", SNUG_E_INPUT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char config[128];
@@ -357,6 +357,42 @@ FIXTURE_TEST(test_refused_files) {
     put_file(fixture, "tokenizer_config.json", NULL);
     put_file(fixture, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\n"); /* which PreTrainedTokenizer reads instead */
     snug_tokenizer_free(load(fixture, fixture->folder));
+}
+
+/* What SentencePiece's own settings are not read of: pieces, trainer_spec and normalizer_spec. */
+FIXTURE_TEST(test_unusual_pieces) {
+#define PIECE_A                                                                                                        \
+    "\x0a\x03\x0a\x01"                                                                                                 \
+    "a"
+#define PIECE_UNKNOWN                                                                                                  \
+    "\x0a\x09\x0a\x05"                                                                                                 \
+    "<unk>"                                                                                                            \
+    "\x18\x02"
+#define TRAINED "\x12\x05\x18\x02\x98\x02\x01"
+#define KEEPS "\x1a\x02\x20\x00"
+#define MODEL(text)                                                                                                    \
+    { text, sizeof text - 1 }
+    static const struct {
+        const char *data;
+        size_t size;
+    } models[] = {MODEL(PIECE_UNKNOWN PIECE_A TRAINED KEEPS), /* the usual one */
+                  MODEL(PIECE_UNKNOWN PIECE_A TRAINED),       /* extra spaces are removed */
+                  MODEL(PIECE_UNKNOWN PIECE_A "\x12\x02\x18\x02" KEEPS),
+                  MODEL(PIECE_UNKNOWN PIECE_A TRAINED "\x1a\x04\x20\x00\x18\x00"), /* no prefix */
+                  MODEL(PIECE_UNKNOWN PIECE_A TRAINED "\x1a\x04\x20\x00\x28\x00"), /* spaces stay */
+                  MODEL(PIECE_UNKNOWN PIECE_A TRAINED "\x1a\x05\x20\x00\x12\x01x"),
+                  MODEL(PIECE_UNKNOWN "\x0a\x05\x0a\x01"
+                                      "a"
+                                      "\x18\x04" TRAINED KEEPS)};
+    char path[128];
+    snprintf(path, sizeof path, "%s/tokenizer.model", fixture->folder);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, models[i].data, models[i].size), SNUG_OK);
+        if (i)
+            expect_refusal(fixture, i, SNUG_E_UNSUPPORTED, "write a tokenizer.json with transformers");
+        else
+            snug_tokenizer_free(load(fixture, fixture->folder));
+    }
 }
 
 /* A byte that no token has is left out, whatever byte_fallback says, and a merge that is listed twice counts once. */

@@ -55,6 +55,11 @@ CASES = {
                           "tokenizer_config.json": {**LLAMA, "add_bos_token": True, "add_eos_token": True}}, None, {}),
     "mistral v7 model": ({"tokenizer.model": MISTRAL + "241114.model.v7", "tokenizer_config.json": {**LLAMA, "add_bos_token": False}},
                          None, {}),
+    "mistral v1 model, wrapped": ({"tokenizer.model": "mistral/tokenizer.model.v1", "tokenizer_config.json": WRAPPED}, None, {}),
+    "mistral v1 model, of Mistral": ({"tokenizer.model": "mistral/tokenizer.model.v1", "config.json": {"model_type": "mistral"},
+                                      "tokenizer_config.json": {**LLAMA, "legacy": False, "add_bos_token": True}}, None, {}),
+    "llama2, of Phi-3": ({"tokenizer.json": "llama2/tokenizer.json", "config.json": {"model_type": "phi3"},
+                          "tokenizer_config.json": LLAMA}, None, {}),
     "mistral v7 model, Gemma": ({"tokenizer.model": MISTRAL + "241114.model.v7",
                                  "tokenizer_config.json": {"tokenizer_class": "GemmaTokenizer"}}, None, {}),
 }

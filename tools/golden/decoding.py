@@ -104,6 +104,9 @@ def pieces_cases():
     yield "llama.model no prefix", llama, {"tokenizer_class": "LlamaTokenizerFast", "add_prefix_space": False, "add_bos_token": True,
                                            "add_eos_token": True}
     yield "no charsmap", sentencepiece_model("unigram"), {"tokenizer_class": "XLMRobertaTokenizer"}
+    usual = sentencepiece_model(control_symbols=["[INST]"])
+    yield "usual.model", usual, {}
+    yield "usual.model, first", usual, {"legacy": False, "add_bos_token": True, "tokenizer_class": "TokenizersBackend"}
     yield "gemma.model", gemma, {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True}
 
 

@@ -34,7 +34,8 @@ static const struct snug_gguf_form gguf = {
 const struct snug_family snug_family_granite = {
     SNUG_DECODER_WITH("granite", "Granite", "Granite", snug_decoder_lm_head),
     .untied = true,
-    .tokenizer_class = "GPT2Tokenizer",
+    .tokenizer_class = "TokenizersBackend",
+    .keeps_tokenizer_class = true,
     .read = read,
     .encode = decode,
     .gguf = &gguf};

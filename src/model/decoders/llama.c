@@ -90,7 +90,7 @@ static const struct snug_gguf_form ministral_gguf = {
 
 const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Llama"),
                                               .untied = true,
-                                              .tokenizer_class = "LlamaTokenizer",
+                                              .tokenizer_class = "TokenizersBackend",
                                               .lora_targets = "q_proj v_proj",
                                               .read = read_llama,
                                               .encode = snug_build_llama,
@@ -98,7 +98,8 @@ const struct snug_family snug_family_llama = {SNUG_DECODER("llama", "Llama", "Ll
 
 const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral", "Mistral"),
                                                 .untied = true,
-                                                .tokenizer_class = "LlamaTokenizer",
+                                                .tokenizer_class = "TokenizersBackend",
+                                                .keeps_tokenizer_class = true,
                                                 .lora_targets = "q_proj v_proj",
                                                 .read = read_mistral,
                                                 .encode = snug_build_llama,
@@ -107,6 +108,7 @@ const struct snug_family snug_family_mistral = {SNUG_DECODER("mistral", "Mistral
 const struct snug_family snug_family_ministral3 = {SNUG_DECODER("ministral3", "Ministral 3", "Ministral3"),
                                                    .untied = true,
                                                    .tokenizer_class = "TokenizersBackend",
+                                                   .keeps_tokenizer_class = true,
                                                    .read = read_ministral,
                                                    .encode = snug_build_llama,
                                                    .gguf = &ministral_gguf};

@@ -45,14 +45,16 @@ static const struct snug_gguf_form gguf = {
 
 const struct snug_family snug_family_olmo2 = {SNUG_DECODER("olmo2", "OLMo 2", "Olmo2"),
                                               .untied = true,
-                                              .tokenizer_class = "GPT2Tokenizer",
+                                              .tokenizer_class = "TokenizersBackend",
+                                              .keeps_tokenizer_class = true,
                                               .read = read_olmo2,
                                               .encode = decode,
                                               .gguf = &gguf};
 
 const struct snug_family snug_family_olmo3 = {SNUG_DECODER("olmo3", "OLMo 3", "Olmo3"),
                                               .untied = true,
-                                              .tokenizer_class = "GPT2Tokenizer",
+                                              .tokenizer_class = "TokenizersBackend",
+                                              .keeps_tokenizer_class = true,
                                               .read = read_olmo3,
                                               .encode = decode,
                                               .gguf = &gguf};

@@ -34,7 +34,8 @@ static const struct snug_gguf_form gguf = {.architecture = "phi3", .activation =
 
 const struct snug_family snug_family_phi3 = {SNUG_DECODER("phi3", "Phi-3", "Phi3"),
                                              .untied = true,
-                                             .tokenizer_class = "LlamaTokenizer",
+                                             .tokenizer_class = "TokenizersBackend",
+                                             .keeps_tokenizer_class = true,
                                              .read = read,
                                              .encode = decode,
                                              .gguf = &gguf};

@@ -55,6 +55,7 @@ static const struct snug_gguf_form qwen3_gguf = {.architecture = "qwen3", .activ
 const struct snug_family snug_family_qwen2 = {SNUG_DECODER("qwen2", "Qwen2", "Qwen2"),
                                               .untied = true,
                                               .tokenizer_class = "Qwen2Tokenizer",
+                                              .keeps_tokenizer_class = true,
                                               .lora_targets = "q_proj v_proj",
                                               .read = read_qwen2,
                                               .encode = decode_qwen2,
