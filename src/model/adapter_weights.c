@@ -52,7 +52,7 @@ static snug_status read_turned(const void *user, int64_t first, int64_t count, v
 static snug_status load_turned(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *p = &l->program->parameters[index];
     struct turned turned = {.l = l, .stored = stored};
-    if (stored->dims != 2 || stored->shape[0] != p->shape[1] || stored->shape[1] != p->shape[0])
+    if (!snug_weight_has_shape(stored, p, p->shape[0]))
         return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld]", l->path, stored->name,
                          (long long)p->shape[1], (long long)p->shape[0]);
     RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)p->shape[0], sizeof *turned.column, (void **)&turned.column));
@@ -66,16 +66,16 @@ static snug_status load_turned(const struct snug_loading *l, const struct snug_s
 static snug_status load_adapter_tensor(const struct snug_loading *l, const struct snug_stored_tensor *stored) {
     const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
     char name[256] = "", plain[256];
-    enum snug_stored_use use = SNUG_STORED_PARAMETER;
     if (strncmp(stored->name, SNUG_ADAPTER_PREFIX, prefix) == 0) {
         snug_adapter_plain_name(stored->name + prefix, plain, sizeof plain);
-        use = snug_family_parameter(l->config, plain, name, sizeof name);
+        snug_family_parameter(l->config, plain, name, sizeof name);
     }
     const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
     if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p])
         return l->program->parameters[p].turned ? load_turned(l, stored, (size_t)p)
                                                 : snug_load_one(l, stored, (size_t)p);
-    if (is_of_base(l, name) || (p >= 0 && use == SNUG_STORED_SPARE)) return SNUG_OK;
+    /* the decoder's bias may have two names */
+    if (is_of_base(l, name) || (p >= 0 && l->loaded[p] && !l->program->parameters[p].lora)) return SNUG_OK;
     return snug_fail(l->ctx, SNUG_E_INPUT,
                      "%s: tensor %s is not of the adapters that " SNUG_ADAPTER_CONFIG " beside it describes", l->path,
                      stored->name);
@@ -193,6 +193,10 @@ static snug_status init_lengths(const struct snug_loading *l, const struct snug_
     return status;
 }
 
+static const char *weights_of(const struct snug_folder *folder) {
+    return snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
+}
+
 /* Which of the files' tensors each parameter is loaded from. */
 static void find_stored(const struct snug_loading *l) {
     for (size_t i = 0; i < l->files->count; i++) {
@@ -212,7 +216,7 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
     bool any = false;
     for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init == SNUG_INIT_LENGTHS;
     if (!any) return SNUG_OK;
-    const char *name = snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
+    const char *name = weights_of(folder);
     RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
     l.path = from.path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
@@ -248,8 +252,7 @@ static snug_status digest_tensor(snug_context *ctx, const struct snug_safetensor
 snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
     struct snug_safetensors files;
     *out = 0;
-    RETURN_IF_ERROR(snug_safetensors_open(
-        ctx, folder, snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX, &files));
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, weights_of(folder), &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < files.count && status == SNUG_OK; i++)
         status = digest_tensor(ctx, &files, &files.tensors[i], out);

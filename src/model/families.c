@@ -121,10 +121,9 @@ static bool is_adapted(const struct snug_program *program, const char *module) {
 static bool is_trained_bias(const struct snug_builder *b, struct snug_parameter *p) {
     const enum snug_adapter_biases biases = snug_adapter_biases(b->config->adapter);
     const struct snug_language_model_names *names = b->config->family->heads->language_model;
-    const char *end = strrchr(p->name, '.');
     char module[sizeof p->name];
-    if (biases == SNUG_ADAPTER_NO_BIAS || p->lora || !end || strcmp(end, ".bias") != 0) return false;
-    snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
+    if (biases == SNUG_ADAPTER_NO_BIAS || p->lora || !ends_with(p->name, ".bias")) return false;
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(p->name) - strlen(".bias")), p->name);
     p->wrapped = is_adapted(b->program, module);
     if (p->wrapped || biases == SNUG_ADAPTER_ALL_BIASES) return true;
     return names->bias && strcmp(p->name, names->bias) == 0 && is_adapted(b->program, names->decoder);

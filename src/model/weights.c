@@ -259,8 +259,9 @@ static void shape_text(const int64_t *shape, int dims, char *text, size_t size) 
 
 bool snug_weight_has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter,
                            int64_t rows) {
-    const int dims = parameter->shape[1] ? 2 : 1;
-    return stored->dims == dims && stored->shape[0] == rows && (dims == 1 || stored->shape[1] == parameter->shape[1]);
+    const int dims = parameter->shape[1] ? 2 : 1, first = parameter->turned;
+    return stored->dims == dims && stored->shape[first] == rows &&
+           (dims == 1 || stored->shape[1 - first] == parameter->shape[1]);
 }
 
 /* A stored tensor that is being loaded into a tensor of the program. */

@@ -164,7 +164,7 @@ static void describe(const char *key, const json_t *saved, const json_t *here, c
     json_t *value;
     json_object_foreach((json_t *)here, member, value) {
         const json_t *other = json_object_get(saved, member);
-        if (!json_is_object(saved) || is_same(value, other)) continue;
+        if (is_same(value, other)) continue;
         snprintf(path, sizeof path, "%s: %s", key, member);
         key = path;
         saved = other;
@@ -193,7 +193,7 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     json_object_foreach(json_object_get(here, "fixed"), key, value) {
         const json_t *was = json_object_get(saved_fixed, key);
         const bool is_base = strcmp(key, BASE) == 0;
-        if (is_same(value, was) || ((json_is_null(value) || is_base) && !was)) continue;
+        if (is_same(value, was) || (json_is_null(value) && !was)) continue;
         if (is_base)
             return snug_fail(job->ctx, SNUG_E_INPUT,
                              "%s cannot be resumed by this run: the weights in %s are not those beside which its "

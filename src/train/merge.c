@@ -203,14 +203,9 @@ static const struct snug_stored_tensor *find(const struct snug_merged *m, const 
 
 static snug_status check_shape(const struct snug_merged *m, const char *folder, const struct snug_stored_tensor *stored,
                                const struct snug_parameter *p) {
-    struct snug_parameter seen = *p;
-    if (p->turned) {
-        seen.shape[0] = p->shape[1];
-        seen.shape[1] = p->shape[0];
-    }
-    if (snug_weight_has_shape(stored, &seen, seen.shape[0])) return SNUG_OK;
+    if (snug_weight_has_shape(stored, p, p->shape[0])) return SNUG_OK;
     return snug_fail(m->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld] of %s", folder, stored->name,
-                     (long long)seen.shape[0], (long long)seen.shape[1], p->name);
+                     (long long)p->shape[p->turned], (long long)p->shape[1 - p->turned], p->name);
 }
 
 /* The tensor of the program's parameter MODULE.END in the adapter's file; NULL: the program has none. */

@@ -13,16 +13,13 @@ static void append(json_t **list, json_t *value) {
     const size_t count = json_array_size(*list);
     json_t *last = count ? json_array_get(*list, count - 1) : NULL;
     const bool counted = json_is_array(last);
-    if (!value || !last || !json_equal(counted ? json_array_get(last, 0) : last, value)) {
+    if (!last || !json_equal(counted ? json_array_get(last, 0) : last, value)) {
         snug_json_append(list, value);
         return;
     }
     const json_int_t times = counted ? json_integer_value(json_array_get(last, 1)) : 1;
-    json_t *run = json_pack("[o, I]", value, times + 1);
-    if (!run || json_array_set_new(*list, count - 1, run)) {
-        json_decref(*list);
-        *list = NULL;
-    }
+    json_array_remove(*list, count - 1);
+    snug_json_append(list, json_pack("[o, I]", value, times + 1));
 }
 
 static json_t *integers(const int64_t *values, size_t count) {

@@ -641,6 +641,14 @@ FIXTURE_TEST(drawn_weights_are_warned_of) {
     train(f, "out", more);
     assert_null(strstr(f->log, "random values"));
     run_merge(f, "model_name_or_path=@out output_dir=@merged");
+    /* lengths of weights that are drawn; and a head that is not in the files of a model whose table becomes two */
+    static const char mlm[] =
+        "config_name= model_name_or_path=@base task=mlm train_file=@train.txt use_peft=True max_steps=1 ";
+    snprintf(more, sizeof more, "%s use_dora=True lora_target_modules=query,transform.dense", mlm);
+    train(f, "out", more);
+    snprintf(more, sizeof more, "%s lora_target_modules=word_embeddings", mlm);
+    train(f, "out", more);
+    refuse_merge(f, "model_name_or_path=@out output_dir=@merged task=mlm", SNUG_E_INPUT, "drawn at random");
 }
 
 /* Each task, and each kind of module that is trained as a whole. */
@@ -649,7 +657,7 @@ FIXTURE_TEST(all_kinds_of_adapters_are_evaluated) {
         const char *words, *data;
     } runs[] = {
         {"model_name_or_path=@mlm task=mlm train_file=@train.txt use_peft=True "
-         "lora_modules_to_save=intermediate.dense",
+         "lora_modules_to_save=intermediate.dense bias=lora_only",
          "dummy:8x8"},
         {"model_name_or_path=@llama_base task=classification use_peft=True lora_target_modules=,q_proj,",
          "@dev.csv"}, /* a classifier: score */

@@ -32,7 +32,7 @@ DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "ge
 OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "modernbert": "decoder"}
 # The word table, and the families that have a case of the other kinds.
 WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
-FURTHER = {"biases": ["bert", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
+FURTHER = {"biases": ["bert", "roberta", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
            "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2"], "dora_patterns": ["gpt2", "gemma2"]}
 
 
