@@ -18,7 +18,7 @@ SNUG_CUDA ?= AUTO
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
 
-# OFF in CI, where no debugger runs: the build of `make test` has no information for debuggers, which takes a quarter of compiling.
+# OFF in CI, where no backtrace is read: the build of `make test` then has no lines of functions.
 DEBUG_INFO ?= ON
 
 # What the CUDA plug-in is compiled for, and nvcc's flags in `make test`. CUDA is NATIVE (the GPU that is here), ALL, or compute
