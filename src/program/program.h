@@ -77,7 +77,8 @@ struct snug_rotation {
 };
 static inline double snug_rotation_factor(const struct snug_rotation *r, int64_t position) {
     if (r->growth == 0) return r->factor;
-    return r->factor * (1 + r->growth * log((double)(1 + position / r->growth_from)));
+    const int64_t times = position / r->growth_from; /* whole ones */
+    return r->factor * (1 + r->growth * log((double)(1 + times)));
 }
 
 /* A parameter with its name in the Hugging Face file: rows of a (possibly fused) tensor of the program. */
