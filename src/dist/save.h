@@ -16,8 +16,8 @@
 
 /* All parameters, in their stored types, those that are narrowed as F32, with the values of source where it has them,
  * in these files and their index. At any moment the folder has an older model or the new one, except on file systems
- * without hard links, where it has no index for a moment if both have as many files. Files that the new model does not have stay. A value
- * that is not finite is SNUG_E_NUMERIC. */
+ * without hard links, where it has no index for a moment if both have as many files. Files that the new model does not
+ * have stay. A value that is not finite is SNUG_E_NUMERIC. */
 snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const struct snug_weight_files *files, const struct snug_program *program,
                               const struct snug_memory *memory, const struct snug_weight_source *source);
