@@ -126,7 +126,7 @@ struct snug_backend {
     /* Generation: a row's results do not depend on the other rows of a batch of at most so many tokens. 0: they do in
        any batch of several rows, or in none. */
     int64_t independent_rows;
-    /* (optional) Tokens of prompts that a step of a generation takes at most; more would not make it more efficient. */
+    /* Tokens of prompts that a step of a generation takes at most; more would not make it more efficient. */
     int64_t prompt_tokens;
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);

@@ -162,16 +162,16 @@ snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, cons
     return SNUG_OK;
 }
 
-/* The host's copy of the first `bytes` of a tensor, at *to, where the arena is on a device. It is there, and so are
-   those before it, when the last copy has returned. */
-static const void *fetch(struct snug_token_steps *d, int32_t tensor, int64_t bytes, uint8_t **to, bool last,
-                         snug_status *status) {
-    const void *from = snug_run_data(d->run, tensor), *here = *to;
-    if (!d->arena->copy) return from;
+/* The first `bytes` of a tensor; where the arena is on a device, they are copied to *to, and are there, with those
+   before them, when the last copy has returned. */
+static snug_status fetch(const struct snug_token_steps *d, int32_t tensor, int64_t bytes, bool last, uint8_t **to,
+                         void **out) {
+    void *const here = *to, *const from = snug_run_data(d->run, tensor);
+    *out = from;
+    if (!d->arena->copy) return SNUG_OK;
+    *out = here;
     *to += bytes;
-    if (*status == SNUG_OK)
-        *status = (last ? snug_block_copy : snug_block_copy_later)(d->ctx, d->arena, (void *)here, from, bytes);
-    return here;
+    return (last ? snug_block_copy : snug_block_copy_later)(d->ctx, d->arena, here, from, bytes);
 }
 
 /* In ascending order of ids. */
@@ -193,17 +193,19 @@ static snug_status read_results(struct snug_token_steps *d) {
     const struct snug_program *program = d->run->program;
     const int64_t rows = d->batch.rows, count = program->top_count, bytes = rows * (int64_t)sizeof(float);
     uint8_t *to = d->results;
-    snug_status status = SNUG_OK;
+    void *ids, *values;
     d->next = (struct snug_next_tokens){.count = count};
     if (!count) {
-        d->next.logits = fetch(d, program->logits, bytes * d->classes, &to, true, &status);
-        return status;
+        RETURN_IF_ERROR(fetch(d, program->logits, bytes * d->classes, true, &to, &values));
+        d->next.logits = values;
+        return SNUG_OK;
     }
-    d->next.ids = fetch(d, program->top_ids, bytes * count, &to, false, &status);
-    d->next.log_probabilities = fetch(d, program->top_log_probabilities, bytes * count, &to, true, &status);
-    for (int64_t row = 0; status == SNUG_OK && row < rows; row++)
-        sort((int32_t *)d->next.ids + row * count, (float *)d->next.log_probabilities + row * count, count);
-    return status;
+    RETURN_IF_ERROR(fetch(d, program->top_ids, bytes * count, false, &to, &ids));
+    RETURN_IF_ERROR(fetch(d, program->top_log_probabilities, bytes * count, true, &to, &values));
+    d->next.ids = ids;
+    d->next.log_probabilities = values;
+    for (int64_t row = 0; row < rows; row++) sort((int32_t *)ids + row * count, (float *)values + row * count, count);
+    return SNUG_OK;
 }
 
 snug_status snug_decoding_step(struct snug_token_steps *d) {

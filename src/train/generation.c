@@ -9,7 +9,7 @@
 #include "io/json.h"
 #include "model/decoders/decoder.h"
 
-enum { STEP_TOKENS = 512, CONTEXT = 4096, NEW_TOKENS = 20, TOP_K = 50 };
+enum { CONTEXT = 4096, NEW_TOKENS = 20, TOP_K = 50 };
 
 /* ---- settings -------------------------------------------------------------------------------------------------- */
 
@@ -178,10 +178,9 @@ static snug_status check_length(const snug_args *args, const struct snug_config 
 }
 
 void snug_generation_resize(struct snug_generation_setup *s, const struct snug_backend *backend, int64_t groups) {
-    const int64_t most = backend->prompt_tokens ? backend->prompt_tokens : STEP_TOKENS;
     s->groups = groups;
     s->rows = groups * s->how.search.beams;
-    s->tokens = larger(s->rows, smaller(most, groups * s->prompt));
+    s->tokens = larger(s->rows, smaller(backend->prompt_tokens, groups * s->prompt));
     s->pages = snug_generating_pages(groups, s->how.search.beams, s->prompt, s->longest - s->prompt);
 }
 

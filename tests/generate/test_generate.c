@@ -24,14 +24,22 @@ struct model {
     struct snug_runner runner;
     struct snug_run run;
     struct snug_token_steps decoding;
+    struct snug_backend device; /* the backend, as if its arena were on a device */
 };
 
 struct sizes {
     int64_t rows, tokens, longest, pages;
     int32_t top;
+    bool device;
     enum snug_dtype weights, compute;
     int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
 };
+
+static snug_status copy_here(snug_context *ctx, void *to, const void *from, int64_t bytes) {
+    (void)ctx;
+    memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
 
 static void open_model(struct scratch *s, const char *name, const struct snug_backend *backend,
                        const struct sizes *sizes, struct model *m) {
@@ -53,13 +61,16 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.compute = sizes->compute;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
-    assert_ok(s, snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program, backend), NULL,
+    m->device = *backend;
+    m->device.on_device |= sizes->device;
+    assert_ok(s, snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program, &m->device), NULL,
                                    &m->runner));
+    if (sizes->device) m->runner.arena.copy = copy_here;
     m->run = snug_runner_run(&m->runner, 0);
     if (!sizes->heads) assert_ok(s, weights_load(s->ctx, folder, &m->program, &m->config, &m->runner.memory, 1, false));
     for (size_t i = 0; sizes->heads && i < m->program.parameter_count; i++)
         assert_ok(s, snug_weights_init(&m->program, &m->config, &m->runner.memory, &m->program.parameters[i], 1));
-    assert_ok(s, snug_decoding_open(s->ctx, backend, &m->run, &m->runner.arena,
+    assert_ok(s, snug_decoding_open(s->ctx, &m->device, &m->run, &m->runner.arena,
                                     (uint8_t *)m->runner.host.base + m->runner.layout.batch_offset,
                                     (int32_t)m->config.first_position, &m->decoding));
 }
@@ -202,28 +213,44 @@ static void compare(const char *name, size_t number, const json_t *golden, const
 
 /* ---- tests ----------------------------------------------------------------------------------------------------- */
 
+/* The tokens of which the next one is chosen, which are part of the program. */
+static int32_t top_of(const struct model *m, const json_t *golden) {
+    const struct snug_generation how = read_options(json_object_get(golden, "options"), 0);
+    return snug_generating_top(&how, true, m->config.vocab_size);
+}
+
+static void check_case(struct scratch *s, struct model *m, const char *name, size_t number, const json_t *golden,
+                       uint64_t seed) {
+    const struct snug_generation how = read_options(json_object_get(golden, "options"), seed);
+    struct asked *a = calloc(1, sizeof *a);
+    a->prompts[a->count++] = json_object_get(golden, "prompt");
+    assert_ok(s, ask(s, m, &how, a));
+    for (size_t k = 0; k < (size_t)how.returned; k++) compare(name, number, golden, &a->answers[k], k);
+    free(a);
+}
+
+/* With tops: by the most probable tokens, where these are enough. */
 static void check_family(struct scratch *s, const struct snug_backend *backend, const char *name, const json_t *cases,
-                         uint64_t seed, size_t step, enum snug_dtype weights) {
-    struct model m;
-    struct sizes sizes = {
-        .rows = 8, .tokens = 96, .longest = strcmp(name, "gpt2") == 0 ? 26 : 200, .pages = 40, .weights = weights};
-    open_model(s, name, backend, &sizes, &m);
-    for (size_t i = 0; i < json_array_size(cases); i += step) {
-        const json_t *golden = json_array_get(cases, i);
-        const struct snug_generation how = read_options(json_object_get(golden, "options"), seed);
-        const int32_t top = snug_generating_top(&how, true, m.config.vocab_size);
-        if (top != sizes.top) { /* the tokens of which the next one is chosen are part of the program */
-            close_model(&m);
-            sizes.top = top;
-            open_model(s, name, backend, &sizes, &m);
+                         uint64_t seed, size_t step, enum snug_dtype weights, bool tops, bool device) {
+    struct sizes sizes = {.device = device,
+                          .rows = 8,
+                          .tokens = 96,
+                          .longest = strcmp(name, "gpt2") == 0 ? 26 : 200,
+                          .pages = 40,
+                          .weights = weights};
+    for (int32_t next = 0; next >= 0;) {
+        struct model m;
+        sizes.top = next;
+        next = -1;
+        open_model(s, name, backend, &sizes, &m);
+        for (size_t i = 0; i < json_array_size(cases); i += step) {
+            const json_t *golden = json_array_get(cases, i);
+            const int32_t top = tops ? top_of(&m, golden) : 0;
+            if (top == sizes.top) check_case(s, &m, name, i, golden, seed);
+            if (top > sizes.top && (next < 0 || top < next)) next = top;
         }
-        struct asked *a = calloc(1, sizeof *a);
-        a->prompts[a->count++] = json_object_get(golden, "prompt");
-        assert_ok(s, ask(s, &m, &how, a));
-        for (size_t k = 0; k < (size_t)how.returned; k++) compare(name, i, golden, &a->answers[k], k);
-        free(a);
+        close_model(&m);
     }
-    close_model(&m);
 }
 
 FIXTURE_TEST(test_answers_are_those_of_transformers) {
@@ -231,12 +258,43 @@ FIXTURE_TEST(test_answers_are_those_of_transformers) {
     json_t *golden = read_golden(s, &seed), *cases;
     const char *name;
     json_object_foreach(json_object_get(golden, "families"), name, cases) {
-        check_family(s, snug_backend_cpu(), name, cases, seed, 1, SNUG_F32);
-        check_family(s, snug_backend_cpu(), name, cases, seed, 5,
-                     SNUG_BF16); /* as the files have them: the same values */
-        if (!SANITIZED) check_family(s, snug_backend_reference(), name, cases, seed, 7, SNUG_F32);
+        check_family(s, snug_backend_cpu(), name, cases, seed, 1, SNUG_F32, true, false);
+        check_family(s, snug_backend_cpu(), name, cases, seed, 3, SNUG_F32, true, true);
+        check_family(s, snug_backend_cpu(), name, cases, seed, 5, SNUG_BF16, false,
+                     false); /* as the files have them: the same values */
+        if (!SANITIZED) check_family(s, snug_backend_reference(), name, cases, seed, 7, SNUG_F32, false, false);
     }
     json_decref(golden);
+}
+
+/* Which tokens the host reads. */
+TEST(test_most_probable_tokens_of_a_step) {
+    static const struct {
+        struct snug_token_choice how;
+        int64_t beams;
+        bool device;
+        int32_t expected;
+    } cases[] = {
+        {{.repetition_penalty = 1}, 1, false, 1},
+        {{.repetition_penalty = 1}, 1, true, 1},
+        {{.repetition_penalty = 1.5}, 1, true, 0},
+        {{.repetition_penalty = 1, .no_repeat_ngram_size = 2}, 1, true, 0},
+        {{.repetition_penalty = 1, .min_new_tokens = 2}, 1, true, 0},
+        {{.repetition_penalty = 1, .draws = true, .top_k = 50}, 1, true, 50},
+        {{.repetition_penalty = 1, .draws = true, .top_k = 50}, 1, false, 0},
+        {{.repetition_penalty = 1, .draws = true, .top_k = 50}, 2, true, 0},
+        {{.repetition_penalty = 1, .draws = true, .top_k = 65}, 1, true, 0},
+        {{.repetition_penalty = 1, .draws = true, .top_k = 0}, 1, true, 0},
+        {{.repetition_penalty = 1}, 4, true, 8},
+        {{.repetition_penalty = 1}, 4, false, 0},
+        {{.repetition_penalty = 1, .end_count = 3}, 2, true, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct snug_generation how = {.sampling = cases[i].how, .search.beams = cases[i].beams};
+        assert_int_equal(snug_generating_top(&how, cases[i].device, 1000), cases[i].expected);
+    }
+    const struct snug_generation how = {.sampling = cases[5].how, .search.beams = 1};
+    assert_int_equal(snug_generating_top(&how, true, 49), 0);
 }
 
 FIXTURE_TEST(test_answers_of_a_gpu) {
@@ -246,7 +304,7 @@ FIXTURE_TEST(test_answers_of_a_gpu) {
     json_t *golden = read_golden(s, &seed), *cases;
     const char *name;
     json_object_foreach(json_object_get(golden, "families"), name, cases)
-        check_family(s, cuda, name, cases, seed, is_long() ? 1 : 11, SNUG_F32);
+        check_family(s, cuda, name, cases, seed, is_long() ? 1 : 11, SNUG_F32, true, false);
     json_decref(golden);
 }
 

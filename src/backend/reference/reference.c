@@ -46,6 +46,7 @@ const struct snug_backend *snug_backend_reference(void) {
         .name = "reference",
         .loss_positions = 128,
         .independent_rows = INT64_MAX,
+        .prompt_tokens = 512,
         .lazy_rows = true,
         .copying = SNUG_HOST_COPYING,
         .scales_loss = true,
