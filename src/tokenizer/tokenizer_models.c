@@ -477,10 +477,11 @@ static snug_status add_merges_of(struct snug_tokenizer_loader *loader, const cha
 static snug_status derive_merges(struct snug_tokenizer_loader *loader, const char *path) {
     const size_t count = loader->sentencepiece.count;
     struct ranked *order;
-    snug_status status = snug_alloc(loader->ctx, count, sizeof *order, (void **)&order);
-    for (size_t i = 0; i < count && order; i++)
+    snug_status status = SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(loader->ctx, count, sizeof *order, (void **)&order));
+    for (size_t i = 0; i < count; i++)
         order[i] = (struct ranked){loader->class->plain_pieces ? loader->sentencepiece.pieces[i].score : 0, (int64_t)i};
-    if (order) qsort(order, count, sizeof *order, by_score);
+    qsort(order, count, sizeof *order, by_score);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) status = add_merges_of(loader, path, order[i].id);
     free(order);
     return status;
