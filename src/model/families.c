@@ -122,7 +122,7 @@ static bool is_trained_bias(const struct snug_builder *b, struct snug_parameter 
     const enum snug_adapter_biases biases = snug_adapter_biases(b->config->adapter);
     const struct snug_language_model_names *names = b->config->family->heads->language_model;
     char module[sizeof p->name];
-    if (biases == SNUG_ADAPTER_NO_BIAS || p->lora || !ends_with(p->name, ".bias")) return false;
+    if (biases == SNUG_ADAPTER_NO_BIAS || !ends_with(p->name, ".bias")) return false;
     snprintf(module, sizeof module, "%.*s", (int)(strlen(p->name) - strlen(".bias")), p->name);
     p->wrapped = is_adapted(b->program, module);
     if (p->wrapped || biases == SNUG_ADAPTER_ALL_BIASES) return true;
