@@ -89,14 +89,14 @@ static void filter(const struct snug_beams *b, struct snug_sampler *sampler) {
 /* One of `count` continuations, by its share of what is not drawn yet; if all of that is nothing, the best of it. */
 static int64_t draw_one(const struct snug_beams *b, int64_t count, float most, double u) {
     double total = 0, sum = 0;
-    int64_t best = 0;
+    int64_t best = 0, place = 0;
     for (int64_t i = 0; i < count; i++) {
         if (b->sums[i] > b->sums[best]) best = i;
         total += exp((double)b->sums[i] - (double)most);
     }
-    for (int64_t i = 0; i < count && total > 0; i++) {
-        sum += exp((double)b->sums[i] - (double)most);
-        if (sum > u * total) return i;
+    for (; total > 0; place++) { /* the same sum, and u is below 1: it ends */
+        sum += exp((double)b->sums[place] - (double)most);
+        if (sum > u * total) return place;
     }
     return best;
 }

@@ -5,6 +5,7 @@
  */
 #include "snug_generate.h"
 
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,22 +89,23 @@ static snug_status read_half(void *user, size_t tensor, int64_t first, int64_t r
 
 /* ---- what the file is -------------------------------------------------------------------------------------------- */
 
-static void add_general(struct exporting *e, const char *type) {
+static snug_status add_general(struct exporting *e, const char *type) {
     static const struct {
         enum snug_gguf_type type;
         int64_t file_type;
     } types[] = {{SNUG_GGUF_F32, 0}, {SNUG_GGUF_F16, 1}, {SNUG_GGUF_Q8_0, 7}, {SNUG_GGUF_BF16, 32}};
-    const char *architecture = e->m.config.family->gguf->architecture, *path = e->args->model_name_or_path;
-    size_t length = strlen(path), begin;
-    while (length > 1 && path[length - 1] == '/') length--;
-    for (begin = length; begin > 0 && path[begin - 1] != '/'; begin--) {
-    }
+    const char *architecture = e->m.config.family->gguf->architecture;
+    char *path;
+    RETURN_IF_ERROR(snug_strdup(e->ctx, e->args->model_name_or_path, &path));
+    const char *name = basename(path);
     snug_gguf_add_text(&e->file, "general.architecture", architecture, strlen(architecture));
     snug_gguf_add_text(&e->file, "general.type", type, strlen(type));
-    snug_gguf_add_text(&e->file, "general.name", path + begin, length - begin);
+    snug_gguf_add_text(&e->file, "general.name", name, strlen(name));
+    free(path);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].type == e->type) snug_gguf_add_count(&e->file, "general.file_type", types[i].file_type);
     snug_gguf_add_count(&e->file, "general.quantization_version", 2);
+    return e->file.status;
 }
 
 static snug_status add_template(void *user, const char *path, const char *text, size_t length, bool of_tools) {
@@ -121,7 +123,7 @@ static snug_status add_template(void *user, const char *path, const char *text, 
 static snug_status describe_model(struct exporting *e) {
     struct snug_tokenizer *tokenizer;
     bool found;
-    add_general(e, "model");
+    RETURN_IF_ERROR(add_general(e, "model"));
     RETURN_IF_ERROR(snug_gguf_add_model(&e->file, &e->m.config, &e->m.program, e->type, &e->parts));
     RETURN_IF_ERROR(snug_merged_tokenizer(&e->m, &tokenizer));
     if (!tokenizer)
@@ -140,7 +142,7 @@ static snug_status add_adapter(struct exporting *e, size_t parameter, double *al
     char name[64];
     struct snug_gguf_part part;
     if (!o->a && !o->bias && o->files != &e->m.own) return SNUG_OK;
-    if (!o->a || o->lengths || !snug_gguf_find(&e->m.config, &e->m.program, parameter, name, &part) || p->by_vocabulary)
+    if (!o->a || o->lengths || p->by_vocabulary || !snug_gguf_find(&e->m.config, &e->m.program, parameter, name, &part))
         return snug_fail(e->ctx, SNUG_E_UNSUPPORTED,
                          "%s: llama.cpp's adapters do not have %s, which is trained here: export the merged model, "
                          "without --adapter_only",
@@ -162,7 +164,7 @@ static snug_status describe_adapters(struct exporting *e) {
     double alpha = 0;
     RETURN_IF_ERROR(snug_alloc(e->ctx, 2 * count, sizeof *e->halves, (void **)&e->halves));
     for (size_t i = 0; i < count; i++) RETURN_IF_ERROR(add_adapter(e, i, &alpha));
-    add_general(e, "adapter");
+    RETURN_IF_ERROR(add_general(e, "adapter"));
     snug_gguf_add_text(&e->file, "adapter.type", "lora", strlen("lora"));
     snug_gguf_add_real(&e->file, "adapter.lora.alpha", alpha);
     e->source = read_half;

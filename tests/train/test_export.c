@@ -5,6 +5,8 @@
 #include <jansson.h>
 #include <zlib.h>
 
+#include "model/family.h"
+#include "model/gguf_model.h"
 #include "sanitized.h"
 #include "scratch.h"
 #include "snug_generate.h"
@@ -321,16 +323,83 @@ FIXTURE_TEST(what_llama_cpp_lacks_is_refused) {
     snprintf(words, sizeof words, "model_name_or_path=%s adapter_only=True output_file=%s/x.gguf",
              make_folder(s, "families/llama/clm", NULL), s->folder);
     refuse(s, words, SNUG_E_USAGE, "has no adapters");
-    snprintf(words, sizeof words,
-             "model_name_or_path=" GOLDEN "families/gemma/clm adapter_name_or_path=" GOLDEN
-             "lora/gemma_saved adapter_only=True output_file=%s/x.gguf",
-             s->folder);
-    refuse(s, words, SNUG_E_UNSUPPORTED, "export the merged model, without --adapter_only");
+    static const char *const adapters[][2] = {{"gemma/clm", "gemma_saved"},
+                                              {"llama/clm", "llama_output"},
+                                              {"llama/clm", "llama_dora"},
+                                              {"llama/clm", "llama_words"},
+                                              {"gpt2/clm", "gpt2_biases"}};
+    for (size_t i = 0; i < sizeof adapters / sizeof *adapters; i++) {
+        snprintf(words, sizeof words,
+                 "model_name_or_path=" GOLDEN "families/%s adapter_name_or_path=" GOLDEN
+                 "lora/%s adapter_only=True output_file=%s/x.gguf",
+                 adapters[i][0], adapters[i][1], s->folder);
+        refuse(s, words, SNUG_E_UNSUPPORTED, "export the merged model, without --adapter_only");
+    }
     refuse(s, "format=onnx", SNUG_E_UNSUPPORTED, "optimum-cli export onnx");
     refuse(s, "format=gguf", SNUG_E_USAGE, "--output_file FILE");
     snprintf(words, sizeof words, "model_name_or_path=%s output_file=%s/none/x.gguf",
              make_folder(s, "families/llama/clm", NULL), s->folder);
     refuse(s, words, SNUG_E_IO, "none/x.gguf");
+}
+
+/* Settings that no tiny model has. */
+static void describe(struct scratch *s, const char *family, void (*change)(struct snug_config *, struct snug_program *),
+                     const char *message, const char *tensor) {
+    struct snug_gguf file = {.ctx = s->ctx};
+    struct snug_gguf_part *parts = NULL;
+    struct snug_config config;
+    struct snug_program program;
+    char folder[512];
+    snprintf(folder, sizeof folder, GOLDEN "families/%s/clm", family);
+    assert_ok(s, snug_config_read(s->ctx, folder, &config));
+    snug_program_init(&program, s->ctx);
+    program.longest = config.positions;
+    assert_ok(s, snug_build_model(&program, &config, false, 0));
+    change(&config, &program);
+    const snug_status status = snug_gguf_add_model(&file, &config, &program, SNUG_GGUF_F32, &parts);
+    if (message ? status != SNUG_E_UNSUPPORTED || !strstr(snug_error_message(s->ctx), message) : status != SNUG_OK)
+        fail_msg("%s: %s", family, snug_error_message(s->ctx));
+    snug_clear_error(s->ctx);
+    if (tensor) assert_string_equal(file.tensors[1].name, tensor);
+    snug_gguf_free(&file);
+    free(parts);
+    snug_program_free(&program);
+    snug_config_free(&config);
+}
+
+static void tie(struct snug_config *config, struct snug_program *program) {
+    (void)program;
+    config->own_decoder = false;
+}
+
+static void untie(struct snug_config *config, struct snug_program *program) {
+    (void)program;
+    config->own_decoder = true;
+}
+
+static void rename_one(struct snug_config *config, struct snug_program *program) {
+    (void)config;
+    snprintf(program->parameters[0].name, sizeof program->parameters[0].name, "model.other.weight");
+}
+
+static void have_longrope(struct snug_config *config, struct snug_program *program) {
+    (void)program;
+    json_object_set_new(config->json, "rope_scaling", json_pack("{s:s}", "type", "longrope"));
+}
+
+/* Of as many layers as the Gemma of 27 billion parameters has. */
+static void have_layers(struct snug_config *config, struct snug_program *program) {
+    (void)program;
+    config->num_hidden_layers = strcmp(config->family->model_type, "gemma2") == 0 ? 46 : 62;
+}
+
+FIXTURE_TEST(settings_are_llama_cpps) {
+    describe(s, "olmo2", tie, NULL, "output.weight");
+    describe(s, "gemma", untie, "an lm_head that is not the word table", NULL);
+    describe(s, "llama", rename_one, "llama.cpp has no tensor for model.other.weight", NULL);
+    describe(s, "llama", have_longrope, "rope_type longrope", NULL);
+    describe(s, "gemma2", have_layers, "this scale of attention's scores", NULL);
+    describe(s, "gemma3_text", have_layers, "this scale of attention's scores", NULL);
 }
 
 /* ---- tokenizers -------------------------------------------------------------------------------------------------- */
@@ -394,6 +463,12 @@ static void write_tokenizer(struct scratch *s, const char *pretokenizer, const c
 #define QWEN2                                                                                                          \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "                                  \
     "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define TEKKEN                                                                                                         \
+    "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{"  \
+    "M}]+|"                                                                                                            \
+    "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{"  \
+    "M}]*|\\\\p{N}| "                                                                                                  \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 #define BYTES(split) "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " split "}"
 #define DIGITS(individual) "{\"type\": \"Digits\", \"individual_digits\": " individual "}"
 #define NO_ADDED "\"post_processor\": null, \"added_tokens\": []"
@@ -421,6 +496,7 @@ FIXTURE_TEST(pretokenizers_have_llama_cpps_names) {
         {SPLIT("'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+",
                "Contiguous", "false"),
          "\"ignore_merges\": false", NULL, ""},
+        {SPLIT(TEKKEN, "Isolated", "false"), "\"ignore_merges\": false", "tekken", "does not merge"},
         {SPLIT("x+", "Isolated", "false"), "\"ignore_merges\": false", NULL, ""},
         {"{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": true}", "\"ignore_merges\": false", NULL,
          ""},
@@ -447,40 +523,40 @@ FIXTURE_TEST(sentencepiece_has_scores) {
     snug_status status;
     write_tokenizer(
         s, "null", "\"byte_fallback\": true, \"unk_token\": \"<unk>\", \"fuse_unk\": true",
-        ", \"<unk>\": 3, \"<0x41>\": 4, \"<s>\": 5, \"\xe2\x96\x81\xe2\x96\x81\": 6, \"<pad>\": 7, \"</s>\": 8",
+        ", \"<unk>\": 3, \"<0x41>\": 4, \"<s>\": 5, \"\xe2\x96\x81\xe2\x96\x81\": 6, \"<pad>\": 7, \"</s>\": 9",
         "\"added_tokens\": [{\"id\": 5, \"content\": \"<s>\", \"special\": true}, {\"id\": 6, \"content\": "
         "\"\xe2\x96\x81\xe2\x96\x81\", \"special\": false}, {\"id\": 7, \"content\": \"<pad>\", \"special\": "
-        "false}, {\"id\": 8, \"content\": \"</s>\", \"special\": true}], \"post_processor\": {\"type\": "
+        "false}, {\"id\": 9, \"content\": \"</s>\", \"special\": true}], \"post_processor\": {\"type\": "
         "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "
         "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"SpecialToken\": {\"id\": \"</s>\", "
         "\"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"Sequence\": "
         "{\"id\": \"B\", \"type_id\": 0}}], \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [5], "
-        "\"tokens\": [\"<s>\"]}, \"</s>\": {\"id\": \"</s>\", \"ids\": [8], \"tokens\": [\"</s>\"]}}}");
+        "\"tokens\": [\"<s>\"]}, \"</s>\": {\"id\": \"</s>\", \"ids\": [9], \"tokens\": [\"</s>\"]}}}");
     json_t *got = vocabulary_of(s, scratch_path(s, "t"), 10, &status);
     if (status != SNUG_OK) fail_msg("%s", snug_error_message(s->ctx));
-    static const int types[] = {1, 1, 1, 2, 6, 3, 4, 3, 3, 5},
+    static const int types[] = {1, 1, 1, 2, 6, 3, 4, 3, 5, 3},
                      scores[] = {-2, -2, 0, 0, 0, -1000, -1000, -1000, -1000, -1000};
     for (size_t i = 0; i < 10; i++) {
         assert_int_equal(item(got, "tokenizer.ggml.token_type", i), types[i]);
         assert_int_equal(item(got, "tokenizer.ggml.scores", i), scores[i]);
     }
     assert_string_equal(json_string_value(json_array_get(json_object_get(got, "tokenizer.ggml.tokens"), 6)), "  ");
-    assert_string_equal(json_string_value(json_array_get(json_object_get(got, "tokenizer.ggml.tokens"), 9)), "[PAD9]");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(got, "tokenizer.ggml.tokens"), 8)), "[PAD8]");
     assert_string_equal(json_string_value(json_object_get(got, "tokenizer.ggml.model")), "llama");
     assert_int_equal(json_integer_value(json_object_get(got, "tokenizer.ggml.bos_token_id")), 5);
-    assert_int_equal(json_integer_value(json_object_get(got, "tokenizer.ggml.eos_token_id")), 8);
+    assert_int_equal(json_integer_value(json_object_get(got, "tokenizer.ggml.eos_token_id")), 9);
     assert_true(json_is_true(json_object_get(got, "tokenizer.ggml.add_bos_token")));
     assert_true(json_is_true(json_object_get(got, "tokenizer.ggml.add_eos_token")));
     assert_true(json_is_false(json_object_get(got, "tokenizer.ggml.add_space_prefix")));
     json_decref(got);
     write_text(s, "t/tokenizer_config.json",
-               "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"bos_token\": \"</s>\", \"eos_token\": \"</s>\"}");
+               "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"bos_token\": \"</s>\", \"eos_token\": \"<s>\"}");
     got = vocabulary_of(s, scratch_path(s, "t"), 10, &status);
     assert_true(json_is_false(json_object_get(got, "tokenizer.ggml.add_bos_token")));
-    assert_non_null(strstr(s->log, "begin with <s>, which llama.cpp does not add"));
+    assert_non_null(strstr(s->log, "end with </s>, which llama.cpp does not add"));
     json_decref(got);
     assert_null(vocabulary_of(s, scratch_path(s, "t"), 8, &status));
-    assert_non_null(strstr(snug_error_message(s->ctx), "has 9 tokens, and the model rows of 8"));
+    assert_non_null(strstr(snug_error_message(s->ctx), "has 10 tokens, and the model rows of 8"));
     got = vocabulary_of(s, GOLDEN "tokenizer_parts/bpe_bytes", 1000, &status);
     assert_true(json_is_true(json_object_get(got, "tokenizer.ggml.add_space_prefix")));
     json_decref(got);
@@ -490,10 +566,63 @@ FIXTURE_TEST(sentencepiece_has_scores) {
     assert_int_equal(status, SNUG_E_UNSUPPORTED);
 }
 
+/* Tokens that are merged twice have the first rank; tokens that no merge gives, the lowest score. */
+FIXTURE_TEST(scores_are_ranks) {
+    static const struct {
+        const char *model;
+        bool warns;
+        int score; /* of token 5 */
+    } cases[] = {
+        {"\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"bc\": 4, \"abc\": 5}, \"merges\": [\"a b\", \"b c\", "
+         "\"ab c\", \"a bc\"]",
+         false, -2},
+        {"\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"bc\": 4, \"abc\": 5}, \"merges\": [\"a b\", \"ab c\", "
+         "\"b c\", \"a bc\"]",
+         true, -1},
+        {"\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"<x>\": 4, \"e\": 5}, \"merges\": []", false, -1},
+        {"\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"<x>\": 4, \"ab\": 5}, \"merges\": [\"a b\"]", false, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        snug_status status;
+        write_tokenizer(s, "null", "", "", NO_ADDED);
+        snprintf(text, sizeof text,
+                 "{\"added_tokens\": [%s], \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, %s}}",
+                 i == 3 ? "{\"id\": 5, \"content\": \"ab\", \"special\": true}" : "", cases[i].model);
+        write_text(s, "t/tokenizer.json", text);
+        json_t *got = vocabulary_of(s, scratch_path(s, "t"), 6, &status);
+        if (status != SNUG_OK) fail_msg("%s", snug_error_message(s->ctx));
+        assert_int_equal(item(got, "tokenizer.ggml.scores", 5), i == 3 ? -1000 : cases[i].score);
+        assert_true((strstr(s->log, "not in the order that SentencePiece's scores give") != NULL) == cases[i].warns);
+        json_decref(got);
+    }
+}
+
+/* Added tokens that look like control tokens are such. */
+FIXTURE_TEST(added_tokens_have_types) {
+    static const char *const tokens[] = {"<|x|>", "<|x", "<|>", "<pad>", "<padding>", "<unused7>", "x y"};
+    static const int types[] = {3, 4, 4, 3, 4, 3, 4};
+    char vocabulary[512] = "", added[1024] = "\"post_processor\": null, \"added_tokens\": [";
+    snug_status status;
+    for (int i = 0; i < 7; i++) {
+        snprintf(vocabulary + strlen(vocabulary), sizeof vocabulary - strlen(vocabulary), ", \"%s\": %d", tokens[i],
+                 3 + i);
+        snprintf(added + strlen(added), sizeof added - strlen(added),
+                 "%s{\"id\": %d, \"content\": \"%s\", \"special\": false}", i ? ", " : "", 3 + i, tokens[i]);
+    }
+    strcat(added, "]");
+    write_tokenizer(s, BYTES("true"), "\"ignore_merges\": false", vocabulary, added);
+    json_t *got = vocabulary_of(s, scratch_path(s, "t"), 10, &status);
+    if (status != SNUG_OK) fail_msg("%s", snug_error_message(s->ctx));
+    for (size_t i = 0; i < 7; i++) assert_int_equal(item(got, "tokenizer.ggml.token_type", 3 + i), types[i]);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(got, "tokenizer.ggml.tokens"), 9)), "x y");
+    json_decref(got);
+}
+
 /* A value beyond 16 bits is named; a row that is no multiple of 32 has 16 bits instead of 8. */
 static snug_status large_values(void *user, size_t tensor, int64_t first, int64_t rows, float *out) {
-    (void)tensor, (void)first;
-    for (int64_t i = 0; i < 3 * rows; i++) out[i] = *(const float *)user;
+    (void)first;
+    for (int64_t i = 0; i < (tensor ? 32 : 3) * rows; i++) out[i] = tensor ? 0 : *(const float *)user;
     return SNUG_OK;
 }
 
@@ -501,6 +630,7 @@ FIXTURE_TEST(values_fit_their_type) {
     struct snug_gguf file = {.ctx = s->ctx};
     float value = 65504;
     snug_gguf_add_tensor(&file, &(struct snug_gguf_tensor){"x.weight", SNUG_GGUF_Q8_0, 5, 3});
+    snug_gguf_add_tensor(&file, &(struct snug_gguf_tensor){"zeros.weight", SNUG_GGUF_Q8_0, 1, 32});
     assert_ok(s, snug_gguf_write(&file, scratch_path(s, "x.gguf"), large_values, &value));
     json_t *got = read_file(s, "x.gguf");
     assert_int_equal(item(json_object_get(got, "tensors"), "x.weight", 0), SNUG_GGUF_F16);
