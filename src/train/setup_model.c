@@ -183,13 +183,11 @@ snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_a
 
 /* Names of modules and layers in the arguments are checked with the model, before the data is read. */
 static snug_status try_to_build(const struct snug_setup *setup) {
-    struct snug_config config = setup->config;
     struct snug_program program;
     if (!setup->trains) return SNUG_OK;
-    if (!config.labels.count) config.labels.count = 1; /* those of the data are not known yet */
     snug_program_init(&program, setup->ctx);
-    program.longest = config.positions;
-    const snug_status status = snug_setup_build(setup, setup->args, &config, true, &program);
+    program.longest = setup->config.positions;
+    const snug_status status = snug_setup_build(setup, setup->args, &setup->config, true, &program);
     snug_program_free(&program);
     return status;
 }
