@@ -63,10 +63,12 @@ bool snug_gguf_find(const struct snug_config *config, const struct snug_program 
     const char *at = strncmp(p->name, config->family->prefix, prefix) == 0 ? p->name + prefix : p->name,
                *end = strrchr(at, '.');
     char block[32] = "";
-    int layer, read = 0;
-    if (sscanf(at, "layers.%d.%n", &layer, &read) == 1 || sscanf(at, "h.%d.%n", &layer, &read) == 1)
-        snprintf(block, sizeof block, "blk.%d.", layer);
-    at += read;
+    const char *number = strncmp(at, "layers.", 7) == 0 ? at + 7 : strncmp(at, "h.", 2) == 0 ? at + 2 : NULL;
+    if (number) {
+        char *rest;
+        snprintf(block, sizeof block, "blk.%ld.", strtol(number, &rest, 10));
+        at = rest + 1;
+    }
     const size_t length = (size_t)(end - at);
     int i = 0;
     while (i < NAMES && (strlen(names[i].own) != length || strncmp(at, names[i].own, length) != 0)) i++;
@@ -134,7 +136,8 @@ static double their_scale(const struct snug_config *c) {
     const struct snug_decoder *d = snug_decoder_of(c);
     const bool gemma2 = is_architecture(c, "gemma2") && c->num_hidden_layers == 46,
                gemma3 = is_architecture(c, "gemma3") && c->num_hidden_layers == 62;
-    return 1 / sqrt(gemma2 || gemma3 ? (double)(c->hidden_size / c->num_attention_heads) : (double)d->head_dim);
+    const int64_t share = c->hidden_size / c->num_attention_heads;
+    return 1 / sqrt((double)(gemma2 || gemma3 ? share : d->head_dim));
 }
 
 static bool rotates_other_layers(const struct snug_config *c) {
