@@ -8,15 +8,13 @@
 #include "plan/stages.h"
 #include "program/edits.h"
 
-static bool touches(const struct snug_op *op, int32_t x) { return snug_op_uses(op, x) || snug_op_writes(op, x); }
-
 /* The matmul that adds to the output of the one at `base`, if nothing between them needs it; 0: there is none. */
 static size_t find_addition(const struct snug_program *program, size_t base) {
     const struct snug_linear *to = &program->ops[base].linear;
     if (program->ops[base].kind != SNUG_OP_LINEAR || to->addend) return 0;
     for (size_t i = base + 1; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (!touches(op, to->y)) continue;
+        if (!snug_op_uses(op, to->y)) continue;
         return op->kind == SNUG_OP_LINEAR && op->linear.addend == to->y ? i : 0;
     }
     return 0;

@@ -450,8 +450,8 @@ struct ranked {
 
 static int by_score(const void *a, const void *b) {
     const struct ranked *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
+    const int order = (x->score < y->score) - (x->score > y->score);
+    return order ? order : (x->id > y->id) - (x->id < y->id);
 }
 
 static bool can_merge(const struct snug_tokenizer_loader *loader, int64_t id) {

@@ -234,8 +234,7 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
     if (!model) return SNUG_OK;
     for (int i = 0; i < KNOWN; i++) {
         const char *name = known_file(i).name;
-        if (known_file(i).model && strcmp(name, SNUG_WEIGHTS) != 0 && !has_name(names, name))
-            RETURN_IF_ERROR(remove_own(output, name));
+        if (known_file(i).model && !has_name(names, name)) RETURN_IF_ERROR(remove_own(output, name));
     }
     RETURN_IF_ERROR(remove_results(output, names, &removed));
     if (*removed.text)

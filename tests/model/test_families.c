@@ -309,6 +309,12 @@ FIXTURE_TEST(wrong_configs_of_decoders) {
         {"{\"model_type\": \"llama\", \"head_dim\": 13}", SNUG_E_UNSUPPORTED, "rotates a number of channels"},
         {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.01}", SNUG_E_UNSUPPORTED,
          "rotates a number of channels"},
+    };
+    check_wrong(s, cases, sizeof cases / sizeof *cases);
+}
+
+FIXTURE_TEST(wrong_rotations) {
+    static const struct wrong_config cases[] = {
         {"{\"model_type\": \"llama\", \"rope_theta\": 0.5}", SNUG_E_INPUT, "rope_theta is 0.5"},
         {"{\"model_type\": \"llama\", \"rope_scaling\": 2}", SNUG_E_UNSUPPORTED, "rope_scaling must be an object"},
         {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"axial\"}}", SNUG_E_UNSUPPORTED,

@@ -371,7 +371,7 @@ FIXTURE_TEST(test_unusual_pieces) {
 #define TRAINED "\x12\x05\x18\x02\x98\x02\x01"
 #define KEEPS "\x1a\x02\x20\x00"
 #define MODEL(text)                                                                                                    \
-    { text, sizeof text - 1 }
+    { (text), sizeof(text) - 1 }
     static const struct {
         const char *data;
         size_t size;
@@ -405,6 +405,39 @@ FIXTURE_TEST(test_unknown_bytes) {
     encode(fixture, tokenizer, "zabz", 4, &ids);
     assert_int_equal(ids.count, 1);
     assert_int_equal(ids.ids[0], 2);
+    free(ids.ids);
+    snug_tokenizer_free(tokenizer);
+}
+
+/* Ids without a token, an empty token, a token that begins with a merged one, and words that are tokens although no
+   merges make them: those are unknown, the second time, too. */
+FIXTURE_TEST(test_words_and_holes) {
+    static const struct {
+        const char *model, *text;
+        int32_t id;
+    } cases[] = {
+        {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"merges\":[\"a b\"],"
+         "\"vocab\":{\"<unk>\":0,\"abc\":1,\"xy\":3,\"a\":4,\"b\":5,\"ab\":6,\"\u2581\":7,\"\":8}}}",
+         "xy", 0},
+        {NULL, "xy", 0},
+        {NULL, "ab", 6},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+         "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"a\":0,\"b\":2}}}",
+         "b", 2},
+    };
+    struct snug_tokenizer *tokenizer = NULL;
+    struct snug_ids ids = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].model) {
+            snug_tokenizer_free(tokenizer);
+            put_file(fixture, "tokenizer.json", cases[i].model);
+            tokenizer = load(fixture, fixture->folder);
+        }
+        ids.count = 0;
+        encode(fixture, tokenizer, cases[i].text, strlen(cases[i].text), &ids);
+        assert_int_equal(ids.count, 1);
+        assert_int_equal(ids.ids[0], cases[i].id);
+    }
     free(ids.ids);
     snug_tokenizer_free(tokenizer);
 }
