@@ -119,29 +119,30 @@ FIXTURE_TEST(test_rates_without_tf32) {
 
 /* A rate is scaled by the peak that limits its operation; what is done before a kernel starts is not. */
 FIXTURE_TEST(test_scaled_rates) {
-    const struct snug_gpu_model *h200 = snug_gpu_model_find("H200"), *other = snug_gpu_model_find("RTX 4090");
+    const struct snug_gpu_model *measured = snug_gpu_model_find("NVIDIA H100 80GB HBM3"),
+                                *other = snug_gpu_model_find("RTX 4090");
     const struct {
         enum snug_op_kind kind;
         int32_t types;
         double slower;
     } cases[] = {
-        {SNUG_OP_LINEAR, 7, h200->half / other->half},
-        {SNUG_OP_LINEAR, 3, h200->half / other->half}, /* fp32 results of 16-bit operands */
-        {SNUG_OP_LINEAR, 0, h200->fp32 / other->fp32},
-        {SNUG_OP_LINEAR, 2, h200->fp32 / other->fp32}, /* bf16 weights are converted */
-        {SNUG_OP_LINEAR_DX, 8, h200->tf32 / other->tf32},
-        {SNUG_OP_ATTENTION, 5, h200->half / other->half},
-        {SNUG_OP_ATTENTION, 0, h200->tf32 / other->tf32}, /* parts of fp32 operands, on tensor cores */
-        {SNUG_OP_NORM, 5, h200->bandwidth / other->bandwidth},
-        {SNUG_OP_ADAM, 4, h200->bandwidth / other->bandwidth},
-        {SNUG_OP_STORE, 0, h200->link / other->link},
-        {SNUG_OP_FETCH, 0, h200->link / other->link},
+        {SNUG_OP_LINEAR, 7, measured->half / other->half},
+        {SNUG_OP_LINEAR, 3, measured->half / other->half}, /* fp32 results of 16-bit operands */
+        {SNUG_OP_LINEAR, 0, measured->fp32 / other->fp32},
+        {SNUG_OP_LINEAR, 2, measured->fp32 / other->fp32}, /* bf16 weights are converted */
+        {SNUG_OP_LINEAR_DX, 8, measured->tf32 / other->tf32},
+        {SNUG_OP_ATTENTION, 7, measured->half / other->half},
+        {SNUG_OP_ATTENTION, 0, measured->tf32 / other->tf32}, /* parts of fp32 operands, on tensor cores */
+        {SNUG_OP_NORM, 5, measured->bandwidth / other->bandwidth},
+        {SNUG_OP_ADAM, 4, measured->bandwidth / other->bandwidth},
+        {SNUG_OP_STORE, 0, measured->link / other->link},
+        {SNUG_OP_FETCH, 0, measured->link / other->link},
     };
     struct snug_rates here, there;
-    assert_int_equal(snug_rates_scale(f->ctx, h200, &here), SNUG_OK);
+    assert_int_equal(snug_rates_scale(f->ctx, measured, &here), SNUG_OK);
     assert_int_equal(snug_rates_scale(f->ctx, other, &there), SNUG_OK);
     assert_string_equal(there.device, other->name);
-    assert_string_equal(there.scaled_from, h200->name);
+    assert_string_equal(there.scaled_from, measured->name);
     assert_true(there.overlaps);
     assert_int_equal(here.count, there.count);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,7 +167,7 @@ FIXTURE_TEST(test_plan_of_a_t4) {
         snug_plan *half = plan_of(f, words, SNUG_OK);
         assert_says(half, "fp16 with fp32 masters and loss scaling");
         assert_says(half, "it fits");
-        assert_says(half, "snug has never run on this GPU; rates measured on NVIDIA H200, scaled");
+        assert_says(half, "snug has never run on this GPU; rates measured on NVIDIA H100 80GB HBM3, scaled");
         snprintf(words, sizeof words, BERT "gpu=%s per_device_train_batch_size=16", gpus[i]);
         snug_plan *plain = plan_of(f, words, SNUG_OK);
         assert_true(plain->methods->work.seconds > 2 * half->methods->work.seconds);
