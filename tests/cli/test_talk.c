@@ -66,6 +66,7 @@ FIXTURE_TEST(test_generate_prints) {
     assert_int_equal(run(f, "chat out --no_such_flag"), 2);
     assert_int_equal(run(f, "merge out --no_such_flag"), 2);
     assert_int_equal(run(f, "merge nothing --output_dir merged"), 1);
+    assert_int_equal(run(f, "export out --no_such_flag"), 2);
     assert_int_equal(run(f, "export nothing --output_file nothing.gguf"), 1);
     free(two);
     json_decref(json), json_decref(beams), json_decref(planned);
