@@ -79,7 +79,7 @@ static json_t *read_gguf(const unsigned char *data, size_t size) {
         uint64_t offset, elements;
         int type;
         json_t *shape;
-    } infos[64];
+    } infos[64] = {0};
     assert_true(tensors <= 64);
     for (uint64_t i = 0; i < tensors; i++) {
         json_t *name = take_text(&b);
