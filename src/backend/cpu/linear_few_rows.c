@@ -85,6 +85,7 @@ static inline __attribute__((always_inline)) void run_tile(const struct snug_mat
     struct operands o = {.stride = p->k * size};
     /* the tiles of the first rows fetch for all */
     if (row == 0 && column + 2 * VEC_LANES <= p->n) o.ahead = VEC_LANES * o.stride;
+    /* cppcheck-suppress arrayIndexOutOfBounds ; a tile of two rows is only where ROWS is larger */
     for (int64_t i = 0; i < rows; i++) o.x[i] = (const float *)p->a + snug_min(row + i, p->m - 1) * p->k + inner;
     for (int64_t j = 0; j < columns; j++) o.w[j] = w + snug_min(column + j, p->n - 1) * o.stride;
     if (p->n - column >= columns)
