@@ -493,7 +493,7 @@ static inline void build_scale(struct ops *f, int variant) {
 enum { ROW_LENGTHS_VARIANTS = 4 };
 static inline void build_row_lengths(struct ops *f, int variant) {
     const bool transposed = variant % 2;
-    const int64_t rows = f->shape->h + 3, cols = f->shape->h, r = variant < 2 ? 8 : 3;
+    const int64_t cols = f->shape->h, rows = (cols < 512 ? cols : 512) + 3, r = variant < 2 ? 8 : 3;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ROW_LENGTHS,
                                 .row_lengths = {.w = ops_source(f, f->program.compute, FIXED, transposed ? cols : rows,
                                                                 transposed ? rows : cols),
