@@ -139,7 +139,8 @@ static snug_status take_turn(struct chat *c, const char *text) {
     const bool stopped = status == SNUG_E_INTERRUPTED;
     if (status == SNUG_OK || stopped) {
         add_message(c, "assistant", c->answer ? c->answer : "");
-        return cli_put(c->cli, stopped ? " [stopped]\n" : "\n");
+        cli_put(c->cli, stopped ? " [stopped]\n" : "\n");
+        return cli_put(c->cli, ""); /* now, before messages on stderr */
     }
     if (status == SNUG_E_IO || status == SNUG_E_MEMORY) return status;
     fprintf(stderr, "snug: %s\n", snug_error_message(c->cli->ctx));

@@ -453,17 +453,26 @@ static snug_status fail_nothing_whole(const struct snug_trainer *t, bool others)
                             : ": --resume_from_checkpoint auto starts where there is none");
 }
 
-/* A checkpoint saved with --save_only_model has no optimizer state. */
+/* A checkpoint saved with --save_only_model has no optimizer state; that of adapters has not the model's weights. */
 static snug_status check_resumable(const struct snug_trainer *t, const struct snug_folder *folder) {
     struct snug_manifest manifest;
     RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
     const bool lacks_state = manifest.files && !json_object_get(manifest.files, "optimizer.safetensors");
     const bool of_loop = json_object_get(manifest.files, SNUG_SESSION_STATE);
+    const bool has_adapters = json_object_get(manifest.files, SNUG_ADAPTER_CONFIG);
+    const bool other_kind = manifest.files && has_adapters != (t->session->job.setup.lora != NULL);
     snug_manifest_free(&manifest);
     if (of_loop)
         return snug_fail(t->ctx, SNUG_E_INPUT,
                          "%s is a checkpoint of a program's own loop (snug_save_checkpoint()), which continues it with "
                          "snug_load_checkpoint(): start from its weights with --model_name_or_path instead",
+                         folder->path);
+    if (other_kind)
+        return snug_fail(t->ctx, SNUG_E_INPUT,
+                         has_adapters ? "%s has LoRA adapters, and this run trains the model itself: resume with "
+                                        "--use_peft and the other arguments of its training"
+                                      : "%s has no LoRA adapters, and this run trains some: resume without --use_peft, "
+                                        "or start from its weights with --model_name_or_path instead",
                          folder->path);
     if (!lacks_state) return SNUG_OK;
     return snug_fail(t->ctx, SNUG_E_INPUT,

@@ -152,8 +152,25 @@ FIXTURE_TEST(a_resumed_adapter_is_uninterrupted) {
         assert_int_equal(try_train(f, "cut", words, 0, NULL), SNUG_E_INPUT);
         assert_contains(snug_error_message(f->ctx), "adapters: lora_alpha was 32 and is 5;");
     }
+    /* by a run of the other kind */
+    assert_int_equal(
+        try_train(f, "cut",
+                  "config_name= model_name_or_path=@llama_base line_by_line=True train_file=@train.txt max_steps=9 "
+                  "resume_from_checkpoint=True",
+                  0, NULL),
+        SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx),
+                    "has LoRA adapters, and this run trains the model itself: resume with --use_peft");
+    train(f, "other_base",
+          "config_name=@llama line_by_line=True train_file=@train.txt max_steps=2 seed=7 "
+          "save_strategy=steps save_steps=2");
+    char other[1024];
+    snprintf(other, sizeof other, DECODER "max_steps=9 resume_from_checkpoint=%s",
+             path_of(f, "other_base/checkpoint-2"));
+    assert_int_equal(try_train(f, "cut", other, 0, NULL), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx),
+                    "has no LoRA adapters, and this run trains some: resume without --use_peft");
     /* beside other weights of the same shapes */
-    train(f, "other_base", "config_name=@llama line_by_line=True train_file=@train.txt max_steps=2 seed=7");
     assert_int_equal(try_train(f, "cut",
                                DECODER "model_name_or_path=@other_base save_strategy=steps save_steps=3 max_steps=8 "
                                        "resume_from_checkpoint=True",
