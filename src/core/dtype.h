@@ -82,4 +82,8 @@ static inline uint16_t snug_f32_to_f16(float value) {
     return (uint16_t)(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13);
 }
 
+static inline uint16_t snug_f32_to_half(enum snug_dtype dtype, float value) {
+    return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
+}
+
 #endif

@@ -119,7 +119,7 @@ static snug_status read_narrowed(const struct saving *s, const struct part *part
     RETURN_IF_ERROR(snug_tensor_read(s->program, s->memory, part->tensor, part->first + first, count, rounded));
     if (known) RETURN_IF_ERROR(snug_safetensors_read(s->ctx, &s->source->files, stored, first, known, values));
     for (int64_t k = 0; k < known; k++)
-        if (rounded[k] != (dtype == SNUG_F16 ? snug_f32_to_f16(values[k]) : snug_f32_to_bf16(values[k])))
+        if (rounded[k] != snug_f32_to_half(dtype, values[k]))
             return snug_fail(s->ctx, SNUG_E_IO,
                              "%s: tensor %s is frozen, and its values were changed in the file since they were loaded: "
                              "put the file back, since saving reads them there",

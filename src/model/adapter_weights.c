@@ -193,10 +193,6 @@ static snug_status init_lengths(const struct snug_loading *l, const struct snug_
     return status;
 }
 
-static const char *weights_of(const struct snug_folder *folder) {
-    return snug_file_exists(folder, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
-}
-
 /* Which of the files' tensors each parameter is loaded from. */
 static void find_stored(const struct snug_loading *l) {
     for (size_t i = 0; i < l->files->count; i++) {
@@ -213,10 +209,11 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
     struct snug_weight_source from = {0};
     struct snug_loading l = {
         .ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory, .seed = seed};
+    const char *name;
     bool any = false;
     for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init == SNUG_INIT_LENGTHS;
     if (!any) return SNUG_OK;
-    const char *name = weights_of(folder);
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
     l.path = from.path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
@@ -251,8 +248,10 @@ static snug_status digest_tensor(snug_context *ctx, const struct snug_safetensor
 
 snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
     struct snug_safetensors files;
+    const char *name;
     *out = 0;
-    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, weights_of(folder), &files));
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, name, &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < files.count && status == SNUG_OK; i++)
         status = digest_tensor(ctx, &files, &files.tensors[i], out);

@@ -30,10 +30,6 @@ static enum snug_dtype type_of(const struct snug_program *program, const struct 
     return program->tensors[parameter->tensor].dtype;
 }
 
-static uint16_t narrowed(enum snug_dtype dtype, float value) {
-    return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
-}
-
 /* The tensor's element that is the parameter's value number first. */
 static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
     return parameter->row * program->tensors[parameter->tensor].cols + first;
@@ -100,7 +96,7 @@ static snug_status fill_here(void *argument) {
         if (status != SNUG_OK) break;
         if (made != dtype) {
 #pragma omp parallel for num_threads(threads_of(to->memory)) schedule(static) if (n > PIECE)
-            for (int64_t k = 0; k < n; k++) rounded[k] = narrowed(dtype, values[k]);
+            for (int64_t k = 0; k < n; k++) rounded[k] = snug_f32_to_half(dtype, values[k]);
         }
         status = snug_tensor_write(to->program, to->memory, to->tensor, to->first + i, n,
                                    made == dtype ? room.base : (const void *)rounded);
@@ -518,8 +514,7 @@ static snug_status load_all(const struct snug_loading *l) {
     return SNUG_OK;
 }
 
-/* The name of the weights' file in folder. */
-static snug_status find_file(snug_context *ctx, const struct snug_folder *folder, const char **name) {
+snug_status snug_weights_find(snug_context *ctx, const struct snug_folder *folder, const char **name) {
     static const char *const names[] = {SNUG_WEIGHTS, SNUG_WEIGHTS_INDEX};
     static const char *const pickled[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -556,7 +551,7 @@ static snug_status check_whole(snug_context *ctx, const struct snug_folder *fold
 
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder) {
     const char *name;
-    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     if (snug_file_exists(folder, SNUG_ADAPTER_CONFIG))
         snug_log(ctx, SNUG_LOG_WARNING,
                  "%s/" SNUG_ADAPTER_CONFIG ": the adapter is not used, which "
@@ -569,7 +564,7 @@ snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *f
     struct snug_safetensors files;
     const char *name;
     double values = 0, in_bf16 = 0;
-    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, name, &files));
     for (size_t i = 0; i < files.count; i++) {
         const bool is_bf16 = files.tensors[i].readable && files.tensors[i].dtype == SNUG_BF16;
@@ -589,7 +584,7 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
     char names[2][256], name[256];
     int64_t at = -1;
     if (config->own_decoder || snug_head_of(config) != SNUG_HEAD_VOCABULARY) return SNUG_OK;
-    RETURN_IF_ERROR(find_file(ctx, folder, &file));
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &file));
     RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, file, &files));
     own.own_decoder = true;
     snug_family_word_name(config, names[0], sizeof names[0]);
@@ -632,7 +627,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
                              .seed = seed,
                              .ignore_mismatched_sizes = ignore_mismatched_sizes};
     const char *name;
-    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
     l.path = from.path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);

@@ -37,6 +37,8 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed);
 
+/* The name of the weights' file in folder, or of its index; if there is neither, the message says what to do. */
+snug_status snug_weights_find(snug_context *ctx, const struct snug_folder *folder, const char **name);
 /* Whether folder has weights that snug_weights_load() can open; if not, the message says what to do. */
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder);
 /* Whether most values of the folder's weights are BF16. */

@@ -173,7 +173,7 @@ static snug_status make_values(void *user, size_t parameter, int64_t first, int6
     RETURN_IF_ERROR(snug_merged_read(m, parameter, first, count));
     if (dtype == SNUG_F32) memcpy(out, m->values, (size_t)count * sizeof(float));
     for (int64_t i = 0; i < count && dtype != SNUG_F32; i++)
-        ((uint16_t *)out)[i] = dtype == SNUG_F16 ? snug_f32_to_f16(m->values[i]) : snug_f32_to_bf16(m->values[i]);
+        ((uint16_t *)out)[i] = snug_f32_to_half(dtype, m->values[i]);
     return SNUG_OK;
 }
 
@@ -357,7 +357,6 @@ static snug_status open_model(struct snug_merged *m, bool with_adapters,
     if (!adapted && with_adapters)
         return snug_fail(m->ctx, SNUG_E_USAGE,
                          "%s has no adapters: give an adapter's folder, or --adapter_name_or_path", m->model.path);
-    weights = snug_file_exists(&m->model, SNUG_WEIGHTS) ? SNUG_WEIGHTS : SNUG_WEIGHTS_INDEX;
     if (adapted)
         RETURN_IF_ERROR(snug_adapter_config(m->ctx, &m->model, &m->folder, &m->config));
     else
@@ -369,6 +368,7 @@ static snug_status open_model(struct snug_merged *m, bool with_adapters,
         .args = m->args, .config = &m->config, .model = &m->model, .folder = &m->folder};
     if (adapted) RETURN_IF_ERROR(snug_adapter_open(&source, &m->adapter));
     m->config.adapter = m->adapter;
+    RETURN_IF_ERROR(snug_weights_find(m->ctx, &m->model, &weights));
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
     if (adapted) RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
     RETURN_IF_ERROR(build(m));
