@@ -92,7 +92,7 @@ struct snug_gguf_form {
     bool biases;       /* linears may have biases */
     bool tied;         /* the output is always the word table */
     bool untied;       /* the output always has a tensor of its own */
-    int64_t unrotated; /* every so-manyth layer does not rotate; 0: all do */
+    int64_t unrotated; /* n: of n layers the last does not rotate; 0: all do */
 };
 
 struct snug_family {

@@ -16,6 +16,14 @@
 #include "tokenizer/gguf_vocabulary.h"
 #include "train/merge.h"
 
+/* The choices of --outtype, with llama.cpp's number of a file of them. */
+static const struct type {
+    const char *name;
+    enum snug_gguf_type type;
+    int64_t file_type;
+} types[] = {
+    {"f32", SNUG_GGUF_F32, 0}, {"f16", SNUG_GGUF_F16, 1}, {"q8_0", SNUG_GGUF_Q8_0, 7}, {"bf16", SNUG_GGUF_BF16, 32}};
+
 /* One of the two weights of an adapter, of the parameter part.parameter. */
 struct half {
     struct snug_gguf_part part;
@@ -28,7 +36,7 @@ struct exporting {
     const struct snug_args *args;
     struct snug_merged m;
     struct snug_gguf file;
-    enum snug_gguf_type type;
+    const struct type *type;
     struct snug_gguf_part *parts;
     struct half *halves; /* in place of parts: the adapters alone */
     snug_gguf_source *source;
@@ -90,10 +98,6 @@ static snug_status read_half(void *user, size_t tensor, int64_t first, int64_t r
 /* ---- what the file is -------------------------------------------------------------------------------------------- */
 
 static snug_status add_general(struct exporting *e, const char *type) {
-    static const struct {
-        enum snug_gguf_type type;
-        int64_t file_type;
-    } types[] = {{SNUG_GGUF_F32, 0}, {SNUG_GGUF_F16, 1}, {SNUG_GGUF_Q8_0, 7}, {SNUG_GGUF_BF16, 32}};
     const char *architecture = e->m.config.family->gguf->architecture;
     char *path;
     RETURN_IF_ERROR(snug_strdup(e->ctx, e->args->model_name_or_path, &path));
@@ -102,8 +106,7 @@ static snug_status add_general(struct exporting *e, const char *type) {
     snug_gguf_add_text(&e->file, "general.type", type, strlen(type));
     snug_gguf_add_text(&e->file, "general.name", name, strlen(name));
     free(path);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].type == e->type) snug_gguf_add_count(&e->file, "general.file_type", types[i].file_type);
+    snug_gguf_add_count(&e->file, "general.file_type", e->type->file_type);
     snug_gguf_add_count(&e->file, "general.quantization_version", 2);
     return e->file.status;
 }
@@ -124,7 +127,7 @@ static snug_status describe_model(struct exporting *e) {
     struct snug_tokenizer *tokenizer;
     bool found;
     RETURN_IF_ERROR(add_general(e, "model"));
-    RETURN_IF_ERROR(snug_gguf_add_model(&e->file, &e->m.config, &e->m.program, e->type, &e->parts));
+    RETURN_IF_ERROR(snug_gguf_add_model(&e->file, &e->m.config, &e->m.program, e->type->type, &e->parts));
     RETURN_IF_ERROR(snug_merged_tokenizer(&e->m, &tokenizer));
     if (!tokenizer)
         return snug_fail(e->ctx, SNUG_E_INPUT, "%s has no tokenizer, which a GGUF file needs", e->m.model.path);
@@ -151,7 +154,7 @@ static snug_status add_adapter(struct exporting *e, size_t parameter, double *al
     if (*alpha == 0) *alpha = own;
     for (int b = 0; b < 2; b++) {
         const struct snug_stored_tensor *stored = b ? o->b : o->a;
-        struct snug_gguf_tensor tensor = {.type = e->type, .rows = stored->shape[0], .cols = stored->shape[1]};
+        struct snug_gguf_tensor tensor = {.type = e->type->type, .rows = stored->shape[0], .cols = stored->shape[1]};
         snprintf(tensor.name, sizeof tensor.name, "%s.lora_%c", name, b ? 'b' : 'a');
         e->halves[e->file.tensor_count] = (struct half){.part = part, .b = b, .scale = own / *alpha};
         snug_gguf_add_tensor(&e->file, &tensor);
@@ -187,10 +190,8 @@ static snug_status choose_task(void *user, struct snug_config *config) {
 }
 
 static snug_status export_all(struct exporting *e) {
-    static const char *const types[] = {"f32", "f16", "q8_0", "bf16"};
-    static const enum snug_gguf_type numbers[] = {SNUG_GGUF_F32, SNUG_GGUF_F16, SNUG_GGUF_Q8_0, SNUG_GGUF_BF16};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(e->args->outtype, types[i]) == 0) e->type = numbers[i];
+    e->type = types;
+    while (strcmp(e->args->outtype, e->type->name) != 0) e->type++; /* it is one of its choices */
     RETURN_IF_ERROR(e->args->adapter_only ? describe_adapters(e) : describe_model(e));
     RETURN_IF_ERROR(snug_compute(e->ctx, write_file, e));
     snug_merged_report(&e->m);
