@@ -32,9 +32,7 @@ static int tear_down_world(void **state) {
 
 static void expect_failure(struct fixture *f, const char *words, snug_status status, const char *says_this) {
     snug_train_result result;
-    const snug_status found = try_train(f, "failed", words, 0, &result);
-    if (found != status) fail_msg("%s: status %d: %s", words, found, snug_error_message(f->ctx));
-    assert_contains(snug_error_message(f->ctx), says_this);
+    assert_failed(f, words, try_train(f, "failed", words, 0, &result), status, says_this);
 }
 
 /* ---- offloading -------------------------------------------------------------------------------------------------- */

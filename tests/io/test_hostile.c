@@ -20,10 +20,6 @@
 
 static const struct snug_hub_place anywhere; /* the default cache and revision */
 
-static const char *write_text(struct scratch *s, const char *name, const char *text) {
-    return scratch_write(s, name, text, strlen(text));
-}
-
 /* ---- config.json ---------------------------------------------------------------------------------------------- */
 
 FIXTURE_TEST(absurd_sizes) {

@@ -61,6 +61,10 @@ static inline const char *scratch_write(struct scratch *scratch, const char *nam
     return scratch->path;
 }
 
+static inline const char *write_text(struct scratch *scratch, const char *name, const char *text) {
+    return scratch_write(scratch, name, text, strlen(text));
+}
+
 static inline void assert_contains(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not contain \"%s\"", text, part);
 }

@@ -18,6 +18,7 @@
 
 #include <jansson.h>
 
+#include "arguments.h"
 #include "core/philox.h"
 #include "folders.h"
 #include "sanitized.h"
@@ -285,6 +286,13 @@ static int tear_down(void **state) {
     return 0;
 }
 
+/* A call that got these words failed with this status, and a message that contains part. */
+static inline void assert_failed(const struct fixture *f, const char *words, snug_status found, snug_status expected,
+                                 const char *part) {
+    if (found != expected || !strstr(snug_error_message(f->ctx), part))
+        fail_msg("%s: %d: %s", words, (int)found, snug_error_message(f->ctx));
+}
+
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
 /* The common arguments of the trainings: the tiny model from scratch on train.csv, fast steps. */
@@ -292,19 +300,8 @@ static int tear_down(void **state) {
     "config_name=@model tokenizer_name=@model train_file=@train.csv per_device_train_batch_size=8 num_train_epochs=2 " \
     "learning_rate=1e-3 threads=1 save_strategy=no logging_steps=2"
 
-/* Sets arguments from words "name=value"; a value that begins with @ is a path in the test's folder. */
 static inline void set_args(struct fixture *f, snug_args *args, const char *words) {
-    char copy[2048], *rest = copy, *word;
-    assert_true(strlen(words) < sizeof copy);
-    strcpy(copy, words);
-    while ((word = strsep(&rest, " "))) {
-        if (!*word) continue;
-        char *value = strchr(word, '=');
-        assert_non_null(value);
-        *value++ = '\0';
-        if (snug_args_set(args, word, *value == '@' ? path_of(f, "%s", value + 1) : value) != SNUG_OK)
-            fail_msg("%s", snug_error_message(f->ctx));
-    }
+    set_words(f->ctx, args, f->folder, words);
 }
 
 /* TINY_TRAINING, then words, which may be NULL. */

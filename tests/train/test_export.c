@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <zlib.h>
 
+#include "arguments.h"
 #include "model/family.h"
 #include "model/gguf_model.h"
 #include "sanitized.h"
@@ -119,17 +120,10 @@ static json_t *read_file(struct scratch *s, const char *name) {
 
 /* ---- exporting --------------------------------------------------------------------------------------------------- */
 
-/* Words of the form name=value, separated by spaces. */
 static snug_status export_with(struct scratch *s, const char *words) {
-    char copy[2048], *rest = copy;
     snug_args *args;
-    snprintf(copy, sizeof copy, "%s", words);
     assert_ok(s, snug_args_create(s->ctx, &args));
-    for (char *word; (word = strsep(&rest, " "));) {
-        char *value = strchr(word, '=');
-        *value = '\0';
-        assert_ok(s, snug_args_set(args, word, value + 1));
-    }
+    set_words(s->ctx, args, s->folder, words);
     const snug_status status = snug_export(args);
     snug_args_destroy(args);
     return status;
@@ -143,17 +137,11 @@ static const char tiny_tokenizer[] =
     "0, "
     "\"b\": 1, \"c\": 2, \"ab\": 3, \"abc\": 4, \"<|end|>\": 5}, \"merges\": [\"a b\", \"ab c\"]}}";
 
-static void write_text(struct scratch *s, const char *name, const char *text) {
-    assert_ok(s, snug_file_replace(s->ctx, NULL, scratch_path(s, name), text, strlen(text)));
-}
-
-/* Leaves a model's folder with the tiny tokenizer, and in config.json the members of `changes` (NULL: none). The scale
-   of attention's scores of a tiny Gemma is none that llama.cpp has. */
-static const char *make_folder(struct scratch *s, const char *from, const char *changes) {
-    static char folder[600];
+/* Leaves the folder "model" with the tiny tokenizer, and in config.json the members of `changes` (NULL: none). The
+   scale of attention's scores of a tiny Gemma is none that llama.cpp has. */
+static void make_folder(struct scratch *s, const char *from, const char *changes) {
     char target[700];
-    snprintf(folder, sizeof folder, "%s/model", s->folder);
-    mkdir(folder, 0777);
+    mkdir(scratch_path(s, "model"), 0777);
     write_text(s, "model/tokenizer.json", tiny_tokenizer);
     write_text(s, "model/tokenizer_config.json",
                "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<|end|>\", \"chat_template\": "
@@ -172,7 +160,6 @@ static const char *make_folder(struct scratch *s, const char *from, const char *
     free(text);
     json_decref(config);
     json_decref(further);
-    return folder;
 }
 
 /* All that the converter writes; ours may describe more. */
@@ -209,8 +196,8 @@ FIXTURE_TEST(files_are_those_of_the_converter) {
         char words[2048], name[256];
         const char *from = json_string_value(json_object_get(model, "folder")),
                    *type = json_string_value(json_object_get(model, "outtype"));
-        snprintf(words, sizeof words, "model_name_or_path=%s outtype=%s output_file=%s/x.gguf",
-                 make_folder(s, from, NULL), type, s->folder);
+        snprintf(words, sizeof words, "model_name_or_path=@model outtype=%s output_file=@x.gguf", type);
+        make_folder(s, from, NULL);
         snprintf(name, sizeof name, "%s %s", from, type);
         const snug_status status = export_with(s, words);
         if (status == SNUG_E_UNSUPPORTED) {
@@ -236,8 +223,8 @@ FIXTURE_TEST(adapters_are_those_of_the_converter) {
         const char *folder = json_string_value(json_object_get(adapter, "folder"));
         snprintf(words, sizeof words,
                  "model_name_or_path=" GOLDEN "%s adapter_name_or_path=" GOLDEN
-                 "%s outtype=f32 adapter_only=True output_file=%s/x.gguf",
-                 json_string_value(json_object_get(adapter, "base")), folder, s->folder);
+                 "%s outtype=f32 adapter_only=True output_file=@x.gguf",
+                 json_string_value(json_object_get(adapter, "base")), folder);
         if (export_with(s, words) != SNUG_OK) fail_msg("%s: %s", folder, snug_error_message(s->ctx));
         json_t *got = read_file(s, "x.gguf");
         compare(folder, adapter, got);
@@ -245,42 +232,36 @@ FIXTURE_TEST(adapters_are_those_of_the_converter) {
     }
     json_decref(all);
     /* of several scales, alpha is the first one's, and the others are in lora_b */
-    char words[2048];
-    snprintf(words, sizeof words,
-             "model_name_or_path=" GOLDEN "families/llama/biases adapter_name_or_path=" GOLDEN
-             "lora/llama_patterns outtype=f32 adapter_only=True output_file=%s/x.gguf",
-             s->folder);
-    assert_int_equal(export_with(s, words), SNUG_OK);
+    assert_ok(s, export_with(s, "model_name_or_path=" GOLDEN "families/llama/biases adapter_name_or_path=" GOLDEN
+                                "lora/llama_patterns outtype=f32 adapter_only=True output_file=@x.gguf"));
     json_t *got = read_file(s, "x.gguf");
     assert_true(json_real_value(json_object_get(json_object_get(got, "values"), "adapter.lora.alpha")) == 5);
     json_decref(got);
 }
 
+#define MERGED GOLDEN "lora/llama_excluded"
+
 /* Merged, it is the file of the merged folder. */
 FIXTURE_TEST(an_adapter_is_merged) {
-    static const char lora[] = GOLDEN "lora/llama_excluded";
-    char words[2048];
+    static const char *const words[] = {"model_name_or_path=@merged outtype=f32 output_file=@x.gguf",
+                                        "model_name_or_path=@model adapter_name_or_path=" MERGED
+                                        " outtype=f32 output_file=@x.gguf"};
     snug_args *args;
     json_t *files[2];
     make_folder(s, "families/llama/clm", NULL);
     assert_ok(s, snug_args_create(s->ctx, &args));
-    assert_ok(s, snug_args_set(args, "model_name_or_path", scratch_path(s, "model")));
-    assert_ok(s, snug_args_set(args, "adapter_name_or_path", lora));
-    assert_ok(s, snug_args_set(args, "output_dir", scratch_path(s, "merged")));
-    assert_ok(s, snug_args_set(args, "dtype", "float32"));
+    set_words(s->ctx, args, s->folder,
+              "model_name_or_path=@model adapter_name_or_path=" MERGED " output_dir=@merged dtype=float32");
     assert_ok(s, snug_merge(args));
     snug_args_destroy(args);
     for (int i = 0; i < 2; i++) {
-        snprintf(words, sizeof words, "model_name_or_path=%s/%s%s outtype=f32 output_file=%s/x.gguf", s->folder,
-                 i ? "model adapter_name_or_path=" : "merged", i ? lora : "", s->folder);
-        if (export_with(s, words) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(s->ctx));
+        if (export_with(s, words[i]) != SNUG_OK) fail_msg("%s: %s", words[i], snug_error_message(s->ctx));
         files[i] = read_file(s, "x.gguf");
     }
     assert_true(json_equal(json_object_get(files[0], "tensors"), json_object_get(files[1], "tensors")));
     json_decref(files[0]);
-    snprintf(words, sizeof words, "model_name_or_path=%s outtype=f32 output_file=%s/x.gguf",
-             make_folder(s, "families/llama/clm", NULL), s->folder);
-    assert_int_equal(export_with(s, words), SNUG_OK);
+    make_folder(s, "families/llama/clm", NULL);
+    assert_ok(s, export_with(s, "model_name_or_path=@model outtype=f32 output_file=@x.gguf"));
     files[0] = read_file(s, "x.gguf");
     assert_false(json_equal(json_object_get(files[0], "tensors"), json_object_get(files[1], "tensors")));
     json_decref(files[0]);
@@ -314,15 +295,12 @@ FIXTURE_TEST(what_llama_cpp_lacks_is_refused) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char from[64];
         snprintf(from, sizeof from, "families/%s", cases[i].from);
-        snprintf(words, sizeof words, "model_name_or_path=%s output_file=%s/x.gguf",
-                 make_folder(s, from, cases[i].changes), s->folder);
-        refuse(s, words, SNUG_E_UNSUPPORTED, cases[i].message);
+        make_folder(s, from, cases[i].changes);
+        refuse(s, "model_name_or_path=@model output_file=@x.gguf", SNUG_E_UNSUPPORTED, cases[i].message);
     }
-    snprintf(words, sizeof words, "model_name_or_path=" GOLDEN "families/llama/clm output_file=%s/x.gguf", s->folder);
-    refuse(s, words, SNUG_E_INPUT, "has no tokenizer");
-    snprintf(words, sizeof words, "model_name_or_path=%s adapter_only=True output_file=%s/x.gguf",
-             make_folder(s, "families/llama/clm", NULL), s->folder);
-    refuse(s, words, SNUG_E_USAGE, "has no adapters");
+    refuse(s, "model_name_or_path=" GOLDEN "families/llama/clm output_file=@x.gguf", SNUG_E_INPUT, "has no tokenizer");
+    make_folder(s, "families/llama/clm", NULL);
+    refuse(s, "model_name_or_path=@model adapter_only=True output_file=@x.gguf", SNUG_E_USAGE, "has no adapters");
     static const char *const adapters[][2] = {{"gemma/clm", "gemma_saved"},
                                               {"llama/clm", "llama_output"},
                                               {"llama/clm", "llama_dora"},
@@ -331,15 +309,13 @@ FIXTURE_TEST(what_llama_cpp_lacks_is_refused) {
     for (size_t i = 0; i < sizeof adapters / sizeof *adapters; i++) {
         snprintf(words, sizeof words,
                  "model_name_or_path=" GOLDEN "families/%s adapter_name_or_path=" GOLDEN
-                 "lora/%s adapter_only=True output_file=%s/x.gguf",
-                 adapters[i][0], adapters[i][1], s->folder);
+                 "lora/%s adapter_only=True output_file=@x.gguf",
+                 adapters[i][0], adapters[i][1]);
         refuse(s, words, SNUG_E_UNSUPPORTED, "export the merged model, without --adapter_only");
     }
     refuse(s, "format=onnx", SNUG_E_UNSUPPORTED, "optimum-cli export onnx");
     refuse(s, "format=gguf", SNUG_E_USAGE, "--output_file FILE");
-    snprintf(words, sizeof words, "model_name_or_path=%s output_file=%s/none/x.gguf",
-             make_folder(s, "families/llama/clm", NULL), s->folder);
-    refuse(s, words, SNUG_E_IO, "none/x.gguf");
+    refuse(s, "model_name_or_path=@model output_file=@none/x.gguf", SNUG_E_IO, "none/x.gguf");
 }
 
 /* Settings that no tiny model has. */

@@ -88,9 +88,7 @@ static struct answers *answer(struct fixture *f, const char *words) {
 
 static void refuse(struct fixture *f, const char *words, snug_status status, const char *says) {
     struct answers a = {.count = 0};
-    const snug_status found = generate(f, words, &a);
-    if (found != status) fail_msg("%s: status %d, %s", words, found, snug_error_message(f->ctx));
-    assert_contains(snug_error_message(f->ctx), says);
+    assert_failed(f, words, generate(f, words, &a), status, says);
     assert_int_equal(a.count, 0);
 }
 
@@ -136,10 +134,9 @@ FIXTURE_TEST(test_prompts_of_every_kind) {
 
     write_text(f, "empty.jsonl", "{\"prompt\": \"\"}\n");
     write_text(f, "none.jsonl", "");
-    write_text(f, "nobody.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"content\": 1}]}\n");
-    free(answer(
-        f,
-        "test_file=@nobody.jsonl max_new_tokens=2")); /* the last message has no role: it is not taken for an answer */
+    write_text(f, "no_role.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"content\": 1}]}\n");
+    /* A last message without a role is part of the prompt: only an assistant's is removed as an answer. */
+    free(answer(f, "test_file=@no_role.jsonl max_new_tokens=2"));
     refuse(f, "test_file=@none.jsonl", SNUG_E_INPUT, "none.jsonl: there is no prompt");
     refuse(f, "test_file=@odd.jsonl text_column_name=other", SNUG_E_INPUT, "odd.jsonl:1: a prompt is needed");
     refuse(f, "test_file=@empty.jsonl", SNUG_E_INPUT, "empty.jsonl:1: the prompt has no token");
