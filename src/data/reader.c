@@ -219,7 +219,8 @@ static snug_status choose_form(struct snug_reader *reader, const char *format) {
 static snug_status open_input(struct snug_reader *reader, const struct snug_conll_choice *conll) {
     if (!reader->rows && !snug_reader_refill(reader)) {
         RETURN_IF_ERROR(reader->input_status);
-        return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
+        return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty%s", reader->path,
+                         strcmp(reader->path, "-") == 0 ? ": no rows came on standard input" : "");
     }
     if (reader->filled >= 3 && !memcmp(reader->buffer, "\xEF\xBB\xBF", 3)) reader->at = 3; /* byte order mark */
     void *memory;

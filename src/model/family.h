@@ -119,7 +119,7 @@ struct snug_family {
        the word table. */
     int32_t (*encode)(struct snug_builder *b, int32_t *word);
     const struct snug_heads *heads;
-    const struct snug_gguf_form *gguf; /* NULL: llama.cpp does not have the family */
+    const struct snug_gguf_form *gguf; /* NULL: it is not exported */
 };
 
 /* The registry, one line per family: snug_family_NAME. The first is used for a config.json without

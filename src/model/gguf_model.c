@@ -90,7 +90,8 @@ bool snug_gguf_find(const struct snug_config *config, const struct snug_program 
 
 snug_status snug_gguf_check_family(snug_context *ctx, const struct snug_config *config) {
     if (!config->family->gguf)
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "llama.cpp does not have %s models: --format gguf is of decoders",
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s models have no language model to export: --format gguf is of decoders",
                          config->family->name);
     if (config->task == SNUG_TASK_CLM) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_UNSUPPORTED,

@@ -165,8 +165,10 @@ static snug_status advise_generation(const struct snug_job *job, const struct sn
             "the cache of keys and values takes %lld bytes for each of %lld prompts at a time, and there "
             "is memory for %lld",
             (long long)(page * g->pages / g->groups), (long long)g->groups, (long long)groups);
+    if (!tokens)
+        return snug_format(job->ctx, &advice->text, "one prompt at a time, with its answer, does not fit either");
     return snug_format(job->ctx, &advice->text,
-                       "one prompt at a time, with its answer and %lld beams, fits up to about %lld tokens",
+                       "one prompt at a time, with its answer and --num_beams %lld, fits up to about %lld tokens",
                        (long long)g->how.search.beams, (long long)tokens);
 }
 

@@ -110,7 +110,8 @@ FIXTURE_TEST(test_refused_inputs) {
     shell_fails(f, TRAIN "--train_file - < train.csv", 2, "-: the name does not tell the format");
     shell_fails(f, TRAIN "--data_format csv --train_file - --validation_file /dev/stdin < train.csv", 2,
                 "standard input is given as 2 files");
-    shell_fails(f, TRAIN "--data_format csv --train_file - < /dev/null", 1, "- is empty");
+    shell_fails(f, TRAIN "--data_format csv --train_file - < /dev/null", 1,
+                "- is empty: no rows came on standard input");
     shell_fails(f, TRAIN "--data_format csv --train_file - <&-", 1, "cannot read -");
     shell_fails(f, TRAIN "--data_format parquet --train_file x", 2, "--data_format parquet");
     shell_fails(f, "gzip -c train.csv | head -c 100 | " TRAIN "--data_format csv --train_file -", 1, "it is truncated");

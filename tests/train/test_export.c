@@ -288,7 +288,7 @@ FIXTURE_TEST(what_llama_cpp_lacks_is_refused) {
          "rope_type llama3"},
         {"gemma2/clm", "{\"query_pre_attn_scalar\": 100}", "this scale of attention's scores"},
         {"gemma3_text/clm", "{\"query_pre_attn_scalar\": 100}", "this scale of attention's scores"},
-        {"distilbert/single", "{}", "llama.cpp does not have DistilBERT models"},
+        {"distilbert/single", "{}", "DistilBERT models have no language model to export: --format gguf is of decoders"},
         {"llama/single", "{}", "is a classifier"},
     };
     char words[2048];

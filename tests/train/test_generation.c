@@ -280,7 +280,17 @@ FIXTURE_TEST(test_what_does_not_fit) {
     /* --fit does that, unless the number is given, or none would fit */
     strcat(words, " fit=True");
     refuse(f, words, SNUG_E_DOES_NOT_FIT, "; add --per_device_eval_batch_size ");
-    refuse(f, "test_file=@many.txt max_new_tokens=100 fit=True memory_budget=1MiB", SNUG_E_DOES_NOT_FIT, "fits up to");
+    refuse(f, "test_file=@many.txt max_new_tokens=100 fit=True memory_budget=1MiB", SNUG_E_DOES_NOT_FIT,
+           "one prompt at a time, with its answer, does not fit either");
+    /* one of the two pages of a single prompt */
+    args = plain_args(f, "model_name_or_path=@out threads=1 prompt=What max_new_tokens=100");
+    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_int_equal(job.setup.generation.pages, 2);
+    snprintf(words, sizeof words, "prompt=What max_new_tokens=100 memory_budget=%lldB",
+             (long long)(job.plan.total - job.plan.bytes[SNUG_MEMORY_FUNCTION] / 2));
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    refuse(f, words, SNUG_E_DOES_NOT_FIT, "with its answer and --num_beams 1, fits up to about 64 tokens");
     int64_t budget = 0;
     for (int fits = 0; fits < 2; fits++) {
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 test_file=@many.txt max_new_tokens=100");
