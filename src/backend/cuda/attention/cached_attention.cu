@@ -8,10 +8,12 @@
  */
 #include "backend/cuda/attention/attention_operands.cuh"
 
-/* LEAST: pages of a block, where several share the keys. */
-enum { AHEAD = 4, LEAST = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
+enum { AHEAD = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
+/* Blocks have MANY_WARPS warps, unless there are more of them than about one for each multiprocessor, whose registers
+   are enough for three blocks of FEW_WARPS with 4 rows, but only for one of MANY_WARPS. */
+enum { FEW_WARPS = 4, MANY_WARPS = 8, ONE_EACH = 128 };
 /* The sums of wide heads leave no shared memory for more. */
-template <int LANES> constexpr int WARPS_OF = LANES == 32 ? 4 : 8;
+template <int LANES> constexpr int MOST_WARPS = LANES == 32 ? FEW_WARPS : MANY_WARPS;
 #define LOG2_E 1.4426950408889634f
 
 struct cached {
@@ -22,6 +24,7 @@ struct cached {
     struct snug_cuda_batch batch;
     int64_t bucket; /* rows after the last token up to here become zero */
     int heads, group, d, pages_each, splits, before;
+    int least;   /* pages of a block, where several share the keys */
     bool single; /* every sequence has one new token */
     float scale, softcap;
 };
@@ -48,7 +51,7 @@ template <int ROWS> static __device__ struct block block_of(const struct cached 
     const int first = lowest_key(a, b.position + b.row / a.group) / SNUG_CACHE_PAGE;
     const int end = b.position + last / a.group + 1, pages = (end - 1) / SNUG_CACHE_PAGE + 1 - first;
     int each = (pages + a.splits - 1) / a.splits;
-    if (each < LEAST) each = LEAST;
+    if (each < a.least) each = a.least;
     b.used = (pages + each - 1) / each;
     b.first = (first + split * each) * SNUG_CACHE_PAGE;
     b.end = b.first + each * SNUG_CACHE_PAGE < end ? b.first + each * SNUG_CACHE_PAGE : end;
@@ -174,16 +177,16 @@ static __device__ bool is_last(const struct cached &a, const struct block &b) {
 }
 
 template <typename T, int LANES, int ROWS, bool WHOLE>
-static __global__ void __launch_bounds__(32 * WARPS_OF<LANES>) cached_kernel(const struct cached a) {
-    constexpr int WARPS = WARPS_OF<LANES>, THREADS = 32 * WARPS, CHANNELS = 8 * LANES, STRIDE = CHANNELS + 2,
-                  KEYS = AHEAD * 32 / LANES;
-    __shared__ float parts[WARPS][ROWS][STRIDE];
+static __global__ void __launch_bounds__(32 * MOST_WARPS<LANES>) cached_kernel(const struct cached a) {
+    constexpr int CHANNELS = 8 * LANES, STRIDE = CHANNELS + 2, KEYS = AHEAD * 32 / LANES;
+    const int threads = (int)blockDim.x, warps = threads / 32;
+    __shared__ float parts[MOST_WARPS<LANES>][ROWS][STRIDE];
     const int64_t tokens = a.batch.step->tokens;
     start_next();
     if (blockIdx.z == gridDim.z - 1) { /* rows after the last token */
         const int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x, blocks = (int64_t)gridDim.y * gridDim.x;
-        for (int64_t i = tokens * a.o_row + block * THREADS + threadIdx.x; i < a.bucket * a.o_row;
-             i += blocks * THREADS)
+        for (int64_t i = tokens * a.o_row + block * threads + threadIdx.x; i < a.bucket * a.o_row;
+             i += blocks * threads)
             ((T *)a.o)[i] = from_float<T>(0);
         return;
     }
@@ -206,7 +209,7 @@ static __global__ void __launch_bounds__(32 * WARPS_OF<LANES>) cached_kernel(con
 #pragma unroll
         for (int c = 0; c < 8; c++) q[i][c] *= factor;
     }
-    for (int k0 = b.first + warp * KEYS; k0 < b.end; k0 += WARPS * KEYS)
+    for (int k0 = b.first + warp * KEYS; k0 < b.end; k0 += warps * KEYS)
         attend<T, LANES, ROWS, WHOLE>(r, q, position, a, b, k0);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
@@ -229,10 +232,10 @@ static __global__ void __launch_bounds__(32 * WARPS_OF<LANES>) cached_kernel(con
     const int64_t tile = ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x - split;
     float *own = a.partial + (tile + split) * ROWS * STRIDE;
     const bool shares = a.splits > 1 && b.used > 1;
-    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += THREADS) {
+    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += threads) {
         const int row = i / CHANNELS, column = i % CHANNELS;
         float most, total;
-        const float sum = add_parts(parts[0][row], WARPS, ROWS * STRIDE, CHANNELS, column, &most, &total);
+        const float sum = add_parts(parts[0][row], warps, ROWS * STRIDE, CHANNELS, column, &most, &total);
         if (!shares) {
             store_output<T, ROWS>(a, b, row, column, sum / total);
             continue;
@@ -241,7 +244,7 @@ static __global__ void __launch_bounds__(32 * WARPS_OF<LANES>) cached_kernel(con
         if (column == 0) own[row * STRIDE + CHANNELS] = most, own[row * STRIDE + CHANNELS + 1] = total;
     }
     if (!shares || !is_last(a, b)) return;
-    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += THREADS) {
+    for (int i = threadIdx.x; i < ROWS * CHANNELS; i += threads) {
         const int row = i / CHANNELS, column = i % CHANNELS;
         float most, total;
         const float sum =
@@ -257,11 +260,15 @@ static void launch(struct cached &a, const struct snug_run *run, int64_t queries
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const int64_t sequences = cuda->decoding.single ? a.bucket : run->batch->sequences, kv_heads = a.heads / a.group;
     const int64_t tiles = blocks_for(queries * a.group, ROWS);
-    const int64_t room = cuda->decoding.single && sequences > 0 ? BLOCKS / (sequences * kv_heads * tiles) : 1;
-    const int64_t most = (a.pages_each + LEAST - 1) / LEAST;
+    const int64_t blocks = sequences * kv_heads * tiles;
+    const int64_t room = cuda->decoding.single && blocks > 0 ? BLOCKS / blocks : 1;
+    const bool many = blocks > ONE_EACH;
+    const int warps = many ? FEW_WARPS : MOST_WARPS<LANES>;
+    a.least = many ? 2 : 4;
+    const int64_t most = (a.pages_each + a.least - 1) / a.least;
     a.splits = (int)(room < 1 ? 1 : room < most ? room : most);
     const dim3 grid((unsigned)(tiles * a.splits), (unsigned)kv_heads, (unsigned)sequences + 1);
-    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, 32 * WARPS_OF<LANES>, 0, cuda->stream>>>(a);
+    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, 32 * warps, 0, cuda->stream>>>(a);
 }
 
 template <typename T, int LANES>
