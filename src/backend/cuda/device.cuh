@@ -92,8 +92,8 @@ static __device__ __forceinline__ float quick_inverse(float x) {
 
 /* ---- kernels that begin before the one before them in the stream is done ---- */
 
-/* A kernel that launch_early() launched may begin from here on. What it reads of this one it reads after wait_before().
- */
+/* A kernel that was launched with programmatic stream serialization (few_rows.cu) may begin from here on. What it reads
+   of this one it reads after wait_before(). */
 static __device__ __forceinline__ void start_next() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -211,6 +211,17 @@ static __device__ __forceinline__ double warp_sum(double value) {
 static __device__ __forceinline__ float warp_max(float value) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(FULL_WARP, value, step));
+    return value;
+}
+
+/* The sum over a block of WARPS warps, which add theirs in their order; shared: [WARPS]. Every thread receives it. */
+template <int WARPS, typename T> static __device__ T block_sum(T value, T *shared) {
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0;
+    for (int i = 0; i < WARPS; i++) value += shared[i];
+    __syncthreads();
     return value;
 }
 

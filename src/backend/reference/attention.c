@@ -80,9 +80,10 @@ static void forward(const struct head *head) {
         for (int64_t j = 0; j < head->length; j++) probability[j] *= factor(head, i, j) / sum;
 
         for (int64_t c = 0; c < head->d; c++) head->row[c] = 0;
-        for (int64_t j = 0; j < head->length; j++)
-            for (int64_t c = 0; c < head->d && sees(head, i, j); c++)
-                head->row[c] += probability[j] * head->v[j * head->d + c];
+        for (int64_t j = 0; j < head->length; j++) {
+            if (!sees(head, i, j)) continue;
+            for (int64_t c = 0; c < head->d; c++) head->row[c] += probability[j] * head->v[j * head->d + c];
+        }
         for (int64_t c = 0; c < head->d; c++) store(head->o, head->first + i, head->column + c, head->row[c]);
         store(head->lse, head->first + i, head->index, max + log(sum));
     }

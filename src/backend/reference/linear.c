@@ -48,7 +48,7 @@ snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op
             const int64_t rows = at_most(y.rows - i), cols = at_most(y.cols - j);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t c = 0; c < cols; c++)
-                    sums[r][c] = (b.data ? load(b, 0, j + c) : 0) + (addend.data ? load(addend, i + r, j + c) : 0);
+                    sums[r][c] = load_or_0(b, j + c) + (addend.data ? load(addend, i + r, j + c) : 0);
             multiply(sums, x, w, i, rows, j, cols, x.m.cols);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t c = 0; c < cols; c++) store(y, i + r, j + c, sums[r][c]);

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, WARPS = THREADS / 32 };
 
 struct loss {
     const void *logits;
@@ -26,17 +26,7 @@ static __device__ float block_max(float value, float *shared) {
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     value = shared[0];
-    for (int i = 1; i < THREADS / 32; i++) value = fmaxf(value, shared[i]);
-    __syncthreads();
-    return value;
-}
-
-static __device__ double block_sum(double value, double *shared) {
-    value = warp_sum(value);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int i = 0; i < THREADS / 32; i++) value += shared[i];
+    for (int i = 1; i < WARPS; i++) value = fmaxf(value, shared[i]);
     __syncthreads();
     return value;
 }
@@ -63,7 +53,7 @@ static __device__ void row_sums(const struct loss &a, const L *x, double *double
         sum += part;
     }
     const float highest = block_max(max, floats);
-    sum = block_sum(sum * expf(max - highest), doubles);
+    sum = block_sum<WARPS>(sum * expf(max - highest), doubles);
     max = highest;
 }
 
@@ -82,7 +72,7 @@ static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, i
     float targets = counts ? weight_of(a, label) : 0; /* their sum */
     if (a.weights && a.smoothing > 0) {
         for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += a.weights[c];
-        targets = (1 - a.smoothing) * targets + each * (float)block_sum(part, doubles);
+        targets = (1 - a.smoothing) * targets + each * (float)block_sum<WARPS>(part, doubles);
     }
     for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
         float values[N];
@@ -96,7 +86,7 @@ static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, i
         }
         if (d) store<N>(d + c, values);
     }
-    return block_sum(loss, doubles);
+    return block_sum<WARPS>(loss, doubles);
 }
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow, and, with a class's weight w,
@@ -111,14 +101,14 @@ static __device__ double binary_cross_entropy(const struct loss &a, const L *x, 
         loss += fmaxf(value, 0) - value * target + rest + more * (fmaxf(-value, 0) + rest);
         if (d) d[c] = from_float<T>((p - target + more * (p - 1)) * a.batch.step->loss_scale);
     }
-    return block_sum(loss, doubles);
+    return block_sum<WARPS>(loss, doubles);
 }
 
 /* L, T: types of the logits and of d. N: elements that a thread reads at once. */
 template <typename L, typename T, int N, enum snug_loss_kind K>
 static __global__ void loss_kernel(const struct loss a) {
-    __shared__ double doubles[THREADS / 32];
-    __shared__ float floats[THREADS / 32];
+    __shared__ double doubles[WARPS];
+    __shared__ float floats[WARPS];
     const int64_t row = blockIdx.x, item = a.batch.step->first_row + row;
     const L *x = (const L *)a.logits + row * a.classes;
     T *d = a.d ? (T *)a.d + row * a.classes : NULL;

@@ -3,13 +3,13 @@
    kernels: sums in a fixed order, no shared tiles. */
 #include "backend/cuda/device.cuh"
 
-enum { THREADS = 256, COLUMNS = 32, STRIPES = 8 };
+enum { THREADS = 256, WARPS = THREADS / 32, COLUMNS = 32, STRIPES = 8 };
 
 /* A block for each row of w, whose values are `along` apart, and rows `across`. */
 template <typename T>
 static __global__ void row_lengths_kernel(float *inverse, const T *w, const float *a, const float *b, float scale,
                                           int64_t cols, int64_t r, int64_t along, int64_t across) {
-    __shared__ float part[THREADS / 32];
+    __shared__ float part[WARPS];
     const int64_t n = blockIdx.x;
     float squares = 0;
     for (int64_t i = threadIdx.x; i < cols; i += THREADS) {
@@ -17,12 +17,8 @@ static __global__ void row_lengths_kernel(float *inverse, const T *w, const floa
         for (int64_t k = 0; k < r; k++) v += scale * b[n * r + k] * a[k * cols + i];
         squares += v * v;
     }
-    squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = squares;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int i = 1; i < THREADS / 32; i++) squares += part[i];
-    inverse[n] = 1 / sqrtf(squares);
+    squares = block_sum<WARPS>(squares, part);
+    if (threadIdx.x == 0) inverse[n] = 1 / sqrtf(squares);
 }
 
 extern "C" snug_status snug_cuda_row_lengths(struct snug_run *run, const struct snug_op *op) {

@@ -73,12 +73,8 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < EACH; i++)
             if (keys[i] == best) keys[i] = 0;
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    for (int i = 1; i < WARPS; i++) sum += sums[i];
-    parts[row * gridDim.x + blockIdx.x] = {most, sum};
+    sum = block_sum<WARPS>(sum, sums);
+    if (threadIdx.x == 0) parts[row * gridDim.x + blockIdx.x] = {most, sum};
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -89,7 +85,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (row >= batch.step->rows) return;
     parts += row * part_count;
     chosen += row * part_count * count;
-    float most = 0;
+    double log_sum = 0;
     uint64_t last = ~(uint64_t)0;
     for (int n = 0; n < count; n++) {
         uint64_t best = 0;
@@ -103,18 +99,13 @@ static __global__ void __launch_bounds__(THREADS)
         const float value = value_of(last);
         if (n == 0) {
             double sum = 0;
-            most = value;
             for (int64_t part = threadIdx.x; part < part_count; part += THREADS)
-                sum += (double)parts[part].sum * exp2f((parts[part].most - most) * LOG2_E);
-            sum = warp_sum(sum);
-            if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-            __syncthreads();
+                sum += (double)parts[part].sum * exp2f((parts[part].most - value) * LOG2_E);
+            log_sum = (double)value + log(block_sum<WARPS>(sum, sums));
         }
         if (threadIdx.x > 0) continue;
-        double sum = 0;
-        for (int i = 0; i < WARPS; i++) sum += sums[i];
         ids[row * count + n] = column_of(last);
-        log_probabilities[row * count + n] = (float)((double)value - ((double)most + log(sum)));
+        log_probabilities[row * count + n] = (float)((double)value - log_sum);
     }
 }
 
