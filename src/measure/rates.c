@@ -116,7 +116,7 @@ struct shape {
         PLAIN = 1,  /* also without dropout, for the few models without it */
         STATES = 2, /* also with every other optimizer */
         MLM = 4,    /* masked LM: a loss over the vocabulary at every seventh token */
-        CAUSAL = 8, /* a decoder, in which four heads share a key; no dropout, a loss at each token */
+        CAUSAL = 8, /* a decoder, in which up to four heads share a key; no dropout, a loss at each token */
     } kinds;
 };
 /* Small, because machines with little memory run them too. */
@@ -246,7 +246,7 @@ static snug_status make_config(struct bench *bench, const struct shape *shape, b
                                   " \"tie_word_embeddings\": true, \"num_key_value_heads\": %" PRId64 ", ";
     const double p = dropout ? 0.1 : 0;
     char text[512];
-    int used = shape->kinds & CAUSAL ? snprintf(text, sizeof text, decoder, shape->heads / 4)
+    int used = shape->kinds & CAUSAL ? snprintf(text, sizeof text, decoder, (shape->heads + 3) / 4)
                                      : snprintf(text, sizeof text, encoder,
                                                 shape->kinds & MLM ? "MaskedLM" : "SequenceClassification", p, p);
     snprintf(text + used, sizeof text - (size_t)used,
