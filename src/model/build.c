@@ -167,35 +167,40 @@ struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const c
     return snug_build_norm_of(b, size, prefix, (struct snug_affine){0}, bias);
 }
 
-struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
+struct snug_affine snug_build_fused_linear(struct snug_builder *b, const int64_t outputs[], int64_t inputs, int count,
                                            const char *const names[], bool bias) {
     char name[128];
     struct snug_affine linear = {0};
+    int64_t all = 0, row = 0;
+    for (int i = 0; i < count; i++) all += outputs[i];
     snprintf(name, sizeof name, "%s%s.weight", names[0], count > 1 ? "+" : "");
-    linear.weight = add_weights(b, outputs * count, inputs, name);
-    for (int i = 0; i < count; i++)
+    linear.weight = add_weights(b, all, inputs, name);
+    for (int i = 0; i < count; row += outputs[i++])
         add_parameter(b,
                       (struct snug_parameter){.tensor = linear.weight,
-                                              .row = outputs * i,
-                                              .shape = {outputs, inputs},
+                                              .row = row,
+                                              .shape = {outputs[i], inputs},
                                               .init = SNUG_INIT_NORMAL,
                                               .decay = true},
                       names[i], ".weight");
-    if (count == 1) linear.lora = add_lora(b, outputs, inputs, names[0]);
+    if (count == 1) linear.lora = add_lora(b, outputs[0], inputs, names[0]);
     for (int i = 0; i < count && count > 1; i++) note_linear(b, names[i]);
     if (!bias) return linear;
+    const int64_t each = outputs[count - 1]; /* the others are multiples of it */
     snprintf(name, sizeof name, "%s%s.bias", names[0], count > 1 ? "+" : "");
-    linear.bias = add_weights(b, count, outputs, name);
-    for (int i = 0; i < count; i++)
-        add_parameter(
-            b, (struct snug_parameter){.tensor = linear.bias, .row = i, .shape = {outputs, 0}, .init = SNUG_INIT_ZEROS},
-            names[i], ".bias");
+    linear.bias = add_weights(b, all / each, each, name);
+    row = 0;
+    for (int i = 0; i < count; row += outputs[i++] / each)
+        add_parameter(b,
+                      (struct snug_parameter){
+                          .tensor = linear.bias, .row = row, .shape = {outputs[i], 0}, .init = SNUG_INIT_ZEROS},
+                      names[i], ".bias");
     return linear;
 }
 
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
                                      bool bias) {
-    return snug_build_fused_linear(b, outputs, inputs, 1, &name, bias);
+    return snug_build_fused_linear(b, &outputs, inputs, 1, &name, bias);
 }
 
 struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
@@ -460,6 +465,24 @@ static void place_operands(struct snug_builder *b, const int32_t operands[3], st
                                   (int)form->head_dim);
 }
 
+static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
+    const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
+    return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor && a->growth == b->growth &&
+           a->growth_from == b->growth_from && memcmp(a->frequencies, b->frequencies, size) == 0;
+}
+
+/* The number of the rotation in the program, which has each once. */
+static int32_t add_rotation(struct snug_builder *b, const struct snug_rotation *rotation) {
+    struct snug_program *program = b->program;
+    size_t number = 0;
+    while (number < program->rotation_count && !is_same(&program->rotations[number], rotation)) number++;
+    if (number < program->rotation_count || b->status != SNUG_OK) return (int32_t)number;
+    b->status = snug_grow(program->ctx, (void **)&program->rotations, &program->rotation_capacity, number + 1,
+                          sizeof *program->rotations);
+    if (b->status == SNUG_OK) program->rotations[program->rotation_count++] = *rotation;
+    return (int32_t)number;
+}
+
 /* Generation: a layer's keys and values, for all sequences. */
 static int32_t add_cache(struct snug_builder *b, const struct snug_attention_form *form, const char *name) {
     int32_t tensor = 0;
@@ -476,18 +499,24 @@ static int32_t add_cache(struct snug_builder *b, const struct snug_attention_for
     return tensor;
 }
 
-static int32_t cached_attention(struct snug_builder *b, const int32_t operands[3], struct snug_attention_form form) {
+int32_t snug_cached_attention(struct snug_builder *b, const int32_t operands[3], const struct snug_rotation *rotation,
+                              struct snug_attention_form form) {
+    place_operands(b, operands, &form);
     const int32_t keys = add_cache(b, &form, "keys"), values = add_cache(b, &form, "values");
     const int32_t o = add_value(b, operands[0], (int64_t)form.heads * form.head_dim, true, "attention.output");
     if (b->status == SNUG_OK && form.after != 0)
         b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
                               "an encoder generates no text: its tokens see those that follow them");
-    add_op(b, (struct snug_op){.kind = SNUG_OP_CACHE_ROWS,
-                               .cache_rows = {.k = operands[1],
-                                              .v = operands[2],
-                                              .keys = keys,
-                                              .values = values,
-                                              .column = {form.column[1], form.column[2]}}});
+    struct snug_cache_rows rows = {
+        .k = operands[1], .v = operands[2], .keys = keys, .values = values, .column = {form.column[1], form.column[2]}};
+    if (rotation->pairs) {
+        rows.q = operands[0];
+        rows.heads = form.heads;
+        rows.kv_heads = form.kv_heads;
+        rows.head_dim = form.head_dim;
+        rows.rotation = add_rotation(b, rotation);
+    }
+    add_op(b, (struct snug_op){.kind = SNUG_OP_CACHE_ROWS, .cache_rows = rows});
     add_op(b, (struct snug_op){.kind = SNUG_OP_CACHED_ATTENTION,
                                .cached_attention = {.q = operands[0],
                                                     .k = operands[1],
@@ -505,7 +534,6 @@ int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, 
     const int64_t width = (int64_t)form.heads * form.head_dim;
     struct snug_attention a = {.q = q, .k = k, .v = v, .bias = bias};
     place_operands(b, operands, &form);
-    if (b->program->cache_pages) return cached_attention(b, operands, form);
     a.form = form;
     a.o = add_value(b, q, width, true, "attention.output");
     a.lse = add_value(b, q, form.heads, false, "attention.log_sum_exp");
@@ -554,24 +582,6 @@ int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, co
 int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine norm, const char *name) {
     tag_maker(b, x, SNUG_IN_ATTENTION);
     return snug_norm(b, x, norm, name);
-}
-
-static bool is_same(const struct snug_rotation *a, const struct snug_rotation *b) {
-    const size_t size = (size_t)a->pairs * sizeof *a->frequencies;
-    return a->pairs == b->pairs && a->neighbours == b->neighbours && a->factor == b->factor && a->growth == b->growth &&
-           a->growth_from == b->growth_from && memcmp(a->frequencies, b->frequencies, size) == 0;
-}
-
-/* The number of the rotation in the program, which has each once. */
-static int32_t add_rotation(struct snug_builder *b, const struct snug_rotation *rotation) {
-    struct snug_program *program = b->program;
-    size_t number = 0;
-    while (number < program->rotation_count && !is_same(&program->rotations[number], rotation)) number++;
-    if (number < program->rotation_count || b->status != SNUG_OK) return (int32_t)number;
-    b->status = snug_grow(program->ctx, (void **)&program->rotations, &program->rotation_capacity, number + 1,
-                          sizeof *program->rotations);
-    if (b->status == SNUG_OK) program->rotations[program->rotation_count++] = *rotation;
-    return (int32_t)number;
 }
 
 void snug_rotate(struct snug_builder *b, int32_t x, int32_t heads, int32_t head_dim,

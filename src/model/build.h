@@ -55,8 +55,10 @@ struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, in
 /* Its weight is stored as [inputs, outputs], as transformers' Conv1D has it. */
 struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
                                                 const char *name, bool bias);
-/* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
-struct snug_affine snug_build_fused_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
+/* One tensor for count linears that read the same input: names[i] + ".weight" / ".bias" are its row blocks, of
+   outputs[i] rows, which are multiples of the last one's. They differ in no program that trains them: a tensor's
+   parameters have one shape for optimizers (struct snug_weight), and for codes of 4 bits. */
+struct snug_affine snug_build_fused_linear(struct snug_builder *b, const int64_t outputs[], int64_t inputs, int count,
                                            const char *const names[], bool bias);
 /* The adapter of the linear over the vocabulary, whose weight is a table, maybe the word table. */
 struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name);
@@ -90,6 +92,10 @@ struct snug_attention_form snug_attention_form(const struct snug_builder *b);
 /* The columns of operands that are one tensor follow one another. bias: or none. */
 int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
                        struct snug_attention_form form);
+/* In a program that generates: attention over a cache, for which queries and keys are rotated (pairs 0: they are not),
+   keys without the rotation's growth. */
+int32_t snug_cached_attention(struct snug_builder *b, const int32_t operands[3], const struct snug_rotation *rotation,
+                              struct snug_attention_form form);
 /* norm(dropout(z) + x) */
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                            const char *name);

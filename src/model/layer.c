@@ -49,6 +49,14 @@ static struct snug_affine linear_in_layer(struct snug_builder *b, const struct s
                              : snug_build_linear(b, outputs, inputs, name.text, bias);
 }
 
+/* Decoders' query and key differ in width, so that they are one tensor only where no program of the run trains them. */
+static bool is_separate(struct snug_builder *b, const struct snug_layer *layer, const char *const names[3]) {
+    if (!layer->key) return false;
+    const bool grows = layer->rotation && layer->rotation(b).growth != 0; /* of queries alone */
+    const bool fixed = b->program->untrained && !b->config->quantized.type && !layer->query_norm && !grows;
+    return (layer->separate && !fixed) || snug_build_splits(b, 3, names);
+}
+
 static void build_operands(struct snug_builder *b, const struct snug_layer *layer,
                            const struct snug_attention_form *form, struct parameters *p) {
     const int64_t hidden = b->config->hidden_size, d = form->head_dim;
@@ -59,7 +67,7 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     const struct snug_name full[] = {in_layer(b, layer, rests[0]), in_layer(b, layer, rests[1] ? rests[1] : ""),
                                      in_layer(b, layer, rests[2] ? rests[2] : "")};
     const char *const names[] = {full[0].text, full[1].text, full[2].text};
-    p->separate = layer->separate || (layer->key && snug_build_splits(b, 3, names));
+    p->separate = is_separate(b, layer, names);
     if (p->separate) {
         for (int n = 0; n < 3; n++) p->operands[n] = linear_in_layer(b, layer, widths[n], hidden, rests[n], bias);
         for (int n = 0; n < 2 && norms[n]; n++) {
@@ -70,7 +78,7 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     } else if (!layer->key) {
         p->operands[0] = linear_in_layer(b, layer, widths[0] + 2 * widths[1], hidden, layer->query, bias);
     } else {
-        p->operands[0] = snug_build_fused_linear(b, widths[0], hidden, 3, names, bias);
+        p->operands[0] = snug_build_fused_linear(b, widths, hidden, 3, names, bias);
     }
 }
 
@@ -93,7 +101,7 @@ static void build_up(struct snug_builder *b, const struct snug_layer *layer, str
     const struct snug_name gate = in_layer(b, layer, layer->gate), up = in_layer(b, layer, layer->up);
     const char *const names[] = {gate.text, up.text};
     if (!snug_build_splits(b, 2, names)) {
-        p->up = snug_build_fused_linear(b, inner, hidden, 2, names, bias);
+        p->up = snug_build_fused_linear(b, (int64_t[]){inner, inner}, hidden, 2, names, bias);
         return;
     }
     p->gate = snug_build_linear(b, inner, hidden, gate.text, bias);
@@ -158,19 +166,22 @@ static struct stream add_block(struct snug_builder *b, const struct snug_layer *
 static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer *layer, const struct parameters *p,
                       struct snug_attention_form form) {
     static const char *const names[] = {"query", "key", "value"}, *const normed[] = {"query.norm", "key.norm"};
-    struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
+    const struct snug_rotation rotation = layer->rotation ? layer->rotation(b) : (struct snug_rotation){0};
+    const bool rotates = rotation.pairs && !b->program->cache_pages;
     int32_t operands[3];
     if (!p->separate) {
         operands[0] = operands[1] = operands[2] = snug_linear(b, x, p->operands[0], "qkv");
-        if (rotation.pairs) snug_rotate(b, operands[0], form.heads + form.kv_heads, form.head_dim, &rotation);
+        if (rotates) snug_rotate(b, operands[0], form.heads + form.kv_heads, form.head_dim, &rotation);
     }
     for (int n = 0; n < 3 && p->separate; n++) {
         operands[n] = snug_linear(b, x, p->operands[n], names[n]);
         if (n == 2) continue; /* values */
         if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
-        if (n == 1) rotation.growth = 0; /* of queries */
-        if (rotation.pairs) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &rotation);
+        struct snug_rotation own = rotation;
+        if (n == 1) own.growth = 0; /* of queries */
+        if (rotates) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &own);
     }
+    if (b->program->cache_pages) return snug_cached_attention(b, operands, &rotation, form);
     return snug_attention(b, operands[0], operands[1], operands[2], layer->bias, form);
 }
 

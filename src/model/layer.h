@@ -36,7 +36,7 @@ struct snug_layer {
     /* Names of parameters, below the family's prefix; all but final_norm below layer.NUMBER. */
     const char *layer;
     const char *query, *key, *value;   /* key NULL: query names one parameter that has all three, one after another */
-    bool separate;                     /* query, key and value are tensors of their own, whose widths may differ */
+    bool separate;                     /* in a training, query, key and value are tensors of their own */
     const char *query_norm, *key_norm; /* of separate ones, before they are rotated; NULL: none */
     const char *out, *attention_norm, *up, *down, *ffn_norm;
     const char *gate; /* gated: the half that has the activation, if it is a parameter of its own; NULL: up has both */

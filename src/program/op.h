@@ -206,12 +206,15 @@ struct snug_attention_backward {
  */
 enum { SNUG_CACHE_PAGE = 64 };
 /* First page `to` = page `from` for each of batch->page_copies, at most one for each sequence, of which none writes
-   what another one reads or writes; then the row of each token's position = its row of k and v, from column[0] and
-   column[1] on. */
+   what another one reads or writes. With q, its first `heads` heads and those of k are rotated in place by the position
+   of the row's token, k without the rotation's growth. Then the row of each token's position = its row of k and v, from
+   column[0] and column[1] on. */
 struct snug_cache_rows {
+    int32_t q;            /* [T,…], which may be k's tensor; or none: nothing is rotated */
     int32_t k, v;         /* [T,…] */
     int32_t keys, values; /* [pages*SNUG_CACHE_PAGE,kv_heads*d], of the type of k and v */
     int32_t column[2];
+    int32_t heads, kv_heads, head_dim, rotation; /* with q; rotation: of the program */
 };
 /* o as ATTENTION gives it for the new tokens as queries, at their positions, over the keys and values of all positions
    of their sequence, which are in the cache. k and v are those of the new tokens: a backend may read them instead,

@@ -131,6 +131,7 @@ struct snug_program {
     int32_t
         top_count;    /* in a program that generates: the most probable tokens that TOP gives; 0: all logits are read */
     bool accumulates; /* a step may have several micro-batches */
+    bool untrained;   /* no program of the run trains the weights */
     int ranks, rank;  /* that run the program together; 0 is 1; and which of them this is */
     enum snug_dtype compute;                /* type of activations and of matmul inputs */
     bool tf32;                              /* fp32 matmuls may round their operands to TF32 */

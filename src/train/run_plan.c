@@ -215,6 +215,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->compute = compute_type(setup, args);
     program->tf32 = args->tf32;
     program->to_file = plan->offload_dir != NULL;
+    program->untrained = !setup->trains;
     program->weighs_classes = setup->class_weights != NULL;
     program->longest = pipeline->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;

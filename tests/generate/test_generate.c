@@ -57,6 +57,7 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.capacity[SNUG_EXTENT_TOKENS] = sizes->tokens;
     m->program.capacity[SNUG_EXTENT_SEQUENCES] = m->program.capacity[SNUG_EXTENT_ROWS] = sizes->rows;
     m->program.cache_pages = sizes->pages;
+    m->program.untrained = true; /* as in a run that only generates: its operands are one tensor */
     m->program.top_count = sizes->top;
     m->program.compute = sizes->compute;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));

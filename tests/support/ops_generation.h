@@ -21,13 +21,26 @@ static inline void build_generating(struct ops *f, int variant) {
 
 /* New tokens after earlier ones, whose keys and values are in pages in no order. 0: no earlier ones, fused operands. 1:
    earlier ones. 2: two pages to copy. 3: a window. 4: a cap. 5: all query heads share keys, a window of several pages.
- */
-enum { CACHE_VARIANTS = 6 };
+   From CACHE_ROTATED on queries and keys are rotated: 6: of fused operands. 7: the first channels of each head, by a
+   factor that grows, for queries. 8: neighbours. */
+enum { CACHE_ROTATED = 6, CACHE_VARIANTS = 9 };
+static inline void rotate_cached(struct ops *f, int variant, struct snug_cache_rows *rows) {
+    static struct snug_rotation rotation;
+    const int32_t d = rows->head_dim;
+    rotation = (struct snug_rotation){
+        .pairs = variant == 7 ? (d + 3) / 4 : d / 2, .neighbours = variant == 8, .factor = variant == 8 ? 1.25 : 1};
+    if (variant == 7) rotation.growth = 0.5, rotation.growth_from = 3;
+    if (d < 2) rotation.pairs = 0;
+    for (int32_t c = 0; c < rotation.pairs; c++) rotation.frequencies[c] = pow(10000, -2.0 * c / d);
+    f->program.rotations = &rotation;
+    f->program.rotation_count = 1;
+}
 static inline void build_cache(struct ops *f, int variant) {
     struct snug_batch *b = &f->batch;
     const int32_t heads = f->shape->heads, d = (int32_t)(f->shape->h / heads);
+    const bool fused = variant == 0 || variant == CACHE_ROTATED;
     const int32_t kv_heads = variant == 5 ? 1 : heads % 2 == 0 && variant ? heads / 2 : heads;
-    const int64_t kv = (int64_t)kv_heads * d, cols = (int64_t)heads * d + (variant ? 0 : 2 * kv);
+    const int64_t kv = (int64_t)kv_heads * d, cols = (int64_t)heads * d + (fused ? 2 * kv : 0);
     const enum snug_dtype type = f->program.compute;
     b->longest = 0;
     for (int64_t s = 0; s < b->sequences; s++) {
@@ -46,14 +59,22 @@ static inline void build_cache(struct ops *f, int variant) {
     b->page_copies = variant != 2 ? 0 : b->sequences < 2 ? b->sequences : 2;
     const int32_t copied[] = {(int32_t)pages - 1, 0, (int32_t)pages - 1, 1};
     memcpy(b->copied_pages, copied, sizeof copied);
-    const int32_t q = ops_source(f, type, T, 0, cols), k = variant ? ops_source(f, type, T, 0, kv) : q,
-                  v = variant ? ops_source(f, type, T, 0, kv) : q;
+    const int32_t q = ops_source(f, type, T, 0, cols), k = fused ? q : ops_source(f, type, T, 0, kv),
+                  v = fused ? q : ops_source(f, type, T, 0, kv);
     const int32_t keys = ops_source(f, type, FIXED, pages * SNUG_CACHE_PAGE, kv),
                   values = ops_source(f, type, FIXED, pages * SNUG_CACHE_PAGE, kv);
-    const int32_t first = variant ? 0 : heads * d, second = variant ? 0 : first + (int32_t)kv;
-    ops_add(
-        f, (struct snug_op){.kind = SNUG_OP_CACHE_ROWS,
-                            .cache_rows = {.k = k, .v = v, .keys = keys, .values = values, .column = {first, second}}});
+    const int32_t first = fused ? heads * d : 0, second = fused ? first + (int32_t)kv : 0;
+    struct snug_cache_rows rows = {.q = variant >= CACHE_ROTATED ? q : 0,
+                                   .k = k,
+                                   .v = v,
+                                   .keys = keys,
+                                   .values = values,
+                                   .column = {first, second},
+                                   .heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = d};
+    if (rows.q) rotate_cached(f, variant, &rows);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CACHE_ROWS, .cache_rows = rows});
     const int32_t before = variant == 3 ? 4 : variant == 5 ? 70 : -1;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_CACHED_ATTENTION,
                                 .cached_attention = {.q = q,

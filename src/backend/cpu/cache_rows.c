@@ -15,6 +15,7 @@ static void write_rows(struct snug_run *run, struct snug_matrix to, struct snug_
 
 snug_status SNUG_KERNEL(cache_rows)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cache_rows *c = &op->cache_rows;
+    if (c->q) SNUG_KERNEL(rotate_new_rows)(run, c);
     write_rows(run, snug_matrix_of(run, c->keys), snug_matrix_of(run, c->k), c->column[0]);
     write_rows(run, snug_matrix_of(run, c->values), snug_matrix_of(run, c->v), c->column[1]);
     return SNUG_OK;

@@ -19,6 +19,9 @@ SNUG_OPS_LAZY_ROWS(SNUG_PROTOTYPE)
 SNUG_OPS_GENERATION(SNUG_PROTOTYPE)
 #undef SNUG_PROTOTYPE
 
+/* Rotates q and k of CACHE_ROWS, whose workspace is that of ROTATE. */
+void SNUG_KERNEL(rotate_new_rows)(struct snug_run *run, const struct snug_cache_rows *c);
+
 /* Bytes of scratch of the operations that need some. */
 typedef int64_t snug_workspace_fn(const struct snug_program *program, const struct snug_op *op, int threads);
 snug_workspace_fn SNUG_KERNEL(linear_workspace), SNUG_KERNEL(linear_dx_workspace), SNUG_KERNEL(linear_dw_workspace);

@@ -42,28 +42,53 @@ static void rotate_head(const struct snug_rotation *r, float *x, const float *co
     }
 }
 
-snug_status SNUG_KERNEL(rotate)(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_rotate *o = &op->rotate;
-    const struct snug_rotation *r = &run->program->rotations[o->rotation];
-    const struct snug_matrix x = snug_matrix_of(run, o->x), y = snug_matrix_of(run, o->y);
-    const int64_t d = o->head_dim, size = snug_dtype_size(x.dtype), rest = o->heads * d;
-    float *table = (float *)run->workspace + run->threads * snug_cpu_padded(d);
-    make_table(run, r, o->back, table);
+/* y = x in `heads` heads from `column` on. */
+static void rotate_heads(struct snug_run *run, const struct snug_rotation *r, struct snug_matrix y,
+                         struct snug_matrix x, int32_t tensor, int64_t column, int64_t heads, int64_t d,
+                         const float *table) {
+    const bool by_token = is_by_token(run->batch), apart = x.data != y.data;
+    const int64_t rest = heads * d, size = snug_dtype_size(x.dtype);
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < x.rows; row++) {
-        const int64_t token = snug_run_token(run, o->x, row);
-        const int64_t place = is_by_token(run->batch) ? token : run->batch->positions[token];
+        const int64_t token = snug_run_token(run, tensor, row);
+        const int64_t place = by_token ? token : run->batch->positions[token];
         const float *cosines = table + place * 2 * r->pairs;
         float *copy = scratch_rows(run, 1, d);
-        for (int64_t head = 0; head < o->heads; head++) {
-            const void *from = matrix_at(x, row, head * d);
+        for (int64_t head = 0; head < heads; head++) {
+            const void *from = matrix_at(x, row, column + head * d);
             for (int64_t c = 0; c < d; c += VEC_LANES) vec_write(copy + c, vec_load(from, x.dtype, c, d));
             rotate_head(r, copy, cosines);
             for (int64_t c = 0; c < d; c += VEC_LANES)
-                vec_store(matrix_at(y, row, head * d), y.dtype, c, d, vec_read(copy + c));
+                vec_store(matrix_at(y, row, column + head * d), y.dtype, c, d, vec_read(copy + c));
         }
-        if (x.data != y.data)
-            memcpy(matrix_at(y, row, rest), matrix_at(x, row, rest), (size_t)((x.cols - rest) * size));
+        if (apart) memcpy(matrix_at(y, row, rest), matrix_at(x, row, rest), (size_t)((x.cols - rest) * size));
     }
+}
+
+static float *table_of(const struct snug_run *run, int64_t d) {
+    return (float *)run->workspace + run->threads * snug_cpu_padded(d);
+}
+
+snug_status SNUG_KERNEL(rotate)(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_rotate *o = &op->rotate;
+    const struct snug_rotation *r = &run->program->rotations[o->rotation];
+    float *table = table_of(run, o->head_dim);
+    make_table(run, r, o->back, table);
+    rotate_heads(run, r, snug_matrix_of(run, o->y), snug_matrix_of(run, o->x), o->x, 0, o->heads, o->head_dim, table);
     return SNUG_OK;
+}
+
+void SNUG_KERNEL(rotate_new_rows)(struct snug_run *run, const struct snug_cache_rows *c) {
+    struct snug_rotation r = run->program->rotations[c->rotation];
+    const struct snug_matrix q = snug_matrix_of(run, c->q), k = snug_matrix_of(run, c->k);
+    const bool both = c->q == c->k && r.growth == 0;
+    float *table = table_of(run, c->head_dim);
+    make_table(run, &r, false, table);
+    rotate_heads(run, &r, q, q, c->q, 0, c->heads + (both ? c->kv_heads : 0), c->head_dim, table);
+    if (both) return;
+    if (r.growth != 0) {
+        r.growth = 0;
+        make_table(run, &r, false, table);
+    }
+    rotate_heads(run, &r, k, k, c->k, c->column[0], c->kv_heads, c->head_dim, table);
 }

@@ -47,9 +47,9 @@ static int64_t norm_backward_workspace(const struct snug_program *program, int32
 }
 
 /* A head of each thread; cosines and sines of all positions. */
-static int64_t rotate_workspace(const struct snug_program *program, const struct snug_rotate *o, int threads) {
-    const int64_t table = program->longest * 2 * program->rotations[o->rotation].pairs;
-    return (int64_t)sizeof(float) * (threads * snug_cpu_padded(o->head_dim) + table);
+static int64_t rotate_workspace(const struct snug_program *program, int32_t rotation, int32_t head_dim, int threads) {
+    const int64_t table = program->longest * 2 * program->rotations[rotation].pairs;
+    return (int64_t)sizeof(float) * (threads * snug_cpu_padded(head_dim) + table);
 }
 
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
@@ -58,7 +58,10 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     switch (op->kind) {
     case SNUG_OP_RESIDUAL_NORM: return size * threads * 2 * padded_columns(program, op->residual_norm.y);
     case SNUG_OP_NORM: return size * threads * 2 * padded_columns(program, op->norm.y);
-    case SNUG_OP_ROTATE: return rotate_workspace(program, &op->rotate, threads);
+    case SNUG_OP_ROTATE: return rotate_workspace(program, op->rotate.rotation, op->rotate.head_dim, threads);
+    case SNUG_OP_CACHE_ROWS:
+        return op->cache_rows.q ? rotate_workspace(program, op->cache_rows.rotation, op->cache_rows.head_dim, threads)
+                                : 0;
     case SNUG_OP_ROW_LENGTHS:
         return op->row_lengths.transposed
                    ? size * threads * snug_cpu_padded(program->tensors[op->row_lengths.b].cols * SNUG_CPU_PAD)

@@ -133,6 +133,7 @@ static snug_status load(struct snug_run *run) {
     const struct snug_cuda_batch *h = &cuda->staging[staged];
     snug_cuda_place_batch(run);
     cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
+    cuda->generates = run->program->cache_pages > 0;
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[staged]), "sending a batch"));
     put(h->offsets, b->offsets, 4 * (b->sequences + 1));
     put(h->ids, b->ids, 4 * b->tokens);

@@ -45,6 +45,7 @@ struct snug_cuda {
     bool padded;     /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
     int32_t scaler;  /* tensor, or 0 */
     int64_t bucket;  /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    bool generates;  /* the current batch is new tokens of a generation */
     struct snug_cuda_decoding decoding;
     struct snug_cuda_batch batch;
     struct snug_cuda_multi_tensor norms, updates, updates_8bit;

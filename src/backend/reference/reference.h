@@ -41,6 +41,10 @@ static inline void store(struct snug_matrix m, int64_t row, int64_t col, double 
 /* See "Loss scaling" in backend.h: the tensor's values, or NULL. */
 static inline float *scaler_of(const struct snug_run *run) { return snug_run_data(run, run->program->scaler); }
 
+/* y = x in `heads` heads of a row from `column` on, rotated; factor: as snug_rotation_factor() gives it. */
+void snug_reference_rotate_row(struct snug_matrix y, struct snug_matrix x, int64_t row, int64_t column, int64_t heads,
+                               int64_t head_dim, const struct snug_rotation *r, double position, double factor);
+
 /* What dropout multiplies an element by, 0 or 1 / (1 - p). The element has that half of that word of the block which
    the counter's first two words, the sample and the head name: see philox.h. */
 static inline double dropout_factor_of(const struct snug_run *run, const struct snug_op *op, int64_t c0, int64_t c1,

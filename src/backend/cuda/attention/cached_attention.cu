@@ -183,6 +183,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS<LANES>) cached_kernel(c
     __shared__ float parts[MOST_WARPS<LANES>][ROWS][STRIDE];
     const int64_t tokens = a.batch.step->tokens;
     start_next();
+    wait_before();
     if (blockIdx.z == gridDim.z - 1) { /* rows after the last token */
         const int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x, blocks = (int64_t)gridDim.y * gridDim.x;
         for (int64_t i = tokens * a.o_row + block * threads + threadIdx.x; i < a.bucket * a.o_row;
@@ -268,7 +269,7 @@ static void launch(struct cached &a, const struct snug_run *run, int64_t queries
     const int64_t most = (a.pages_each + a.least - 1) / a.least;
     a.splits = (int)(room < 1 ? 1 : room < most ? room : most);
     const dim3 grid((unsigned)(tiles * a.splits), (unsigned)kv_heads, (unsigned)sequences + 1);
-    cached_kernel<T, LANES, ROWS, WHOLE><<<grid, 32 * warps, 0, cuda->stream>>>(a);
+    launch_chained(cuda, grid, 32 * warps, cached_kernel<T, LANES, ROWS, WHOLE>, a);
 }
 
 template <typename T, int LANES>

@@ -71,26 +71,6 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
     ((Y *)a.y)[at] = from_float<Y>(sum);
 }
 
-/* In a graph the driver takes a microsecond or two from the end of a kernel to the beginning of the next one; from
-   compute capability 9.0 on this kernel begins earlier, and reads its weights. */
-template <typename T, typename Y>
-static void launch(const struct few_rows &a, unsigned blocks, const struct snug_cuda *cuda) {
-#ifdef __CUDACC__
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(THREADS);
-    config.stream = cuda->stream;
-    config.attrs = &attribute;
-    config.numAttrs = cuda->capability >= SNUG_CUDA_WGMMA_CAPABILITY;
-    cudaLaunchKernelEx(&config, few_rows_kernel<T, Y>, a);
-#else
-    few_rows_kernel<T, Y><<<blocks, THREADS, 0, cuda->stream>>>(a);
-#endif
-}
-
 /* Programs that generate alone: other results depend on the batch's size by cuBLASLt's choice of algorithms only. */
 extern "C" bool snug_cuda_takes_few_rows(const struct snug_run *run, const struct snug_op *op,
                                          const struct snug_cuda_matmul *p) {
@@ -114,7 +94,9 @@ extern "C" void snug_cuda_run_few_rows(const struct snug_run *run, const struct 
     const struct snug_cuda *cuda = snug_cuda_of(run);
     if (p->m == 0 || p->n == 0) return;
     if (p->type == SNUG_F16)
-        p->c_type == SNUG_F32 ? launch<f16, float>(a, blocks, cuda) : launch<f16, f16>(a, blocks, cuda);
+        launch_chained(cuda, blocks, THREADS,
+                       p->c_type == SNUG_F32 ? few_rows_kernel<f16, float> : few_rows_kernel<f16, f16>, a);
     else
-        p->c_type == SNUG_F32 ? launch<bf16, float>(a, blocks, cuda) : launch<bf16, bf16>(a, blocks, cuda);
+        launch_chained(cuda, blocks, THREADS,
+                       p->c_type == SNUG_F32 ? few_rows_kernel<bf16, float> : few_rows_kernel<bf16, bf16>, a);
 }

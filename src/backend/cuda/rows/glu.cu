@@ -16,6 +16,7 @@ template <typename T, enum snug_activation F, int W, bool BACKWARD>
 static __global__ void __launch_bounds__(THREADS) glu_kernel(const struct glu g) {
     constexpr bool QUICK = sizeof(T) == 2;
     start_next();
+    wait_before();
     const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
     if (column >= g.cols) return;
     for (int64_t row = blockIdx.y; row < g.rows; row += gridDim.y) {
@@ -44,12 +45,12 @@ static __global__ void __launch_bounds__(THREADS) glu_kernel(const struct glu g)
 }
 
 template <typename T, int W, bool BACKWARD>
-static void launch_as(const struct glu &g, enum snug_activation f, cudaStream_t stream) {
+static void launch_as(const struct glu &g, enum snug_activation f, const struct snug_cuda *cuda) {
     const int64_t pieces = (g.cols + W - 1) / W, x = (pieces + THREADS - 1) / THREADS;
     const unsigned threads = (unsigned)(((pieces + x - 1) / x + 31) / 32 * 32);
     const dim3 blocks((unsigned)x, (unsigned)(g.rows < 65535 ? g.rows : 65535));
     with_function(f, [&](auto function) {
-        glu_kernel<T, decltype(function)::value, W, BACKWARD><<<blocks, threads, 0, stream>>>(g);
+        launch_chained(cuda, blocks, threads, glu_kernel<T, decltype(function)::value, W, BACKWARD>, g);
     });
 }
 
@@ -61,9 +62,9 @@ static snug_status run_glu(struct snug_run *run, const struct snug_op *op, const
         typedef decltype(type) T;
         constexpr int W = 16 / (int)sizeof(T);
         if (g.cols % W == 0)
-            launch_as<T, W, BACKWARD>(g, f, snug_cuda_of(run)->stream);
+            launch_as<T, W, BACKWARD>(g, f, snug_cuda_of(run));
         else
-            launch_as<T, 1, BACKWARD>(g, f, snug_cuda_of(run)->stream);
+            launch_as<T, 1, BACKWARD>(g, f, snug_cuda_of(run));
     });
     return snug_cuda_done(run, op);
 }

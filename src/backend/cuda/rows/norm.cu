@@ -22,6 +22,7 @@ struct norm_forward {
     int h, parts; /* rows: parts of a tensor's rows, each of h values */
     int64_t rows, fixed;
     struct snug_norm_form form;
+    bool early; /* gamma and beta may be read before earlier operations are done */
 };
 
 static int parts_of(const struct snug_norm_form &form) { return form.parts > 0 ? form.parts : 1; }
@@ -88,10 +89,12 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
     int64_t first = (int64_t)blockIdx.x * R;
     struct fetched<T, W, V, R> next;
     row<W, V> gamma, beta;
-    fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.tokens,
-                      masked);
+    if (!a.early) wait_before();
     load_gamma(gamma, a.gamma, h, a.form);
     load_row_or_zeros(beta, a.beta, h);
+    wait_before();
+    fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.tokens,
+                      masked);
     clear_sums(sums, 2 * R);
     for (; first < a.rows; first += stride) {
         row<W, V> x[R];
@@ -222,9 +225,9 @@ template <typename T> static void launch_forward(const struct snug_cuda *cuda, c
         const unsigned threads = row_threads(a.h, W, V);
         const unsigned blocks = row_blocks(cuda, a.rows, R, threads, FORWARD_RESIDENT);
         if (a.z)
-            norm_forward_kernel<T, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+            launch_chained(cuda, blocks, threads, norm_forward_kernel<T, true, W, V, R>, a);
         else
-            norm_forward_kernel<T, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+            launch_chained(cuda, blocks, threads, norm_forward_kernel<T, false, W, V, R>, a);
     });
     if (!fits) launch_wide_forward<T>(cuda, a);
 }
@@ -241,6 +244,7 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->fixed = snug_cuda_rows(run, y);
     a->rows = a->fixed * a->parts;
     a->form = form;
+    a->early = run->program->tensors[op->kind == SNUG_OP_NORM ? op->norm.gamma : op->residual_norm.gamma].persistent;
     if (a->rows == 0) return SNUG_OK;
     with_type(snug_run_dtype(run, y), [&](auto type) { launch_forward<decltype(type)>(cuda, *a); });
     return snug_cuda_done(run, op);

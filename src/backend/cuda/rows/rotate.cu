@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rotary positions: see struct snug_rotation. A block has some rows, and computes their cosines and sines once for all
- * heads: the angles in fp64, so that even those of distant positions have fp32's precision.
- */
-#include "backend/cuda/rows/rows.cuh"
+/* Rotary positions: see struct snug_rotation. A block has some rows, and computes their cosines and sines once for all
+   heads. */
+#include "backend/cuda/rows/rotation.cuh"
 
 enum { THREADS = 256, ROWS = 8 }; /* rows of a block */
 
@@ -23,37 +21,23 @@ template <typename T, int W> static __global__ void __launch_bounds__(THREADS) r
     __shared__ float cosines[ROWS * SNUG_ROTATION_PAIRS_MOST],
         sines[ROWS * SNUG_ROTATION_PAIRS_MOST]; /* [ROWS,pairs] */
     const int pairs = a.rotation.pairs;
-    const bool neighbours = W == 1 && a.rotation.neighbours;
     const int64_t first = (int64_t)blockIdx.x * ROWS, left = live_rows(a.batch.step, a.tokens.extent, a.fixed) - first;
     const int rows = left < ROWS ? (int)left : ROWS;
     for (int i = threadIdx.x; i < rows * pairs; i += THREADS) {
         const int position = a.batch.positions[token_of_row(a.batch, a.tokens, first + i / pairs)];
-        const double turn = 6.283185307179586, angle = position * a.rotation.frequencies[i % pairs];
-        const float grown = a.rotation.growth == 0 ? 0 : logf((float)(1 + position / a.rotation.growth_from)),
-                    factor = (float)a.rotation.factor * (1 + (float)a.rotation.growth * grown);
-        float sine, cosine;
-        sincosf((float)(angle - turn * rint(angle / turn)), &sine, &cosine);
-        cosines[i] = cosine * factor;
-        sines[i] = (a.back ? -sine : sine) * factor;
+        const float growth = rotation_growth(a.rotation, position);
+        rotation_turn(a.rotation, position, i % pairs, cosines + i, sines + i);
+        cosines[i] *= growth;
+        sines[i] *= a.back ? -growth : growth;
     }
     __syncthreads();
     const T *from = (const T *)a.from + first * a.cols;
     T *to = (T *)a.to + first * a.cols;
     const int pieces = a.heads * pairs / W;
     for (int i = threadIdx.x; i < rows * pieces; i += THREADS) {
-        const int r = i / pieces, c = i % pieces * W % pairs, second = neighbours ? 1 : pairs;
-        const int64_t at = r * a.cols + i % pieces * W / pairs * a.head_dim + (neighbours ? 2 * c : c);
-        const float *cosine = cosines + r * pairs + c, *sine = sines + r * pairs + c;
-        float x[W], y[W], lower[W], upper[W];
-        load<W>(x, from + at);
-        load<W>(y, from + at + second);
-#pragma unroll
-        for (int k = 0; k < W; k++) {
-            lower[k] = x[k] * cosine[k] - y[k] * sine[k];
-            upper[k] = y[k] * cosine[k] + x[k] * sine[k];
-        }
-        store<W>(to + at, lower);
-        store<W>(to + at + second, upper);
+        const int r = i / pieces;
+        const struct rotation_piece piece = rotation_piece_of<W>(a.rotation, a.head_dim, i % pieces);
+        rotate_piece<W>(to + r * a.cols, from + r * a.cols, piece, cosines + r * pairs, sines + r * pairs, 1);
     }
     for (int64_t i = threadIdx.x; a.to != a.from && i < ROWS * a.cols; i += THREADS) {
         const int64_t c = i % a.cols;
