@@ -46,10 +46,12 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|"
-                             "--offload optimizer,gradients|--offload optimizer,gradients,master_weights|"
-                             "--offload optimizer,gradients,weights|"
-                             "--offload optimizer,gradients,weights,activations"},
+                 .settings =
+                     "--offload activations|--offload optimizer|--offload weights|--offload weights,activations|"
+                     "--offload optimizer,master_weights|"
+                     "--offload optimizer,gradients|--offload optimizer,gradients,master_weights|"
+                     "--offload optimizer,gradients,weights|"
+                     "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
 };
@@ -583,18 +585,25 @@ static snug_status fill_arena(struct search *s, struct mix mix, struct found *be
     return SNUG_OK;
 }
 
-/* Partial offload: with more kinds of tensors and larger micro-batches than the best mix it may be faster than that. */
+/* Partial offload: with other kinds of tensors, larger micro-batches, the other place of the updates, or layers that
+   are recomputed as a whole, which leaves more room for what stays, it may be faster than the best mix. */
 static snug_status refine_offload(struct search *s, struct found *best) {
     const struct mix start = best->mix;
+    const struct layers whole = {.count = {[SNUG_RECOMPUTE_LAYER] = s->layer_count}};
+    const int in_backward = s->counts[IN_BACKWARD], offload = s->counts[OFFLOAD];
     if (!start.choice[OFFLOAD]) return SNUG_OK;
-    for (int split = 0; split <= start.choice[SPLIT]; split++)
-        for (int offload = 1; offload < s->counts[OFFLOAD]; offload++) {
-            struct mix mix = start;
-            mix.choice[SPLIT] = (uint8_t)split;
-            mix.choice[OFFLOAD] = (uint8_t)offload;
-            RETURN_IF_ERROR(fill_arena(s, mix, best));
-        }
-    return SNUG_OK;
+    for (int i = 0; i < (start.choice[SPLIT] + 1) * in_backward * offload; i++) {
+        struct mix mix = start;
+        mix.choice[OFFLOAD] = (uint8_t)(i % offload);
+        mix.choice[IN_BACKWARD] = (uint8_t)(i / offload % in_backward);
+        mix.choice[SPLIT] = (uint8_t)(i / offload / in_backward);
+        if (!mix.choice[OFFLOAD]) continue;
+        RETURN_IF_ERROR(fill_arena(s, mix, best));
+        if (s->counts[RECOMPUTE] == 1) continue;
+        mix.layers = whole;
+        RETURN_IF_ERROR(fill_arena(s, mix, best));
+    }
+    return refine(s, best);
 }
 
 /* Lets the host update the share of the best mix's weights that is fastest, if that is much faster. Such updates follow
