@@ -23,10 +23,17 @@ static int64_t beams_of(const struct snug_generating *g) { return g->how->search
 
 static int64_t pages_of(int64_t tokens) { return (tokens + SNUG_CACHE_PAGE - 1) / SNUG_CACHE_PAGE; }
 
-/* Beams share the whole pages of the prompt; the answer begins anywhere in a page. */
-int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t answer) {
-    if (beams == 1) return groups * pages_of(prompt + answer);
-    return groups * (prompt / SNUG_CACHE_PAGE + beams * (pages_of(answer) + 1));
+/* Beams share the whole pages of the prompt. A shorter prompt may need more, since its answer begins elsewhere in a
+   page, or may be longer. */
+int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t longest, int64_t answer) {
+    int64_t most = 0;
+    for (int64_t count = 1; count <= prompt; count++) {
+        const int64_t shared = beams > 1 ? count / SNUG_CACHE_PAGE : 0, left = longest - count;
+        const int64_t all = pages_of(count + (answer < left ? answer : left));
+        const int64_t pages = shared + beams * (all - shared);
+        if (pages > most) most = pages;
+    }
+    return groups * most;
 }
 
 int32_t snug_generating_top(const struct snug_generation *how, bool device, int64_t classes) {

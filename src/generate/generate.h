@@ -65,8 +65,8 @@ struct snug_generating {
     bool ended;                           /* there are no more prompts */
 };
 /* Pages of the cache that `groups` prompts need at a time, of at most `prompt` tokens, with answers of at most `answer`
-   tokens, of `beams` beams. */
-int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t answer);
+   tokens, of `beams` beams; both together have at most `longest` tokens. */
+int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int64_t longest, int64_t answer);
 /* Closed in any case. */
 snug_status snug_generating_open(struct snug_token_steps *decoding, const struct snug_generation *how,
                                  struct snug_generating *out);

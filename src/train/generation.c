@@ -177,11 +177,15 @@ static snug_status check_length(const snug_args *args, const struct snug_config 
         (long long)s->longest, (long long)changes, s->prompts.count ? "max_new_tokens" : "max_seq_length");
 }
 
+int64_t snug_generation_pages(const struct snug_generation_setup *s, int64_t groups, int64_t beams) {
+    return snug_generating_pages(groups, beams, s->prompt, s->longest, s->how.max_new_tokens);
+}
+
 void snug_generation_resize(struct snug_generation_setup *s, const struct snug_backend *backend, int64_t groups) {
     s->groups = groups;
     s->rows = groups * s->how.search.beams;
     s->tokens = larger(s->rows, smaller(backend->prompt_tokens, groups * s->prompt));
-    s->pages = snug_generating_pages(groups, s->how.search.beams, s->prompt, s->longest - s->prompt);
+    s->pages = snug_generation_pages(s, groups, s->how.search.beams);
 }
 
 static snug_status choose_sizes(const snug_args *args, const struct snug_config *config,

@@ -29,6 +29,8 @@ snug_status snug_generation_open(snug_args *args, const struct snug_config *conf
                                  const struct snug_backend *backend, bool reads, struct snug_generation_setup *out);
 /* Answers so many prompts at a time; the plan is to be built again. */
 void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_backend *backend, int64_t groups);
+/* Pages of the cache for so many prompts at a time, of so many beams. */
+int64_t snug_generation_pages(const struct snug_generation_setup *setup, int64_t groups, int64_t beams);
 void snug_generation_free(struct snug_generation_setup *setup);
 
 #endif

@@ -23,9 +23,9 @@ static struct cache cache_of(const struct snug_job *job) {
         c.token += t->cols * snug_dtype_size(t->dtype);
         c.all += t->bytes;
     }
-    const int64_t page = c.token * SNUG_CACHE_PAGE, answer = g->longest - g->prompt;
-    c.sequence = snug_generating_pages(1, 1, g->prompt, answer) * page;
-    c.beam = (snug_generating_pages(1, 3, g->prompt, answer) - snug_generating_pages(1, 2, g->prompt, answer)) * page;
+    const int64_t page = c.token * SNUG_CACHE_PAGE;
+    c.sequence = snug_generation_pages(g, 1, 1) * page;
+    c.beam = (snug_generation_pages(g, 1, 3) - snug_generation_pages(g, 1, 2)) * page;
     return c;
 }
 

@@ -109,12 +109,13 @@ snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run
     if (gpu && !limit->budgeted) RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
     const snug_status status =
         snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
-                  "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); "
-                  "%s%s%s%s%s",
+                  "this run needs %.1f MiB%s%s, %.1f MiB (%lld bytes) more than %s %.1f MiB; it is short at %s (%.1f "
+                  "MiB); %s%s%s%s%s",
                   (double)plan->total / 0x1p20, gpu ? " of " : "", gpu ? device->usage.gpu.name : "",
-                  (long long)(plan->total - limit->bytes), limit->budgeted ? "--memory_budget of" : "the available",
-                  (double)limit->bytes / 0x1p20, snug_memory_class_name(which), (double)plan->bytes[which] / 0x1p20,
-                  advice->text, others && *others ? "; other processes on it: " : "", others ? others : "",
+                  (double)(plan->total - limit->bytes) / 0x1p20, (long long)(plan->total - limit->bytes),
+                  limit->budgeted ? "--memory_budget of" : "the available", (double)limit->bytes / 0x1p20,
+                  snug_memory_class_name(which), (double)plan->bytes[which] / 0x1p20, advice->text,
+                  others && *others ? "; other processes on it: " : "", others ? others : "",
                   *advice->add ? "; add " : "", advice->add);
     free(others);
     return status;

@@ -566,7 +566,7 @@ FIXTURE_TEST(test_beams_fit_in_the_planned_pages) {
         json_t *prompt = json_array();
         for (int k = 0; k < lengths[i]; k++) json_array_append_new(prompt, json_integer(k * 11 % 60));
         a->prompts[a->count++] = prompt;
-        const int64_t pages = snug_generating_pages(1, 4, lengths[i], 66);
+        const int64_t pages = snug_generating_pages(1, 4, lengths[i], 200, 66);
         const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 200, .pages = i < 2 ? pages : 2};
         open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
         if (i < 2) {
@@ -585,8 +585,20 @@ FIXTURE_TEST(test_beams_fit_in_the_planned_pages) {
     open_model(s, "llama", snug_backend_cpu(), &one, &m);
     assert_int_equal(snug_decoding_add(&m.decoding, snug_decoding_begin(&m.decoding), ids, 70, true), SNUG_E_MEMORY);
     close_model(&m);
-    assert_int_equal(snug_generating_pages(3, 1, 60, 5), 6);
-    assert_int_equal(snug_generating_pages(2, 4, 130, 64), 2 * (2 + 4 * 2));
+    static const struct {
+        int64_t groups, beams, prompt, longest, answer, pages;
+    } cases[] = {
+        {3, 1, 60, 65, 5, 6},                  /* an answer that begins in the first page and ends in the second */
+        {2, 4, 130, 194, 64, 2 * (2 + 4 * 2)}, /* one that begins at the end of the third */
+        {1, 4, 5, 25, 20, 4},                  /* all in one page: a beam is a sequence */
+        {1, 3, 64, 72, 8, 3 * 2},              /* of 64 tokens a page is shared; of 63, a beam has two of its own */
+        {1, 2, 199, 200, 1000, 2 * 4},         /* a short prompt, whose answer fills the rest */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t pages =
+            snug_generating_pages(cases[i].groups, cases[i].beams, cases[i].prompt, cases[i].longest, cases[i].answer);
+        if (pages != cases[i].pages) fail_msg("case %zu: %lld pages", i, (long long)pages);
+    }
 }
 
 /* A sequence that the caller keeps has the first tokens of the next prompt. */

@@ -382,7 +382,7 @@ FIXTURE_TEST(test_budget_is_a_limit) {
     const char *more = strstr(snug_error_message(f->ctx), " MiB, ");
     assert_non_null(more);
     assert_int_equal(strtoll(more + 6, NULL, 10) % (1 << 20), 1);
-    assert_contains(more, "bytes more than --memory_budget");
+    assert_contains(more, "bytes) more than --memory_budget");
     assert_contains(snug_error_message(f->ctx), "it is short at ");
     assert_false(exists(path_of(f, "out")));
     int64_t budget = total;

@@ -254,7 +254,7 @@ FIXTURE_TEST(test_fit_for_a_known_gpu) {
     write_large(f);
     snug_plan *plan = plan_of(f, large, SNUG_E_DOES_NOT_FIT);
     assert_says(plan, "): it does not fit");
-    assert_contains(snug_error_message(f->ctx), "bytes more than the available 11878.4 MiB; it is short at ");
+    assert_contains(snug_error_message(f->ctx), "bytes) more than the available 11878.4 MiB; it is short at ");
     assert_contains(snug_error_message(f->ctx), "; --fit would add --");
     assert_contains(snug_error_message(f->ctx), " (--memory_budget sets another limit); add --fit");
     snug_plan_destroy(plan);
