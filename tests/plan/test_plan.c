@@ -379,7 +379,7 @@ FIXTURE_TEST(test_budget_is_a_limit) {
     snug_plan_destroy(plan);
     assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_DOES_NOT_FIT);
     /* The process's own memory may have grown since, by whole MiB. */
-    const char *more = strstr(snug_error_message(f->ctx), " MiB, ");
+    const char *more = strstr(snug_error_message(f->ctx), " MiB (");
     assert_non_null(more);
     assert_int_equal(strtoll(more + 6, NULL, 10) % (1 << 20), 1);
     assert_contains(more, "bytes) more than --memory_budget");
@@ -390,7 +390,7 @@ FIXTURE_TEST(test_budget_is_a_limit) {
         set_budget(f, args, budget);
         const snug_status status = snug_train(args, NULL, NULL);
         if (status == SNUG_OK) break;
-        const char *after = strstr(snug_error_message(f->ctx), " MiB, ");
+        const char *after = strstr(snug_error_message(f->ctx), " MiB (");
         const int64_t excess = after ? strtoll(after + 6, NULL, 10) : 0;
         if (status != SNUG_E_DOES_NOT_FIT || excess <= 0 || excess % (1 << 20) != 0)
             fail_msg("%s", snug_error_message(f->ctx));
