@@ -47,14 +47,15 @@ static void add_parameter(struct snug_builder *b, struct snug_parameter paramete
     program->parameters[program->parameter_count++] = parameter;
 }
 
-/* One of an adapter's weights. */
+/* One of an adapter's weights; parameter.tensor: of which it has rows, or none. */
 static int32_t add_lora_weight(struct snug_builder *b, struct snug_parameter parameter, const char *module,
                                const char *which) {
     const bool vector = !parameter.shape[1];
     char name[128];
     snprintf(name, sizeof name, "%s.%s", module, which);
-    parameter.tensor =
-        add_weights(b, vector ? 1 : parameter.shape[0], vector ? parameter.shape[0] : parameter.shape[1], name);
+    if (!parameter.tensor)
+        parameter.tensor =
+            add_weights(b, vector ? 1 : parameter.shape[0], vector ? parameter.shape[0] : parameter.shape[1], name);
     parameter.decay = !vector || parameter.init == SNUG_INIT_LENGTHS; /* as Trainer, by their names */
     parameter.lora = true;
     add_parameter(b, parameter, name, "");
@@ -74,8 +75,15 @@ static struct snug_lora add_lora_of(struct snug_builder *b, int64_t outputs, int
     snug_adapter_note(adapter, module, form.r > 0, &b->use);
     if (!form.r) return lora;
     lora = (struct snug_lora){.scale = form.scale, .dropout = form.dropout};
-    lora.a = add_lora_weight(b, (struct snug_parameter){.shape = {form.r, inputs}, .init = SNUG_INIT_UNIFORM}, module,
-                             "lora_A.weight");
+    struct snug_parameter a = {.shape = {form.r, inputs}, .init = SNUG_INIT_UNIFORM};
+    if (b->stack.a) {
+        a.tensor = b->stack.a;
+        a.row = b->stack.of_u.first;
+        lora.of_u = b->stack.of_u;
+        b->stack.of_u.first += b->stack.of_u.count;
+        if (b->stack.of_u.first == b->program->tensors[a.tensor].rows) b->stack = (struct snug_lora){0};
+    }
+    lora.a = add_lora_weight(b, a, module, "lora_A.weight");
     lora.b = add_lora_weight(b, (struct snug_parameter){.shape = {outputs, form.r}, .init = SNUG_INIT_ZEROS}, module,
                              "lora_B.weight");
     if (form.bias)
@@ -93,6 +101,28 @@ static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_
 
 struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name) {
     return add_lora_of(b, outputs, inputs, name, snug_adapter_find_output);
+}
+
+/* Equal parameters are needed by optimizers of whole parameters; a dropout of their own, by PEFT's results. */
+static bool can_stack(const struct snug_lora_form *one, const struct snug_lora_form *other) {
+    return one->r == other->r && one->scale == other->scale && one->dropout == 0 && !one->dora;
+}
+
+void snug_build_stack(struct snug_builder *b, int64_t inputs, int count, const char *const names[]) {
+    struct snug_lora_form first = {0};
+    char name[128];
+    int adapted = 0;
+    for (int i = 0; i < count && b->config->adapter && b->status == SNUG_OK; i++) {
+        struct snug_lora_form form;
+        b->status = snug_adapter_find(b->config->adapter, names[i], &form);
+        if (b->status != SNUG_OK || !form.r) continue;
+        if (adapted++ == 0) first = form;
+        if (!can_stack(&first, &form)) return;
+    }
+    if (adapted < 2) return;
+    snprintf(name, sizeof name, "%s+.lora_A.weight", names[0]);
+    b->stack.a = add_weights(b, first.r * adapted, inputs, name);
+    b->stack.of_u = (struct snug_column_range){0, (int32_t)first.r};
 }
 
 static void note_linear(struct snug_builder *b, const char *module) {
@@ -325,20 +355,52 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
     return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
 }
 
+/* y = w of the columns `of` of x, + addend if that is not none, which is y then. */
+static int32_t linear_of(struct snug_builder *b, int32_t x, struct snug_column_range of, struct snug_affine w,
+                         int32_t addend, const char *name) {
+    int64_t outputs = 0;
+    if (b->status == SNUG_OK) {
+        const struct snug_tensor *weight = &b->program->tensors[w.weight];
+        outputs = w.transposed ? weight->cols : weight->rows;
+    }
+    const int32_t y = addend ? addend : add_value(b, x, outputs, true, name);
+    add_op(
+        b,
+        (struct snug_op){
+            .kind = SNUG_OP_LINEAR,
+            .linear = {
+                .x = x, .w = w.weight, .b = w.bias, .addend = addend, .y = y, .transposed = w.transposed, .of_x = of}});
+    return y;
+}
+
+static const struct snug_column_range all_columns;
+
+/* x a^T, multiplied by the scale where there is no bias, which is scaled, too. */
+static int32_t add_lora_inputs(struct snug_builder *b, int32_t x, const struct snug_lora *lora, const char *name) {
+    char own[64];
+    snprintf(own, sizeof own, "%s.lora", name);
+    const int32_t u = linear_of(b, x, all_columns, (struct snug_affine){.weight = lora->a}, 0, own);
+    const struct snug_scale scale = {.x = u, .y = u, .scale = (float)lora->scale};
+    if (!lora->bias && lora->scale != 1) add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = scale});
+    return u;
+}
+
+/* y += u b^T, scaled if there is a bias; u is that of add_lora_inputs(). */
+static void add_lora_outputs(struct snug_builder *b, int32_t u, const struct snug_lora *lora, int32_t y,
+                             const char *name) {
+    const struct snug_affine outputs = {.weight = lora->b, .bias = lora->bias};
+    struct snug_scale scale = {.addend = y, .y = y, .scale = (float)lora->scale};
+    char own[64];
+    snprintf(own, sizeof own, "%s.lora_sum", name);
+    const int32_t sum = linear_of(b, u, lora->of_u, outputs, lora->bias ? 0 : y, own);
+    scale.x = sum;
+    if (lora->bias) add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = scale});
+}
+
 /* y += scale (x a^T) b^T */
 static void add_lora_product(struct snug_builder *b, int32_t x, const struct snug_lora *lora, int32_t y,
                              const char *name) {
-    char own[64];
-    snprintf(own, sizeof own, "%s.lora", name);
-    const int32_t u = snug_linear(b, x, (struct snug_affine){.weight = lora->a}, own);
-    struct snug_scale scale = {.x = u, .y = u, .scale = (float)lora->scale};
-    if (lora->bias) { /* which is scaled, too */
-        snprintf(own, sizeof own, "%s.lora_sum", name);
-        scale.x = snug_linear(b, u, (struct snug_affine){.weight = lora->b, .bias = lora->bias}, own);
-        scale.addend = scale.y = y;
-    }
-    if (lora->bias || lora->scale != 1) add_op(b, (struct snug_op){.kind = SNUG_OP_SCALE, .scale = scale});
-    if (!lora->bias) snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, y);
+    add_lora_outputs(b, add_lora_inputs(b, x, lora, name), lora, y, name);
 }
 
 static int32_t lora_dropout(struct snug_builder *b, int32_t x, const struct snug_lora *lora, const char *name) {
@@ -357,7 +419,7 @@ static int32_t add_fixed(struct snug_builder *b, int64_t cols, const char *name)
 }
 
 /* DoRA: with x' = dropout(x), y = (x' W^T + scale x' a^T b^T) m / |rows of W + scale b a| + (x - x') W^T + bias. */
-static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int64_t outputs, const char *name) {
+static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
     const struct snug_lora *lora = &w.lora;
     const struct snug_affine plain = {.weight = w.weight, .transposed = w.transposed};
     struct snug_row_lengths lengths = {.w = w.weight, .a = lora->a, .b = lora->b, .scale = (float)lora->scale};
@@ -367,6 +429,7 @@ static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine
     struct snug_scale_columns scale = {.x = snug_linear(b, dropped, plain, own), .m = lora->lengths, .b = w.bias};
     add_lora_product(b, dropped, lora, scale.x, name);
     snprintf(own, sizeof own, "%s.dora_lengths", name);
+    const int64_t outputs = cols_of(b, scale.x);
     scale.inverse = lengths.inverse = add_fixed(b, outputs, own);
     lengths.transposed = w.transposed;
     add_op(b, (struct snug_op){.kind = SNUG_OP_ROW_LENGTHS, .row_lengths = lengths});
@@ -382,25 +445,30 @@ static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine
 }
 
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
-    int64_t outputs = 0;
-    if (b->status == SNUG_OK) {
-        const struct snug_tensor *weight = &b->program->tensors[w.weight];
-        outputs = w.transposed ? weight->cols : weight->rows;
-    }
-    if (w.lora.lengths) return dora_linear(b, x, w, outputs, name);
-    const int32_t y = add_value(b, x, outputs, true, name);
-    add_op(b, (struct snug_op){.kind = SNUG_OP_LINEAR,
-                               .linear = {.x = x, .w = w.weight, .b = w.bias, .y = y, .transposed = w.transposed}});
+    if (w.lora.lengths) return dora_linear(b, x, w, name);
+    const int32_t y = linear_of(b, x, all_columns, w, 0, name);
     if (w.lora.a) add_lora_product(b, lora_dropout(b, x, &w.lora, name), &w.lora, y, name);
     return y;
 }
 
+/* The stacked adapters come after all bases: so their matmul is the first one backward that gives a part of dx, and the
+   bases' add to it, which have enough work to hide that. */
+void snug_linears(struct snug_builder *b, int32_t x, int count, const struct snug_affine w[], const char *const names[],
+                  int32_t y[]) {
+    int32_t u = 0;
+    for (int i = 0; i < count; i++)
+        y[i] =
+            w[i].lora.of_u.count ? linear_of(b, x, all_columns, w[i], 0, names[i]) : snug_linear(b, x, w[i], names[i]);
+    for (int i = 0; i < count; i++) {
+        if (!w[i].lora.of_u.count) continue;
+        next_site(b); /* that of its dropout, which is off */
+        if (!u) u = add_lora_inputs(b, x, &w[i].lora, names[i]);
+        add_lora_outputs(b, u, &w[i].lora, y[i], names[i]);
+    }
+}
+
 int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t addend) {
-    add_op(b, (struct snug_op){
-                  .kind = SNUG_OP_LINEAR,
-                  .linear = {
-                      .x = x, .w = w.weight, .b = w.bias, .addend = addend, .y = addend, .transposed = w.transposed}});
-    return addend;
+    return linear_of(b, x, all_columns, w, addend, "");
 }
 
 /* The matmul's output is stored without its bias. The activation adds the bias when it reads the output, at no extra
@@ -428,7 +496,11 @@ int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine 
 
 int32_t snug_gated_linears(struct snug_builder *b, int32_t x, struct snug_affine gate, struct snug_affine up,
                            enum snug_activation activation, const char *activated) {
-    const int32_t u = snug_linear(b, x, gate, "ffn.gate"), v = snug_linear(b, x, up, "ffn.up");
+    static const char *const names[] = {"ffn.gate", "ffn.up"};
+    const struct snug_affine w[] = {gate, up};
+    int32_t y[2] = {0};
+    snug_linears(b, x, 2, w, names, y);
+    const int32_t u = y[0], v = y[1];
     tag_maker(b, u, SNUG_IN_FFN);
     tag_maker(b, v, SNUG_IN_FFN);
     const int32_t a = add_value(b, u, cols_of(b, u), true, activated);

@@ -14,6 +14,8 @@ struct snug_lora {
     int32_t a, b, bias; /* [r,in] [out,r] [1,out]; bias: or none; of the word table: [vocabulary,r] [size,r] none */
     int32_t lengths;    /* [1,out]: DoRA's magnitudes, or none */
     double scale, dropout;
+    struct snug_column_range of_u; /* those of x a^T that are this adapter's, if a has further rows: those of linears
+                                      that read the same x; else count is 0 */
 };
 
 struct snug_builder {
@@ -27,6 +29,7 @@ struct snug_builder {
     double label_smoothing;
     struct snug_adapter_use use; /* where the config has adapters */
     struct snug_lora words;      /* of the word table */
+    struct snug_lora stack;      /* of the linears that are built next: a and the columns of the next one; or none */
 };
 
 /* Begins a part of the model; layer is used if part is LAYER. */
@@ -64,6 +67,8 @@ struct snug_affine snug_build_fused_linear(struct snug_builder *b, const int64_t
 struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name);
 /* Whether linears of these names cannot be one tensor: some have adapters, or are trained while others are not. */
 bool snug_build_splits(struct snug_builder *b, int count, const char *const names[]);
+/* The adapters of these linears, which read one input and are built next, have one a, if their forms allow it. */
+void snug_build_stack(struct snug_builder *b, int64_t inputs, int count, const char *const names[]);
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
 /* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
@@ -76,6 +81,9 @@ void snug_build_save_also(struct snug_builder *b, const char *name);
 
 /* Operations. Extents follow from the inputs. */
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
+/* The same of several linears that read x: y[i] = linear w[i]. */
+void snug_linears(struct snug_builder *b, int32_t x, int count, const struct snug_affine w[], const char *const names[],
+                  int32_t y[]);
 /* linear(x) is added to addend, which no other operation reads. */
 int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t addend);
 /* activation(linear(x)); the tensors are named name and activated */

@@ -69,6 +69,7 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     const char *const names[] = {full[0].text, full[1].text, full[2].text};
     p->separate = is_separate(b, layer, names);
     if (p->separate) {
+        snug_build_stack(b, hidden, 3, names);
         for (int n = 0; n < 3; n++) p->operands[n] = linear_in_layer(b, layer, widths[n], hidden, rests[n], bias);
         for (int n = 0; n < 2 && norms[n]; n++) {
             p->head_norms[n] =
@@ -104,6 +105,7 @@ static void build_up(struct snug_builder *b, const struct snug_layer *layer, str
         p->up = snug_build_fused_linear(b, (int64_t[]){inner, inner}, hidden, 2, names, bias);
         return;
     }
+    snug_build_stack(b, hidden, 2, names);
     p->gate = snug_build_linear(b, inner, hidden, gate.text, bias);
     p->up = snug_build_linear(b, inner, hidden, up.text, bias);
 }
@@ -173,9 +175,8 @@ static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer
         operands[0] = operands[1] = operands[2] = snug_linear(b, x, p->operands[0], "qkv");
         if (rotates) snug_rotate(b, operands[0], form.heads + form.kv_heads, form.head_dim, &rotation);
     }
-    for (int n = 0; n < 3 && p->separate; n++) {
-        operands[n] = snug_linear(b, x, p->operands[n], names[n]);
-        if (n == 2) continue; /* values */
+    if (p->separate) snug_linears(b, x, 3, p->operands, names, operands);
+    for (int n = 0; n < 2 && p->separate; n++) { /* queries and keys */
         if (p->head_norms[n].weight) operands[n] = snug_head_norm(b, operands[n], p->head_norms[n], normed[n]);
         struct snug_rotation own = rotation;
         if (n == 1) own.growth = 0; /* of queries */

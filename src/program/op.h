@@ -150,23 +150,31 @@ struct snug_embed_backward {
     float scale;
     int32_t padding, first_position;
 };
-/* y = x w^T + b + addend; y may be F32 where x is not. transposed, here and below: w and dw are stored as [K,N]. */
+/* The columns of a tensor that an operation reads or writes: `count` from `first` on; count 0: all. */
+struct snug_column_range {
+    int32_t first, count;
+};
+/* y = x w^T + b + addend; y may be F32 where x is not. transposed, here and below: w and dw are stored as [K,N]. Of x
+   [n,K] these columns alone are meant, if it has more: several linears then read columns that cover x, each once. */
 struct snug_linear {
     int32_t x, w, b, addend; /* [n,K] [N,K] [N] or none, [n,N] or none */
     int32_t y;               /* [n,N] (= addend), of its type */
     bool transposed;
+    struct snug_column_range of_x;
 };
 /* dx = dy w, or += if op->accumulate */
 struct snug_linear_dx {
     int32_t dy, w; /* [n,N] [N,K] */
     int32_t dx;    /* [n,K] */
     bool transposed;
+    struct snug_column_range of_dx;
 };
 /* dw += dy^T x;  db += column sums of dy */
 struct snug_linear_dw {
     int32_t dy, x;  /* [n,N] [n,K] */
     int32_t dw, db; /* [N,K] [N], each or none */
     bool transposed;
+    struct snug_column_range of_x;
 };
 /*
  * o = dropout(softmax(S)) v, S = cap(q k^T * scale) + b, per sequence and head; lse F32: log of the sum of exp of each

@@ -68,6 +68,11 @@ int32_t snug_tape_target(struct snug_tape *tape, int32_t x, int32_t dy, bool *ac
     return *accumulate ? before : snug_tape_new(tape, x);
 }
 
+int32_t snug_tape_shared(struct snug_tape *tape, int32_t x, bool *accumulate) {
+    *accumulate = false;
+    return tape->gradient[x] ? tape->gradient[x] : snug_tape_new(tape, x);
+}
+
 int32_t snug_tape_sum(struct snug_tape *tape, int32_t x, int32_t in_place, int32_t *addend) {
     *addend = tape->gradient[x];
     const int32_t alone = *addend && holders(tape, *addend) == 1 ? *addend : 0;

@@ -38,6 +38,8 @@ int32_t snug_tape_new(struct snug_tape *tape, int32_t x);
    and which may also be x's gradient: both terms of a sum share one. Followed by snug_tape_give() after the operation
    was emitted. */
 int32_t snug_tape_target(struct snug_tape *tape, int32_t x, int32_t dy, bool *accumulate);
+/* The same for operations each of which writes columns of x's gradient that no other one writes. */
+int32_t snug_tape_shared(struct snug_tape *tape, int32_t x, bool *accumulate);
 /* snug_tape_target() for an operation with an addend operand that it may overwrite: *addend is x's gradient so far, or
    none; the result is the output tensor, which is x's gradient from now on if that is needed. in_place: a tensor that
    may be overwritten if there is no addend, or none. */

@@ -2,7 +2,8 @@
 /* Reading adapter_config.json: what is refused, and which modules have adapters, as in PEFT. */
 #include <math.h>
 
-#include "model/adapters.h"
+#include "model/build.h"
+#include "model/family.h"
 #include "scratch.h"
 
 #define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
@@ -110,6 +111,47 @@ FIXTURE_TEST(targets_are_those_of_peft) {
         assert_int_equal(snug_adapter_find(adapter, cases[i].module, &form), SNUG_OK);
         if (form.r != cases[i].r || fabs(form.scale - cases[i].scale) > 1e-12)
             fail_msg("%s, %s: r %d, scale %g", cases[i].config, cases[i].module, (int)form.r, form.scale);
+        snug_adapter_free(adapter);
+        json_decref(json);
+    }
+}
+
+/* The number of stacks of adapters that read one input, and their rows, in a layer. */
+FIXTURE_TEST(adapters_of_one_input_are_stacked) {
+    static const struct {
+        const char *config;
+        int64_t stacks, rows;
+    } cases[] = {
+        {"{\"target_modules\": [\"q\", \"k\", \"v\"]}", 1, 24},
+        {"{\"target_modules\": \"all-linear\", \"r\": 2, \"use_rslora\": true, \"lora_bias\": true}", 1, 6},
+        {"{\"target_modules\": [\"q\", \"v\"], \"lora_alpha\": 3}", 1, 16},
+        {"{\"target_modules\": [\"k\"]}", 0, 0},
+        {"{\"target_modules\": [\"q\", \"v\"], \"rank_pattern\": {\"v\": 4}}", 0, 0},
+        {"{\"target_modules\": [\"q\", \"v\"], \"alpha_pattern\": {\"v\": 4}}", 0, 0},
+        {"{\"target_modules\": [\"q\", \"v\"], \"lora_dropout\": 0.1}", 0, 0},
+        {"{\"target_modules\": [\"q\", \"v\"], \"use_dora\": true}", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_program program;
+        struct snug_config config;
+        int64_t stacks = 0, rows = 0;
+        struct snug_adapter *adapter;
+        json_t *json = json_loads(cases[i].config, 0, NULL);
+        assert_ok(s, snug_config_builtin(s->ctx, "mpnet-base", &config));
+        assert_ok(s, snug_adapter_read(s->ctx, "x", json, NULL, false, &adapter));
+        config.adapter = adapter;
+        snug_program_init(&program, s->ctx);
+        assert_ok(s, snug_build_model(&program, &config, true, 0));
+        for (size_t t = 1; t < program.tensor_count; t++) {
+            const struct snug_tensor *tensor = &program.tensors[t];
+            if (tensor->layer != 0 || !strstr(tensor->name, "+.lora_A.weight")) continue;
+            stacks++;
+            rows += tensor->rows;
+        }
+        if (stacks != cases[i].stacks || rows != cases[i].rows)
+            fail_msg("%s: %d stacks of %d rows", cases[i].config, (int)stacks, (int)rows);
+        snug_program_free(&program);
+        snug_config_free(&config);
         snug_adapter_free(adapter);
         json_decref(json);
     }

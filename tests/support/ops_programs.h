@@ -70,18 +70,24 @@ static inline void build_embed(struct ops *f, int variant) {
 
 /* 0: over tokens. 1: the decoder: over loss positions, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the
    same with a weight in bf16, whatever the compute type. 6, 7: as 0 with a frozen bias or weight. 8, 9: with an addend,
-   over sequences in place. 10 … 12: as 0 … 2 with a transposed weight. */
-enum { LINEAR_VARIANTS = 13, LINEAR_FROZEN = 6, LINEAR_ADDEND = 8, LINEAR_TRANSPOSED = 10 };
+   over sequences in place. 10 … 12: as 0 … 2 with a transposed weight. 13 … 18: as 0 … 2, and with a transposed weight,
+   of columns of x. */
+enum { LINEAR_VARIANTS = 19, LINEAR_FROZEN = 6, LINEAR_ADDEND = 8, LINEAR_TRANSPOSED = 10, LINEAR_COLUMNS = 13 };
 static inline void build_linear(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
+    const bool narrow = variant >= LINEAR_COLUMNS;
+    if (narrow) variant -= LINEAR_COLUMNS;
+    if (narrow && variant > 2) variant += LINEAR_TRANSPOSED - 3;
     const bool bf16 = variant / 3 == 1, transposed = variant >= LINEAR_TRANSPOSED;
     const bool addend = variant >= LINEAR_ADDEND && !transposed;
     const enum snug_dtype type = f->program.compute;
     const int form = variant < 6 ? variant % 3 : transposed ? variant - LINEAR_TRANSPOSED : variant == 9 ? 2 : 0;
     const enum snug_extent extent = form == 0 ? T : form == 1 ? R : B;
     const int64_t outputs = form == 1 ? s->vocabulary : s->outputs;
+    const int64_t inputs = narrow ? s->h - s->h / 3 : s->h;
     struct snug_linear l = {.x = ops_source(f, type, extent, 0, s->h), .transposed = transposed};
-    const int64_t rows = transposed ? s->h : outputs, cols = transposed ? outputs : s->h; /* of the weight */
+    if (narrow) l.of_x = (struct snug_column_range){(int32_t)(s->h - inputs), (int32_t)inputs};
+    const int64_t rows = transposed ? inputs : outputs, cols = transposed ? outputs : inputs; /* of the weight */
     l.w = ops_source(f, bf16 ? SNUG_BF16 : type, FIXED, rows, cols);
     if (form != 1) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
     if (addend) l.addend = ops_source(f, type, extent, 0, outputs);
@@ -90,15 +96,17 @@ static inline void build_linear(struct ops *f, int variant) {
     const int32_t dw = variant == 7 ? 0 : ops_source(f, SNUG_F32, FIXED, rows, cols);
     const int32_t db = form == 1 || variant == 6 ? 0 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = l});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
-                                .accumulate = form == 2,
-                                .linear_dx = {.dy = dy, .w = l.w, .dx = dx, .transposed = transposed}});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW,
-                                .linear_dw = {.dy = dy, .x = l.x, .dw = dw, .db = db, .transposed = transposed}});
+    ops_add(f,
+            (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
+                             .accumulate = form == 2,
+                             .linear_dx = {.dy = dy, .w = l.w, .dx = dx, .transposed = transposed, .of_dx = l.of_x}});
+    ops_add(f, (struct snug_op){
+                   .kind = SNUG_OP_LINEAR_DW,
+                   .linear_dw = {.dy = dy, .x = l.x, .dw = dw, .db = db, .transposed = transposed, .of_x = l.of_x}});
     if (variant == 9) return; /* a second run adds again */
     f->y = l.y;
     f->dy = dy;
-    if (form != 2) ops_pair(f, l.x, dx);
+    if (form != 2 && !narrow) ops_pair(f, l.x, dx);
     if (!bf16) ops_pair(f, l.w, dw); /* finite differences are finer than bf16 */
     ops_pair(f, l.b, db);
     if (addend) ops_pair(f, l.addend, dy);

@@ -190,7 +190,7 @@ static inline bool ops_keeps(const struct ops *f, const struct snug_op *op, int 
     case SNUG_OP_NORM_BACKWARD:
         return adds && (k == OPERAND(norm_backward.dgamma) || k == OPERAND(norm_backward.dbeta));
     case SNUG_OP_ATTENTION_BACKWARD: return adds && k == OPERAND(attention_backward.dbias);
-    case SNUG_OP_LINEAR_DX: return op->accumulate;
+    case SNUG_OP_LINEAR_DX: return op->accumulate || op->linear_dx.of_dx.count; /* further columns are kept */
     case SNUG_OP_CACHE_ROWS: return true;
     case SNUG_OP_LOSS: return k == OPERAND(loss.loss) && f->run.chunk > 0;
     case SNUG_OP_CLIP: return k == OPERAND(clip.scaler);

@@ -5,20 +5,35 @@
 #include "backend/cpu/linear.h"
 #include "backend/cpu/vec.h"
 
+/* Columns of a tensor: *data is that of their first element. */
+struct part {
+    int32_t tensor;
+    struct snug_column_range of;
+};
+
+static int64_t find_part(const struct snug_run *run, struct part part, const void **data) {
+    *data = (const uint8_t *)snug_run_data(run, part.tensor) +
+            part.of.first * snug_dtype_size(snug_run_dtype(run, part.tensor));
+    return part.of.count ? part.of.count : snug_run_cols(run, part.tensor);
+}
+
 /* y = x w + bias, or += if add; transpose_w: w is stored as [columns of y, columns of x]. */
-static snug_status run_matmul(struct snug_run *run, int32_t y, int32_t x, int32_t w, const float *bias,
+static snug_status run_matmul(struct snug_run *run, struct part of_y, struct part of_x, int32_t w, const float *bias,
                               bool transpose_w, bool add) {
-    const struct snug_matmul p = {.y = snug_run_data(run, y),
-                                  .y_dtype = snug_run_dtype(run, y),
-                                  .a = snug_run_data(run, x),
-                                  .b = snug_run_data(run, w),
-                                  .b_dtype = snug_run_dtype(run, w),
-                                  .bias = bias,
-                                  .m = snug_run_rows(run, x),
-                                  .n = snug_run_cols(run, y),
-                                  .k = snug_run_cols(run, x),
-                                  .transpose_b = transpose_w,
-                                  .add = add};
+    const int32_t x = of_x.tensor, y = of_y.tensor;
+    const void *to;
+    struct snug_matmul p = {.y_dtype = snug_run_dtype(run, y),
+                            .b = snug_run_data(run, w),
+                            .b_dtype = snug_run_dtype(run, w),
+                            .bias = bias,
+                            .m = snug_run_rows(run, x),
+                            .lda = snug_run_cols(run, x),
+                            .ldy = snug_run_cols(run, y),
+                            .transpose_b = transpose_w,
+                            .add = add};
+    p.k = find_part(run, of_x, &p.a);
+    p.n = find_part(run, of_y, &to);
+    p.y = (void *)to;
     const enum snug_dtype a = snug_run_dtype(run, x);
     if (a == SNUG_F32 && p.y_dtype == SNUG_F32) return SNUG_KERNEL(matmul_f32)(run, &p);
     if (a == SNUG_BF16 && p.b_dtype == SNUG_BF16) return SNUG_KERNEL(matmul_bf16)(run, &p);
@@ -32,12 +47,14 @@ snug_status SNUG_KERNEL(linear)(struct snug_run *run, const struct snug_op *op) 
     const struct snug_matrix y = snug_matrix_of(run, l->y);
     if (l->addend && l->addend != l->y)
         memcpy(y.data, snug_run_data(run, l->addend), (size_t)(y.rows * y.cols * snug_dtype_size(y.dtype)));
-    return run_matmul(run, l->y, l->x, l->w, snug_run_data(run, l->b), !l->transposed, l->addend);
+    return run_matmul(run, (struct part){.tensor = l->y}, (struct part){l->x, l->of_x}, l->w, snug_run_data(run, l->b),
+                      !l->transposed, l->addend);
 }
 
 snug_status SNUG_KERNEL(linear_dx)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_linear_dx *l = &op->linear_dx;
-    return run_matmul(run, l->dx, l->dy, l->w, NULL, l->transposed, op->accumulate);
+    return run_matmul(run, (struct part){l->dx, l->of_dx}, (struct part){.tensor = l->dy}, l->w, NULL, l->transposed,
+                      op->accumulate);
 }
 
 /* db alone, of dy [t,n]: the sums of 64 rows each, then their sum, which keeps rounding errors small. */
@@ -67,17 +84,20 @@ snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *o
     struct snug_weight_gradient p = {.dw = snug_run_data(run, l->dw),
                                      .db = snug_run_data(run, l->db),
                                      .dy = snug_run_data(run, l->dy),
-                                     .x = snug_run_data(run, l->x),
                                      .t = snug_run_rows(run, l->dy),
                                      .n = snug_run_cols(run, l->dy),
-                                     .k = snug_run_cols(run, l->x),
+                                     .lddy = snug_run_cols(run, l->dy),
+                                     .ldx = snug_run_cols(run, l->x),
                                      .add = !snug_run_overwrites(run, op),
                                      .apart = run->program->accumulates && run->chunk == 0};
+    p.k = find_part(run, (struct part){l->x, l->of_x}, &p.x);
     if (p.db && (!p.dw || l->transposed)) sum_columns(run, &p, dy);
     if (!p.dw) return SNUG_OK;
     if (l->transposed) { /* dw^T = x^T dy */
-        p.dy = snug_run_data(run, l->x), p.x = snug_run_data(run, l->dy);
-        p.n = snug_run_cols(run, l->x), p.k = snug_run_cols(run, l->dy);
+        const struct snug_weight_gradient q = p;
+        p.dy = q.x, p.x = q.dy;
+        p.n = q.k, p.k = q.n;
+        p.lddy = q.ldx, p.ldx = q.lddy;
         p.db = NULL;
     }
     if (dy == SNUG_F32 && x == SNUG_F32) return SNUG_KERNEL(weight_gradient_f32)(run, &p);
@@ -87,31 +107,37 @@ snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *o
                      snug_dtype_name(dy), run->program->tensors[op->linear_dw.x].name, snug_dtype_name(x));
 }
 
-static int64_t matmul_workspace(const struct snug_program *program, int32_t x, int32_t w, int32_t y, bool transpose_w,
-                                int threads) {
-    const struct snug_tensor *a = &program->tensors[x], *b = &program->tensors[w];
-    const int64_t n = program->tensors[y].cols;
-    if (a->dtype != SNUG_F32) return SNUG_KERNEL(matmul_bf16_workspace)(n, a->cols);
-    return SNUG_KERNEL(matmul_f32_workspace)(n, a->cols, transpose_w, b->dtype, threads);
+static int64_t columns_of(const struct snug_program *program, struct part part) {
+    return part.of.count ? part.of.count : program->tensors[part.tensor].cols;
+}
+
+static int64_t matmul_workspace(const struct snug_program *program, struct part x, int32_t w, struct part y,
+                                bool transpose_w, int threads) {
+    const int64_t n = columns_of(program, y), k = columns_of(program, x);
+    if (program->tensors[x.tensor].dtype != SNUG_F32) return SNUG_KERNEL(matmul_bf16_workspace)(n, k);
+    return SNUG_KERNEL(matmul_f32_workspace)(n, k, transpose_w, program->tensors[w].dtype, threads);
 }
 
 int64_t SNUG_KERNEL(linear_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     const struct snug_linear *l = &op->linear;
-    return matmul_workspace(program, l->x, l->w, l->y, !l->transposed, threads);
+    return matmul_workspace(program, (struct part){l->x, l->of_x}, l->w, (struct part){.tensor = l->y}, !l->transposed,
+                            threads);
 }
 
 int64_t SNUG_KERNEL(linear_dx_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     const struct snug_linear_dx *l = &op->linear_dx;
-    return matmul_workspace(program, l->dy, l->w, l->dx, l->transposed, threads);
+    return matmul_workspace(program, (struct part){.tensor = l->dy}, l->w, (struct part){l->dx, l->of_dx},
+                            l->transposed, threads);
 }
 
 int64_t SNUG_KERNEL(linear_dw_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     const struct snug_linear_dw *l = &op->linear_dw;
-    const struct snug_tensor *dy = &program->tensors[l->transposed ? l->x : l->dy];
-    const struct snug_tensor *x = &program->tensors[l->transposed ? l->dy : l->x];
+    const struct snug_tensor *dy = &program->tensors[l->dy];
+    const int64_t inputs = columns_of(program, (struct part){l->x, l->of_x});
+    const int64_t n = l->transposed ? inputs : dy->cols, k = l->transposed ? dy->cols : inputs;
     if (!op->linear_dw.dw) return 0;
     if (dy->dtype == SNUG_F32)
-        return program->accumulates ? SNUG_KERNEL(weight_gradient_f32_workspace)(dy->cols, x->cols, threads) : 0;
+        return program->accumulates ? SNUG_KERNEL(weight_gradient_f32_workspace)(n, k, threads) : 0;
     int64_t tokens = dy->extent == SNUG_EXTENT_FIXED ? dy->rows : program->capacity[dy->extent];
-    return SNUG_KERNEL(weight_gradient_bf16_workspace)(tokens, dy->cols, x->cols);
+    return SNUG_KERNEL(weight_gradient_bf16_workspace)(tokens, n, k);
 }

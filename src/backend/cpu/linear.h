@@ -16,6 +16,7 @@ struct snug_matmul {
     const void *a, *b;
     const float *bias;
     int64_t m, n, k;
+    int64_t lda, ldy; /* elements from a row to the next one */
     bool transpose_b, add;
 };
 
@@ -24,6 +25,7 @@ struct snug_weight_gradient {
     float *dw, *db;
     const void *dy, *x;
     int64_t t, n, k;
+    int64_t ldx, lddy; /* elements from a row to the next one */
     bool add;
     /* With add: the product is completed before it is added (of bf16, that of the first 1024 rows), so that gradients
      * have the bits of a sum over ranks with a micro-batch each. It needs scratch. */

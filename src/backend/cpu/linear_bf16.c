@@ -153,11 +153,11 @@ static const struct snug_microkernel *microkernel(const struct snug_run *run) {
 static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, enum snug_dtype dtype,
                                                       const float *c, int64_t row, int64_t column, int64_t columns) {
     int64_t rows = snug_min(BLOCK, p->m - row), size = snug_dtype_size(dtype);
-    uint8_t *y = (uint8_t *)p->y + (row * p->n + column) * size;
+    uint8_t *y = (uint8_t *)p->y + (row * p->ldy + column) * size;
     vec bias[BLOCK / VEC_LANES];
     for (int64_t j = 0; j < columns; j += VEC_LANES)
         bias[j / VEC_LANES] = p->bias ? vec_load(p->bias + column, SNUG_F32, j, columns) : vec_all(0.0f);
-    for (int64_t i = 0; i < rows; i++, c += BLOCK, y += p->n * size)
+    for (int64_t i = 0; i < rows; i++, c += BLOCK, y += p->ldy * size)
         for (int64_t j = 0; j < columns; j += VEC_LANES) {
             vec v = vec_read(c + j) + bias[j / VEC_LANES];
             if (p->add) v += vec_load(y, dtype, j, columns);
@@ -179,14 +179,14 @@ static void put_block(const struct snug_matmul *p, const float *c, int64_t row, 
    a multiple of 32, the last step's left operand is a zero-padded copy. */
 static void run_strip(const struct snug_matmul *p, snug_microkernel_fn *kernel, const uint16_t *packed, int64_t slab,
                       int64_t row, int64_t first, int64_t end) {
-    const uint16_t *a = (const uint16_t *)p->a + row * p->k;
+    const uint16_t *a = (const uint16_t *)p->a + row * p->lda;
     uint16_t spare[BLOCK_SIZE] __attribute__((aligned(64)));
     float c[BLOCK_SIZE] __attribute__((aligned(64)));
-    int64_t steps = p->k / BLOCK, left = p->k % BLOCK, ld = p->k;
+    int64_t steps = p->k / BLOCK, left = p->k % BLOCK, ld = p->lda;
     if (left) whole(a + steps * BLOCK, &ld, p->m - row, left, spare);
     for (int64_t panel = first; panel < end; panel++) {
         const uint16_t *b = packed + (panel - slab) * blocks(p->k) * BLOCK_SIZE;
-        if (steps) kernel(c, BLOCK, a, p->k, BLOCK, b, steps, false);
+        if (steps) kernel(c, BLOCK, a, p->lda, BLOCK, b, steps, false);
         if (left) kernel(c, BLOCK, spare, BLOCK, 0, b + steps * BLOCK_SIZE, 1, steps > 0);
         put_block(p, c, row, panel * BLOCK);
     }
@@ -239,7 +239,7 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int6
     const uint16_t *dy = (const uint16_t *)p->dy + column;
     int64_t columns = snug_min(BLOCK, p->n - column);
     for (int64_t t = start; t < end; t += BLOCK, packed += BLOCK_SIZE)
-        pack_a_transposed(packed, dy + t * p->n, p->n, end - t, p->n - column);
+        pack_a_transposed(packed, dy + t * p->lddy, p->lddy, end - t, p->n - column);
     if (!p->db) return;
     for (int64_t j = 0; j < columns; j += VEC_LANES) {
         const vec before = start || p->add ? vec_load(p->db + column, SNUG_F32, j, columns) : vec_all(0.0f);
@@ -247,7 +247,7 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int6
         for (int64_t t = start; t < end; t += BLOCK) {
             vec sum = vec_all(0.0f);
             for (int64_t i = t; i < snug_min(t + BLOCK, end); i++)
-                sum += vec_load(dy + i * p->n, SNUG_BF16, j, columns);
+                sum += vec_load(dy + i * p->lddy, SNUG_BF16, j, columns);
             total += sum;
         }
         if (!start) total += before;
@@ -304,7 +304,7 @@ snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct
                 int64_t column = (panel - down) * BLOCK;
                 uint16_t *to = x + (panel - down) * size;
                 for (int64_t t = start; t < end; t += BLOCK, to += BLOCK_SIZE)
-                    pack_b(to, (const uint16_t *)p->x + t * p->k + column, p->k, end - t, p->k - column);
+                    pack_b(to, (const uint16_t *)p->x + t * p->ldx + column, p->ldx, end - t, p->k - column);
             }
 #pragma omp for schedule(dynamic)
             for (int64_t unit = 0; unit < down * groups; unit++) {

@@ -93,14 +93,14 @@ snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matm
         for (int64_t tile = 0; tile < down * across; tile++) {
             const int64_t i = tile % down * ROW_TILE, j = tile / down * COLUMN_TILE;
             const int64_t m = snug_min(ROW_TILE, p->m - i), n = snug_min(COLUMN_TILE, p->n - j);
-            float *y = (float *)p->y + i * p->n + j;
+            float *y = (float *)p->y + i * p->ldy + j;
             for (int64_t s = 0; s < p->k; s += INNER_TILE) {
                 const int64_t k = snug_min(INNER_TILE, p->k - s);
                 take_tile(p, &b, s, k, j, n);
-                refused = refused || !snug_gemm_f32(y, p->n, a + i * p->k + s, p->k, false, b.data, b.ld,
+                refused = refused || !snug_gemm_f32(y, p->ldy, a + i * p->lda + s, p->lda, false, b.data, b.ld,
                                                     p->transpose_b, m, n, k, p->add || s > 0);
             }
-            if (p->bias) add_bias(y, p->n, p->bias + j, m, n);
+            if (p->bias) add_bias(y, p->ldy, p->bias + j, m, n);
         }
     }
     return snug_gemm_result(run->ctx, refused);
@@ -160,10 +160,10 @@ snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct 
             int64_t i = tile / across * WEIGHT_ROW_TILE, j = tile % across * WEIGHT_COLUMN_TILE;
             int64_t m = snug_min(WEIGHT_ROW_TILE, p->n - i), n = snug_min(WEIGHT_COLUMN_TILE, p->k - j);
             float *dw = p->dw + i * p->k + j, *to = apart ? product : dw;
-            refused = refused || !snug_gemm_f32(to, apart ? n : p->k, dy + i, p->n, true, x + j, p->k, false, m, n,
+            refused = refused || !snug_gemm_f32(to, apart ? n : p->k, dy + i, p->lddy, true, x + j, p->ldx, false, m, n,
                                                 p->t, p->add && !apart);
             if (apart) add_product(dw, p->k, product, m, n);
-            if (p->db && j == 0) sum_columns(p->db + i, dy + i, p->n, p->t, m, p->add);
+            if (p->db && j == 0) sum_columns(p->db + i, dy + i, p->lddy, p->t, m, p->add);
         }
     }
     return snug_gemm_result(run->ctx, refused);

@@ -67,7 +67,7 @@ static inline __attribute__((always_inline)) void put(const struct snug_matmul *
     float values[VEC_LANES];
     memcpy(values, &results, sizeof values);
     for (int64_t i = 0; i < rows; i++) {
-        float *y = (float *)p->y + (row + i) * p->n + column;
+        float *y = (float *)p->y + (row + i) * p->ldy + column;
         for (int64_t j = 0; j < columns; j++) {
             float sum = !first || p->add ? y[j] : 0;
             if (first && p->bias) sum += p->bias[column + j];
@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) void run_tile(const struct snug_mat
     /* the tiles of the first rows fetch for all */
     if (row == 0 && column + 2 * VEC_LANES <= p->n) o.ahead = VEC_LANES * o.stride;
     /* cppcheck-suppress arrayIndexOutOfBounds ; a tile of two rows is only where ROWS is larger */
-    for (int64_t i = 0; i < rows; i++) o.x[i] = (const float *)p->a + snug_min(row + i, p->m - 1) * p->k + inner;
+    for (int64_t i = 0; i < rows; i++) o.x[i] = (const float *)p->a + snug_min(row + i, p->m - 1) * p->lda + inner;
     for (int64_t j = 0; j < columns; j++) o.w[j] = w + snug_min(column + j, p->n - 1) * o.stride;
     if (p->n - column >= columns)
         put(p, (int)columns, row, stored, column, columns, inner == 0, multiply_tile(&o, dtype, true, rows, k));
@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void run_across(const struct snug_m
                                                              int64_t row, int64_t column) {
     const int64_t rows = snug_min(ACROSS_ROWS, p->m - row), size = snug_dtype_size(dtype);
     const int vecs = p->n - column > VEC_LANES ? ACROSS_VECS : 1;
-    const float *x = (const float *)p->a + row * p->k;
+    const float *x = (const float *)p->a + row * p->lda;
     vec sums[ACROSS_ROWS][ACROSS_VECS];
     for (int i = 0; i < ACROSS_ROWS; i++)
         for (int v = 0; v < ACROSS_VECS; v++) sums[i][v] = vec_all(0);
@@ -144,12 +144,12 @@ static inline __attribute__((always_inline)) void run_across(const struct snug_m
         vec of_w[ACROSS_VECS];
         for (int v = 0; v < vecs; v++) of_w[v] = vec_load(w, dtype, column + v * VEC_LANES, p->n);
         for (int64_t i = 0; i < rows; i++)
-            for (int v = 0; v < vecs; v++) sums[i][v] = vec_fma(vec_all(x[i * p->k + k]), of_w[v], sums[i][v]);
+            for (int v = 0; v < vecs; v++) sums[i][v] = vec_fma(vec_all(x[i * p->lda + k]), of_w[v], sums[i][v]);
     }
     for (int64_t i = 0; i < rows; i++)
         for (int v = 0; v < vecs; v++) {
             const int64_t c = column + v * VEC_LANES;
-            float *y = (float *)p->y + (row + i) * p->n;
+            float *y = (float *)p->y + (row + i) * p->ldy;
             vec sum = sums[i][v];
             if (p->bias) sum += vec_load(p->bias, SNUG_F32, c, p->n);
             if (p->add) sum += vec_load(y, SNUG_F32, c, p->n);

@@ -8,30 +8,35 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (!dy) return;
     if (l->b && t->bias[l->y]) snug_tape_refuse(t, l->y, "both it and the activation after it add a bias");
     struct snug_op weights = {.kind = SNUG_OP_LINEAR_DW,
-                              .linear_dw = {.dy = dy, .x = l->x, .transposed = l->transposed}};
+                              .linear_dw = {.dy = dy, .x = l->x, .transposed = l->transposed, .of_x = l->of_x}};
     const struct snug_tape_weight outputs[] = {{l->w, &weights.linear_dw.dw},
                                                {l->b ? l->b : t->bias[l->y], &weights.linear_dw.db}};
     if (snug_tape_weights(t, &weights, outputs, 2)) snug_tape_emit(t, weights);
     t->bias[l->y] = 0;
     if (snug_tape_needs(t, l->x)) {
         bool accumulate;
-        const int32_t dx = snug_tape_target(t, l->x, dy, &accumulate);
-        snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
-                                           .accumulate = accumulate,
-                                           .linear_dx = {.dy = dy, .w = l->w, .dx = dx, .transposed = l->transposed}});
+        const int32_t dx =
+            l->of_x.count ? snug_tape_shared(t, l->x, &accumulate) : snug_tape_target(t, l->x, dy, &accumulate);
+        const struct snug_linear_dx to = {.dy = dy, .w = l->w, .dx = dx, .transposed = l->transposed, .of_dx = l->of_x};
+        snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_LINEAR_DX, .accumulate = accumulate, .linear_dx = to});
         snug_tape_give(t, l->x, dx);
     }
     if (l->addend) snug_tape_give(t, l->addend, dy);
 }
 
+static double columns_of(const struct snug_cost_view *view, struct snug_column_range of, int32_t tensor) {
+    return of.count ? of.count : snug_cost_columns(view, tensor);
+}
+
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = 2 * snug_cost_elements(view, op->linear.y) * snug_cost_columns(view, op->linear.x);
+    view->cost.flops = 2 * snug_cost_elements(view, op->linear.y) * columns_of(view, op->linear.of_x, op->linear.x);
 }
 static void dx_cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = 2 * snug_cost_elements(view, op->linear_dx.dx) * snug_cost_columns(view, op->linear_dx.dy);
+    view->cost.flops =
+        2 * snug_cost_elements(view, op->linear_dx.dy) * columns_of(view, op->linear_dx.of_dx, op->linear_dx.dx);
 }
 static void dw_cost(struct snug_cost_view *view, const struct snug_op *op) {
-    const double columns = op->linear_dw.dw ? snug_cost_columns(view, op->linear_dw.x) : 1;
+    const double columns = op->linear_dw.dw ? columns_of(view, op->linear_dw.of_x, op->linear_dw.x) : 1;
     view->cost.flops = 2 * snug_cost_elements(view, op->linear_dw.dy) * columns;
 }
 

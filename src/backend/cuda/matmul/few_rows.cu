@@ -17,7 +17,7 @@ struct few_rows {
     const void *x, *w, *addend;
     const float *bias;
     void *y;
-    int64_t n, k;
+    int64_t n, k, ldx; /* elements from a row of x to the next one */
     int m;
     bool early; /* w may be read before earlier operations are done */
 };
@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, channel = lane % 4 * 8;
     const int64_t first = (int64_t)blockIdx.x * ROWS;
     const T *low = (const T *)a.w + (first + row) * a.k + channel, *high = low + 8 * a.k;
-    const T *x = (const T *)a.x + row * a.k + channel;
+    const T *x = (const T *)a.x + row * a.ldx + channel;
     const bool has_low = first + row < a.n, has_high = first + row + 8 < a.n, has_x = row < a.m;
     float c[4] = {};
     start_next();
@@ -75,8 +75,9 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
 extern "C" bool snug_cuda_takes_few_rows(const struct snug_run *run, const struct snug_op *op,
                                          const struct snug_cuda_matmul *p) {
     const bool low = p->type == SNUG_F16 || (p->type == SNUG_BF16 && snug_cuda_of(run)->capability >= 80);
+    const bool aligned = p->k % 8 == 0 && p->a_stride % 8 == 0 && (uintptr_t)p->a % 16 == 0;
     return op->kind == SNUG_OP_LINEAR && run->program->cache_pages && p->m <= COLUMNS && low && p->b_type == p->type &&
-           p->transpose_b && p->k % 8 == 0;
+           p->transpose_b && aligned;
 }
 
 extern "C" void snug_cuda_run_few_rows(const struct snug_run *run, const struct snug_op *op,
@@ -88,6 +89,7 @@ extern "C" void snug_cuda_run_few_rows(const struct snug_run *run, const struct 
                                .y = p->c,
                                .n = p->n,
                                .k = p->k,
+                               .ldx = p->a_stride ? p->a_stride : p->k,
                                .m = (int)p->m,
                                .early = run->program->tensors[op->linear.w].persistent};
     const unsigned blocks = blocks_for(p->n, ROWS);

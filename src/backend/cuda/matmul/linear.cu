@@ -43,6 +43,27 @@ static __global__ void add_bias(float *y, const float *bias, int64_t n, int64_t 
 
 static uint8_t *scratch(const struct snug_run *run) { return (uint8_t *)run->workspace + SNUG_CUDA_MATMUL_WORKSPACE; }
 
+/* The first of these columns of a matrix of *size columns: *stride becomes that number, and *size that of the part. */
+static const void *narrow(const void *data, enum snug_dtype type, struct snug_column_range of, int64_t *stride,
+                          int64_t *size) {
+    if (!of.count) return data;
+    *stride = *size;
+    *size = of.count;
+    return (const uint8_t *)data + of.first * snug_dtype_size(type);
+}
+
+/* Makes p, which has all columns of op's operands, read or write those that op means. */
+static void take_columns(struct snug_cuda_matmul *p, const struct snug_op *op) {
+    if (op->kind == SNUG_OP_LINEAR)
+        p->a = narrow(p->a, p->type, op->linear.of_x, &p->a_stride, &p->k);
+    else if (op->kind == SNUG_OP_LINEAR_DX)
+        p->c = (void *)narrow(p->c, p->c_type, op->linear_dx.of_dx, &p->c_stride, &p->n);
+    else if (op->linear_dw.transposed)
+        p->a = narrow(p->a, p->type, op->linear_dw.of_x, &p->a_stride, &p->m);
+    else
+        p->b = narrow(p->b, p->b_type, op->linear_dw.of_x, &p->b_stride, &p->n);
+}
+
 extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *run, const struct snug_op *op) {
     const bool forward = op->kind == SNUG_OP_LINEAR, weight = op->kind == SNUG_OP_LINEAR_DW;
     const struct snug_cuda_roles of = snug_cuda_roles_of(op);
@@ -57,11 +78,12 @@ extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *ru
                                         : weight ? !snug_run_overwrites(run, op)
                                                  : op->accumulate,
                                  .m = weight ? snug_run_cols(run, of.a) : snug_cuda_rows(run, of.c),
-                                 .n = snug_run_cols(run, of.c),
+                                 .n = weight ? snug_run_cols(run, of.b) : snug_run_cols(run, of.c),
                                  .k = weight ? snug_cuda_rows(run, of.a) : snug_run_cols(run, of.a),
                                  .type = snug_run_dtype(run, of.a),
                                  .b_type = snug_run_dtype(run, of.b),
                                  .c_type = snug_run_dtype(run, of.c)};
+    take_columns(&p, op);
     const void *bias = forward ? snug_run_data(run, op->linear.b) : NULL;
     if (bias && p.c_type == p.type) p.bias = p.c_type == SNUG_F32 ? bias : scratch(run);
     const void *converted =

@@ -12,7 +12,7 @@ struct snug_cuda_matmul {
     const void *a, *b, *bias;
     bool transpose_a, transpose_b, add;
     int64_t m, n, k;
-    int64_t a_stride, c_stride;           /* leading dimensions as stored; 0: rows are contiguous */
+    int64_t a_stride, b_stride, c_stride; /* leading dimensions as stored; 0: rows are contiguous */
     enum snug_dtype type, b_type, c_type; /* of a, b, c */
 };
 

@@ -56,7 +56,7 @@ static cublasStatus_t describe(struct snug_cuda_matmul_plan *p, const void *bias
         TRY(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     }
     TRY(cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(s->transpose_b ? s->k : s->n),
-                                   (uint64_t)(s->transpose_b ? s->n : s->k), s->transpose_b ? s->k : s->n));
+                                   (uint64_t)(s->transpose_b ? s->n : s->k), s->b_stride));
     TRY(cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(s->transpose_a ? s->m : s->k),
                                    (uint64_t)(s->transpose_a ? s->k : s->m), s->a_stride));
     TRY(cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)s->n, (uint64_t)s->m, s->c_stride));
@@ -75,6 +75,7 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matmul *m, 
     memset(&shape, 0, sizeof shape);
     shape.m = m->m, shape.n = m->n, shape.k = m->k;
     shape.a_stride = m->a_stride ? m->a_stride : m->transpose_a ? m->m : m->k;
+    shape.b_stride = m->b_stride ? m->b_stride : m->transpose_b ? m->k : m->n;
     shape.c_stride = m->c_stride ? m->c_stride : m->n;
     shape.type = (int32_t)m->type, shape.c_type = (int32_t)m->c_type;
     shape.transpose_a = m->transpose_a, shape.transpose_b = m->transpose_b, shape.bias = m->bias != NULL;
@@ -142,12 +143,12 @@ static snug_status multiply_converted(struct snug_run *run, const struct snug_cu
         if (m->transpose_b) {
             part.n = count;
             part.c = (uint8_t *)m->c + row * c_size;
-            part.c_stride = m->n;
+            part.c_stride = m->c_stride ? m->c_stride : m->n;
             if (m->bias) part.bias = (const uint8_t *)m->bias + row * c_size;
         } else {
             part.k = count;
             part.a = (const uint8_t *)m->a + row * size;
-            part.a_stride = m->k;
+            part.a_stride = m->a_stride ? m->a_stride : m->k;
             part.add = m->add || row > 0;
         }
         RETURN_IF_ERROR(multiply(run, &part, workspace));

@@ -9,7 +9,7 @@
 
 /* The key of a choice of algorithm. Compared byte by byte. */
 struct snug_cuda_matmul_shape {
-    int64_t m, n, k, a_stride, c_stride;
+    int64_t m, n, k, a_stride, b_stride, c_stride;
     int32_t type, c_type; /* enum snug_dtype */
     uint8_t transpose_a, transpose_b, bias, tf32;
     uint8_t alignment; /* log2 of the alignment of all addresses, in bytes */
