@@ -101,16 +101,16 @@ SECTIONS = {
         "--output_dir build-gpu/large --overwrite_output_dir 2>&1"),
     "gpu-large-decoders": (
         "GPU: Qwen2.5-7B, Llama-3.1-8B with 32,768 tokens, and Llama-3.2-1B in 4 GiB",
-        "Full fine-tuning, random weights, in bf16: with bf16 weights and 8-bit AdamW, 524,288 tokens a step; with fp32 masters and "
+        "Full fine-tuning, random weights, in bf16: with bf16 weights and 8-bit AdamW, whose states are in host memory, 524,288 tokens a step; with fp32 masters and "
         "states in 90 GB of host memory, one row; with bf16 weights and Adafactor without clipping, one row of 2,048 tokens. The first step, "
         "which is slow, counts.",
-        "; ".join(f"build-gpu/dist/snug train --task clm --bf16 --config_name bench/models/{words} --per_device_train_batch_size 1 "
+        "; ".join(f"build-gpu/dist/snug train --task clm --bf16 --config_name bench/models/{words} "
                   "--save_strategy no --output_dir /dev/shm/large --overwrite_output_dir 2>&1" for words in (
-            "qwen2.5-7b.json --train_file dummy:256x4096 --max_seq_length 4096 --gradient_accumulation_steps 128 --max_steps 2 "
-            "--recompute none --dtype bfloat16 --optim adamw_8bit",
-            "llama-3.1-8b.json --train_file dummy:8x32768 --max_seq_length 32768 --max_steps 3 --recompute layer "
+            "qwen2.5-7b.json --train_file dummy:256x4096 --max_seq_length 4096 --per_device_train_batch_size 2 "
+            "--gradient_accumulation_steps 64 --max_steps 2 --recompute none --dtype bfloat16 --optim adamw_8bit --offload optimizer",
+            "llama-3.1-8b.json --train_file dummy:8x32768 --max_seq_length 32768 --per_device_train_batch_size 1 --max_steps 3 --recompute layer "
             "--offload optimizer,master_weights",
-            "llama-3.2-1b.json --train_file dummy:64x2048 --max_seq_length 2048 --max_steps 40 --dtype bfloat16 --optim adafactor "
+            "llama-3.2-1b.json --train_file dummy:64x2048 --max_seq_length 2048 --per_device_train_batch_size 1 --max_steps 40 --dtype bfloat16 --optim adafactor "
             "--max_grad_norm 0 --fit --memory_budget 4GiB"))),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
