@@ -35,10 +35,16 @@ static bool blames_operations(void) {
     return value && strcmp(value, "1") == 0;
 }
 
+static struct snug_run *run_of(struct snug_session *s, enum snug_role role) {
+    return role == SNUG_ROLE_TRAINING     ? &s->train_run
+           : role == SNUG_ROLE_EVALUATION ? &s->eval_run
+                                          : &s->generation_run;
+}
+
 static void open_runs(struct snug_session *s) {
     const struct snug_run_plan *plan = &s->job.plan;
     for (int i = 0; i < plan->count; i++) {
-        struct snug_run *run = plan->programs[i].role == SNUG_ROLE_TRAINING ? &s->train_run : &s->eval_run;
+        struct snug_run *run = run_of(s, plan->programs[i].role);
         *run = snug_runner_run(&s->job.runner, i);
         run->one_by_one = blames_operations();
         run->seed = (uint64_t)s->job.setup.args->seed;
@@ -51,7 +57,7 @@ static void open_runs(struct snug_session *s) {
 /* Every program has all parameters. */
 static const struct snug_program *any_program(const struct snug_session *s) { return &s->job.plan.programs[0].program; }
 
-static struct snug_run *any_run(struct snug_session *s) { return s->training ? &s->train_run : &s->eval_run; }
+static struct snug_run *any_run(struct snug_session *s) { return run_of(s, s->job.plan.programs[0].role); }
 
 /* Between steps: with the number of finished steps, whatever the current batch is. */
 static struct snug_run run_between_steps(struct snug_session *s) {
@@ -122,10 +128,10 @@ static snug_status autotune_here(struct snug_session *s) {
     struct snug_folder cache;
     char problem[256];
     snug_status status = snug_cache_folder_open(s->ctx, &cache, problem);
-    if (s->training && status == SNUG_OK)
-        status = backend->autotune(&s->train_run, &s->training->pipeline.limits.sizes, cache.path);
-    if (s->evaluation && status == SNUG_OK)
-        status = backend->autotune(&s->eval_run, &s->evaluation->pipeline.limits.sizes, cache.path);
+    for (int i = 0; i < s->job.plan.count && status == SNUG_OK; i++) {
+        const struct snug_planned_program *planned = &s->job.plan.programs[i];
+        status = backend->autotune(run_of(s, planned->role), &planned->pipeline.limits.sizes, cache.path);
+    }
     snug_folder_close(&cache);
     return status;
 }

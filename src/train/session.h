@@ -25,7 +25,7 @@ struct snug_session {
     struct snug_memory memory;                                /* of the job's runner */
     struct snug_weight_source source;                         /* of the current weights */
     uint64_t written;                                         /* to divided tensors: see struct snug_memory */
-    struct snug_run train_run, eval_run;
+    struct snug_run train_run, eval_run, generation_run;
     int64_t max_steps, steps_per_epoch; /* of a training; max_steps may be fewer than planned */
     struct snug_duration duration;      /* of a training */
     struct snug_loader *train_loader, *eval_loader;

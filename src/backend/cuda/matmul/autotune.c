@@ -216,6 +216,7 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
     /* cppcheck-suppress autoVariables ; removed below */
     run->batch = &batch;
     run->rows = capacity[SNUG_EXTENT_ROWS];
+    if (run->program->cache_pages && tokens < run->rows) run->rows = tokens; /* a logit of each sequence's token */
     snug_cuda_place_batch(run);
     cuda->bucket = tokens;
     cuda->padded = true;
@@ -233,11 +234,11 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
 
 static snug_status tune_sizes(struct snug_run *run, const struct snug_sizes *sizes) {
     for (int size = 1; size < SNUG_SIZES; size++)
-        if (snug_sizes_has(sizes, size)) {
-            const int64_t tokens = snug_size_tokens(size), rows = run->program->capacity[SNUG_EXTENT_SEQUENCES];
-            const bool decodes = run->program->cache_pages && rows < tokens; /* a token of each sequence */
-            RETURN_IF_ERROR(tune_size(run, snug_cuda_bucket_of(run->program, decodes && size == 1 ? rows : tokens)));
-        }
+        if (snug_sizes_has(sizes, size))
+            RETURN_IF_ERROR(tune_size(run, snug_cuda_bucket_of(run->program, snug_size_tokens(size))));
+    /* Generation: a token of each sequence that is left. */
+    const int64_t sequences = run->program->cache_pages ? run->program->capacity[SNUG_EXTENT_SEQUENCES] : 0;
+    for (int64_t few = 1; few < 2 * sequences && few < SNUG_ROW_TILE; few *= 2) RETURN_IF_ERROR(tune_size(run, few));
     return SNUG_OK;
 }
 
