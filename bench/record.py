@@ -105,7 +105,7 @@ SECTIONS = {
         "states in 90 GB of host memory, one row; with bf16 weights and Adafactor without clipping, one row of 2,048 tokens. The first step, "
         "which is slow, counts.",
         "; ".join(f"build-gpu/dist/snug train --task clm --bf16 --config_name bench/models/{words} "
-                  "--save_strategy no --output_dir /dev/shm/large --overwrite_output_dir 2>&1" for words in (
+                  "--save_strategy no --output_dir build-gpu/large --overwrite_output_dir 2>&1" for words in (
             "qwen2.5-7b.json --train_file dummy:256x4096 --max_seq_length 4096 --per_device_train_batch_size 2 "
             "--gradient_accumulation_steps 64 --max_steps 2 --recompute none --dtype bfloat16 --optim adamw_8bit --offload optimizer",
             "llama-3.1-8b.json --train_file dummy:8x32768 --max_seq_length 32768 --per_device_train_batch_size 1 --max_steps 3 --recompute layer "
