@@ -68,6 +68,26 @@ static inline void build_embed(struct ops *f, int variant) {
     ops_pair(f, e.type, d.dtype);
 }
 
+/* Adapters' matmuls, of shapes of their own: 0, 1: of wide inputs and narrow outputs, and reversed. 2, 3: the same of
+   columns of narrow inputs, and transposed. */
+enum { THIN_VARIANTS = 4, THIN_ROWS = 200 };
+static inline void build_thin(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t wide = 328, narrow = variant == 2 ? 40 : 24, columns = variant == 2 ? 16 : narrow;
+    const int64_t inputs = variant == 0 ? wide : narrow, outputs = variant == 0 ? narrow : wide;
+    const bool transposed = variant == 3;
+    const struct snug_column_range of = {variant == 2 ? 8 : 0, variant == 2 ? (int32_t)columns : 0};
+    const int64_t k = variant == 0 ? wide : columns, rows = transposed ? k : outputs, cols = transposed ? outputs : k;
+    const int32_t dy = ops_source(f, type, FIXED, THIN_ROWS, outputs),
+                  x = ops_source(f, type, FIXED, THIN_ROWS, inputs);
+    const int32_t dw = ops_source(f, SNUG_F32, FIXED, rows, cols), w = ops_source(f, type, FIXED, rows, cols);
+    const int32_t dx = ops_source(f, type, FIXED, THIN_ROWS, inputs);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW,
+                                .linear_dw = {.dy = dy, .x = x, .dw = dw, .transposed = transposed, .of_x = of}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
+                                .linear_dx = {.dy = dy, .w = w, .dx = dx, .transposed = transposed, .of_dx = of}});
+}
+
 /* 0: over tokens. 1: the decoder: over loss positions, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the
    same with a weight in bf16, whatever the compute type. 6, 7: as 0 with a frozen bias or weight. 8, 9: with an addend,
    over sequences in place. 10 … 12: as 0 … 2 with a transposed weight. 13 … 18: as 0 … 2, and with a transposed weight,

@@ -78,6 +78,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LINEAR_DW, build_linear, 0, 3, {64, 1}, {64, 2}, 1, 0},
     {SNUG_OP_LINEAR_DW, build_linear, LINEAR_FROZEN, LINEAR_ADDEND, {64, 1}, {64, 2}, 0, 0},
     {SNUG_OP_LINEAR_DW, build_linear, LINEAR_TRANSPOSED, LINEAR_VARIANTS, {64, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_LINEAR_DW, build_thin, 0, THIN_VARIANTS, {64, 1}, {64, 2}, 0, 0},
     {SNUG_OP_ATTENTION_BACKWARD, build_attention, 0, 2, {64, 1}, {128, 24}, 3, 0},
     {SNUG_OP_ATTENTION_BACKWARD,
      build_attention,

@@ -114,6 +114,7 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
 }
 
 extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct snug_op *op) {
+    if (snug_cuda_is_thin_pair(run, op - 1)) return snug_cuda_done(run, op);
     const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
     RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
     RETURN_IF_ERROR(snug_cuda_join(run));
@@ -165,11 +166,12 @@ template <typename T> static void bias_gradient(const struct snug_run *run, cons
 extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct snug_op *op) {
     const bool sums = op->linear_dw.db && !snug_cuda_bias_gradient_is_done(run, op);
     if (!op->linear_dw.dw && !sums) return SNUG_OK;
-    const bool concurrent = snug_cuda_of(run)->capturing && snug_cuda_is_concurrent(run->program, op);
+    const bool concurrent =
+        snug_cuda_of(run)->capturing && snug_cuda_is_concurrent(run->program, op) && !snug_cuda_is_thin_pair(run, op);
     if (concurrent) RETURN_IF_ERROR(snug_cuda_fork(run));
     if (op->linear_dw.dw) {
         const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
-        RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
+        if (!snug_cuda_run_thin(run, op, &p)) RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
     }
     if (sums)
         with_type(snug_run_dtype(run, op->linear_dw.dy), [&](auto type) {
