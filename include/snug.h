@@ -337,8 +337,10 @@ typedef struct snug_prediction {
 } snug_prediction;
 typedef snug_status snug_on_prediction(void *user, const snug_prediction *row);
 /* Calls on_row in the file's order; on several ranks on rank 0 alone. With labels in test_file, or output_dir set,
- * metrics are logged, and predict_results.txt (or predictions.txt) and predict_results.json are written there. */
+ * metrics are logged, and predict_results.txt (or predictions.txt) and predict_results.json are written there.
+ * snug_embed(): the vectors of texts as logits; of a row of two texts both, and their similarity as score. */
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks, snug_on_prediction *on_row, void *user);
+snug_status snug_embed(snug_args *args, const snug_callbacks *callbacks, snug_on_prediction *on_row, void *user);
 
 /* ---- a loaded model ---------------------------------------------------------------------------------------------- */
 /* A model and its tokenizer, opened once for many predictions of texts in memory. */
@@ -348,7 +350,7 @@ typedef struct snug_model snug_model;
  * outlive the model, and are not changed meanwhile. One rank only. */
 snug_status snug_model_open(snug_args *args, snug_model **out);
 typedef struct snug_model_info {
-    const char *task;    /* "classification", "mlm", "clm" or "token_classification" */
+    const char *task;    /* "classification", "mlm", "clm", "token_classification" or "embedding" */
     const char *problem; /* Hugging Face's problem_type, as "regression"; NULL where the task has no kinds */
     size_t class_count;  /* 0 for language models and regression */
     const char *const *classes;
@@ -450,11 +452,9 @@ snug_status snug_forward(snug_session *session); /* runs the encoder on the curr
  * that the losses of a step's micro-batches add up to the step's mean. It adds the head's gradients. */
 snug_status snug_loss(snug_session *session, double *loss);
 snug_status snug_backward(snug_session *session); /* adds the current micro-batch's gradients */
-/* Scales all gradients so that their L2 norm is at most max_norm; *norm is the norm before, and norm may be NULL.
- * max_norm <= 0 only measures. */
+/* Scales all gradients so that their L2 norm is at most max_norm, unless <= 0; *norm, or NULL, is the norm before. */
 snug_status snug_clip_grad_norm(snug_session *session, double max_norm, double *norm);
-/* One update at the current learning rate, and one step of the schedule; in fp16 skipped if gradients are not finite.
- */
+/* One update at the current learning rate, one step of the schedule; in fp16 skipped if gradients are not finite. */
 snug_status snug_optimizer_step(snug_session *session);
 snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);

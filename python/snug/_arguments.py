@@ -85,6 +85,14 @@ class _Of15(TypedDict, total=False):
     """refuse malformed UTF-8 instead of replacing it (snug's own) [False]"""
     max_shard_size: Optional[Union[int, str]]
     """maximum size of a file of weights, such as 5GB or 50MB; a larger model is saved in several, with an index [50GB]"""
+    prompt_name: Optional[str]
+    """embed: the model's prompt that is put before each text; default: the model's own"""
+    similarity: Optional[bool]
+    """embed: the similarity of the two texts of each row, instead of vectors (snug's own) [False]"""
+    normalize_embeddings: Optional[bool]
+    """embed: scale vectors to length 1 [False]"""
+    truncate_dim: Optional[int]
+    """embed: keep so many of a vector's first values; 0: all [0]"""
     decode: Optional[bool]
     """tokenize: also the text that the ids stand for (snug's own) [False]"""
     skip_special_tokens: Optional[bool]
@@ -353,6 +361,8 @@ class _Of7(TypedDict, total=False):
             "text_generation",
             "token_classification",
             "ner",
+            "embedding",
+            "sentence_embedding",
         ]
     ]
     """task, which selects the head; default: derived from the data and the model folder (snug's own)"""

@@ -68,8 +68,11 @@ class FilledMask:
     scores: npt.NDArray[np.float64]  #: their probabilities
 
 
+#: The vectors of texts: [texts, size].
+Vectors = npt.NDArray[np.float32]
+
 #: What a model predicts, by its task.
-Result = TypeVar("Result", Predictions, list[TaggedWords], list[FilledMask])
+Result = TypeVar("Result", Predictions, list[TaggedWords], list[FilledMask], Vectors)
 
 
 def _strings(pointer: Any, count: int) -> list[Optional[str]]:
@@ -119,6 +122,9 @@ class _Rows:
             self.probabilities.append(probabilities)
             self.logits.append(ctypes.string_at(row.logits, 4 * row.logits_count))
 
+    def vectors(self) -> Vectors:
+        return np.frombuffer(b"".join(self.logits), np.float32).reshape(len(self.labels), -1 if self.labels else 0)
+
     def predictions(self) -> Predictions:
         rows, classes = len(self.labels), len(self._classes)
         return Predictions(
@@ -146,7 +152,7 @@ class Model(Generic[Result]):
     """A model and its tokenizer, opened once for many predictions; made by load(). Several threads may use it: their calls run
     one after the other. close(), or leaving a with block, frees it when the call that runs has ended."""
 
-    task: str  #: "classification", "token_classification" or "mlm"
+    task: str  #: "classification", "token_classification", "mlm" or "embedding"
     classes: list[str]  #: names of the classes, in the model's order; regression and masked LM: []
 
     def __init__(self, folder: PathLike, arguments: Mapping[str, object]) -> None:
@@ -175,7 +181,8 @@ class Model(Generic[Result]):
         these the columns are used that the model was trained on, or that load() was given (text_column_name, …).
 
         Classification and regression: Predictions, with NumPy arrays. Token classification: a TaggedWords for each text. Masked
-        LM: a FilledMask for each mask token, the top_k of load() in each. An interrupt ends a long call."""
+        LM: a FilledMask for each mask token, the top_k of load() in each. Sentence embeddings: embed(). An interrupt ends a long
+        call."""
         if self._closed:
             raise ValueError("the model is closed")
         context = getattr(self._local, "context", None)
@@ -204,8 +211,17 @@ class Model(Generic[Result]):
         if rows.raised is not None:
             raise rows.raised
         context.check(status)
+        if self.task == "embedding":
+            return cast(Result, rows.vectors())
         found = {"token_classification": rows.tagged, "mlm": rows.filled}.get(self.task)
         return cast(Result, rows.predictions() if found is None else found)
+
+    def embed(self, texts: Union[str, Texts]) -> Vectors:
+        """The vectors of texts, [texts, size], of a sentence embedding: a folder of sentence-transformers, or any model that was
+        loaded with task="embedding". load() takes prompt_name, prompt, normalize_embeddings and truncate_dim."""
+        if self.task != "embedding":
+            raise ValueError(f"the model's task is {self.task}: load it with task=\"embedding\"")
+        return cast(Vectors, self.predict(texts))
 
     def close(self) -> None:
         """Frees the model's memory. Waits for a prediction that another thread runs; later ones, and those that wait, raise
@@ -232,6 +248,10 @@ def load(
 def load(folder: PathLike, *, task: Literal["mlm"], **arguments: Unpack[LoadArguments]) -> Model[list[FilledMask]]: ...
 @overload
 def load(
+    folder: PathLike, *, task: Literal["embedding", "sentence_embedding"], **arguments: Unpack[LoadArguments]
+) -> Model[Vectors]: ...
+@overload
+def load(
     folder: PathLike,
     *,
     task: Optional[Literal["classification", "text_classification"]] = None,
@@ -241,5 +261,5 @@ def load(folder: PathLike, *, task: Optional[str] = None, **arguments: Unpack[Lo
     """Opens a model folder, or a model's name in the local Hugging Face cache, for predictions. It predicts as the model was
     trained (columns, max_seq_length), unless arguments say otherwise: per_device_eval_batch_size, max_seq_length, device,
     bf16_full_eval, fp16_full_eval, top_k, threshold, threads. The task is the model's; type checkers take it for a
-    classification or regression unless task="token_classification" or task="mlm" is given."""
+    classification or regression unless task="token_classification", task="mlm" or task="embedding" is given."""
     return Model(folder, {"task": task, **arguments})

@@ -60,7 +60,10 @@ struct snug_args {
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;
     bool overwrite_output_dir, disable_tqdm, json, csv_escape_formulas, decode, skip_special_tokens, chat;
-    char *format, *outtype, *output_file; /* of export */
+    char *format, *outtype, *output_file; /* of export; embed has output_file, too */
+    char *prompt_name;                    /* embed: of the model's prompts */
+    bool similarity, normalize_embeddings;
+    int64_t truncate_dim; /* 0: whole vectors */
     bool adapter_only;
     /* generation */
     int64_t max_new_tokens, min_new_tokens, num_beams, num_return_sequences, no_repeat_ngram_size;

@@ -77,6 +77,20 @@ static snug_status check_files(const struct snug_args *args, const char *command
         need(&missing, args->test_file || args->text, "--test_file FILE (or --text TEXT)");
         return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv > predictions.csv");
     }
+    if (strcmp(command, "embed") == 0) {
+        if (args->text && args->test_file)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is embedded?");
+        if (args->text_pair && !args->similarity)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is compared with --text: give --similarity, too");
+        if (args->similarity && args->text && !args->text_pair)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--similarity compares two texts: give --text_pair, too");
+        if (args->similarity && args->output_file)
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--similarity writes to stdout, and --output_file is for vectors: leave one out");
+        need(&missing, model, "--model_name_or_path DIR");
+        need(&missing, args->test_file || args->text, "--test_file FILE (or --text TEXT)");
+        return tell_missing(args, &missing, command, "out --test_file texts.txt --output_file vectors.npy");
+    }
     if (strcmp(command, "generate") == 0) {
         if (args->prompt && args->test_file)
             return snug_fail(args->ctx, SNUG_E_USAGE,
@@ -298,14 +312,14 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             "mpirun -n %lld",
             command, (long long)args->num_processes, (long long)args->num_processes);
     const bool takes = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
-                       strcmp(command, "predict") == 0 || strcmp(command, "verify") == 0 ||
-                       strcmp(command, "plan") == 0;
+                       strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0 ||
+                       strcmp(command, "verify") == 0 || strcmp(command, "plan") == 0;
     if (args->gpus && !takes)
-        return snug_fail(
-            args->ctx, SNUG_E_USAGE,
-            "--gpus starts the ranks of snug train, eval, predict, verify and bench anatomy, and snug plan plans for "
-            "them; leave it out of snug %s",
-            command);
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus starts the ranks of snug train, eval, predict, embed, verify and bench anatomy, and "
+                         "snug plan plans for "
+                         "them; leave it out of snug %s",
+                         command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "%s is not supported on several ranks yet: leave it out, or %s",
@@ -447,7 +461,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
     if (train) RETURN_IF_ERROR(continue_in_folder(args));
-    if (strcmp(command, "predict") == 0) RETURN_IF_ERROR(take_empty_texts(args));
+    if (strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0) RETURN_IF_ERROR(take_empty_texts(args));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(snug_args_fsdp(args));
@@ -461,7 +475,8 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     if (args->gpus && strcmp(command, "plan") == 0) RETURN_IF_ERROR(plan_gpus(args));
     RETURN_IF_ERROR(check_ranks(args, command));
-    const bool trains = strcmp(command, "eval") != 0 && strcmp(command, "predict") != 0;
+    const bool trains =
+        strcmp(command, "eval") != 0 && strcmp(command, "predict") != 0 && strcmp(command, "embed") != 0;
     RETURN_IF_ERROR(snug_class_weights_check(args, trains));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;

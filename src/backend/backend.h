@@ -252,9 +252,9 @@ static inline int64_t snug_run_token(const struct snug_run *run, int32_t tensor,
     }
 }
 
-/* Whether the rows of a tensor are means of sequences. */
-static inline bool snug_run_means(const struct snug_run *run, int32_t tensor) {
-    return run->program->tensors[tensor].pooling == SNUG_POOL_MEAN;
+/* What the rows of a tensor are, one for each sequence. */
+static inline enum snug_pooling snug_run_pooling(const struct snug_run *run, int32_t tensor) {
+    return run->program->tensors[tensor].pooling;
 }
 
 /* GATHER: the row of x that is copied to `row` of r. */

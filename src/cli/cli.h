@@ -16,6 +16,7 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_F
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_predict(int argc, char **argv);
+int command_embed(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_plan(int argc, char **argv);

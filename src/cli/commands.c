@@ -6,6 +6,7 @@ const struct cli_command cli_commands[] = {
     {"train", command_train, "fine-tune a model on a text file"},
     {"eval", command_eval, "evaluate a model on labelled data"},
     {"predict", command_predict, "predict the labels of texts"},
+    {"embed", command_embed, "write the vectors of texts, or compare pairs"},
     {"generate", command_generate, "answer prompts with a language model"},
     {"chat", command_chat, "talk with a language model in the terminal"},
     {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},

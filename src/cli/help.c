@@ -25,6 +25,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
     " prompt max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size " \
     "num_beams length_penalty early_stopping num_return_sequences stop_strings plan_only "
 #define OF_EXPORT " format outtype output_file adapter_only "
+#define OF_EMBEDDING " prompt_name similarity normalize_embeddings truncate_dim "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \
@@ -41,7 +42,7 @@ const struct cli_help cli_helps[] = {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     OF_PREDICTION OF_GENERATION OF_EXPORT " bf16_full_eval fp16_full_eval gpu ",
+     OF_PREDICTION OF_GENERATION OF_EXPORT OF_EMBEDDING " bf16_full_eval fp16_full_eval gpu ",
      NULL,
      OF_MOST " task train_file validation_file resume_from_checkpoint per_device_train_batch_size num_train_epochs "
              "learning_rate warmup_steps memory_budget fit eval_strategy save_strategy load_best_model_at_end ",
@@ -49,7 +50,7 @@ const struct cli_help cli_helps[] = {
      .operand = "FILE"},
     {"eval", "--model_name_or_path DIR --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
-     OF_TRAINING OF_PREDICTION OF_GENERATION OF_EXPORT, NULL,
+     OF_TRAINING OF_PREDICTION OF_GENERATION OF_EXPORT " similarity normalize_embeddings truncate_dim ", NULL,
      OF_MOST " validation_file max_eval_samples class_metrics threshold per_device_eval_batch_size json ",
      .operand = NULL},
     {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
@@ -57,13 +58,32 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING OF_GENERATION OF_EXPORT
+     OF_TRAINING OF_GENERATION OF_EXPORT OF_EMBEDDING
      " validation_file max_eval_samples line_by_line block_size completion_only_loss "
      "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
              "per_device_eval_batch_size json ",
      .operand = NULL},
+    {"embed",
+     "MODEL --test_file FILE|--text TEXT [--output_file vectors.npy] [--similarity]",
+     "Writes the vector of each text, as a line of JSON or into a .npy file, by a folder of sentence-transformers or "
+     "any "
+     "model: the mean of its tokens, of a decoder's language model its last token. --similarity writes "
+     "index,similarity "
+     "of the two texts of each row instead, by the model's function, else the cosine.",
+     "",
+     "",
+     OF_EMBEDDING OF_TALKING
+     " model_name_or_path adapter_name_or_path tokenizer_name cache_dir model_revision test_file text text_pair prompt "
+     "text_column_name text_pair_column_name text_column_names data_format max_seq_length max_predict_samples strict "
+     "overwrite_cache output_file per_device_eval_batch_size dataloader_num_workers dataloader_prefetch_factor dtype "
+     "bf16 "
+     "tf32 bf16_full_eval fp16_full_eval device gpus use_cpu threads memory_budget fit ",
+     " model_name_or_path test_file text output_file similarity prompt_name max_seq_length truncate_dim "
+     "normalize_embeddings per_device_eval_batch_size device ",
+     {{"max_seq_length", "the model's"}},
+     .operand = "DIR"},
     {"generate", "MODEL [--prompt TEXT|--test_file FILE]",
      "Answers prompts with a decoder: that of --prompt, each row of --test_file (\"messages\", \"prompt\" or a text "
      "column), or each line of standard input. Settings are transformers': an argument, else generation_config.json of "
@@ -95,7 +115,7 @@ const struct cli_help cli_helps[] = {
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
-     "", OF_PREDICTION OF_GENERATION OF_EXPORT OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
+     "", OF_PREDICTION OF_GENERATION OF_EXPORT OF_EMBEDDING OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
      " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "
      "gradient_accumulation_steps optim gradient_checkpointing offload bf16 device gpu gpus memory_budget fit "
      "num_train_epochs json ",
@@ -105,7 +125,7 @@ const struct cli_help cli_helps[] = {
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_EXPORT " num_train_epochs memory_budget fit ",
+     OF_RESULTS OF_GENERATION OF_EXPORT OF_EMBEDDING " num_train_epochs memory_budget fit ",
      NULL,
      NULL,
      {{"train_file", "synthetic rows"},
@@ -154,7 +174,7 @@ const struct cli_help cli_helps[] = {
      "The experiment of \"Model training anatomy\": memory by class and time by operation group of a "
      "training; writes no model.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_EXPORT " output_dir ",
+     OF_RESULTS OF_GENERATION OF_EXPORT OF_EMBEDDING " output_dir ",
      NULL,
      NULL,
      {{"config_name", "bert-large-uncased, if no model is named"},

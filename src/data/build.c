@@ -9,6 +9,8 @@
 #include "data/data_file.h"
 #include "data/encode.h"
 #include "data/loss_mask.h"
+#include "data/numbers.h"
+#include "data/row_texts.h"
 #include "data/task.h"
 #include "data/words.h"
 
@@ -97,19 +99,23 @@ static void builder_free(struct builder *builder) {
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
+static snug_status append_text(struct builder *builder, struct chunk *chunk, const struct snug_field *field) {
+    RETURN_IF_ERROR(
+        snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field->length + 1, 1));
+    memcpy(chunk->text + chunk->text_size, field->text, field->length);
+    chunk->text_size += field->length;
+    return SNUG_OK;
+}
+
 static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
                              struct text_row *taken) {
     struct snug_field field;
     RETURN_IF_ERROR(builder->encoding.chat
                         ? snug_chat_json(builder->ctx, &builder->source, row, &builder->joined, &field)
                         : snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
-    RETURN_IF_ERROR(
-        snug_grow(builder->ctx, (void **)&chunk->text, &chunk->text_capacity, chunk->text_size + field.length + 1, 1));
     taken->start[i] = chunk->text_size;
     taken->length[i] = field.length;
-    memcpy(chunk->text + chunk->text_size, field.text, field.length);
-    chunk->text_size += field.length;
-    return SNUG_OK;
+    return append_text(builder, chunk, &field);
 }
 
 /* The row's raw labels. */
@@ -154,8 +160,54 @@ static snug_status count_words(const struct builder *builder, const struct chunk
                      builder->options->path, row->line, row->words, row->labels);
 }
 
+static snug_status take_number(struct builder *builder, struct chunk *chunk, uint32_t number) {
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&chunk->labels, &chunk->label_capacity, chunk->label_count + 1,
+                              sizeof *chunk->labels));
+    chunk->labels[chunk->label_count++] = number;
+    return SNUG_OK;
+}
+
+/* The score of a row of texts. */
+static snug_status take_score(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+    const struct snug_field *field = &row->fields[builder->source.columns.label];
+    const bool boolean = field->kind == SNUG_FIELD_BOOLEAN;
+    float score = 0;
+    uint32_t bits;
+    if (boolean)
+        score = strcmp(field->text, "True") == 0;
+    else if (snug_field_is_text(field) && snug_number_kind(field->text) != SNUG_NUMBER_NONE)
+        score = strtof(field->text, NULL);
+    else
+        return snug_fail(
+            builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the score must be a number: the column \"%s\" holds %s%s%s%s",
+            builder->options->path, row->line, builder->label.name, field->kind == SNUG_FIELD_TEXT ? "\"" : "",
+            field->kind == SNUG_FIELD_TEXT ? field->text : snug_columns_value(field),
+            field->kind == SNUG_FIELD_TEXT ? "\"" : "", "; name another one with --label_column_name");
+    memcpy(&bits, &score, sizeof bits);
+    return take_number(builder, chunk, bits);
+}
+
+/* A row of texts that are sequences of their own: as numbers the length of each, then its score. */
+static snug_status take_texts(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
+    const struct snug_columns *columns = &builder->source.columns;
+    struct text_row taken = {.line = row->line, .first_label = chunk->label_count, .start = {chunk->text_size}};
+    for (size_t i = 0; i < columns->texts; i++) {
+        struct snug_field field;
+        RETURN_IF_ERROR(snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
+        RETURN_IF_ERROR(append_text(builder, chunk, &field));
+        RETURN_IF_ERROR(take_number(builder, chunk, (uint32_t)field.length));
+    }
+    if (columns->has_label) RETURN_IF_ERROR(take_score(builder, chunk, row));
+    taken.labels = chunk->label_count - taken.first_label;
+    RETURN_IF_ERROR(
+        snug_grow(builder->ctx, (void **)&chunk->rows, &chunk->row_capacity, chunk->count + 1, sizeof *chunk->rows));
+    chunk->rows[chunk->count++] = taken;
+    return SNUG_OK;
+}
+
 static snug_status take_row(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     struct text_row taken = {.line = row->line, .first_label = chunk->label_count};
+    if (builder->task->apart) return take_texts(builder, chunk, row);
     if (builder->source.columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
     if (builder->full) return SNUG_OK;
     taken.labels = chunk->label_count - taken.first_label;
@@ -209,6 +261,9 @@ static snug_status tokenize_row(const struct builder *builder, const struct chun
                                 struct text_row *row) {
     const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
     if (builder->encoding.chat) return tokenize_chat(builder, texts[0], task, row);
+    if (builder->task->apart)
+        return snug_encode_apart(builder->ctx, &builder->encoding, texts[0], chunk->labels + row->first_label,
+                                 builder->source.columns.texts, &task->encoder, &row->tokens);
     if (builder->task->causal)
         return snug_encode_causal(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
     if (builder->task->words)
@@ -221,6 +276,7 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
     size_t end = (size_t)(number + 1) * TASK_ROWS;
     if (end > chunk->count) end = chunk->count;
     task->encoder.out.count = task->encoder.word_of.count = task->encoder.has_loss.count = 0;
+    task->encoder.counts.count = 0;
     task->status = SNUG_OK;
     for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
         task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
@@ -274,6 +330,20 @@ static snug_status gather_mask(struct builder *builder, const struct text_row *r
     return SNUG_OK;
 }
 
+/* The row's texts and score in the format of data/row_texts.h. place: of the row among its task's. */
+static snug_status gather_texts(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
+                                const struct task *task, size_t place, size_t *count) {
+    const size_t texts = builder->source.columns.texts;
+    const bool scored = row->labels > texts;
+    *count = snug_row_texts_numbers(texts, scored);
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
+                              sizeof *builder->numbers));
+    builder->numbers[0] = (uint32_t)texts;
+    memcpy(builder->numbers + 1, task->encoder.counts.ids + place * texts, texts * sizeof *builder->numbers);
+    if (scored) builder->numbers[1 + texts] = chunk->labels[row->first_label + texts];
+    return SNUG_OK;
+}
+
 static void note_causal(struct builder *builder, const struct text_row *row) {
     if (row->tokens.without_loss && !builder->unused++) builder->unused_line = row->line;
     if (row->tokens.other_roles && !builder->roles_line) builder->roles_line = row->line;
@@ -289,7 +359,9 @@ static snug_status write_row(struct builder *builder, const struct chunk *chunk,
     if (builder->task->words) RETURN_IF_ERROR(gather_words(builder, chunk, row, task, &count));
     if (builder->task->causal)
         RETURN_IF_ERROR(gather_mask(builder, row, task->encoder.has_loss.ids + row->tokens.ids, &count));
-    if (builder->task->words || builder->task->causal) labels = builder->numbers;
+    if (builder->task->apart)
+        RETURN_IF_ERROR(gather_texts(builder, chunk, row, task, (size_t)(row - chunk->rows) % TASK_ROWS, &count));
+    if (builder->task->words || builder->task->causal || builder->task->apart) labels = builder->numbers;
     return snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count);
 }
 
@@ -453,6 +525,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .assistant_only = builder->encoding.assistant_only,
                                                .joins = builder->join,
                                                .end = builder->join ? NULL : options->end,
+                                               .prompt = options->prompt,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
@@ -511,6 +584,7 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
                                            builder->options->need_labels, &form));
     if (builder->task->causal) form = SNUG_LABELS_MASK;
+    if (builder->task->apart) form = SNUG_LABELS_TEXTS;
     return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
 }
 

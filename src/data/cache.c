@@ -2,6 +2,7 @@
 #include "data/cache.h"
 
 #include "data/loss_mask.h"
+#include "data/row_texts.h"
 #include "data/words.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ bool snug_cache_has_words(const struct snug_cache *cache) {
 }
 
 static bool has_labels(const struct snug_cache *cache) {
-    return !snug_cache_has_words(cache) && cache->form != SNUG_LABELS_MASK;
+    return !snug_cache_has_words(cache) && cache->form != SNUG_LABELS_MASK && cache->form != SNUG_LABELS_TEXTS;
 }
 
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
@@ -156,6 +157,15 @@ static bool check_mask(const struct check *check, const uint32_t *mask, uint32_t
     return true;
 }
 
+/* Checks a row's texts, and counts rows with a score. All rows have as many texts. */
+static bool check_texts(struct snug_cache *cache, const uint32_t *numbers, uint32_t count, uint32_t length) {
+    struct snug_row_texts texts;
+    if (!snug_row_texts_of(numbers, count, length, &texts)) return false;
+    if (!cache->texts) cache->texts = texts.count;
+    cache->labelled += texts.scored;
+    return texts.count == cache->texts;
+}
+
 /* The bytes of count rows in order, checked one by one. */
 static const char *check_rows_of(struct check *check, const char *data, const struct snug_cache_entry *entries,
                                  int64_t count) {
@@ -172,6 +182,8 @@ static const char *check_rows_of(struct check *check, const char *data, const st
             return "a row's words are wrong";
         if (cache->form == SNUG_LABELS_MASK && !check_mask(check, numbers, labels, length))
             return "a row's mask of losses is wrong";
+        if (cache->form == SNUG_LABELS_TEXTS && !check_texts(cache, numbers, labels, length))
+            return "a row's texts are wrong";
         for (uint32_t k = 0; k < labels && !value && has_labels(cache); k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;

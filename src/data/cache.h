@@ -55,6 +55,7 @@ struct snug_cache {
     double squared_lengths;              /* sum of all */
     int64_t words, words_without_tokens; /* of rows of words */
     int64_t row_bytes;                   /* of the largest row */
+    int64_t texts;                       /* of a row whose texts are sequences of their own; else 0 */
     int64_t losses, ends;                /* causal LM: tokens with a loss; of these, those that end a row */
     uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], unused;
     bool pairs;  /* a row has tokens of type 1 */

@@ -95,18 +95,36 @@ static void add_tokens(const struct snug_collator *collator, const struct snug_d
     if (batch->longest < text->count) batch->longest = text->count;
 }
 
+static void add_text(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                     int64_t sample, struct snug_batch *batch) {
+    const int64_t first = batch->tokens;
+    add_tokens(collator, text, sample, batch);
+    snug_task_info(collator->options->task)->collate(collator, epoch, row, text, first, batch);
+    snug_batch_number_positions(batch, first, batch->tokens, collator->options->first_position);
+}
+
+/* The texts of a row, each a sequence of its own. */
+static void add_texts(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                      int64_t sample, struct snug_batch *batch) {
+    const int64_t texts = collator->options->texts;
+    struct snug_dataset_row one = *text;
+    for (int64_t i = 0; i < texts; i++, one.ids += one.count, one.truncated = false) {
+        one.count = one.first_count = text->labels[1 + i];
+        add_text(collator, epoch, row, &one, sample * texts + i, batch);
+    }
+    if (text->label_count > 1 + texts)
+        memcpy(&batch->targets[batch->sequences / texts - 1], &text->labels[1 + texts], sizeof *batch->targets);
+}
+
 static snug_status add_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                            int64_t sample, struct snug_batch *batch) {
     struct snug_dataset_row text;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    int64_t first = batch->tokens;
-    if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - first)
+    if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - batch->tokens)
         return snug_fail(ctx, SNUG_E_INTERNAL,
                          "a batch of %s is larger than planned: the plan did not include this epoch",
                          snug_dataset_path(collator->dataset));
-    add_tokens(collator, &text, sample, batch);
-    snug_task_info(collator->options->task)->collate(collator, epoch, row, &text, first, batch);
-    snug_batch_number_positions(batch, first, batch->tokens, collator->options->first_position);
+    (collator->options->texts ? add_texts : add_text)(collator, epoch, row, &text, sample, batch);
     return SNUG_OK;
 }
 
@@ -120,6 +138,7 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     const int64_t own = micro / between % share;
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->weight = 0;
+    batch->texts = collator->options->texts;
     batch->class_weights = collator->options->class_weights;
     RETURN_IF_ERROR(find_members(ctx, collator, epoch, number, &members));
     RETURN_IF_ERROR(find_member(ctx, collator, &members, 0, &batch->first_row, &batch->first_sample));

@@ -41,7 +41,7 @@ static snug_status check_arguments(snug_context *ctx, const struct snug_dataset_
                          "--text_column_names joins columns to one text, and --text_column_name and "
                          "--text_pair_column_name name a text or a pair: give one or the other");
     const struct snug_task_info *task = snug_task_info(options->task);
-    if (options->text_pair_column && !task->pairs && !task->causal)
+    if (options->text_pair_column && !task->pairs && !task->causal && !task->apart)
         return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name is for classification: leave it out");
     return SNUG_OK;
 }
@@ -71,7 +71,7 @@ static snug_status find_named(snug_context *ctx, const struct snug_dataset_optio
                          second);
     RETURN_IF_ERROR(add_text(ctx, options, list, "text_column_name", first, strlen(first), out));
     if (!second) return SNUG_OK;
-    out->pair = true;
+    out->pair = !out->apart;
     return add_text(ctx, options, list, "text_pair_column_name", second, strlen(second), out);
 }
 
@@ -271,11 +271,32 @@ static snug_status check_words(snug_context *ctx, const struct snug_dataset_opti
     return SNUG_OK;
 }
 
+/* Texts that are sequences of their own: those of the training, else the usual one where one is wanted, else all
+   columns that can be texts, in their order, which is what counts in sentence-transformers. */
+static snug_status find_apart(snug_context *ctx, const struct snug_dataset_options *options,
+                              const struct snug_column_names *list, const struct snug_peek *peek,
+                              struct snug_columns *out) {
+    const size_t most = options->texts_most ? options->texts_most : SNUG_TEXTS_MOST;
+    if (find_trained(options, list, out)) return SNUG_OK;
+    out->texts = 0;
+    const size_t usual = snug_column_find_usual(list, snug_task_info(options->task)->text_column);
+    if (most == 1 && usual < list->count) out->text[out->texts++] = usual;
+    for (size_t i = 0; i < list->count && out->texts < most; i++)
+        if (!snug_columns_is_label(out, i) && !is_identifier(list, peek, i)) out->text[out->texts++] = i;
+    if (out->texts) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: there is no text column; its columns are: %s. Identifiers and numbers that all differ are "
+                     "not taken for texts: name the columns with --text_column_names",
+                     options->path, list->text);
+}
+
 static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct snug_column_names *list, const struct snug_peek *peek,
                               struct snug_columns *out) {
+    out->apart = snug_task_info(options->task)->apart;
     if (options->text_columns || options->text_column || options->text_pair_column)
         return find_named(ctx, options, list, out);
+    if (out->apart) return find_apart(ctx, options, list, peek, out);
     if (find_trained(options, list, out)) return SNUG_OK;
     if (!find_known(options, list, peek, out)) RETURN_IF_ERROR(find_only(ctx, options, list, peek, out));
     RETURN_IF_ERROR(check_words(ctx, options, list, peek, out));
@@ -292,6 +313,7 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     if (!snug_task_info(options->task)->causal) /* which predicts the text itself */
         RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
     RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));
+    if (options->texts_most) out->has_label = false; /* of texts alone */
     return snug_tag_column_find(ctx, options, &list, peek, out);
 }
 
@@ -329,7 +351,8 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,
                                   struct snug_used_columns *out) {
     char unused[512] = "";
-    *out = (struct snug_used_columns){.pair = columns->pair, .chat = columns->chat, .flags = columns->flags};
+    *out = (struct snug_used_columns){
+        .pair = columns->pair, .apart = columns->apart, .chat = columns->chat, .flags = columns->flags};
     for (size_t i = 0; i < columns->texts; i++) {
         RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
         out->texts = i + 1;
@@ -337,7 +360,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
     for (size_t i = 0; i < count; i++)
         if (!is_used(columns, i)) snug_column_names_add(unused, sizeof unused, names[i]);
     if (columns->has_label) RETURN_IF_ERROR(join_labels(ctx, columns, names, &out->label));
-    if (columns->texts > 1 && !columns->pair && !columns->chat)
+    if (columns->texts > 1 && !columns->pair && !columns->apart && !columns->chat)
         RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
     return snug_strdup(ctx, unused, &out->unused);
 }
@@ -399,7 +422,7 @@ static snug_status join_texts(snug_context *ctx, const struct snug_text_source *
 snug_status snug_columns_text(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
                               size_t i, struct snug_row_buffer *buffer, struct snug_field *out) {
     const struct snug_columns *columns = &source->columns;
-    if (columns->texts > 1 && !columns->pair) return join_texts(ctx, source, row, buffer, out);
+    if (columns->texts > 1 && !columns->pair && !columns->apart) return join_texts(ctx, source, row, buffer, out);
     *out = row->fields[columns->text[i]];
     return has_text(source, out) ? SNUG_OK : fail_no_text(ctx, source, row, columns->text[i]);
 }

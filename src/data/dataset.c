@@ -14,6 +14,7 @@
 #include "data/data_file.h"
 #include "data/dataset_impl.h"
 #include "data/reader.h"
+#include "data/row_texts.h"
 #include "data/rows.h"
 #include "data/task.h"
 #include "io/folder.h"
@@ -21,6 +22,7 @@
 /* ---- dummy data ------------------------------------------------------------------------------------------------ */
 
 static const char dummy_prefix[] = "dummy:";
+enum { DUMMY_TEXTS = 2 }; /* of a row whose texts are sequences of their own */
 
 /* Every value is a function of (seed, row, position): nothing is stored. Label and length use a block of random words
    that no token uses. */
@@ -79,7 +81,12 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     const struct snug_task_info *task = snug_task_info(options->task);
     dataset->dummy_words = task->words;
     dataset->cache.words = task->words ? dataset->cache.tokens : 0;
-    dataset->cache.row_bytes = (int64_t)sizeof(int32_t) * (most + (task->words ? most + 1 + most : 1));
+    dataset->cache.texts = task->apart ? DUMMY_TEXTS : 0;
+    if (task->apart && least < DUMMY_TEXTS)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: rows of %d texts have at least %d tokens", options->path,
+                         (int)DUMMY_TEXTS, (int)DUMMY_TEXTS);
+    dataset->cache.row_bytes = (int64_t)sizeof(int32_t) * (most + (task->words ? most + 1 + most : DUMMY_TEXTS + 2));
+    if (task->apart) dataset->cache.form = SNUG_LABELS_TEXTS;
     if (!task->labelled) return SNUG_OK;
     struct snug_label_column column = {0};
     const snug_status status = add_dummy_labels(ctx, options->path, &column);
@@ -102,14 +109,30 @@ static void add_dummy_words(const struct snug_dataset *dataset, int64_t row, uin
     }
 }
 
+/* Its texts are parts of the row, and it has a score. */
+static void add_dummy_texts(const struct snug_dataset *dataset, int64_t row, uint32_t *numbers, uint32_t count) {
+    const float score = (float)(dummy_block(dataset, row, UINT32_MAX).word[0] & 1);
+    numbers[0] = DUMMY_TEXTS;
+    numbers[1] = count / DUMMY_TEXTS;
+    numbers[2] = count - numbers[1];
+    memcpy(&numbers[3], &score, sizeof score);
+}
+
+static size_t dummy_numbers(const struct snug_dataset *dataset, size_t tokens) {
+    if (dataset->cache.texts) return snug_row_texts_numbers(DUMMY_TEXTS, true);
+    return dataset->dummy_words ? snug_words_numbers(tokens, tokens, 0) : 1;
+}
+
 static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
     const size_t count = (size_t)snug_dataset_dummy_length(dataset, row);
-    const size_t numbers = dataset->dummy_words ? snug_words_numbers(count, count, 0) : 1;
+    const size_t numbers = dummy_numbers(dataset, count);
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + numbers), 1));
     uint32_t *label = buffer->data;
     int32_t *ids = (int32_t *)(label + numbers);
-    if (dataset->dummy_words)
+    if (dataset->cache.texts)
+        add_dummy_texts(dataset, row, label, (uint32_t)count);
+    else if (dataset->dummy_words)
         add_dummy_words(dataset, row, label, (uint32_t)count);
     else
         *label = dummy_block(dataset, row, UINT32_MAX).word[0] & 1;
@@ -232,7 +255,7 @@ static snug_status find_columns(struct opening *o) {
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
     RETURN_IF_ERROR(open_chat(o));
     if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
-    if (o->columns.has_label && !o->columns.flags && !task->words)
+    if (o->columns.has_label && !o->columns.flags && !task->words && !task->apart)
         RETURN_IF_ERROR(snug_label_hot(o->ctx, options->path, &o->peek, o->columns.label, &o->hot));
     if (options->rows && o->columns.has_label && !o->columns.flags)
         o->dataset->class_names = snug_rows_class_names(options->rows, o->columns.label, &o->dataset->class_count);
@@ -269,6 +292,14 @@ static snug_status add_causal(const struct opening *o, char **text) {
     return status;
 }
 
+static snug_status add_prompt(const struct opening *o, char **text) {
+    char *longer;
+    const snug_status status = snug_format(o->ctx, &longer, "%s\n%s", *text, o->options->prompt);
+    free(*text);
+    *text = longer;
+    return status;
+}
+
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status make_key(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
@@ -283,6 +314,7 @@ static snug_status make_key(struct opening *o) {
         options->max_length, options->max_samples, o->hot);
     free(columns);
     if (status == SNUG_OK && snug_task_info(options->task)->causal) status = add_causal(o, &text);
+    if (status == SNUG_OK && options->prompt) status = add_prompt(o, &text);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
     return status;
@@ -485,6 +517,7 @@ int64_t snug_dataset_losses(const struct snug_dataset *dataset) {
 bool snug_dataset_learns_end(const struct snug_dataset *dataset) {
     return dataset->cache.form != SNUG_LABELS_MASK || dataset->cache.ends;
 }
+int64_t snug_dataset_texts(const struct snug_dataset *dataset) { return dataset->cache.texts; }
 int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.words); }
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
     return share_of(dataset, dataset->cache.words_without_tokens);

@@ -35,6 +35,8 @@ int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows
 /* Causal LM: tokens with a loss; whether of these one ends a row, or that is not known. */
 int64_t snug_dataset_losses(const struct snug_dataset *dataset);
 bool snug_dataset_learns_end(const struct snug_dataset *dataset);
+/* Texts of a row, each a sequence of its own; 0: a row is a sequence. */
+int64_t snug_dataset_texts(const struct snug_dataset *dataset);
 int64_t snug_dataset_words(const struct snug_dataset *dataset);
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */

@@ -16,8 +16,9 @@ struct snug_used_columns {
     char *text[SNUG_TEXTS_MOST];
     size_t texts;
     bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
+    bool apart;      /* each text is a sequence of its own */
     bool chat;       /* the columns of a chat */
-    char *delimiter; /* NULL where there is one text, a pair, or a chat */
+    char *delimiter; /* NULL where there is one text, a pair, or a chat, or texts are apart */
     char *label;     /* NULL: none */
     size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
     char *unused;    /* all others: "a, b" */
@@ -48,6 +49,8 @@ struct snug_dataset_options {
     bool assistant_only_trained;             /* the same, as in the model's training: other rows are no error */
     const char *chat_date;                   /* the date that the template shows, or NULL: today */
     const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
+    size_t texts_most;                       /* of a row whose texts are sequences of their own; 0: any number */
+    const char *prompt;                      /* put before each of them, or NULL */
     bool keep_words;                         /* token classification: the cache holds the words' texts, too */
     int64_t max_length;                      /* max_seq_length */
     int64_t max_samples;                     /* rows at most, or -1 */

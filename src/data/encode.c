@@ -14,6 +14,7 @@ void snug_encoder_free(struct snug_encoder *encoder) {
     free(encoder->a_word_of.ids);
     free(encoder->word_of.ids);
     free(encoder->words);
+    free(encoder->counts.ids);
     free(encoder->has_loss.ids);
     free(encoder->prompt.ids);
     free(encoder->text);
@@ -46,6 +47,35 @@ snug_status snug_encode_texts(snug_context *ctx, const struct snug_encoding *enc
     RETURN_IF_ERROR(snug_tokenizer_assemble(ctx, tokenizer, &encoder->a, pair ? &encoder->b : NULL,
                                             encoding->max_length, &encoder->out, &out->first_count, &out->truncated));
     out->count = encoder->out.count - out->ids;
+    return SNUG_OK;
+}
+
+/* A text after its prompt, which is in the encoder until the next one. */
+static snug_status put_prompt(snug_context *ctx, const char *prompt, const char *text, size_t length,
+                              struct snug_encoder *encoder) {
+    const size_t before = strlen(prompt);
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->text, &encoder->text_capacity, before + length + 1, 1));
+    memcpy(encoder->text, prompt, before);
+    memcpy(encoder->text + before, text, length);
+    return SNUG_OK;
+}
+
+snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
+                              const uint32_t *lengths, size_t count, struct snug_encoder *encoder,
+                              struct snug_encoded *out) {
+    const char *prompt = encoding->prompt ? encoding->prompt : "";
+    struct snug_encoded row = {.ids = encoder->out.count};
+    for (size_t i = 0; i < count; text += lengths[i++]) {
+        struct snug_encoded one;
+        if (*prompt) RETURN_IF_ERROR(put_prompt(ctx, prompt, text, lengths[i], encoder));
+        RETURN_IF_ERROR(snug_encode_texts(ctx, encoding, (const char *const[]){*prompt ? encoder->text : text, ""},
+                                          (const size_t[]){strlen(prompt) + lengths[i], 0}, encoder, &one));
+        row.count += one.count;
+        row.truncated |= one.truncated;
+        RETURN_IF_ERROR(snug_ids_append(ctx, &encoder->counts, (int32_t)one.count));
+    }
+    row.first_count = row.count;
+    *out = row;
     return SNUG_OK;
 }
 

@@ -10,6 +10,7 @@ struct snug_encoding {
     bool pair;        /* rows are pairs of texts */
     bool skips_empty; /* a text without tokens is no row */
     size_t max_length;
+    const char *prompt; /* put before each text that is a sequence of its own; NULL: nothing */
     /* Causal LM: */
     bool completes;               /* rows are two texts, of which the second completes the first */
     bool completion_only;         /* only its tokens have a loss */
@@ -25,6 +26,7 @@ struct snug_encoder {
     struct snug_ids a_word_of, word_of; /* words: the word of each token of a, of out; -1 for special tokens */
     struct snug_word *words;            /* of a row */
     size_t word_capacity;
+    struct snug_ids counts;           /* tokens of each text that is a sequence of its own */
     struct snug_ids has_loss, prompt; /* causal LM: whether each token of out has a loss; the row of a first text */
     char *text;                       /* the texts of a row, one after the other */
     size_t text_capacity;
@@ -45,6 +47,10 @@ snug_status snug_encoding_check(snug_context *ctx, const struct snug_encoding *e
 /* texts[1] is the second text of a pair. */
 snug_status snug_encode_texts(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                               const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);
+/* Texts that are sequences of their own, one after the other in text; lengths: of each. */
+snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
+                              const uint32_t *lengths, size_t count, struct snug_encoder *encoder,
+                              struct snug_encoded *out);
 /* A row of causal LM, as TRL's SFTTrainer makes it. Only its beginning is kept if it is too long. */
 snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                                const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);

@@ -8,11 +8,12 @@
 #include "core/utf8.h"
 #include "data/dataset_impl.h"
 #include "data/encode.h"
+#include "data/row_texts.h"
 #include "data/task.h"
 
 struct row {
     struct snug_encoded tokens;
-    size_t numbers, number_count; /* words: their place among the numbers */
+    size_t numbers, number_count; /* their place among the numbers */
 };
 
 struct snug_given {
@@ -20,14 +21,15 @@ struct snug_given {
     const struct snug_task_info *task;
     struct snug_encoder encoder;
     struct row *rows;
-    uint32_t *numbers; /* words of all rows, in the format of data/words.h */
+    uint32_t *numbers; /* of all rows: words (data/words.h), or texts (data/row_texts.h) */
     char *words;       /* a row's words, each ending with a NUL */
     size_t row_capacity, number_capacity, word_capacity, number_count;
 };
 
 snug_status snug_dataset_open_given(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                     const struct snug_dataset_options *options, struct snug_dataset **out) {
-    const struct snug_encoding encoding = {.tokenizer = tokenizer, .max_length = (size_t)options->max_length};
+    const struct snug_encoding encoding = {
+        .tokenizer = tokenizer, .max_length = (size_t)options->max_length, .prompt = options->prompt};
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
@@ -86,6 +88,22 @@ static snug_status add_words(snug_context *ctx, struct snug_given *given, const 
     return SNUG_OK;
 }
 
+/* A text as the only sequence of a row. */
+static snug_status add_apart(snug_context *ctx, struct snug_given *given, const struct snug_given_text *text,
+                             struct row *row) {
+    const uint32_t length = (uint32_t)text->length;
+    given->encoder.counts.count = 0;
+    RETURN_IF_ERROR(snug_encode_apart(ctx, &given->encoding, text->text, &length, 1, &given->encoder, &row->tokens));
+    row->numbers = given->number_count;
+    row->number_count = snug_row_texts_numbers(1, false);
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&given->numbers, &given->number_capacity, row->numbers + row->number_count,
+                              sizeof *given->numbers));
+    given->numbers[row->numbers] = 1;
+    given->numbers[row->numbers + 1] = (uint32_t)row->tokens.count;
+    given->number_count += row->number_count;
+    return SNUG_OK;
+}
+
 static snug_status check_text(snug_context *ctx, const struct snug_given_text *text, const char *which,
                               int64_t number) {
     if (!text->text) return snug_fail(ctx, SNUG_E_USAGE, "%s %" PRId64 " is missing", which, number);
@@ -111,8 +129,9 @@ snug_status snug_dataset_give(snug_context *ctx, struct snug_dataset *dataset, c
         const char *const both[] = {texts[i].text, pairs ? pairs[i].text : ""};
         const size_t lengths[] = {texts[i].length, pairs ? pairs[i].length : 0};
         *row = (struct row){.numbers = 0};
-        RETURN_IF_ERROR(given->task->words
-                            ? add_words(ctx, given, &texts[i], row)
+        RETURN_IF_ERROR(given->task->words ? add_words(ctx, given, &texts[i], row)
+                        : given->task->apart
+                            ? add_apart(ctx, given, &texts[i], row)
                             : snug_encode_texts(ctx, &given->encoding, both, lengths, &given->encoder, &row->tokens));
     }
     dataset->cache.rows = count;
@@ -124,7 +143,7 @@ void snug_given_read(const struct snug_given *given, int64_t number, struct snug
     *out = (struct snug_dataset_row){.ids = given->encoder.out.ids + row->tokens.ids,
                                      .count = (int64_t)row->tokens.count,
                                      .first_count = (int64_t)row->tokens.first_count,
-                                     .labels = given->task->words ? given->numbers + row->numbers : NULL,
+                                     .labels = row->number_count ? given->numbers + row->numbers : NULL,
                                      .label_count = (int64_t)row->number_count,
                                      .line = number + 1,
                                      .truncated = row->tokens.truncated};

@@ -145,8 +145,9 @@ snug_status snug_label_columns_find(snug_context *ctx, const struct snug_dataset
     out->label = list->count;
     if (given || trained) RETURN_IF_ERROR(find_named(ctx, options, list, given ? given : trained, given != NULL, out));
     if (out->label == list->count && !given) out->label = snug_column_find_usual(list, task->label_column);
-    out->has_label = task->labelled && out->label < list->count;
-    if (out->has_label || !options->need_labels || !task->labelled) return SNUG_OK;
+    out->has_label = (task->labelled || task->apart) && out->label < list->count;
+    const bool needed = task->apart ? given != NULL : options->need_labels && task->labelled;
+    if (out->has_label || !needed) return SNUG_OK;
     if (task->words && !given) return SNUG_OK; /* it may be found by its values */
     return fail_without(ctx, options, list, peek, given ? given : task->label_column[0]);
 }

@@ -298,6 +298,7 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);
+    if (options->texts) out->sequences *= options->texts;
     out->rows = snug_task_is_per_token(snug_task_info(options->task)) ? out->tokens : out->sequences;
     return SNUG_OK;
 }

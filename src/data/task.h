@@ -25,6 +25,7 @@ struct snug_task_info {
     const char *short_title; /* the same, in messages */
     bool labelled;           /* rows have labels, from which the classes come */
     bool words;              /* a row is a list of words and a list of their tags, not texts and a label */
+    bool apart;              /* a row is one or several texts, each a sequence of its own, and may have a score */
     bool joins;              /* texts are joined and cut into blocks, unless options say line by line */
     bool skips_empty;        /* line by line, a text without tokens is not a row */
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
@@ -50,7 +51,7 @@ struct snug_task_info {
     snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                          struct snug_items *items);
     /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets, items and
-       their weights. */
+       their weights; of a row of several texts those of one of them. */
     void (*collate)(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
                     int64_t first, struct snug_batch *batch);
     /* Adds the row's items to counts[class], of several labels those that the row has, and returns the items of any
@@ -75,7 +76,7 @@ const char *snug_task_name(enum snug_task task);
 const char *snug_problem_name(enum snug_problem problem);
 /* Whether any token can be a loss position; else each sequence has one. */
 static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
-    return task->head != SNUG_HEAD_SEQUENCE;
+    return task->head != SNUG_HEAD_SEQUENCE && task->head != SNUG_HEAD_VECTOR;
 }
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);

@@ -12,7 +12,8 @@
     TASK(CLASSIFICATION, classification, "|text_classification") \
     TASK(MLM, mlm, "") \
     TASK(CLM, clm, "|causal_lm|text_generation") \
-    TASK(TOKEN_CLASSIFICATION, token_classification, "|ner")
+    TASK(TOKEN_CLASSIFICATION, token_classification, "|ner") \
+    TASK(EMBEDDING, embedding, "|sentence_embedding")
 /* clang-format on */
 
 #define SNUG_TASK_MEMBER(NAME, name, others) SNUG_TASK_##NAME,
@@ -33,8 +34,9 @@ enum snug_head {
     SNUG_HEAD_SEQUENCE,   /* scores of the classes of a sequence, from its pooled tokens */
     SNUG_HEAD_TOKEN,      /* scores of the classes of a token */
     SNUG_HEAD_VOCABULARY, /* scores of all tokens, of which one is at a place, or comes next */
+    SNUG_HEAD_VECTOR      /* no scores: the vector of a sequence (model/sentence.h) */
 };
-enum { SNUG_HEAD_COUNT = SNUG_HEAD_VOCABULARY + 1 };
+enum { SNUG_HEAD_COUNT = SNUG_HEAD_VECTOR + 1 };
 
 enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
 

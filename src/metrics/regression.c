@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of predicted values. */
+/* Metrics of predicted values, and of the cosines of pairs of vectors. */
 #include <math.h>
 
 #include "metrics/metrics_impl.h"
@@ -28,18 +28,41 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
                      (long long)accumulator->options.rows, INT32_MAX);
 }
 
+static bool has_room(struct snug_metric_accumulator *accumulator, int64_t rows) {
+    const struct moments *m = accumulator->state;
+    if (!m->ranked && rows <= accumulator->options.rows - accumulator->rows) return true;
+    accumulator->misuse = m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
+    return false;
+}
+
+static void add_pair(struct snug_metric_accumulator *accumulator, float prediction, float target) {
+    pairs_of(accumulator)[accumulator->rows++] =
+        (uint64_t)snug_ordered_word(prediction) << 32 | snug_ordered_word(target);
+}
+
 static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                 const struct snug_batch *batch) {
-    const struct moments *m = accumulator->state;
     const float *predictions = chunk->logits, *targets = batch->targets + chunk->first;
-    if (m->ranked || chunk->rows > accumulator->options.rows - accumulator->rows) {
-        accumulator->misuse =
-            m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
-        return;
+    if (!has_room(accumulator, chunk->rows)) return;
+    for (int64_t row = 0; row < chunk->rows; row++) add_pair(accumulator, predictions[row], targets[row]);
+}
+
+static double dot(const float *a, const float *b, int64_t size) {
+    double sum = 0;
+    for (int64_t i = 0; i < size; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* A row has two vectors, and its score is a target of the batch. */
+static void add_vectors(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
+                        const struct snug_batch *batch) {
+    const int64_t size = accumulator->options.classes, first = chunk->first / 2, rows = chunk->rows / 2;
+    if (!has_room(accumulator, rows)) return;
+    for (int64_t row = 0; row < rows; row++) {
+        const float *a = chunk->logits + 2 * row * size, *b = a + size;
+        const double lengths = sqrt(dot(a, a, size)) * sqrt(dot(b, b, size));
+        add_pair(accumulator, lengths > 0 ? (float)(dot(a, b, size) / lengths) : 0, batch->targets[first + row]);
     }
-    for (int64_t row = 0; row < chunk->rows; row++)
-        pairs_of(accumulator)[accumulator->rows++] =
-            (uint64_t)snug_ordered_word(predictions[row]) << 32 | snug_ordered_word(targets[row]);
 }
 
 static snug_status merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
@@ -117,4 +140,24 @@ const struct snug_metric_kind snug_regression_metrics = {
     .logits = true,
     .merge = merge,
     .result = result,
+};
+
+static void vectors_result(struct snug_metric_accumulator *accumulator, double *values) {
+    double all[4];
+    result(accumulator, all);
+    values[0] = all[2];
+    values[1] = all[3];
+}
+
+/* As sentence-transformers' EmbeddingSimilarityEvaluator. */
+const struct snug_metric_kind snug_embedding_metrics = {
+    .names = {"eval_pearson_cosine", "eval_spearman_cosine"},
+    .main = 1,
+    .state_size = sizeof(struct moments),
+    .bytes = bytes,
+    .open = check,
+    .add = add_vectors,
+    .logits = true,
+    .merge = merge,
+    .result = vectors_result,
 };

@@ -350,7 +350,8 @@ int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, i
     return snug_added_linear(b, u, (struct snug_affine){.weight = lora->b}, s);
 }
 
-int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm) {
+int32_t snug_embed_normed(struct snug_builder *b, int32_t word, int32_t position, int32_t type,
+                          struct snug_affine norm) {
     const int32_t s = snug_embed_sum(b, word, position, type, 1);
     return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
 }
@@ -727,6 +728,17 @@ static void set_logits(struct snug_builder *b, int32_t logits) {
     const bool low = b->training && b->program->low_logits && !snug_task_info(b->config->task)->labelled;
     b->program->logits = logits;
     if (b->status == SNUG_OK && !low) b->program->tensors[logits].low_precision = false;
+}
+
+int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool low, const char *name) {
+    const int32_t y = add_value(b, x, cols_of(b, x), low, name);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_NORMALIZE, .normalize = {.x = x, .y = y, .unit = unit}});
+    return y;
+}
+
+void snug_build_vectors(struct snug_builder *b, int32_t vectors) {
+    b->program->logits = vectors;
+    if (!b->training) b->program->best = best_op(b, vectors);
 }
 
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {

@@ -129,7 +129,12 @@ int32_t snug_pool(struct snug_builder *b, int32_t x, enum snug_pooling pooling, 
  */
 int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale);
 /* snug_embed_sum(), then a norm and a dropout. */
-int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
+int32_t snug_embed_normed(struct snug_builder *b, int32_t word, int32_t position, int32_t type,
+                          struct snug_affine norm);
+/* x / |x| of each row, or x; low: in the compute type, else F32. */
+int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool low, const char *name);
+/* The vectors of sequences as the program's outputs. */
+void snug_build_vectors(struct snug_builder *b, int32_t vectors);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
 /* The loss of the config's task and problem. */
 void snug_build_loss(struct snug_builder *b, int32_t logits);

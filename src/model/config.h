@@ -11,6 +11,7 @@
 
 struct snug_family;
 struct snug_adapter;
+struct snug_sentence;
 
 enum { SNUG_LAYERS_MOST = 512 };
 
@@ -32,6 +33,7 @@ struct snug_config {
     bool own_decoder;                   /* masked LM's decoder is not the word table */
     void *settings;                     /* those that the family alone has (its settings_size); NULL: none */
     struct snug_quantized quantized;    /* how linears store their weights, without rows and cols */
+    struct snug_sentence *sentence;     /* of a sentence embedding, else NULL */
     const struct snug_adapter *adapter; /* LoRA adapters of its linears; NULL: none. Not the config's own */
     enum snug_task task;                /* from architectures; the default if they name no head */
     bool has_head;                      /* architectures name the head of task */

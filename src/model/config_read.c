@@ -11,6 +11,7 @@
 #include "io/folder_kind.h"
 #include "io/json.h"
 #include "model/quantization.h"
+#include "model/sentence.h"
 #include "tokenizer/hash_map.h"
 
 /* 4 TiB of weights as fp32: sums of what a training takes for them stay far below 64 bits. */
@@ -361,7 +362,7 @@ static void read_architecture(const struct snug_reading *r) {
     config->task = snug_family_task(family);
     if (!name) return;
     for (int task = 0; task < SNUG_TASK_COUNT; task++)
-        if (snug_family_has(family, (enum snug_task)task) &&
+        if (snug_family_has(family, (enum snug_task)task) && task != SNUG_TASK_EMBEDDING && /* any base model's class */
             strcmp(name, snug_family_class(family, (enum snug_task)task).text) == 0)
             found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
@@ -535,5 +536,6 @@ void snug_config_free(struct snug_config *config) {
     snug_labels_free(&config->labels);
     json_decref(config->json);
     free(config->settings);
+    snug_sentence_free(config->sentence);
     *config = (struct snug_config){0};
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/task.h"
+#include "model/sentence.h"
 
 #define ADDRESS_OF(name) &snug_family_##name,
 const struct snug_family *const snug_families[] = {SNUG_FAMILIES(ADDRESS_OF) NULL};
@@ -79,6 +80,7 @@ enum snug_head snug_head_of(const struct snug_config *config) { return snug_task
 
 bool snug_family_has(const struct snug_family *family, enum snug_task task) {
     const struct snug_task_info *info = snug_task_info(task);
+    if (info->head == SNUG_HEAD_VECTOR) return true; /* it has no head of its own */
     return family->heads->build[info->head] && (info->head != SNUG_HEAD_VOCABULARY || info->causal == family->causal);
 }
 
@@ -153,7 +155,10 @@ snug_status snug_build_model(struct snug_program *program, const struct snug_con
                              .label_smoothing = label_smoothing};
     snug_build_part(&b, SNUG_PART_EMBEDDINGS, 0);
     int32_t word, hidden = config->family->encode(&b, &word);
-    config->family->heads->build[snug_head_of(config)](&b, hidden, word);
+    if (snug_head_of(config) == SNUG_HEAD_VECTOR)
+        snug_build_sentence(&b, hidden);
+    else
+        config->family->heads->build[snug_head_of(config)](&b, hidden, word);
     if (b.status == SNUG_OK && config->adapter) b.status = freeze_base(&b);
     return b.status;
 }

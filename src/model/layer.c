@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "model/family.h"
+#include "model/sentence.h"
 
 /* What the next block reads, and the sum to which its output is added; one tensor, unless norms come before blocks. */
 struct stream {
@@ -214,7 +215,10 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
 
 int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_layer *layer) {
     const int32_t last = (int32_t)b->config->num_hidden_layers - 1;
-    const bool pools = snug_head_of(b->config) == SNUG_HEAD_SEQUENCE, means = layer->pooling == SNUG_POOL_MEAN;
+    const enum snug_head head = snug_head_of(b->config);
+    struct snug_layer own = *layer;
+    if (head == SNUG_HEAD_VECTOR) own.pooling = b->config->sentence->pooling;
+    const bool pools = head == SNUG_HEAD_SEQUENCE || head == SNUG_HEAD_VECTOR, sums = snug_pool_sums(own.pooling);
     struct stream s = {x, x};
     if (layer->pre_norm && !layer->first_normed && layer->attention_norm) {
         snug_build_part(b, SNUG_PART_LAYER, 0);
@@ -222,10 +226,10 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     }
     for (int32_t i = 0; i <= last; i++) {
         snug_build_part(b, SNUG_PART_LAYER, i);
-        s = build_layer(b, s, layer, pools && !means && i == last);
+        s = build_layer(b, s, &own, pools && !sums && i == last);
     }
     snug_build_part(b, SNUG_PART_HEAD, 0);
-    if (pools && means) s.x = snug_pool(b, s.x, SNUG_POOL_MEAN, "means");
+    if (pools && sums) s.x = snug_pool(b, s.x, own.pooling, "means");
     b->phase = SNUG_PHASE_HEAD;
     return s.x;
 }

@@ -639,7 +639,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
         struct names fresh = {0}, stuck = {0};
         for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
             const struct snug_parameter *p = &program->parameters[i];
-            if (l.loaded[i]) continue;
+            if (l.loaded[i] || p->apart) continue;
             status = snug_weights_init(program, config, memory, p, seed);
             if (!p->lora) add_name(&fresh, p->name);
             if (config->adapter && !p->adapter) add_name(&stuck, p->name);

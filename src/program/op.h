@@ -57,6 +57,7 @@
     X(ROW_LENGTHS, row_lengths, row_lengths)                                                                           \
     X(SCALE_COLUMNS, scale_columns, scale_columns)                                                                     \
     X(GATHER, gather, gather)                                                                                          \
+    X(NORMALIZE, normalize, normalize)                                                                                 \
     X(LOSS, loss, loss)                                                                                                \
     X(BEST, best, best)                                                                                                \
     X(FILL, fill, fill)                                                                                                \
@@ -71,6 +72,7 @@
     X(SCALE_BACKWARD, scale_backward, scale_backward)                                                                  \
     X(SCALE_COLUMNS_BACKWARD, scale_columns_backward, scale_columns_backward)                                          \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
+    X(NORMALIZE_BACKWARD, normalize_backward, normalize_backward)                                                      \
     X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
     X(CLIP, clip, clip)                                                                                                \
     SNUG_OPTIMIZERS(X)                                                                                                 \
@@ -328,14 +330,26 @@ struct snug_scale_columns_backward {
     int32_t dx, dm, db;        /* [n,N] (= dy); [N], each or none */
 };
 /* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
-   of x [T,h], or that r[i] is the mean of sequence i's rows */
+   of x [T,h], or that r[i] is a weighted sum of sequence i's rows (enum snug_pooling) */
 struct snug_gather {
     int32_t x, r; /* [T,h] or [B,h]; [R,h] or [B,h] */
 };
-/* the row of dx that r[i] was copied from += dr[i]; mean: each token of sequence i += dr[i] / its length */
+/* the row of dx that r[i] was copied from += dr[i]; a sum: each token of sequence i += its weight * dr[i] */
 struct snug_gather_backward {
     int32_t dr, dx;
 };
+/* y = x / max(|x|, 1e-12) with the length of a row of x, as torch's normalize(); not unit: y = x, in y's type */
+struct snug_normalize {
+    int32_t x, y; /* [n,m]; each of any type */
+    bool unit;
+};
+/* dx = (dy - y (y . dy)) / |x|, which is dy / 1e-12 where |x| is less; not unit: dx = dy */
+struct snug_normalize_backward {
+    int32_t dy, x; /* [n,m] */
+    int32_t dx;    /* [n,m], of x's type */
+    bool unit;
+};
+#define SNUG_NORMALIZE_LEAST 1e-12f
 /* loss = sum over the items (+= in later chunks);  d = d loss_sum / d logits * run->loss_scale
    cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows contribute nothing; label smoothing e as PyTorch's
    CrossEntropyLoss; binary cross entropy with logits: of batch->targets [R,C]; mean squared error: of batch->targets
@@ -543,6 +557,8 @@ struct snug_op {
         struct snug_scale_backward scale_backward;
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;
+        struct snug_normalize normalize;
+        struct snug_normalize_backward normalize_backward;
         struct snug_loss_op loss;
         struct snug_best best;
         struct snug_top top;

@@ -30,8 +30,18 @@ enum snug_extent {
     SNUG_EXTENT_COUNT
 };
 
-/* What the row of a sequence is: the row of its first or its last token, or the mean of its tokens' rows. */
-enum snug_pooling { SNUG_POOL_FIRST, SNUG_POOL_LAST, SNUG_POOL_MEAN };
+/* What the row of a sequence of n tokens is: the row of its first or its last token; or a sum over its tokens' rows:
+   their mean, their sum divided by the root of n, or a mean with weights 1, 2, … n. */
+enum snug_pooling { SNUG_POOL_FIRST, SNUG_POOL_LAST, SNUG_POOL_MEAN, SNUG_POOL_ROOT_MEAN, SNUG_POOL_WEIGHTED_MEAN };
+static inline bool snug_pool_sums(enum snug_pooling pooling) { return pooling >= SNUG_POOL_MEAN; }
+/* The weight of token i is snug_pool_weight() / snug_pool_divisor(). */
+static inline float snug_pool_weight(enum snug_pooling pooling, int64_t i) {
+    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(i + 1) : 1;
+}
+static inline float snug_pool_divisor(enum snug_pooling pooling, int64_t n) {
+    if (pooling == SNUG_POOL_ROOT_MEAN) return sqrtf((float)n);
+    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(n * (n + 1) / 2) : (float)n;
+}
 
 struct snug_tensor {
     char name[88];
@@ -99,6 +109,7 @@ struct snug_parameter {
     } init;
     bool lora;          /* of an adapter (model/adapters.h): files of the base model do not have it */
     bool adapter;       /* lora, or of a module that is trained and saved with the adapters */
+    bool apart;         /* of a module with a file of its own (model/sentence.h) */
     bool wrapped;       /* a bias of a module that has an adapter: PEFT's files have it in base_layer */
     bool of_columns;    /* LENGTHS: of the weight's columns, which is stored as [in,out] */
     bool turned;        /* files have its transpose: [cols,rows] */

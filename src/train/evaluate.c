@@ -141,7 +141,7 @@ snug_status snug_measurement_add(void *user, const struct snug_chunk *chunk, con
     struct snug_session *s = m->session;
     snug_metric_accumulator_add(s->accumulator, chunk, batch);
     /* The loss tensor accumulates over the chunks of a batch. */
-    if (chunk->first + chunk->rows < batch->rows) return SNUG_OK;
+    if (chunk->first + chunk->rows < batch->rows || !s->evaluation->program.loss) return SNUG_OK;
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
     struct snug_losses *own = own_losses(m);

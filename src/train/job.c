@@ -265,7 +265,7 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
 }
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
-    static const char *const names[] = {"train", "eval", "predict", "plan", "model", "generate", "generate"};
+    static const char *const names[] = {"train", "eval", "predict", "embed", "plan", "model", "generate", "generate"};
     *job = (struct snug_job){.ctx = args->ctx};
     snug_clear_error(job->ctx);
     RETURN_IF_ERROR(snug_args_check(args, names[command]));

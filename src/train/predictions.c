@@ -230,10 +230,10 @@ static snug_status finish(struct snug_predicting *p, double begin) {
 static snug_status predict(struct snug_predicting *p, snug_args *args, const snug_callbacks *callbacks) {
     const struct snug_inference inference = {p, take_chunk, end_round};
     const bool leads = snug_group_rank(args->group) == 0;
-    RETURN_IF_ERROR(snug_args_check(args, "predict"));
+    RETURN_IF_ERROR(snug_args_check(args, p->command == SNUG_COMMAND_EMBED ? "embed" : "predict"));
     RETURN_IF_ERROR(snug_kept_columns_check(args));
-    if (leads) RETURN_IF_ERROR(snug_predict_files_check(args, &p->files));
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
+    if (leads && p->command == SNUG_COMMAND_PREDICT) RETURN_IF_ERROR(snug_predict_files_check(args, &p->files));
+    RETURN_IF_ERROR(snug_session_open(args, p->command, callbacks, &p->session));
     RETURN_IF_ERROR(snug_parallel_compare(&p->session->job, &p->session->memory, 0));
     RETURN_IF_ERROR(snug_description_tell(p->session, callbacks));
     const double begin = snug_seconds();
@@ -253,13 +253,23 @@ static snug_status predict_in_group(struct snug_predicting *p, snug_args *args, 
     return status;
 }
 
-snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
-                         snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
-    struct snug_predicting p = {.on_row = on_row, .user = user};
+static snug_status predict_alone(snug_args *args, enum snug_command command, const char *call,
+                                 const snug_callbacks *callbacks, snug_on_prediction *on_row, void *user) {
+    struct snug_predicting p = {.command = command, .on_row = on_row, .user = user};
+    RETURN_IF_ERROR(snug_enter(args->ctx, call, SNUG_TURN_ALONE));
+    return snug_leave(args->ctx, predict_in_group(&p, args, callbacks));
+}
+
+snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks, snug_on_prediction *on_row, void *user) {
     SNUG_REQUIRE(args);
     SNUG_REQUIRE(on_row);
-    RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
-    return snug_leave(args->ctx, predict_in_group(&p, args, callbacks));
+    return predict_alone(args, SNUG_COMMAND_PREDICT, __func__, callbacks, on_row, user);
+}
+
+snug_status snug_embed(snug_args *args, const snug_callbacks *callbacks, snug_on_prediction *on_row, void *user) {
+    SNUG_REQUIRE(args);
+    SNUG_REQUIRE(on_row);
+    return predict_alone(args, SNUG_COMMAND_EMBED, __func__, callbacks, on_row, user);
 }
 
 /* ---- of a loaded model ------------------------------------------------------------------------------------------- */

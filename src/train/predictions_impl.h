@@ -15,6 +15,7 @@ struct snug_prediction_report {
 };
 
 struct snug_predicting {
+    enum snug_command command; /* of a file */
     struct snug_session *session;
     const struct snug_task_results *task;
     void *state; /* the task's */

@@ -36,6 +36,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         const double share = rows / (double)source->rows / batches;
         load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
         load.sequences = rows / batches;
+        if (pipeline->options.texts) load.sequences *= (double)pipeline->options.texts;
         load.pairs = snug_dataset_squared_lengths(source->dataset) * share;
         load.micro_batches =
             batches / (double)snug_loader_steps(source->rows, &pipeline->options) / (double)pipeline->options.ranks;
@@ -64,6 +65,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .in_turns = training && ranks > 1 && args->zero_stage >= 2,
         .independent = !training,
         .drop_last = training && args->dataloader_drop_last && !source->packs,
+        .texts = source->dataset ? snug_dataset_texts(source->dataset) : 0,
         .workers = setup->command == SNUG_COMMAND_MODEL ? 0 : (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
         .threads = setup->threads,
@@ -217,7 +219,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->to_file = plan->offload_dir != NULL;
     program->untrained = !setup->trains;
     program->weighs_classes = setup->class_weights != NULL;
-    program->longest = pipeline->limits.longest;
+    program->longest = snug_min(pipeline->limits.longest, setup->max_length); /* a row may have several texts */
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
@@ -251,7 +253,8 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
 static int64_t plan_outputs(const struct snug_setup *setup, const struct snug_program *program,
                             struct snug_run_plan *plan) {
     const int64_t rows = program->capacity[SNUG_EXTENT_ROWS], row = snug_setup_classes(setup) * (int64_t)sizeof(float);
-    const int64_t most = (OUTPUT_BYTES + row - 1) / row;
+    const int64_t texts = setup->eval.dataset ? snug_dataset_texts(setup->eval.dataset) : 0; /* of a row: together */
+    const int64_t pieces = (OUTPUT_BYTES + row - 1) / row, most = texts ? (pieces / texts + 1) * texts : pieces;
     plan->logits_offset = plan->output_rows = 0;
     if (!snug_backend_is_device(setup->backend)) return 0;
     plan->logits_offset = (rows * (int64_t)sizeof(int32_t) + 255) / 256 * 256;

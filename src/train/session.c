@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "model/adapter_weights.h"
 #include "model/adapters.h"
+#include "model/sentence.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
@@ -102,6 +103,7 @@ static snug_status load_weights(struct snug_session *s) {
     }
     RETURN_IF_ERROR(snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
                                       setup->args->ignore_mismatched_sizes, &s->source));
+    RETURN_IF_ERROR(snug_sentence_load(s->ctx, setup->model.path, program, &setup->config, &s->memory));
     return setup->adapter.path
                ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
                : snug_adapter_init_lengths(s->ctx, &setup->model, program, &setup->config, &s->memory, seed);
@@ -119,6 +121,7 @@ snug_status snug_session_load_weights(struct snug_session *s, const struct snug_
     else
         RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &setup->config, &s->memory,
                                           (uint64_t)setup->args->seed, false, &s->source));
+    RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder->path, any_program(s), &setup->config, &s->memory));
     return snug_session_prepare(s);
 }
 

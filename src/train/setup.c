@@ -18,6 +18,7 @@
 #include "io/json.h"
 #include "metrics/task_results.h"
 #include "model/quantization.h"
+#include "model/sentence.h"
 #include "model/weights.h"
 #include "train/adapter.h"
 
@@ -33,10 +34,10 @@ enum { DATA_FILES = 2 };
 static void list_files(const struct snug_setup *setup, const char *files[DATA_FILES]) {
     const struct snug_args *args = setup->args;
     const char *prompts = setup->command == SNUG_COMMAND_GENERATE && !args->prompt ? args->test_file : NULL;
-    files[0] = prompts                                  ? prompts
-               : setup->trains                          ? args->train_file
-               : setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args)
-                                                        : NULL;
+    files[0] = prompts                           ? prompts
+               : setup->trains                   ? args->train_file
+               : snug_setup_predicts_file(setup) ? prediction_file(args)
+                                                 : NULL;
     files[1] = snug_setup_predicts(setup) || snug_setup_generates(setup) ? NULL : args->validation_file;
 }
 
@@ -91,6 +92,10 @@ static void choose_length(struct snug_setup *setup) {
     setup->max_length = trained && !is_given ? trained : given;
     if (snug_setup_task(setup)->causal && !trained && !is_given) setup->max_length = CAUSAL_LENGTH;
     if (blocks) setup->max_length = blocks;
+    /* As in sentence-transformers: the model's own, else the longest possible. */
+    if (setup->config.sentence && !trained && !is_given)
+        setup->max_length =
+            setup->config.sentence->max_seq_length ? setup->config.sentence->max_seq_length : longest_possible(setup);
     if (trained && is_given && given != trained)
         snug_log(setup->ctx, SNUG_LOG_WARNING,
                  "--max_seq_length %lld: the model was trained with %lld, and results may differ from the training's",
@@ -117,7 +122,7 @@ static const char *kind_of(const struct snug_used_columns *columns) {
    is given, which may be joined already. */
 static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = trained_columns(setup);
-    if (!there->texts || !here->texts) return;
+    if (!there->texts || !here->texts || here->apart) return;
     const bool same = here->pair == there->pair && here->chat == there->chat;
     if (same && (given || here->chat || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
@@ -192,11 +197,29 @@ static bool remembers(const struct snug_setup *setup, const char *name) {
     return snug_setup_is_inference(setup) && !snug_args_is_set(setup->args, name);
 }
 
+/* What is put before the texts of an embedding. */
+static snug_status find_prompt(const struct snug_setup *setup, const char **out) {
+    const struct snug_args *args = setup->args;
+    const struct snug_sentence *sentence = setup->config.sentence;
+    *out = NULL;
+    if (!sentence || setup->trains) return SNUG_OK;
+    if (args->prompt && args->prompt_name)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
+    *out = setup->command == SNUG_COMMAND_EVAL ? NULL : args->prompt;
+    if (!*out) RETURN_IF_ERROR(snug_sentence_prompt(setup->ctx, sentence, args->prompt_name, out));
+    if (!*out || !**out || !sentence->without_prompt) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                     "%s: its pooling leaves out the prompt's tokens (include_prompt false), which is not supported",
+                     setup->model.path);
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
-    const bool given = setup->command == SNUG_COMMAND_PREDICT && args->text;
+    const bool given = snug_setup_predicts_file(setup) && args->text;
     struct snug_rows *sentence = NULL, *rows = given ? NULL : snug_args_rows(args, path);
+    const char *prompt = NULL;
+    RETURN_IF_ERROR(find_prompt(setup, &prompt));
     if (given) RETURN_IF_ERROR(snug_sentence_rows(args, snug_setup_task(setup)->words, &sentence));
     if (given) rows = sentence;
     const struct snug_dataset_options options = {
@@ -211,9 +234,11 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .label_column = given ? NULL : args->label_column_name,
         .label_separator = label_separator(setup),
         .missing_labels = missing_labels(setup),
-        .trained = given ? NULL : trained_columns(setup),
+        .trained = given || setup->command == SNUG_COMMAND_EMBED ? NULL : trained_columns(setup),
+        .texts_most = setup->command == SNUG_COMMAND_EMBED ? 1 + (size_t)args->similarity : 0,
+        .prompt = prompt,
         .need_labels = need_labels,
-        .line_by_line = args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
+        .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
         .completion_only =
             remembers(setup, "completion_only_loss") ? setup->trained.completion_only_loss : args->completion_only_loss,
@@ -222,7 +247,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .assistant_only_trained = remembers(setup, "assistant_only_loss") && setup->trained.assistant_only_loss,
         .chat_date = args->chat_template_date ? args->chat_template_date : setup->trained.chat_date,
         .end = end_text(setup),
-        .keep_words = setup->command == SNUG_COMMAND_PREDICT,
+        .keep_words = snug_setup_predicts_file(setup),
         .max_length = setup->max_length,
         .max_samples = max_samples,
         .strict = args->strict,
@@ -479,32 +504,50 @@ static snug_status open_training_data(struct snug_setup *setup) {
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
 }
 
+/* An embedding is evaluated on pairs of texts with a score. */
+static snug_status check_scores(const struct snug_setup *setup) {
+    const struct snug_dataset *dataset = setup->eval.dataset;
+    const struct snug_used_columns *columns = snug_dataset_columns(dataset);
+    const int64_t texts = snug_dataset_texts(dataset);
+    if (texts == 2 && (columns->label || !columns->texts)) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_INPUT,
+                     "%s: an embedding is evaluated on two texts and their score in each row, and there %s %lld text%s "
+                     "and %s: name them with --text_column_names A,B and --label_column_name",
+                     snug_dataset_path(dataset), texts == 1 ? "is" : "are", (long long)texts, texts == 1 ? "" : "s",
+                     columns->label ? "a score" : "no score");
+}
+
 /* Opens the data to evaluate or to predict. */
 static snug_status open_other_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool labelled = snug_setup_task(setup)->labelled;
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
+        RETURN_IF_ERROR(find_prompt(setup, &setup->prompt));
         const struct snug_dataset_options options = snug_setup_texts(setup);
         return snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset);
     }
-    if (setup->command == SNUG_COMMAND_PREDICT) {
+    if (snug_setup_predicts_file(setup)) {
         RETURN_IF_ERROR(open_dataset(setup, prediction_file(args), args->max_predict_samples, false, &setup->eval));
         return labelled ? try_labels(setup) : SNUG_OK;
     }
     RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     if (labelled) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
+    if (setup->config.sentence) return check_scores(setup);
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
 }
 
 struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
+    const struct snug_sentence *sentence = setup->config.sentence;
     return (struct snug_dataset_options){.task = setup->config.task,
                                          .text_columns = args->text_column_names,
                                          .text_column = args->text_column_name,
                                          .text_pair_column = args->text_pair_column_name,
                                          .text_delimiter = args->text_column_delimiter,
                                          .label_column = args->label_column_name,
-                                         .trained = trained_columns(setup),
+                                         .trained = sentence ? NULL : trained_columns(setup),
+                                         .texts_most = 1,
+                                         .prompt = setup->prompt,
                                          .max_length = setup->max_length,
                                          .max_samples = -1,
                                          .strict = args->strict};
@@ -532,6 +575,7 @@ bool snug_setup_lacks_type(const struct snug_setup *setup) {
 }
 
 int64_t snug_setup_classes(const struct snug_setup *setup) {
+    if (setup->config.sentence) return setup->config.sentence->size;
     return snug_setup_task(setup)->labelled ? setup->config.labels.count : setup->config.vocab_size;
 }
 

@@ -22,6 +22,7 @@ enum snug_command {
     SNUG_COMMAND_TRAIN,
     SNUG_COMMAND_EVAL,
     SNUG_COMMAND_PREDICT,
+    SNUG_COMMAND_EMBED,
     SNUG_COMMAND_PLAN,
     SNUG_COMMAND_MODEL,
     SNUG_COMMAND_GENERATE, /* the prompts of the arguments */
@@ -62,6 +63,7 @@ struct snug_setup {
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
     struct snug_generation_setup generation; /* if it generates */
+    const char *prompt;                      /* before the texts of a loaded embedding, or NULL */
     int64_t max_length;                      /* tokens that texts are truncated to */
     struct snug_trained trained;             /* of the model that is evaluated or predicts */
     float *class_weights;                    /* [config.labels.count] of the loss, or NULL */
@@ -91,11 +93,14 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
 struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup);
 /* Whether the tokenizer gives second texts token type 1, which the model does not have. */
 bool snug_setup_lacks_type(const struct snug_setup *setup);
-int64_t snug_setup_classes(const struct snug_setup *setup);            /* width of the logits */
+int64_t snug_setup_classes(const struct snug_setup *setup);            /* width of the logits, or of a vector */
 json_t *snug_setup_class_weights_json(const struct snug_setup *setup); /* a list in the classes' order, or null */
+static inline bool snug_setup_predicts_file(const struct snug_setup *setup) {
+    return setup->command == SNUG_COMMAND_PREDICT || setup->command == SNUG_COMMAND_EMBED;
+}
 /* Predictions of a file, or of a loaded model. */
 static inline bool snug_setup_predicts(const struct snug_setup *setup) {
-    return setup->command == SNUG_COMMAND_PREDICT || setup->command == SNUG_COMMAND_MODEL;
+    return snug_setup_predicts_file(setup) || setup->command == SNUG_COMMAND_MODEL;
 }
 static inline bool snug_setup_generates(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_GENERATE || setup->command == SNUG_COMMAND_CHAT;

@@ -10,6 +10,7 @@
 #include "model/adapter_weights.h"
 #include "model/freeze.h"
 #include "model/quantization.h"
+#include "model/sentence.h"
 #include "model/weights.h"
 #include "train/adapter.h"
 #include "train/setup_impl.h"
@@ -95,6 +96,14 @@ static snug_status check_task(const struct snug_setup *setup) {
     const enum snug_task task = setup->config.task;
     char known[128] = "";
     if (snug_family_has(family, task)) {
+        if (task == SNUG_TASK_EMBEDDING && setup->trains)
+            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                             "sentence embeddings are not trained yet: snug embed writes their vectors, and snug eval "
+                             "compares the similarities of pairs with their scores");
+        if (task == SNUG_TASK_EMBEDDING && setup->command == SNUG_COMMAND_PREDICT)
+            return snug_fail(setup->ctx, SNUG_E_USAGE,
+                             "snug predict is for labels, and the model is a sentence embedding: snug embed writes the "
+                             "vectors of texts, and with --similarity compares pairs");
         if (snug_task_results(task)->take || snug_setup_generates(setup) || setup->command == SNUG_COMMAND_TRAIN ||
             setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
             return SNUG_OK;
@@ -119,6 +128,8 @@ static snug_status choose_task(struct snug_setup *setup) {
         if (!setup->config.family->causal)
             return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: a %s is no decoder, and generates no text",
                              setup->model.path, setup->config.family->name);
+    } else if (setup->command == SNUG_COMMAND_EMBED) {
+        setup->config.task = SNUG_TASK_EMBEDDING;
     } else if (args->task) {
         setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
     } else if (setup->trains) {
@@ -126,6 +137,8 @@ static snug_status choose_task(struct snug_setup *setup) {
            own task is that of its base model, too. */
         if (!setup->config.has_head || !(snug_setup_task(setup)->words || setup->config.family->causal))
             setup->config.task = snug_family_task(setup->config.family);
+    } else if (setup->model.path && snug_sentence_is_folder(setup->model.path)) {
+        setup->config.task = SNUG_TASK_EMBEDDING;
     } else if (!setup->config.has_head) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
@@ -136,6 +149,19 @@ static snug_status choose_task(struct snug_setup *setup) {
     RETURN_IF_ERROR(check_task(setup));
     if (snug_setup_generates(setup)) return SNUG_OK; /* --top_k is for generation, too */
     return snug_args_check_task(args, setup->config.task);
+}
+
+/* The modules after the transformer, which are in the model's folder. A plan may be made without one. */
+static snug_status open_sentence(struct snug_setup *setup) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
+    const char *name = setup->args->model_name_or_path;
+    char *folder = NULL;
+    if (setup->config.task != SNUG_TASK_EMBEDDING) return SNUG_OK;
+    if (setup->model.path || !name) return snug_sentence_open(setup->ctx, setup->model.path, &setup->config);
+    if (snug_model_locate(setup->ctx, &place, name, &folder) != SNUG_OK) snug_clear_error(setup->ctx);
+    const snug_status status = snug_sentence_open(setup->ctx, folder, &setup->config);
+    free(folder);
+    return status;
 }
 
 /* Whether masked LM has a decoder of its own, which depends on the weights. A plan may be made without them. */
@@ -196,6 +222,7 @@ snug_status snug_setup_open_model(struct snug_setup *setup) {
     RETURN_IF_ERROR(find_model(setup));
     RETURN_IF_ERROR(quantize(setup));
     RETURN_IF_ERROR(choose_task(setup));
+    RETURN_IF_ERROR(open_sentence(setup));
     RETURN_IF_ERROR(look_at_decoder(setup));
     RETURN_IF_ERROR(open_adapter(setup));
     RETURN_IF_ERROR(try_to_build(setup));

@@ -244,7 +244,7 @@ static inline int32_t random_embeddings(struct random_graph *g, int32_t *word) {
         random_pick(g, 3) ? snug_build_table(&g->b, c->type_vocab_size, c->hidden_size, -1, "type") : 0;
     if (random_pick(g, 3) == 0) /* the sum itself, of which the first layer reads a norm */
         return snug_embed_sum(&g->b, *word, position, type, random_pick(g, 2) ? 1 : 1.5);
-    return snug_embed(&g->b, *word, position, type, random_norm_weights(g));
+    return snug_embed_normed(&g->b, *word, position, type, random_norm_weights(g));
 }
 
 static inline void random_head(struct random_graph *g, int32_t x, int32_t word) {

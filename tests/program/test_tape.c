@@ -30,7 +30,7 @@ static void open_graph(struct graph *g) {
     snug_program_init(&g->program, g->ctx);
     snug_build_part(&g->b, SNUG_PART_EMBEDDINGS, 0);
     g->word = snug_build_table(&g->b, 7, H, -1, "word");
-    g->x = snug_embed(&g->b, g->word, 0, 0, snug_build_norm(&g->b, H, "embeddings.norm", true));
+    g->x = snug_embed_normed(&g->b, g->word, 0, 0, snug_build_norm(&g->b, H, "embeddings.norm", true));
     snug_build_part(&g->b, SNUG_PART_LAYER, 0);
 }
 
@@ -408,7 +408,7 @@ static void dropout_after_norm(struct graph *g) {
 }
 static void reads_embeddings_sum(struct graph *g) { finish(g, linear(g, g->program.ops[0].embed.s, "y")); }
 static void shared_embeddings(struct graph *g) {
-    const int32_t other = snug_embed(&g->b, g->word, 0, 0, norm(g));
+    const int32_t other = snug_embed_normed(&g->b, g->word, 0, 0, norm(g));
     finish(g, residual(g, other, g->x));
 }
 

@@ -503,12 +503,15 @@ static inline void build_add(struct ops *f, int variant) {
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ADD, .add = {.x = x, .y = y}});
 }
 
-/* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. 4: last tokens. */
-enum { GATHER_VARIANTS = 5 };
+/* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. 4: last tokens.
+   5: sums over the root of the length. 6: weighted means. */
+enum { GATHER_VARIANTS = 7 };
 static inline void build_gather(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 || variant == 4 ? B : R;
-    f->pooling = variant == 4 ? SNUG_POOL_LAST : variant == 3 ? SNUG_POOL_MEAN : SNUG_POOL_FIRST;
+    static const enum snug_pooling poolings[GATHER_VARIANTS] = {
+        [3] = SNUG_POOL_MEAN, [4] = SNUG_POOL_LAST, [5] = SNUG_POOL_ROOT_MEAN, [6] = SNUG_POOL_WEIGHTED_MEAN};
+    const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 || variant > 2 ? B : R;
+    f->pooling = poolings[variant];
     if (variant == 2) {
         if (f->batch.rows > f->batch.sequences) f->batch.rows = f->batch.sequences;
         f->run.first_row = f->batch.rows / 4;
@@ -521,6 +524,25 @@ static inline void build_gather(struct ops *f, int variant) {
     ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .gather_backward = {.dr = dr, .dx = dx}});
     f->y = r;
     f->dy = dr;
+    ops_pair(f, x, dx);
+}
+
+/* 0: of length 1. 1: in another type only. 2: all F32. 3: rows of zeros. 4: F32 in, the compute type out. */
+enum { NORMALIZE_VARIANTS = 5 };
+static inline void build_normalize(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute, of_x = variant == 2 || variant == 4 ? SNUG_F32 : type,
+                          of_y = variant == 4 ? type : SNUG_F32;
+    const int64_t cols = f->shape->h;
+    const int32_t x = variant == 3 ? ops_tensor(f, of_x, R, 0, cols) : ops_source(f, of_x, R, 0, cols),
+                  y = ops_tensor(f, of_y, R, 0, cols);
+    const int32_t dy = ops_source(f, of_y, R, 0, cols), dx = ops_tensor(f, of_x, R, 0, cols);
+    for (int64_t i = 0; variant == 3 && i < ops_count(f, x); i++) ops_set(f, x, i, 0);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORMALIZE, .normalize = {.x = x, .y = y, .unit = variant != 1}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORMALIZE_BACKWARD,
+                                .normalize_backward = {.dy = dy, .x = x, .dx = dx, .unit = variant != 1}});
+    if (variant == 3) return; /* where the derivative is not one */
+    f->y = y;
+    f->dy = dy;
     ops_pair(f, x, dx);
 }
 

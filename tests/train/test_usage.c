@@ -208,6 +208,7 @@ static void call_jobs(struct world *w, const char *function) {
     STATUS(snug_runs_html, A(0, ANY(snug_runs)), OUT(1, char))
     STATUS(snug_evaluate, A(0, w->args), A(1, &callbacks), OUT(2, snug_metrics))
     STATUS(snug_predict, A(0, w->args), A(1, &callbacks), A(2, on_prediction), A(3, w))
+    STATUS(snug_embed, A(0, w->args), A(1, &callbacks), A(2, on_prediction), A(3, w))
     STATUS(snug_model_open, A(0, w->args), OUT(1, snug_model))
     POINTER(snug_model_describe, A(0, w->model))
     STATUS(snug_model_close, A(0, w->model))

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or computes the
-   mean of each sequence. */
+/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or sums
+   over those of each sequence. */
 #include "backend/cpu/rows.h"
 
-/* r[i] = mean of sequence i's rows of x, in the order of the rows */
-static void gather_means(const struct snug_run *run, struct snug_matrix x, struct snug_matrix r) {
+/* r[i] = weighted sum of sequence i's rows of x, in the order of the rows */
+static void gather_sums(const struct snug_run *run, enum snug_pooling pooling, struct snug_matrix x,
+                        struct snug_matrix r) {
     const int32_t *offsets = run->batch->offsets;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < r.rows; row++) {
-        const float length = (float)(offsets[row + 1] - offsets[row]);
+        const int32_t first = offsets[row], end = offsets[row + 1];
+        const float divisor = snug_pool_divisor(pooling, end - first);
         for (int64_t c = 0; c < r.cols; c += VEC_LANES) {
             vec sum = vec_all(0);
-            for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
-                sum += vec_load(matrix_at(x, token, 0), x.dtype, c, x.cols);
-            vec_store(matrix_at(r, row, 0), r.dtype, c, r.cols, sum / length);
+            for (int32_t token = first; token < end; token++)
+                sum += vec_load(matrix_at(x, token, 0), x.dtype, c, x.cols) * snug_pool_weight(pooling, token - first);
+            vec_store(matrix_at(r, row, 0), r.dtype, c, r.cols, sum / divisor);
         }
     }
 }
 
 snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix x = snug_matrix_of(run, op->gather.x), r = snug_matrix_of(run, op->gather.r);
-    if (snug_run_means(run, op->gather.r)) {
-        gather_means(run, x, r);
+    const enum snug_pooling pooling = snug_run_pooling(run, op->gather.r);
+    if (snug_pool_sums(pooling)) {
+        gather_sums(run, pooling, x, r);
         return SNUG_OK;
     }
 
@@ -35,19 +38,23 @@ snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) 
     return SNUG_OK;
 }
 
-/* dx[token] += dr[i] / length for all tokens of sequence i */
-static void spread_means(const struct snug_run *run, struct snug_matrix dr, struct snug_matrix dx) {
+/* dx[token] += its weight * dr[i] for all tokens of sequence i */
+static void spread_sums(const struct snug_run *run, enum snug_pooling pooling, struct snug_matrix dr,
+                        struct snug_matrix dx) {
     const int32_t *offsets = run->batch->offsets;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < dr.rows; row++) {
-        const float share = 1 / (float)(offsets[row + 1] - offsets[row]);
-        for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
+        const int32_t begin = offsets[row], end = offsets[row + 1];
+        const float divisor = snug_pool_divisor(pooling, end - begin);
+        for (int32_t token = begin; token < end; token++) {
+            const float share = snug_pool_weight(pooling, token - begin) / divisor;
             for (int64_t c = 0; c < dr.cols; c += VEC_LANES) {
                 const vec part = vec_load(matrix_at(dr, row, 0), dr.dtype, c, dr.cols) * share;
                 void *to = matrix_at(dx, token, 0);
                 vec_store(to, dx.dtype, c, dx.cols, vec_load(to, dx.dtype, c, dx.cols) + part);
             }
+        }
     }
 }
 
@@ -55,8 +62,9 @@ static void spread_means(const struct snug_run *run, struct snug_matrix dr, stru
 snug_status SNUG_KERNEL(gather_backward)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix dr = snug_matrix_of(run, op->gather_backward.dr),
                        dx = snug_matrix_of(run, op->gather_backward.dx);
-    if (snug_run_means(run, op->gather_backward.dr)) {
-        spread_means(run, dr, dx);
+    const enum snug_pooling pooling = snug_run_pooling(run, op->gather_backward.dr);
+    if (snug_pool_sums(pooling)) {
+        spread_sums(run, pooling, dr, dx);
         return SNUG_OK;
     }
 

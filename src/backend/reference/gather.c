@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or computes the
-   mean of each sequence. */
+/* Selects the tokens that the head uses: the first or the last of each sequence, or the masked ones; or sums
+   over those of each sequence. */
 #include "backend/reference/reference.h"
 
-/* r[i] = mean of sequence i's rows of x */
-static void gather_means(const struct snug_run *run, struct snug_matrix x, struct snug_matrix r) {
+/* r[i] = weighted sum of sequence i's rows of x */
+static void gather_sums(const struct snug_run *run, enum snug_pooling pooling, struct snug_matrix x,
+                        struct snug_matrix r) {
     const int32_t *offsets = run->batch->offsets;
     for (int64_t row = 0; row < r.rows; row++)
         for (int64_t c = 0; c < r.cols; c++) {
             double sum = 0;
-            for (int32_t token = offsets[row]; token < offsets[row + 1]; token++) sum += load(x, token, c);
-            store(r, row, c, sum / (offsets[row + 1] - offsets[row]));
+            for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
+                sum += load(x, token, c) * (double)snug_pool_weight(pooling, token - offsets[row]);
+            store(r, row, c, sum / (double)snug_pool_divisor(pooling, offsets[row + 1] - offsets[row]));
         }
 }
 
 snug_status snug_reference_gather(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix x = snug_matrix_of(run, op->gather.x), r = snug_matrix_of(run, op->gather.r);
-    if (snug_run_means(run, op->gather.r)) {
-        gather_means(run, x, r);
+    const enum snug_pooling pooling = snug_run_pooling(run, op->gather.r);
+    if (snug_pool_sums(pooling)) {
+        gather_sums(run, pooling, x, r);
         return SNUG_OK;
     }
     for (int64_t row = 0; row < r.rows; row++)
@@ -35,10 +38,13 @@ snug_status snug_reference_gather_backward(struct snug_run *run, const struct sn
     const struct snug_gather_backward *g = &op->gather_backward;
     struct snug_matrix dr = snug_matrix_of(run, g->dr), dx = snug_matrix_of(run, g->dx);
     const int32_t *offsets = run->batch->offsets;
+    const enum snug_pooling pooling = snug_run_pooling(run, g->dr);
     for (int64_t row = 0; row < dr.rows; row++)
-        if (snug_run_means(run, g->dr))
+        if (snug_pool_sums(pooling))
             for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
-                add_row(dx, token, dr, row, 1.0 / (offsets[row + 1] - offsets[row]));
+                add_row(dx, token, dr, row,
+                        (double)snug_pool_weight(pooling, token - offsets[row]) /
+                            (double)snug_pool_divisor(pooling, offsets[row + 1] - offsets[row]));
         else
             add_row(dx, snug_run_gathered_row(run, g->dx, g->dr, row), dr, row, 1);
     return SNUG_OK;

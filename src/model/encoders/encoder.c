@@ -25,7 +25,7 @@ int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *wor
     const int32_t position =
         snug_build_table(b, c->max_position_embeddings, size, c->first_position - 1, positions.text);
     const int32_t type = c->type_vocab_size ? snug_build_table(b, c->type_vocab_size, size, -1, types.text) : 0;
-    return snug_embed(b, *word, position, type, snug_build_norm(b, size, norm.text, true));
+    return snug_embed_normed(b, *word, position, type, snug_build_norm(b, size, norm.text, true));
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */

@@ -218,7 +218,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     *word = snug_build_word_table(b, c->hidden_size, snug_model_name(b, "embeddings.tok_embeddings").text);
     const struct snug_affine norm =
         snug_build_norm(b, c->hidden_size, snug_model_name(b, "embeddings.norm").text, m->norm_bias);
-    return snug_build_layers(b, snug_embed(b, *word, 0, 0, norm), &layer);
+    return snug_build_layers(b, snug_embed_normed(b, *word, 0, 0, norm), &layer);
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */

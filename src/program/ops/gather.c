@@ -17,8 +17,8 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
 }
 
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    const bool mean = view->program->tensors[op->gather.r].pooling == SNUG_POOL_MEAN;
-    view->cost.flops = snug_cost_elements(view, mean ? op->gather.x : op->gather.r);
+    const bool sums = snug_pool_sums(view->program->tensors[op->gather.r].pooling);
+    view->cost.flops = snug_cost_elements(view, sums ? op->gather.x : op->gather.r);
 }
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
     view->cost.flops = snug_cost_elements(view, op->gather_backward.dx);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects tokens: the first or the last of each sequence, or the masked ones; or computes each sequence's mean. */
+/* Selects tokens: the first or the last of each sequence, or the masked ones; or sums over those of each sequence. */
 #include "backend/cuda/device.cuh"
 
 /* back: x's rows += r[i]; they are different rows, so no two blocks write the same one. */
@@ -35,16 +35,26 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     return snug_cuda_done(run, op);
 }
 
-/* ---- means ---- */
+/* ---- sums ---- */
+
+/* As in program.h, on the device. */
+static __device__ __forceinline__ float weight_of(enum snug_pooling pooling, int64_t i) {
+    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(i + 1) : 1;
+}
+static __device__ __forceinline__ float divisor_of(enum snug_pooling pooling, int64_t n) {
+    return pooling == SNUG_POOL_ROOT_MEAN       ? sqrtf((float)n)
+           : pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(n * (n + 1) / 2)
+                                                : (float)n;
+}
 
 /* LANES columns; GROUPS of threads divide a sequence's rows. */
 enum { LANES = 32, GROUPS = 8 };
 
-/* r[i] = mean of the rows of x of sequence i; rows after the last sequence become zero. The groups' sums are added in
-   order. */
+/* r[i] = weighted sum of the rows of x of sequence i; rows after the last sequence become zero. The groups' sums are
+   added in order. */
 template <typename T>
 static __global__ void __launch_bounds__(LANES *GROUPS)
-    mean_kernel(T *r, const T *x, struct snug_cuda_batch batch, int64_t cols) {
+    sum_kernel(T *r, const T *x, struct snug_cuda_batch batch, enum snug_pooling pooling, int64_t cols) {
     __shared__ float sums[GROUPS][LANES];
     const int64_t sequence = blockIdx.x, c = (int64_t)blockIdx.y * LANES + threadIdx.x;
     const bool live = sequence < batch.step->sequences;
@@ -52,65 +62,67 @@ static __global__ void __launch_bounds__(LANES *GROUPS)
     float sum = 0;
     if (c < cols) {
 #pragma unroll 4
-        for (int64_t row = first + threadIdx.y; row < end; row += GROUPS) sum += to_float(x[row * cols + c]);
+        for (int64_t row = first + threadIdx.y; row < end; row += GROUPS)
+            sum += to_float(x[row * cols + c]) * weight_of(pooling, row - first);
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || c >= cols) return;
     for (int i = 1; i < GROUPS; i++) sum += sums[i][threadIdx.x];
-    r[sequence * cols + c] = from_float<T>(end > first ? sum / (float)(end - first) : 0);
+    r[sequence * cols + c] = from_float<T>(end > first ? sum / divisor_of(pooling, end - first) : 0);
 }
 
 /* Tokens of a block. */
 enum { SPREAD = 32 };
 
-/* dx[token] += dr[i] / length of sequence i */
+/* dx[token] += its weight * dr[i] of its sequence i */
 template <typename T>
-static __global__ void spread_kernel(T *dx, const T *dr, struct snug_cuda_batch batch, int64_t cols) {
+static __global__ void spread_kernel(T *dx, const T *dr, struct snug_cuda_batch batch, enum snug_pooling pooling,
+                                     int64_t cols) {
     const int64_t sequence = blockIdx.y, begin = batch.offsets[sequence], end = batch.offsets[sequence + 1];
     const int64_t first = begin + (int64_t)blockIdx.x * SPREAD, last = first + SPREAD < end ? first + SPREAD : end;
-    const float share = 1 / (float)(end - begin);
+    const float divisor = divisor_of(pooling, end - begin);
     for (int64_t c = threadIdx.x; c < cols && first < last; c += blockDim.x) {
-        const float part = to_float(dr[sequence * cols + c]) * share;
+        const float all = to_float(dr[sequence * cols + c]);
         for (int64_t row = first; row < last; row++) {
             T *to = dx + row * cols + c;
-            *to = from_float<T>(to_float(*to) + part);
+            *to = from_float<T>(to_float(*to) + all * (weight_of(pooling, row - begin) / divisor));
         }
     }
 }
 
-static snug_status gather_means(struct snug_run *run, const struct snug_op *op) {
+static snug_status gather_sums(struct snug_run *run, const struct snug_op *op) {
     const int64_t rows = snug_cuda_rows(run, op->gather.r), cols = snug_run_cols(run, op->gather.r);
     void *r = snug_run_data(run, op->gather.r), *x = snug_run_data(run, op->gather.x);
     if (rows == 0) return SNUG_OK;
     const dim3 blocks((unsigned)rows, blocks_for(cols, LANES));
     with_type(snug_run_dtype(run, op->gather.r), [&](auto type) {
         typedef decltype(type) T;
-        mean_kernel<<<blocks, dim3(LANES, GROUPS), 0, snug_cuda_of(run)->stream>>>((T *)r, (const T *)x,
-                                                                                   snug_cuda_of(run)->batch, cols);
+        sum_kernel<<<blocks, dim3(LANES, GROUPS), 0, snug_cuda_of(run)->stream>>>(
+            (T *)r, (const T *)x, snug_cuda_of(run)->batch, snug_run_pooling(run, op->gather.r), cols);
     });
     return snug_cuda_done(run, op);
 }
 
-static snug_status spread_means(struct snug_run *run, const struct snug_op *op) {
+static snug_status spread_sums(struct snug_run *run, const struct snug_op *op) {
     const int64_t cols = snug_run_cols(run, op->gather_backward.dr);
     void *dr = snug_run_data(run, op->gather_backward.dr), *dx = snug_run_data(run, op->gather_backward.dx);
     if (run->batch->sequences == 0) return SNUG_OK;
     const dim3 blocks(blocks_for(run->program->longest, SPREAD), (unsigned)run->batch->sequences);
     with_type(snug_run_dtype(run, op->gather_backward.dr), [&](auto type) {
         typedef decltype(type) T;
-        spread_kernel<<<blocks, 256, 0, snug_cuda_of(run)->stream>>>((T *)dx, (const T *)dr, snug_cuda_of(run)->batch,
-                                                                     cols);
+        spread_kernel<<<blocks, 256, 0, snug_cuda_of(run)->stream>>>(
+            (T *)dx, (const T *)dr, snug_cuda_of(run)->batch, snug_run_pooling(run, op->gather_backward.dr), cols);
     });
     return snug_cuda_done(run, op);
 }
 
 extern "C" snug_status snug_cuda_gather(struct snug_run *run, const struct snug_op *op) {
-    if (snug_run_means(run, op->gather.r)) return gather_means(run, op);
+    if (snug_pool_sums(snug_run_pooling(run, op->gather.r))) return gather_sums(run, op);
     return launch(run, op, op->gather.r, op->gather.x, false);
 }
 
 extern "C" snug_status snug_cuda_gather_backward(struct snug_run *run, const struct snug_op *op) {
-    if (snug_run_means(run, op->gather_backward.dr)) return spread_means(run, op);
+    if (snug_pool_sums(snug_run_pooling(run, op->gather_backward.dr))) return spread_sums(run, op);
     return launch(run, op, op->gather_backward.dr, op->gather_backward.dx, true);
 }

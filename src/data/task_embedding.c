@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sentence embeddings, as sentence-transformers': each text of a row is a sequence, and has a vector. */
+#include "data/collate.h"
+#include "data/task.h"
+
+/* Losses are of the step's vectors together: each counts once. */
+static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                    int64_t first, struct snug_batch *batch) {
+    (void)collator, (void)epoch, (void)row, (void)text;
+    batch->labels[batch->rows] = SNUG_IGNORE_LABEL;
+    batch->loss_positions[batch->rows++] = (int32_t)first;
+    batch->items++;
+    batch->weight++;
+}
+
+static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                         struct snug_items *items) {
+    (void)ctx, (void)epoch, (void)row;
+    items->count += collator->options->texts;
+    items->weight += (double)collator->options->texts;
+    return SNUG_OK;
+}
+
+/* The scores of the rows. */
+static int64_t targets(const struct snug_loader_options *options, int64_t rows) {
+    (void)options;
+    return rows;
+}
+
+static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
+                        double tokens) {
+    (void)options, (void)dataset, (void)tokens;
+    return sequences;
+}
+
+const struct snug_task_info snug_task_embedding = {
+    .title = "sentence embedding",
+    .short_title = "sentence embedding",
+    .apart = true,
+    .head = SNUG_HEAD_VECTOR,
+    .model_class = "Model",
+    .only = {"prompt_name", "truncate_dim", "normalize_embeddings", "similarity"},
+    .text_column = {"sentence", "text"},
+    .label_column = {"label", "labels", "score", "scores"},
+    .targets = targets,
+    .positions = positions,
+    .count = count,
+    .collate = collate,
+};
