@@ -81,8 +81,7 @@ static snug_status load_adapter_tensor(const struct snug_loading *l, const struc
                      stored->name);
 }
 
-static snug_status load_adapter(struct snug_loading *l) {
-    RETURN_IF_ERROR(snug_load_names(l));
+static snug_status load_adapter(const struct snug_loading *l) {
     for (size_t i = 0; i < l->files->count; i++) RETURN_IF_ERROR(load_adapter_tensor(l, &l->files->tensors[i]));
     for (size_t i = 0; i < l->program->parameter_count; i++)
         if (l->program->parameters[i].adapter && !l->loaded[i])
@@ -96,12 +95,8 @@ static snug_status load_adapter(struct snug_loading *l) {
 snug_status snug_adapter_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory) {
     struct snug_weight_source from = {0};
-    struct snug_loading l = {.ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory};
-    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, SNUG_ADAPTER_WEIGHTS));
-    l.path = from.path;
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
-    l.loaded = from.of;
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &from.files);
+    struct snug_loading l = {.ctx = ctx, .program = program, .config = config, .memory = memory};
+    snug_status status = snug_loading_open(&l, folder, SNUG_ADAPTER_WEIGHTS, &from);
     if (status == SNUG_OK) status = load_adapter(&l);
     snug_hash_map_free(&l.names);
     snug_weight_source_close(&from);
@@ -207,19 +202,13 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
                                       const struct snug_program *program, const struct snug_config *config,
                                       const struct snug_memory *memory, uint64_t seed) {
     struct snug_weight_source from = {0};
-    struct snug_loading l = {
-        .ctx = ctx, .files = &from.files, .program = program, .config = config, .memory = memory, .seed = seed};
+    struct snug_loading l = {.ctx = ctx, .program = program, .config = config, .memory = memory, .seed = seed};
     const char *name;
     bool any = false;
     for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init == SNUG_INIT_LENGTHS;
     if (!any) return SNUG_OK;
     RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
-    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
-    l.path = from.path;
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
-    l.loaded = from.of;
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
-    if (status == SNUG_OK) status = snug_load_names(&l);
+    snug_status status = snug_loading_open(&l, folder, name, &from);
     if (status == SNUG_OK) find_stored(&l);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
         if (program->parameters[i].init == SNUG_INIT_LENGTHS) status = init_lengths(&l, &program->parameters[i]);

@@ -607,7 +607,8 @@ snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *fold
     return status;
 }
 
-snug_status snug_load_names(struct snug_loading *l) {
+/* Adds the parameters' names to l->names, with their numbers. */
+static snug_status add_names(struct snug_loading *l) {
     for (size_t i = 0; i < l->program->parameter_count; i++) {
         const char *name = l->program->parameters[i].name;
         RETURN_IF_ERROR(snug_hash_map_add(l->ctx, &l->names, name, strlen(name), (int32_t)i, &(int32_t){0}));
@@ -615,12 +616,22 @@ snug_status snug_load_names(struct snug_loading *l) {
     return SNUG_OK;
 }
 
+snug_status snug_loading_open(struct snug_loading *l, const struct snug_folder *folder, const char *name,
+                              struct snug_weight_source *from) {
+    RETURN_IF_ERROR(snug_path_join(l->ctx, &from->path, folder->path, name));
+    RETURN_IF_ERROR(snug_alloc(l->ctx, l->program->parameter_count, sizeof *l->loaded, (void **)&from->of));
+    l->path = from->path;
+    l->loaded = from->of;
+    l->files = &from->files;
+    RETURN_IF_ERROR(add_names(l));
+    return snug_safetensors_open(l->ctx, folder, name, &from->files);
+}
+
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes, struct snug_weight_source *source) {
     struct snug_weight_source from = {0};
     struct snug_loading l = {.ctx = ctx,
-                             .files = &from.files,
                              .program = program,
                              .config = config,
                              .memory = memory,
@@ -628,12 +639,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
                              .ignore_mismatched_sizes = ignore_mismatched_sizes};
     const char *name;
     RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
-    RETURN_IF_ERROR(snug_path_join(ctx, &from.path, folder->path, name));
-    l.path = from.path;
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&from.of);
-    l.loaded = from.of;
-    if (status == SNUG_OK) status = snug_load_names(&l);
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &from.files);
+    snug_status status = snug_loading_open(&l, folder, name, &from);
     if (status == SNUG_OK) status = load_all(&l);
     if (status == SNUG_OK) {
         struct names fresh = {0}, stuck = {0};

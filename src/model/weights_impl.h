@@ -24,8 +24,10 @@ struct snug_loading {
 snug_status snug_parameter_fill(const struct snug_program *program, const struct snug_memory *memory,
                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
                                 snug_make_fn *make, const void *user);
-/* Adds the parameters' names to l->names, with their numbers. */
-snug_status snug_load_names(struct snug_loading *l);
+/* Opens the file `name` of folder as *from, which is zero: sets l's path, files, loaded and names; its ctx and program
+   are given. The caller frees names and closes *from, also after a failure. */
+snug_status snug_loading_open(struct snug_loading *l, const struct snug_folder *folder, const char *name,
+                              struct snug_weight_source *from);
 /* Loads a stored tensor into a parameter, and notes it in l->loaded. */
 snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index);
 

@@ -21,6 +21,8 @@ typedef const char *snug_class_of_type(const char *model_type, bool *keeps);
    names none, class_of_type gives the class for the model type in config.json. Ignored settings are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, snug_class_of_type *class_of_type,
                                 struct snug_tokenizer **out);
+/* Whether folder has a vocabulary, which each tokenizer has. */
+bool snug_tokenizer_is_in(const struct snug_folder *folder);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
 /* Uses a file's chat template instead of the folder's, which snug_tokenizer_save() then writes. */
 snug_status snug_tokenizer_take_template(snug_context *ctx, struct snug_tokenizer *tokenizer, const char *path);

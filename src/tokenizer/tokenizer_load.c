@@ -52,20 +52,32 @@ static bool is_read_first(enum snug_tokenizer_file file) {
 }
 
 /* Reads each file once, vocabularies later: so the saved file is the used one, even if the file changes. */
+/* Each tokenizer has one of these. */
+static bool has_vocabulary(int file) {
+    return file == SNUG_TOKENIZER_VOCAB || file == SNUG_TOKENIZER_JSON || file == SNUG_TOKENIZER_VOCAB_JSON ||
+           file == SNUG_TOKENIZER_SENTENCEPIECE || file == SNUG_TOKENIZER_MODEL;
+}
+
+bool snug_tokenizer_is_in(const struct snug_folder *folder) {
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++)
+        if (has_vocabulary(file) && snug_file_exists(folder, snug_tokenizer_file_names[file])) return true;
+    return false;
+}
+
 static snug_status read_files(struct snug_tokenizer_loader *loader) {
+    bool found = false;
     char **paths = loader->tokenizer->paths;
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         RETURN_IF_ERROR(snug_path_join(loader->ctx, &paths[file], loader->folder, snug_tokenizer_file_names[file]));
         if (snug_entry_kind(NULL, paths[file])) {
+            found |= has_vocabulary(file);
             if (is_read_first(file)) RETURN_IF_ERROR(snug_loader_read_file(loader, file));
             continue;
         }
         free(paths[file]);
         paths[file] = NULL;
     }
-    if (paths[SNUG_TOKENIZER_VOCAB] || paths[SNUG_TOKENIZER_JSON] || paths[SNUG_TOKENIZER_VOCAB_JSON] ||
-        paths[SNUG_TOKENIZER_SENTENCEPIECE] || paths[SNUG_TOKENIZER_MODEL])
-        return SNUG_OK;
+    if (found) return SNUG_OK;
     return snug_fail(loader->ctx, SNUG_E_INPUT,
                      "%s has no tokenizer: neither vocab.txt, nor tokenizer.json, nor vocab.json, nor "
                      "sentencepiece.bpe.model, nor tokenizer.model; give a folder that has one with --tokenizer_name",

@@ -403,10 +403,9 @@ void snug_merged_report(const struct snug_merged *m) {
 snug_status snug_merged_tokenizer(const struct snug_merged *m, struct snug_tokenizer **out) {
     const struct snug_folder *const from[] = {&m->folder, &m->model};
     *out = NULL;
-    for (int i = 0; i < 2 * SNUG_TOKENIZER_FILES; i++)
-        if (from[i / SNUG_TOKENIZER_FILES]->path &&
-            snug_file_exists(from[i / SNUG_TOKENIZER_FILES], snug_tokenizer_file_names[i % SNUG_TOKENIZER_FILES]))
-            return snug_tokenizer_load(m->ctx, from[i / SNUG_TOKENIZER_FILES]->path, snug_family_tokenizer_class, out);
+    for (int i = 0; i < 2; i++)
+        if (from[i]->path && snug_tokenizer_is_in(from[i]))
+            return snug_tokenizer_load(m->ctx, from[i]->path, snug_family_tokenizer_class, out);
     return SNUG_OK;
 }
 

@@ -287,8 +287,7 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
 /* An adapter's folder may have none of its own, as PEFT's have not. */
 static snug_status locate_tokenizer(struct snug_setup *setup, const struct snug_hub_place *place, const char *name) {
     const bool given = setup->args->tokenizer_name != NULL;
-    const bool own = setup->adapter.path && (snug_file_exists(&setup->adapter, "tokenizer_config.json") ||
-                                             snug_file_exists(&setup->adapter, "tokenizer.json"));
+    const bool own = setup->adapter.path && snug_tokenizer_is_in(&setup->adapter);
     if (given || !setup->adapter.path) return snug_model_locate(setup->ctx, place, name, &setup->tokenizer_folder);
     return snug_strdup(setup->ctx, own ? setup->adapter.path : setup->model.path, &setup->tokenizer_folder);
 }

@@ -342,6 +342,26 @@ FIXTURE_TEST(an_adapter_folder_is_a_model) {
     assert_true(fabs(loss - loss_of(f, words)) < 0.02);
 }
 
+/* An adapter's folder has a tokenizer if it has a vocabulary; else the base model's is used, by each command. */
+FIXTURE_TEST(an_adapter_without_a_vocabulary_has_the_tokenizer_of_its_base) {
+    static const char *const others[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                         "chat_template.jinja"};
+    static const char words[] = "validation_file=@dev.csv threads=1 model_name_or_path=@out";
+    train(f, "out", CLASSIFIER "learning_rate=0.05 max_steps=6");
+    const double loss = loss_of(f, words);
+    assert_true(has_file(f, "out", "vocab.txt"));
+    assert_int_equal(unlink(path_of(f, "out/vocab.txt")), 0);
+    unlink(path_of(f, "out/tokenizer.json"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "out/%s", others[i]);
+        write_text(f, name, "{}");
+        assert_true(loss == loss_of(f, words));
+        run_merge(f, "model_name_or_path=@out output_dir=@merged");
+        assert_true(has_file(f, "merged", "vocab.txt"));
+    }
+}
+
 /* PEFT's folders, without config.json, and with every way to name targets: merged, they give the same. Where there is
    one table for the output and the words, and one of them has an adapter, there are two afterwards. */
 FIXTURE_TEST(adapters_of_peft_are_merged) {
