@@ -68,9 +68,10 @@ struct snug_args {
     /* generation */
     int64_t max_new_tokens, min_new_tokens, num_beams, num_return_sequences, no_repeat_ngram_size;
     double length_penalty, temperature, top_p, min_p, repetition_penalty;
-    bool do_sample, plan_only;
-    char *early_stopping; /* "False", "True" or "never" */
-    char *stop_strings;   /* a text or a JSON list of texts, or NULL */
+    bool do_sample, plan_only, predict_with_generate;
+    int64_t generation_max_length; /* 0: not given */
+    char *early_stopping;          /* "False", "True" or "never" */
+    char *stop_strings;            /* a text or a JSON list of texts, or NULL */
     /* training */
     int64_t per_device_train_tokens; /* of a micro-batch, instead of rows; 0: rows */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,

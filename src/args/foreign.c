@@ -112,7 +112,6 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "train_ref_file validation_ref_file",
      "--whole_word_mask takes the words from the tokens, not from a file of references: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "eval_only evaluate_only", "run snug eval"},
-    {SNUG_FOREIGN_FLAG_OFF, "predict_with_generate", "snug generate answers a file's prompts"},
     {SNUG_FOREIGN_VALUE, "max_source_length max_target_length max_answer_length doc_stride",
      "snug generate has its own arguments, and there is no question answering: README.md lists the tasks"},
     {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},

@@ -204,12 +204,17 @@ const struct snug_argument snug_arguments[] = {
          "logits of tokens of the prompt and the answer are divided by it, or multiplied if below 0"),
     COUNT(no_repeat_ngram_size, "", GENERATION, "0", "[0,16777216]",
           "no sequence of so many tokens occurs twice; 0: off"),
-    COUNT(num_beams, "", GENERATION, "1", "[1,16]", "beam search: beams of each prompt; 1: none"),
+    COUNT(num_beams, "generation_num_beams", GENERATION, "1", "[1,16]", "beam search: beams of each prompt; 1: none"),
     REAL(length_penalty, GENERATION, "1", "[-1e6,1e6]", "beam search: scores are divided by this power of the length"),
     ROW(CHOICE, early_stopping, "", GENERATION, "False|True|never", "False", NULL, NULL,
         "beam search: when no better answer is expected; True: as soon as there are num_beams; never: when none is "
         "possible"),
     COUNT(num_return_sequences, "", GENERATION, "1", "[1,65536]", "answers to each prompt"),
+    FLAG(predict_with_generate, "", GENERATION, "False",
+         "train, eval: also answer the prompts of validation_file, and compare: exact match, ROUGE, BLEU"),
+    COUNT(generation_max_length, "", GENERATION, "0", "[0,16777216]",
+          "predict_with_generate: tokens of a prompt and its answer at most, without max_new_tokens; 0: "
+          "generation_config.json's"),
     FLAG(plan_only, "", GENERATION, "False",
          "generate: print the memory that the answers would take, and answer nothing (snug's own)"),
     TEXT(stop_strings, "", GENERATION, "TEXT|JSON", "texts that end an answer: one, or a JSON list of them"),

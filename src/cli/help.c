@@ -21,9 +21,12 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_PREDICTION                                                                                                  \
     " test_file max_predict_samples csv_escape_formulas text text_pair keep_columns return_all_scores top_k "
 #define OF_CLASSES " class_metrics threshold "
+#define OF_ASKING " prompt early_stopping num_return_sequences stop_strings plan_only "
 #define OF_GENERATION                                                                                                  \
-    " prompt max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size " \
-    "num_beams length_penalty early_stopping num_return_sequences stop_strings plan_only "
+    OF_ASKING " max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty "                   \
+              "no_repeat_ngram_size num_beams length_penalty "
+/* Those that train and eval have, beside the ones of answers. */
+#define OF_COMPARING " predict_with_generate generation_max_length "
 #define OF_EXPORT " format outtype output_file adapter_only "
 #define OF_EMBEDDING " prompt_name similarity normalize_embeddings truncate_dim "
 /* Arguments without effect in a measurement. */
@@ -42,7 +45,7 @@ const struct cli_help cli_helps[] = {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     OF_PREDICTION OF_GENERATION OF_EXPORT OF_EMBEDDING " bf16_full_eval fp16_full_eval gpu ",
+     OF_PREDICTION OF_ASKING OF_EXPORT OF_EMBEDDING " bf16_full_eval fp16_full_eval gpu ",
      NULL,
      OF_MOST " task train_file validation_file resume_from_checkpoint per_device_train_batch_size num_train_epochs "
              "learning_rate warmup_steps memory_budget fit eval_strategy save_strategy load_best_model_at_end ",
@@ -50,7 +53,7 @@ const struct cli_help cli_helps[] = {
      .operand = "FILE"},
     {"eval", "--model_name_or_path DIR --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
-     OF_TRAINING OF_PREDICTION OF_GENERATION OF_EXPORT " similarity normalize_embeddings truncate_dim ", NULL,
+     OF_TRAINING OF_PREDICTION OF_ASKING OF_EXPORT " similarity normalize_embeddings truncate_dim ", NULL,
      OF_MOST " validation_file max_eval_samples class_metrics threshold per_device_eval_batch_size json ",
      .operand = NULL},
     {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
@@ -58,7 +61,7 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING OF_GENERATION OF_EXPORT OF_EMBEDDING
+     OF_TRAINING OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING
      " validation_file max_eval_samples line_by_line block_size completion_only_loss "
      "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
@@ -115,7 +118,7 @@ const struct cli_help cli_helps[] = {
     {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
-     "", OF_PREDICTION OF_GENERATION OF_EXPORT OF_EMBEDDING OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
+     "", OF_PREDICTION OF_ASKING OF_EXPORT OF_EMBEDDING OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
      " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "
      "gradient_accumulation_steps optim gradient_checkpointing offload bf16 device gpu gpus memory_budget fit "
      "num_train_epochs json ",
@@ -125,7 +128,7 @@ const struct cli_help cli_helps[] = {
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_EXPORT OF_EMBEDDING " num_train_epochs memory_budget fit ",
+     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING " num_train_epochs memory_budget fit ",
      NULL,
      NULL,
      {{"train_file", "synthetic rows"},
@@ -174,7 +177,7 @@ const struct cli_help cli_helps[] = {
      "The experiment of \"Model training anatomy\": memory by class and time by operation group of a "
      "training; writes no model.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_EXPORT OF_EMBEDDING " output_dir ",
+     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING " output_dir ",
      NULL,
      NULL,
      {{"config_name", "bert-large-uncased, if no model is named"},

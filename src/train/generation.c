@@ -115,8 +115,12 @@ static snug_status read_choice(const struct reading *r, struct snug_token_choice
 /* max_length of the file counts the prompt, which may differ from one to the next: of the longest. */
 static snug_status read_length(const struct reading *r, int64_t prompt, bool reads, int64_t *out) {
     const int64_t given = snug_args_is_set(r->args, "max_new_tokens") ? r->args->max_new_tokens : -1;
-    int64_t all;
+    int64_t all = r->args->generation_max_length;
     RETURN_IF_ERROR(read_count(r, "max_new_tokens", 1, 1 << 24, given, out));
+    if (given < 0 && all > 0 && reads) {
+        *out = all > prompt ? all - prompt : 1;
+        return SNUG_OK;
+    }
     if (*out > 0) return SNUG_OK;
     *out = INT64_MAX; /* the rest of the memory for prompt and answer */
     if (!reads) return SNUG_OK;
@@ -217,7 +221,9 @@ snug_status snug_generation_open(snug_args *args, const struct snug_config *conf
                                  const struct snug_tokenizer *tokenizer, const char *folder,
                                  const struct snug_backend *backend, bool reads, struct snug_generation_setup *out) {
     struct reading r = {.args = args};
-    if (reads) RETURN_IF_ERROR(snug_prompts_read(args, tokenizer, &out->prompts));
+    if (reads)
+        RETURN_IF_ERROR((args->predict_with_generate ? snug_prompts_read_pairs : snug_prompts_read)(args, tokenizer,
+                                                                                                    &out->prompts));
     snug_status status = read_file(&r, folder);
     if (status == SNUG_OK) status = open_settings(&r, config, tokenizer, reads, out);
     json_decref(r.json);

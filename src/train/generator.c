@@ -193,9 +193,9 @@ static snug_status open_here(struct snug_generator *g, snug_args *args, enum snu
                              const snug_callbacks *callbacks) {
     RETURN_IF_ERROR(snug_session_open(args, command, callbacks, &g->session));
     struct snug_session *s = g->session;
-    uint8_t *memory = (uint8_t *)s->job.runner.host.base + s->job.plan.layout.batch_offset;
-    RETURN_IF_ERROR(snug_decoding_open(g->ctx, s->job.setup.backend, &s->generation_run, &s->job.runner.arena, memory,
-                                       (int32_t)s->job.setup.config.first_position, &g->decoding));
+    RETURN_IF_ERROR(snug_decoding_open(g->ctx, s->job.setup.backend, &s->generation_run, &s->job.runner.arena,
+                                       snug_session_decoding_memory(s), (int32_t)s->job.setup.config.first_position,
+                                       &g->decoding));
     return snug_generating_open(&g->decoding, &setup_of(g)->how, &g->generating);
 }
 

@@ -17,8 +17,9 @@ static snug_status plan_pipelines(const struct snug_setup *setup,
     if (setup->trains)
         RETURN_IF_ERROR(
             snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_TRAINING, &pipelines[SNUG_ROLE_TRAINING]));
-    if (snug_setup_generates(setup))
-        return snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_GENERATION, &pipelines[SNUG_ROLE_GENERATION]);
+    if (snug_setup_generates(setup) || snug_setup_answers(setup))
+        RETURN_IF_ERROR(
+            snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_GENERATION, &pipelines[SNUG_ROLE_GENERATION]));
     if (!setup->evaluates) return SNUG_OK;
     return snug_data_pipeline_plan(setup, setup->args, SNUG_ROLE_EVALUATION, &pipelines[SNUG_ROLE_EVALUATION]);
 }

@@ -26,6 +26,7 @@ static bool warms_up(const effects *e) { return strcmp(e->args->lr_scheduler_typ
 static bool takes_betas(const effects *e) { return e->optimizer->info->takes_betas; }
 static bool takes_epsilon(const effects *e) { return e->optimizer->info->takes_epsilon; }
 static bool packs_no_rows(const effects *e) { return e->args->per_device_train_tokens == 0; }
+static bool answers(const effects *e) { return e->evaluates && e->args->predict_with_generate; }
 static bool writes_events(const effects *e) { return strcmp(e->args->report_to, "none") != 0; }
 
 static const struct {
@@ -47,6 +48,10 @@ static const struct {
     {"adam_beta1 adam_beta2", takes_betas, "with this --optim, which has no betas"},
     {"adam_epsilon", takes_epsilon, "with this --optim, which has no epsilon"},
     {"dataloader_drop_last", packs_no_rows, "with --per_device_train_tokens, which fills every micro-batch"},
+    {"max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size "
+     "num_beams "
+     "length_penalty generation_max_length",
+     answers, "without --predict_with_generate and evaluation data"},
     {"logging_dir", writes_events, "without --report_to tensorboard"},
 };
 

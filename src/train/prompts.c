@@ -46,6 +46,21 @@ snug_status snug_prompts_add(snug_args *args, const struct snug_tokenizer *token
     return add_text(args->ctx, tokenizer, text, strlen(text), "--prompt", p);
 }
 
+/* The answer to the prompt that is added next: a text, or the content of a message. */
+static snug_status add_reference(snug_context *ctx, const char *where, const json_t *answer, struct snug_prompts *p) {
+    const json_t *text = json_is_object(answer) ? json_object_get(answer, "content") : answer;
+    if (!p->compares) return SNUG_OK;
+    if (!json_is_string(text))
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s: --predict_with_generate needs an answer to compare with: a last message that the assistant "
+            "says, or \"prompt\" and \"completion\"",
+            where);
+    RETURN_IF_ERROR(
+        snug_grow(ctx, (void **)&p->references, &p->reference_capacity, p->count + 1, sizeof *p->references));
+    return snug_keep_text(ctx, json_string_value(text), &p->references[p->count]);
+}
+
 /* ---- chats ----------------------------------------------------------------------------------------------------- */
 
 /* All messages but a last answer are the prompt. */
@@ -61,8 +76,12 @@ static snug_status add_chat(snug_args *args, const struct snug_tokenizer *tokeni
         size_t count = json_array_size(row.messages);
         const json_t *last = json_array_get(row.messages, count - 1);
         const char *role = json_string_value(json_object_get(last, "role"));
-        if (count > 1 && role && strcmp(role, "assistant") == 0) json_array_remove(row.messages, --count);
+        const bool answered = count > 1 && role && strcmp(role, "assistant") == 0;
+        status = add_reference(args->ctx, where, answered ? last : NULL, p);
+        if (answered) json_array_remove(row.messages, --count);
         row.prompt = count;
+    }
+    if (status == SNUG_OK) {
         status = snug_chat_render_prompt(args->ctx, p->chat, where, &row, &text);
     }
     if (status == SNUG_OK) status = snug_tokenizer_encode(args->ctx, tokenizer, text.text, text.length, &p->ids);
@@ -96,10 +115,13 @@ static const char *format_of(const snug_args *args) {
     return args->data_format || !snug_data_is_stdin(file_of(args)) ? args->data_format : "txt";
 }
 
-/* A prompt that is a list of messages, whose answer may be missing. */
+/* A prompt that is a list of messages, whose answer, a list of one, may be missing. */
 static json_t *as_messages(const json_t *row) {
-    json_t *prompt = json_object_get(row, "prompt");
-    return json_is_array(prompt) ? json_pack("{s:O}", "messages", prompt) : NULL;
+    const json_t *prompt = json_object_get(row, "prompt"), *completion = json_object_get(row, "completion");
+    if (!json_is_array(prompt)) return NULL;
+    json_t *all = json_copy((json_t *)prompt);
+    if (json_array_size(completion) == 1) snug_json_append(&all, json_incref(json_array_get(completion, 0)));
+    return json_pack("{s:o}", "messages", all);
 }
 
 static snug_status add_json(snug_args *args, const struct snug_tokenizer *tokenizer, const char *where,
@@ -117,15 +139,16 @@ static snug_status add_json(snug_args *args, const struct snug_tokenizer *tokeni
                          "%s: a prompt is needed: \"messages\", or a text as \"prompt\" or \"text\", or as "
                          "--text_column_name says",
                          where);
+    RETURN_IF_ERROR(add_reference(args->ctx, where, json_object_get(row, "completion"), p));
     return add_text(args->ctx, tokenizer, json_string_value(text), json_string_length(text), where, p);
 }
 
-static snug_status read_json(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p) {
+static snug_status read_json(snug_args *args, const struct snug_tokenizer *tokenizer, const char *path, int64_t most,
+                             struct snug_prompts *p) {
     struct snug_chat_file *file;
     const char *where;
     json_t *row;
-    const int64_t most = args->max_predict_samples;
-    snug_status status = snug_chat_file_open(args->ctx, file_of(args), &file);
+    snug_status status = snug_chat_file_open(args->ctx, path, &file);
     while (status == SNUG_OK && (most < 0 || (int64_t)p->count < most)) {
         status = snug_chat_file_next(file, &row, &where);
         if (status != SNUG_OK) break;
@@ -173,7 +196,22 @@ snug_status snug_prompts_read(snug_args *args, const struct snug_tokenizer *toke
     }
     const char *path = file_of(args);
     RETURN_IF_ERROR(snug_reader_form(args->ctx, path, format_of(args), NULL, &form));
-    RETURN_IF_ERROR((form == SNUG_DATA_JSON ? read_json : read_table)(args, tokenizer, p));
+    RETURN_IF_ERROR(form == SNUG_DATA_JSON ? read_json(args, tokenizer, path, args->max_predict_samples, p)
+                                           : read_table(args, tokenizer, p));
+    return p->count ? SNUG_OK : snug_fail(args->ctx, SNUG_E_INPUT, "%s: there is no prompt", path);
+}
+
+snug_status snug_prompts_read_pairs(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p) {
+    const char *path = args->validation_file;
+    enum snug_data_form form;
+    RETURN_IF_ERROR(snug_reader_form(args->ctx, path, args->data_format, NULL, &form));
+    if (form != SNUG_DATA_JSON)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "%s: --predict_with_generate needs prompts with their answers: a JSON file of chats, or of "
+                         "\"prompt\" and \"completion\"",
+                         path);
+    p->compares = true;
+    RETURN_IF_ERROR(read_json(args, tokenizer, path, args->max_eval_samples, p));
     return p->count ? SNUG_OK : snug_fail(args->ctx, SNUG_E_INPUT, "%s: there is no prompt", path);
 }
 
@@ -188,6 +226,7 @@ void snug_prompts_free(struct snug_prompts *p) {
     free(p->ids.ids);
     free(p->ends);
     free(p->texts);
+    free((void *)p->references);
     snug_chat_close(p->chat);
     *p = (struct snug_prompts){0};
 }

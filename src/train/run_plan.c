@@ -305,7 +305,8 @@ static snug_status build_programs(const struct snug_setup *setup, const struct s
                                   struct snug_run_plan *out) {
     const bool has[SNUG_ROLE_COUNT] = {[SNUG_ROLE_TRAINING] = setup->trains,
                                        [SNUG_ROLE_EVALUATION] = setup->evaluates,
-                                       [SNUG_ROLE_GENERATION] = snug_setup_generates(setup)};
+                                       [SNUG_ROLE_GENERATION] =
+                                           snug_setup_generates(setup) || snug_setup_answers(setup)};
     *out = (struct snug_run_plan){0};
     RETURN_IF_ERROR(choose_methods(setup, args, out));
     RETURN_IF_ERROR(snug_alloc(args->ctx, SNUG_ROLE_COUNT, sizeof *out->programs, (void **)&out->programs));

@@ -156,6 +156,14 @@ static snug_status open_loader(struct snug_session *s, const struct snug_data_so
     return snug_loader_create(s->ctx, source->dataset, &planned->pipeline.options, &planned->pipeline.limits, own, out);
 }
 
+/* The host's memory of a generation's batches and results: after that of the loaders. */
+uint8_t *snug_session_decoding_memory(const struct snug_session *s) {
+    uint8_t *memory = (uint8_t *)s->job.runner.host.base + s->job.plan.layout.batch_offset;
+    const struct snug_run_plan *plan = &s->job.plan;
+    for (int i = 0; plan->programs[i].role != SNUG_ROLE_GENERATION; i++) memory += plan->programs[i].loader_bytes;
+    return memory;
+}
+
 static snug_status open_loaders(struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_layout *layout = &s->job.plan.layout;

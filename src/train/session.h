@@ -112,6 +112,11 @@ snug_status snug_session_micro_batch(struct snug_session *session, const snug_ba
 /* The loss of the step's micro-batch number micro_batch, as in snug_session_head(). */
 double snug_session_loss(const struct snug_session *session, int64_t micro_batch);
 
+/* Of a session with a program that generates. */
+uint8_t *snug_session_decoding_memory(const struct snug_session *session);
+/* Answers the prompts of the validation file with the current weights, and appends the scores of the answers. */
+snug_status snug_session_answer(struct snug_session *session, const snug_callbacks *callbacks,
+                                struct snug_metric_list *metrics);
 /* Evaluates with the current weights; callbacks get SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
                                        struct snug_metric_list *metrics);

@@ -555,7 +555,24 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
 
 static snug_status open_generation(struct snug_setup *setup) {
     return snug_generation_open(setup->args, &setup->config, setup->tokenizer, setup->model.path, setup->backend,
-                                setup->command == SNUG_COMMAND_GENERATE, &setup->generation);
+                                setup->command != SNUG_COMMAND_CHAT, &setup->generation);
+}
+
+static snug_status open_answers(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const char *flag = "--predict_with_generate";
+    if (!snug_setup_answers(setup)) return SNUG_OK;
+    if (setup->config.task != SNUG_TASK_CLM)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s is for --task clm: other models write no text", flag);
+    if (!args->validation_file || !setup->model.path)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s needs --model_name_or_path and --validation_file", flag);
+    if (args->stop_strings)
+        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: leave --stop_strings out: an answer ends by its tokens",
+                         flag);
+    if (snug_args_ranks(args) > 1)
+        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                         "%s is not supported on several ranks: give snug eval %s on one", flag, flag);
+    return open_generation(setup);
 }
 
 static snug_status open_data(struct snug_setup *setup) {
@@ -566,7 +583,7 @@ static snug_status open_data(struct snug_setup *setup) {
     RETURN_IF_ERROR(choose_class_weights(setup));
     RETURN_IF_ERROR(check_results(setup));
     setup->evaluates = setup->eval.dataset != NULL;
-    return SNUG_OK;
+    return open_answers(setup);
 }
 
 bool snug_setup_lacks_type(const struct snug_setup *setup) {

@@ -105,6 +105,10 @@ static inline bool snug_setup_predicts(const struct snug_setup *setup) {
 static inline bool snug_setup_generates(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_GENERATE || setup->command == SNUG_COMMAND_CHAT;
 }
+/* Whether evaluations answer prompts, too. */
+static inline bool snug_setup_answers(const struct snug_setup *setup) {
+    return setup->evaluates && setup->args->predict_with_generate && !snug_setup_predicts(setup);
+}
 /* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
    flags. */
 static inline bool snug_setup_is_inference(const struct snug_setup *setup) {

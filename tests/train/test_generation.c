@@ -378,4 +378,99 @@ FIXTURE_TEST(test_models_that_generate_nothing) {
     snug_args_destroy(args);
 }
 
+static const char *const asked[] = {"What colour is gold?", "Tell me", "Hm"};
+
+/* A chat for each question, with the answer that was given, or `last` to the last one; without answers: to ask. */
+static void write_chats(struct fixture *f, const char *name, const struct answers *a, const char *last) {
+    char *text = calloc(1, 1 << 16);
+    for (int i = 0; i < 3; i++) {
+        json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", asked[i]);
+        const char *said = last && i == 2 ? last : a ? a->of[i].text : NULL;
+        if (said) json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "assistant", "content", said));
+        json_t *row = json_pack("{s:o}", "messages", messages);
+        char *line = json_dumps(row, 0);
+        strcat(strcat(text, line), "\n");
+        free(line);
+        json_decref(row);
+    }
+    write_text(f, name, text);
+    free(text);
+}
+
+static snug_status evaluate(struct fixture *f, const char *words, snug_metrics **metrics) {
+    char all[1024];
+    snprintf(all, sizeof all, "model_name_or_path=@out threads=1 task=clm predict_with_generate=True %s", words);
+    snug_args *args = plain_args(f, all);
+    const snug_status status = snug_evaluate(args, NULL, metrics);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* The answers of an evaluation are those of snug generate; a training measures them, too. */
+FIXTURE_TEST(test_answers_in_an_evaluation) {
+    static const char *const settings[] = {"max_new_tokens=9", "max_new_tokens=9 num_beams=3",
+                                           "generation_max_length=30"};
+    make_model(f);
+    write_chats(f, "asked.jsonl", NULL, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        char words[512];
+        snug_metrics *metrics;
+        snprintf(words, sizeof words, "test_file=@asked.jsonl %s", settings[i]);
+        struct answers *a = answer(f, words);
+        for (int changed = 0; changed < 2; changed++) {
+            write_chats(f, "pairs.jsonl", a, changed ? "entirely different" : NULL);
+            snprintf(words, sizeof words, "validation_file=@pairs.jsonl per_device_eval_batch_size=2 %s", settings[i]);
+            if (evaluate(f, words, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+            assert_float_equal(metric_of(metrics, "eval_exact_match"), changed ? 2.0 / 3 : 1, 1e-9);
+            assert_float_equal(metric_of(metrics, "eval_rougeL"), changed ? 2.0 / 3 : 1, 1e-9);
+            assert_true(changed == (metric_of(metrics, "eval_bleu") < 1 - 1e-9));
+            assert_true(metric_of(metrics, "eval_loss") > 0);
+            snug_metrics_destroy(metrics);
+        }
+        free(a);
+    }
+    snug_args *args =
+        plain_args(f, "model_name_or_path=@out task=clm train_file=@pairs.jsonl validation_file=@pairs.jsonl "
+                      "predict_with_generate=True max_new_tokens=4 output_dir=@trained max_steps=2 "
+                      "eval_strategy=steps eval_steps=1 save_strategy=no threads=1");
+    if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    char *state = read_text(f, path_of(f, "trained/trainer_state.json"), NULL);
+    assert_contains(state, "eval_rougeLsum");
+    free(state);
+}
+
+FIXTURE_TEST(test_evaluations_without_answers) {
+    static const struct {
+        const char *row, *words;
+        snug_status status;
+        const char *says;
+    } cases[] = {
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"role\": \"assistant\", \"content\": \"Ha\"}, "
+         "{\"role\": \"user\", \"content\": \"Ha\"}]}",
+         "", SNUG_E_INPUT, "needs an answer to compare with"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"role\": \"assistant\", \"content\": \"Ha\"}]}",
+         "stop_strings=a", SNUG_E_UNSUPPORTED, "leave --stop_strings out"},
+    };
+    make_model(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        snug_metrics *metrics;
+        write_text(f, "odd.jsonl", cases[i].row);
+        snprintf(words, sizeof words, "validation_file=@odd.jsonl max_new_tokens=4 %s", cases[i].words);
+        assert_failed(f, words, evaluate(f, words, &metrics), cases[i].status, cases[i].says);
+    }
+    write_text(f, "odd.csv", "text\nWhat colour\nTell me\n");
+    snug_metrics *metrics;
+    assert_failed(f, "text", evaluate(f, "validation_file=@odd.csv text_column_name=text", &metrics), SNUG_E_USAGE,
+                  "prompts with their answers");
+    write_text(f, "chats.jsonl",
+               "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hm\"}], \"completion\": [{\"role\": \"assistant\", "
+               "\"content\": \"Ha\"}]}\n");
+    if (evaluate(f, "validation_file=@chats.jsonl max_new_tokens=2", &metrics) != SNUG_OK)
+        fail_msg("%s", snug_error_message(f->ctx));
+    assert_true(metric_of(metrics, "eval_exact_match") < 1);
+    snug_metrics_destroy(metrics);
+}
+
 TEST_MAIN(NULL, NULL)
