@@ -219,7 +219,9 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->to_file = plan->offload_dir != NULL;
     program->untrained = !setup->trains;
     program->weighs_classes = setup->class_weights != NULL;
-    program->longest = snug_min(pipeline->limits.longest, setup->max_length); /* a row may have several texts */
+    program->longest = pipeline->limits.longest;
+    if (planned->role != SNUG_ROLE_GENERATION && setup->max_length < program->longest)
+        program->longest = setup->max_length; /* a row may have several texts */
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
