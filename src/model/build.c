@@ -114,8 +114,8 @@ void snug_build_stack(struct snug_builder *b, int64_t inputs, int count, const c
     int adapted = 0;
     for (int i = 0; i < count && b->config->adapter && b->status == SNUG_OK; i++) {
         struct snug_lora_form form;
-        b->status = snug_adapter_find(b->config->adapter, names[i], &form);
-        if (b->status != SNUG_OK || !form.r) continue;
+        b->status = snug_adapter_find(b->config->adapter, names[i], &form); /* r is 0 if it fails */
+        if (!form.r) continue;
         if (adapted++ == 0) first = form;
         if (!can_stack(&first, &form)) return;
     }
