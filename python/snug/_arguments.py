@@ -85,14 +85,6 @@ class _Of15(TypedDict, total=False):
     """refuse malformed UTF-8 instead of replacing it (snug's own) [False]"""
     max_shard_size: Optional[Union[int, str]]
     """maximum size of a file of weights, such as 5GB or 50MB; a larger model is saved in several, with an index [50GB]"""
-    prompt_name: Optional[str]
-    """embed: the model's prompt that is put before each text; default: the model's own"""
-    similarity: Optional[bool]
-    """embed: the similarity of the two texts of each row, instead of vectors (snug's own) [False]"""
-    normalize_embeddings: Optional[bool]
-    """embed: scale vectors to length 1 [False]"""
-    truncate_dim: Optional[int]
-    """embed: keep so many of a vector's first values; 0: all [0]"""
     decode: Optional[bool]
     """tokenize: also the text that the ids stand for (snug's own) [False]"""
     skip_special_tokens: Optional[bool]
@@ -400,9 +392,17 @@ class _Of8(TypedDict, total=False):
     top_k: Optional[int]
     """predict: masked LM: the most probable tokens of a mask, at most 1000 (snug's own); generate: with do_sample: one of
     so many is drawn; 0: of all; there the default is 50 [1]"""
+    normalize_embeddings: Optional[bool]
+    """embed: scale vectors to length 1 [False]"""
+    truncate_dim: Optional[int]
+    """embed: keep so many of a vector's first values; 0: all [0]"""
+    prompt: Optional[str]
+    """generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"""
 
 
 class _Of12(TypedDict, total=False):
+    prompt_name: Optional[str]
+    """embed: the model's prompt that is put before each text; default: the model's own"""
     bf16_full_eval: Optional[bool]
     """eval, predict: weights in bf16, too: half the memory [False]"""
     fp16_full_eval: Optional[bool]

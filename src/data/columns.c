@@ -271,14 +271,12 @@ static snug_status check_words(snug_context *ctx, const struct snug_dataset_opti
     return SNUG_OK;
 }
 
-/* Texts that are sequences of their own: those of the training, else the usual one where one is wanted, else all
-   columns that can be texts, in their order, which is what counts in sentence-transformers. */
+/* Texts that are sequences of their own: the usual one where one is wanted, else all columns that can be texts, in
+ * their order, which is what counts in sentence-transformers. */
 static snug_status find_apart(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct snug_column_names *list, const struct snug_peek *peek,
                               struct snug_columns *out) {
     const size_t most = options->texts_most ? options->texts_most : SNUG_TEXTS_MOST;
-    if (find_trained(options, list, out)) return SNUG_OK;
-    out->texts = 0;
     const size_t usual = snug_column_find_usual(list, snug_task_info(options->task)->text_column);
     if (most == 1 && usual < list->count) out->text[out->texts++] = usual;
     for (size_t i = 0; i < list->count && out->texts < most; i++)

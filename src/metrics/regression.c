@@ -28,14 +28,13 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
                      (long long)accumulator->options.rows, INT32_MAX);
 }
 
-static bool has_room(struct snug_metric_accumulator *accumulator, int64_t rows) {
-    const struct moments *m = accumulator->state;
-    if (!m->ranked && rows <= accumulator->options.rows - accumulator->rows) return true;
-    accumulator->misuse = m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
-    return false;
-}
-
 static void add_pair(struct snug_metric_accumulator *accumulator, float prediction, float target) {
+    const struct moments *m = accumulator->state;
+    if (m->ranked || accumulator->rows == accumulator->options.rows) {
+        accumulator->misuse =
+            m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
+        return;
+    }
     pairs_of(accumulator)[accumulator->rows++] =
         (uint64_t)snug_ordered_word(prediction) << 32 | snug_ordered_word(target);
 }
@@ -43,7 +42,6 @@ static void add_pair(struct snug_metric_accumulator *accumulator, float predicti
 static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                 const struct snug_batch *batch) {
     const float *predictions = chunk->logits, *targets = batch->targets + chunk->first;
-    if (!has_room(accumulator, chunk->rows)) return;
     for (int64_t row = 0; row < chunk->rows; row++) add_pair(accumulator, predictions[row], targets[row]);
 }
 
@@ -57,11 +55,10 @@ static double dot(const float *a, const float *b, int64_t size) {
 static void add_vectors(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                         const struct snug_batch *batch) {
     const int64_t size = accumulator->options.classes, first = chunk->first / 2, rows = chunk->rows / 2;
-    if (!has_room(accumulator, rows)) return;
     for (int64_t row = 0; row < rows; row++) {
         const float *a = chunk->logits + 2 * row * size, *b = a + size;
         const double lengths = sqrt(dot(a, a, size)) * sqrt(dot(b, b, size));
-        add_pair(accumulator, lengths > 0 ? (float)(dot(a, b, size) / lengths) : 0, batch->targets[first + row]);
+        add_pair(accumulator, (float)(dot(a, b, size) / fmax(lengths, 1e-24)), batch->targets[first + row]);
     }
 }
 

@@ -15,7 +15,6 @@
 struct reading {
     snug_context *ctx;
     const char *folder;
-    const struct snug_config *config;
     struct snug_sentence *to;
 };
 
@@ -73,7 +72,6 @@ static snug_status read_pooling(const struct reading *r, const char *sub) {
     json_t *json;
     snug_status status = need_json(r, sub, "config.json", &path, &json);
     if (status == SNUG_OK) status = take_pooling(r, path, json);
-    snprintf(r->to->pooling_folder, sizeof r->to->pooling_folder, "%s", sub);
     json_decref(json);
     free(path);
     return status;
@@ -133,7 +131,7 @@ static const char *class_of(const json_t *module) {
 static snug_status read_module(const struct reading *r, const char *path, size_t index, const json_t *module) {
     const char *class = class_of(module), *sub = json_string_value(json_object_get(module, "path"));
     struct snug_sentence *to = r->to;
-    const bool fits = sub && strlen(sub) < sizeof to->pooling_folder;
+    const bool fits = sub && strlen(sub) < sizeof to->modules->folder;
     if (index == 0 && strcmp(class, "Transformer") == 0 && fits && !*sub) return SNUG_OK;
     if (index == 1 && strcmp(class, "Pooling") == 0 && fits && *sub) return read_pooling(r, sub);
     const bool dense = strcmp(class, "Dense") == 0, normalize = strcmp(class, "Normalize") == 0;
@@ -208,17 +206,16 @@ static void choose_pooling(const struct snug_config *config, struct snug_sentenc
     const char *class = json_string_value(json_array_get(json_object_get(config->json, "architectures"), 0));
     const char *end = class ? strstr(class, "ForCausalLM") : NULL;
     to->pooling = end ? SNUG_POOL_LAST : SNUG_POOL_MEAN;
-    snprintf(to->pooling_folder, sizeof to->pooling_folder, "1_Pooling");
 }
 
 snug_status snug_sentence_open(snug_context *ctx, const char *folder, struct snug_config *config) {
     void *memory;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *config->sentence, &memory));
     struct snug_sentence *to = config->sentence = memory;
-    const struct reading r = {.ctx = ctx, .folder = folder, .config = config, .to = to};
+    const struct reading r = {.ctx = ctx, .folder = folder, .to = to};
     to->size = config->hidden_size;
     choose_pooling(config, to);
-    const bool given = folder && snug_sentence_is_folder(folder);
+    const bool given = snug_sentence_is_folder(folder);
     if (given) RETURN_IF_ERROR(read_modules(&r));
     if (given) RETURN_IF_ERROR(read_transformer(&r));
     if (given) RETURN_IF_ERROR(read_settings(&r));
@@ -304,11 +301,12 @@ static snug_status load_module(snug_context *ctx, const char *folder, const stru
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, &in, "model.safetensors", &files);
     snug_folder_close(&in);
     const bool open = status == SNUG_OK;
-    const size_t length = strlen(m->folder);
+    char prefix[64];
+    const int length = snprintf(prefix, sizeof prefix, "%s.", m->folder);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
-        if (!p->apart || strncmp(p->name, m->folder, length) != 0 || p->name[length] != '.') continue;
-        const struct stored from = {ctx, &files, snug_safetensors_find(&files, p->name + length + 1)};
+        if (!p->apart || strncmp(p->name, prefix, (size_t)length) != 0) continue;
+        const struct stored from = {ctx, &files, snug_safetensors_find(&files, p->name + length)};
         status = load_parameter(&from, program, memory, p, path);
     }
     if (open) snug_safetensors_close(&files);

@@ -22,7 +22,6 @@ struct snug_sentence_module {
 };
 
 struct snug_sentence {
-    char pooling_folder[48];
     enum snug_pooling pooling;
     bool without_prompt; /* pooling leaves the prompt's tokens out */
     int count;
@@ -34,8 +33,8 @@ struct snug_sentence {
 
 /* Whether folder is one of sentence-transformers. */
 bool snug_sentence_is_folder(const char *folder);
-/* Sets config->sentence, which belongs to the config. folder NULL, or a plain model's: as sentence-transformers makes
-   one, its tokens' mean, or of a decoder of causal LM its last token. */
+/* Sets config->sentence, which belongs to the config. Of a plain model's folder: as sentence-transformers makes one,
+ * its tokens' mean, or of a decoder of causal LM its last token. */
 snug_status snug_sentence_open(snug_context *ctx, const char *folder, struct snug_config *config);
 void snug_sentence_free(struct snug_sentence *sentence);
 /* The text that is put before a text: of that name, else the default one. NULL: none. SNUG_E_USAGE: no such name. */

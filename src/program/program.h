@@ -40,7 +40,7 @@ static inline float snug_pool_weight(enum snug_pooling pooling, int64_t i) {
 }
 static inline float snug_pool_divisor(enum snug_pooling pooling, int64_t n) {
     if (pooling == SNUG_POOL_ROOT_MEAN) return sqrtf((float)n);
-    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(n * (n + 1) / 2) : (float)n;
+    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)n * (float)(n + 1) / 2 : (float)n;
 }
 
 struct snug_tensor {

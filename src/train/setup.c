@@ -202,7 +202,7 @@ static snug_status find_prompt(const struct snug_setup *setup, const char **out)
     const struct snug_args *args = setup->args;
     const struct snug_sentence *sentence = setup->config.sentence;
     *out = NULL;
-    if (!sentence || setup->trains) return SNUG_OK;
+    if (!sentence) return SNUG_OK;
     if (args->prompt && args->prompt_name)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
     *out = setup->command == SNUG_COMMAND_EVAL ? NULL : args->prompt;

@@ -123,13 +123,16 @@ static snug_status check_task(const struct snug_setup *setup) {
 /* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
-    if (snug_setup_generates(setup)) {
+    const bool others = args->task || setup->trains || snug_setup_generates(setup);
+    const bool embeds = setup->command == SNUG_COMMAND_EMBED ||
+                        (!others && snug_sentence_is_folder(setup->model.path));
+    if (embeds) {
+        setup->config.task = SNUG_TASK_EMBEDDING;
+    } else if (snug_setup_generates(setup)) {
         setup->config.task = SNUG_TASK_CLM;
         if (!setup->config.family->causal)
             return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: a %s is no decoder, and generates no text",
                              setup->model.path, setup->config.family->name);
-    } else if (setup->command == SNUG_COMMAND_EMBED) {
-        setup->config.task = SNUG_TASK_EMBEDDING;
     } else if (args->task) {
         setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
     } else if (setup->trains) {
@@ -137,8 +140,6 @@ static snug_status choose_task(struct snug_setup *setup) {
            own task is that of its base model, too. */
         if (!setup->config.has_head || !(snug_setup_task(setup)->words || setup->config.family->causal))
             setup->config.task = snug_family_task(setup->config.family);
-    } else if (setup->model.path && snug_sentence_is_folder(setup->model.path)) {
-        setup->config.task = SNUG_TASK_EMBEDDING;
     } else if (!setup->config.has_head) {
         return snug_fail(
             setup->ctx, SNUG_E_INPUT,
@@ -149,19 +150,6 @@ static snug_status choose_task(struct snug_setup *setup) {
     RETURN_IF_ERROR(check_task(setup));
     if (snug_setup_generates(setup)) return SNUG_OK; /* --top_k is for generation, too */
     return snug_args_check_task(args, setup->config.task);
-}
-
-/* The modules after the transformer, which are in the model's folder. A plan may be made without one. */
-static snug_status open_sentence(struct snug_setup *setup) {
-    const struct snug_hub_place place = snug_args_place(setup->args);
-    const char *name = setup->args->model_name_or_path;
-    char *folder = NULL;
-    if (setup->config.task != SNUG_TASK_EMBEDDING) return SNUG_OK;
-    if (setup->model.path || !name) return snug_sentence_open(setup->ctx, setup->model.path, &setup->config);
-    if (snug_model_locate(setup->ctx, &place, name, &folder) != SNUG_OK) snug_clear_error(setup->ctx);
-    const snug_status status = snug_sentence_open(setup->ctx, folder, &setup->config);
-    free(folder);
-    return status;
 }
 
 /* Whether masked LM has a decoder of its own, which depends on the weights. A plan may be made without them. */
@@ -222,7 +210,8 @@ snug_status snug_setup_open_model(struct snug_setup *setup) {
     RETURN_IF_ERROR(find_model(setup));
     RETURN_IF_ERROR(quantize(setup));
     RETURN_IF_ERROR(choose_task(setup));
-    RETURN_IF_ERROR(open_sentence(setup));
+    if (setup->config.task == SNUG_TASK_EMBEDDING)
+        RETURN_IF_ERROR(snug_sentence_open(setup->ctx, setup->model.path, &setup->config));
     RETURN_IF_ERROR(look_at_decoder(setup));
     RETURN_IF_ERROR(open_adapter(setup));
     RETURN_IF_ERROR(try_to_build(setup));

@@ -21,13 +21,12 @@ struct state {
 static snug_status begin_file(struct snug_predicting *p, int64_t size) {
     struct state *s = p->state;
     const struct snug_setup *setup = &p->session->job.setup;
-    const uint16_t one = 1;
     char header[128] = "\x93NUMPY\x01", text[118];
     const int rest = (int)sizeof header - 10;
     RETURN_IF_ERROR(snug_writer_open(setup->ctx, NULL, setup->args->output_file, &s->file));
     s->writes = true;
-    snprintf(text, sizeof text, "{'descr': '%sf4', 'fortran_order': False, 'shape': (%lld, %lld), }",
-             *(const char *)&one ? "<" : ">", (long long)setup->eval.rows, (long long)size);
+    snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %lld), }",
+             (long long)setup->eval.rows, (long long)size);
     memset(header + 10, ' ', (size_t)rest);
     memcpy(header + 10, text, strlen(text));
     header[sizeof header - 1] = '\n';
@@ -52,10 +51,7 @@ static snug_status open_state(struct snug_predicting *p) {
     if (setup->args->similarity && s->texts != 2)
         return snug_fail(setup->ctx, SNUG_E_INPUT, "%s: --similarity compares two texts, and a row has %lld",
                          snug_dataset_path(setup->eval.dataset), (long long)s->texts);
-    RETURN_IF_ERROR(
-        snug_grow(setup->ctx, (void **)&s->vectors, &s->capacity, (size_t)(s->texts * size), sizeof *s->vectors));
-    const bool writes = p->command == SNUG_COMMAND_EMBED && setup->args->output_file;
-    return writes && snug_group_rank(setup->args->group) == 0 ? begin_file(p, kept_size(setup)) : SNUG_OK;
+    return snug_grow(setup->ctx, (void **)&s->vectors, &s->capacity, (size_t)(s->texts * size), sizeof *s->vectors);
 }
 
 static snug_status finish(struct snug_predicting *p) {
@@ -104,7 +100,9 @@ static snug_status give_row(struct snug_predicting *p, int64_t index, int64_t si
     const char *name = json_string_value(json_object_get(setup->config.sentence->settings, "similarity_fn_name"));
     snug_prediction row = {.index = index, .logits_count = (size_t)(s->texts * size), .logits = s->vectors};
     if (s->texts == 2) row.score = similarity(name ? name : "cosine", s->vectors, s->vectors + size, size);
-    if (s->writes) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
+    const bool to_file = p->command == SNUG_COMMAND_EMBED && setup->args->output_file;
+    if (to_file && !s->writes) RETURN_IF_ERROR(begin_file(p, size));
+    if (to_file) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
     RETURN_IF_ERROR(snug_prediction_set_label(p, ""));
     return snug_prediction_give(p, &row);
 }

@@ -576,6 +576,7 @@ static const struct {
     {FIELD(label_form), 200, 4, "the form of the labels is unknown"},
     {FIELD(label_form), SNUG_LABELS_TAGS, 4, "a row's words are wrong"},
     {FIELD(label_form), SNUG_LABELS_MASK, 4, "a row's mask of losses is wrong"},
+    {FIELD(label_form), SNUG_LABELS_TEXTS, 4, "a row's texts are wrong"},
     {FIELD(label_count), 1000, 4, "the table of labels is too short"},
     {FIELD(index_sum), 1, 8, "the index's checksum differs"},
     {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},

@@ -45,4 +45,5 @@ def predict() -> None:
     probabilities: npt.NDArray[np.float64] = classifier.predict([]).probabilities
     tags: list[list[str | None]] = [words.tags for words in snug.load("model", task="ner").predict([])]
     tokens: list[list[str]] = [mask.tokens for mask in snug.load("model", task="mlm", top_k=5).predict([])]
-    print(probabilities, tags, tokens, classifier.classes)
+    vectors: npt.NDArray[np.float32] = snug.load("model", task="embedding", truncate_dim=64).embed(["a text"])
+    print(probabilities, tags, tokens, vectors, classifier.classes)

@@ -546,6 +546,13 @@ snug.LogHistory().to_frame()
         with snug.load(out, top_k=3) as model:
             self.assertEqual((model.task, model.classes), ("mlm", []))
             self.assertEqual(model.predict([]), [])
+            with self.assertRaisesRegex(ValueError, 'load it with task="embedding"'):
+                model.embed(["a film"])
+        with snug.load(out, task="embedding", normalize_embeddings=True, truncate_dim=8) as model:
+            self.assertEqual((model.task, model.classes, model.embed([]).shape), ("embedding", [], (0, 0)))
+            vectors = model.embed(["a good film", "a bad film"])
+            self.assertEqual((vectors.shape, vectors.dtype), ((2, 8), np.float32))
+            np.testing.assert_allclose((vectors**2).sum(axis=1), [1, 1], rtol=1e-5)
 
     def test_chats(self):
         """Chats in tables, of dicts, arrays and other mappings, are those of a file."""

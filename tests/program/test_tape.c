@@ -406,6 +406,10 @@ static void dropout_after_norm(struct graph *g) {
     g->program.ops[g->program.op_count - 1].p = 0.5f;
     finish(g, y);
 }
+static void normalized_rows(struct graph *g) {
+    snug_normalize_rows(&g->b, g->x, true, true, "unused");
+    finish(g, snug_normalize_rows(&g->b, g->x, true, true, "y"));
+}
 static void reads_embeddings_sum(struct graph *g) { finish(g, linear(g, g->program.ops[0].embed.s, "y")); }
 static void shared_embeddings(struct graph *g) {
     const int32_t other = snug_embed_normed(&g->b, g->word, 0, 0, norm(g));
@@ -427,6 +431,7 @@ TEST(test_shared_gradients) {
         {sum_of_sum, "norm_backward fill add linear_dw linear_dx add linear_dw linear_dx norm_backward embed_backward"},
         {frozen_term_of_sum, "linear_dw"},
         {frozen_term_of_norm, "norm_backward linear_dw"},
+        {normalized_rows, "normalize_backward norm_backward embed_backward"},
         {dropout_after_norm, "norm_backward norm_backward embed_backward"},
         {reads_embeddings_sum, "linear_dw linear_dx embed_backward"},
         {shared_embeddings, "norm_backward norm_backward embed_backward norm_backward embed_backward"},

@@ -26,6 +26,11 @@ static snug_status take(void *user, const snug_prediction *row) {
     return SNUG_OK;
 }
 
+static snug_status refuse(void *user, const snug_prediction *row) {
+    (void)user, (void)row;
+    return SNUG_E_INTERRUPTED;
+}
+
 static void copy_file(const struct fixture *f, const char *from, const char *to) {
     size_t size;
     char *data = read_text(f, from, &size);
@@ -175,6 +180,13 @@ FIXTURE_TEST(test_file_and_similarity) {
     assert_true(fabs((double)(p[0] * p[0] + p[1] * p[1] + p[2] * p[2]) - 1) < 1e-6);
     assert_true(fabs((double)(p[0] / p[1] - v.of[0][0] / v.of[0][1])) < 1e-4);
     embed_refused(f, "--truncate_dim 25", rows, "the model's vectors have 24 values");
+    /* A file of which the rest is not written is no file. */
+    snprintf(words, sizeof words, "--text a --output_file %s", path_of(f, "half.npy"));
+    snug_args *args = args_of(f, words);
+    assert_int_equal(snug_embed(args, NULL, refuse, NULL), SNUG_E_INTERRUPTED);
+    assert_int_not_equal(access(path_of(f, "half.npy"), F_OK), 0);
+    snug_args_destroy(args);
+    embed_refused(f, "--text a --output_file /nowhere/v.npy", NULL, "/nowhere/v.npy");
     snug_rows_destroy(rows);
 
     /* Both texts of a row, and their similarity by each function. */
@@ -236,6 +248,8 @@ static void refused_with(struct fixture *f, const char *name, const char *text, 
 
 #define TRANSFORMER "{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}"
 #define POOLING "{\"path\": \"1_Pooling\", \"type\": \"sentence_transformers.models.Pooling\"}"
+#define NORMALIZE ", {\"path\": \"2_Normalize\", \"type\": \"sentence_transformers.models.Normalize\"}"
+#define LONG "a_path_that_is_longer_than_any_that_sentence_transformers_writes"
 #define MODULES(rest) "[" TRANSFORMER ", " POOLING rest "]"
 
 FIXTURE_TEST(test_refused_folders) {
@@ -251,6 +265,12 @@ FIXTURE_TEST(test_refused_folders) {
                  text, "torch.nn.Mish is not supported");
     refused_with(f, dense, "{\"in_features\": 24, \"out_features\": 13}", text,
                  "linear.weight is missing, or has another");
+    refused_with(f, dense, "{\"in_features\": 24, \"out_features\": 2000000}", text, "do not follow a vector of 24");
+    write_text(f, dense, "{\"in_features\": 24, \"out_features\": 12}");
+    copy_file(f, GOLDEN "model/model.safetensors", "2_Dense/model.safetensors");
+    embed_refused(f, text, NULL, "linear.weight is missing");
+    unlink(path_of(f, "2_Dense/model.safetensors"));
+    embed_refused(f, text, NULL, "2_Dense");
     unlink(path_of(f, "%s", dense));
     embed_refused(f, text, NULL, "2_Dense/config.json is missing, which modules.json lists");
     refused_with(f, list, "{", text, "modules.json:1:");
@@ -258,9 +278,23 @@ FIXTURE_TEST(test_refused_folders) {
     refused_with(f, list, "[{\"path\": \"0_T\", \"type\": \"x.Transformer\"}, " POOLING "]", text,
                  "module 0, Transformer");
     refused_with(f, list, MODULES(", {\"path\": \"2_X\", \"type\": \"x.LayerNorm\"}"), text, "module 2, LayerNorm");
+    refused_with(f, list, "[" POOLING ", " POOLING "]", text, "module 0, Pooling");
+    refused_with(f, list, "[" TRANSFORMER ", " TRANSFORMER "]", text, "module 1, Transformer");
+    refused_with(f, list, "[" TRANSFORMER ", {\"path\": \"\", \"type\": \"x.Pooling\"}]", text, "module 1, Pooling");
+    refused_with(f, list, "[{\"type\": \"x.Transformer\"}, " POOLING "]", text, "module 0, Transformer");
+    refused_with(f, list, "[" TRANSFORMER ", {\"type\": \"x.Pooling\"}]", text, "module 1, Pooling");
+    refused_with(f, list, "[" TRANSFORMER ", {\"path\": \"" LONG "\", \"type\": \"x.Pooling\"}]", text,
+                 "module 1, Pooling");
+    refused_with(f, list, MODULES(", {\"path\": \"\", \"type\": \"x.Dense\"}"), text, "module 2, Dense");
+    refused_with(f, list,
+                 MODULES(NORMALIZE NORMALIZE NORMALIZE NORMALIZE NORMALIZE NORMALIZE NORMALIZE NORMALIZE NORMALIZE),
+                 text, "module 10, Normalize");
     refused_with(f, list, MODULES(", {\"path\": \"2_X\"}"), text, "module 2, without a type");
     refused_with(f, list, MODULES(", {\"type\": \"x.Dense\"}"), text, "module 2, Dense in \"\"");
     write_text(f, list, MODULES(""));
+    refused_with(f, pooling, "{", text, "1_Pooling/config.json:1:");
+    write_text(f, pooling, "{\"pooling_mode\": \"mean\", \"pooling_mode_max_tokens\": true}");
+    embed_well(f, text, NULL, &v);
     refused_with(f, pooling, "{\"pooling_mode\": \"max\"}", text, "this pooling is not supported");
     refused_with(f, pooling, "{\"pooling_mode\": [\"mean\", \"cls\"]}", text, "this pooling is not supported");
     refused_with(f, pooling, "{\"pooling_mode_max_tokens\": true, \"pooling_mode_mean_tokens\": false}", text,
@@ -272,6 +306,7 @@ FIXTURE_TEST(test_refused_folders) {
     embed_refused(f, "--text a --prompt b", NULL, "its pooling leaves out the prompt's tokens");
     embed_well(f, text, NULL, &v);
     embed_refused(f, "--text a --prompt b --prompt_name query", NULL, "give one of them");
+    embed_well(f, "--text a --prompt_name document", NULL, &v);
     embed_refused(f, "--text a --prompt_name nobody", NULL, "it has document, query");
     write_text(f, "config_sentence_transformers.json", "{}");
     embed_refused(f, "--text a --prompt_name nobody", NULL, "it has none");
@@ -281,6 +316,14 @@ FIXTURE_TEST(test_refused_folders) {
     embed_well(f, "--text a+man+is+eating+food", NULL, &v);
     assert_contains(f->log, "do_lower_case is not applied");
     assert_contains(f->log, "truncated");
+
+    unlink(path_of(f, "%s", list));
+    write_text(f, "config.json",
+               "{\"model_type\": \"bert\", \"vocab_size\": 22, \"hidden_size\": 24, \"num_hidden_layers\": 2, "
+               "\"num_attention_heads\": 2, \"intermediate_size\": 40, \"max_position_embeddings\": 40}");
+    embed_well(f, text, NULL, &v);
+    assert_int_equal(v.size, 24);
+    write_text(f, list, MODULES(""));
 
     /* Its vectors are no labels. */
     snug_args *args = args_of(f, text);

@@ -107,6 +107,42 @@ FIXTURE_TEST(test_kept_columns) {
     free(text);
 }
 
+/* What snug embed prints: of any model. */
+FIXTURE_TEST(test_vectors_and_similarities) {
+    train_into(f, "out", "--train_file train.csv");
+    write_text(f, "texts.txt", "w1 good\nw2\n");
+    char *text = run_well(f, "embed out --threads 1 --log_level info --test_file texts.txt");
+    char *first = strdup(line_of(text, 0));
+    json_t *row = json_loads(first, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(row, "index")), 0);
+    assert_true(json_array_size(json_object_get(row, "embedding")) > 3);
+    json_decref(row);
+    free(text);
+    text = run_well(f, "embed out --threads 1 --json --test_file texts.txt --log_level info");
+    row = json_loads(line_of(text, 0), 0, NULL);
+    assert_non_null(json_object_get(row, "run"));
+    assert_non_null(json_object_get(row, "embedding"));
+    json_decref(row);
+    free(text);
+    text = run_well(f, "embed out --threads 1 --test_file texts.txt --output_file v.npy --log_level info");
+    assert_string_equal(text, "");
+    free(text);
+    write_text(f, "pairs.csv", "a,b\nw1 good,w1 good\nw1,bad\n");
+    text = run_well(f, "embed out --threads 1 --similarity --test_file pairs.csv --log_level info");
+    char *copy = strdup(text);
+    assert_string_equal(line_of(copy, 0), "index,similarity");
+    assert_contains(text, "\n0,1\n1,");
+    free(copy);
+    free(text);
+    text = run_well(f, "embed out --threads 1 --similarity --json --test_file pairs.csv --log_level info");
+    assert_contains(text, "{\"index\":0,\"similarity\":");
+    free(text);
+    refused(f, "embed out --test_file none.txt", 1, "none.txt");
+    refused(f, "embed out", 2, "snug embed needs --test_file FILE");
+    refused(f, "embed --help --nonsense", 0, "");
+    free(first);
+}
+
 FIXTURE_TEST(test_all_scores) {
     train_into(f, "out", "--train_file train.csv");
     char *text = run_well(f, "predict --json --return_all_scores " MODEL "out --test_file dev.csv");

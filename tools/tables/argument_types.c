@@ -11,17 +11,19 @@
 #include "args/table.h"
 #include "cli/help.h"
 
-/* The classes, and arguments that their functions have as parameters of their own, or not at all. */
+/* The classes, arguments that their functions have as parameters of their own, or not at all, and those that they have
+   beside the command's. */
 static const struct {
-    const char *command, *class, *function, *without;
+    const char *command, *class, *function, *without, *also;
 } classes[] = {
-    {"train", "TrainArguments", "train()", " disable_tqdm json log_level "},
-    {"plan", "PlanArguments", "plan()", " disable_tqdm json log_level "},
-    {"eval", "EvaluateArguments", "evaluate()", " disable_tqdm json log_level model_name_or_path validation_file "},
+    {"train", "TrainArguments", "train()", " disable_tqdm json log_level ", ""},
+    {"plan", "PlanArguments", "plan()", " disable_tqdm json log_level ", ""},
+    {"eval", "EvaluateArguments", "evaluate()", " disable_tqdm json log_level model_name_or_path validation_file ", ""},
     {"predict", "LoadArguments", "load()",
      " disable_tqdm json log_level model_name_or_path test_file text text_pair keep_columns csv_escape_formulas "
-     "max_predict_samples return_all_scores output_dir overwrite_cache task "},
-    {"pull", "PullArguments", "pull()", " disable_tqdm json log_level model_name_or_path "},
+     "max_predict_samples return_all_scores output_dir overwrite_cache task ",
+     " prompt prompt_name normalize_embeddings truncate_dim "},
+    {"pull", "PullArguments", "pull()", " disable_tqdm json log_level model_name_or_path ", ""},
 };
 enum { TRAIN, PLAN, CLASSES = sizeof classes / sizeof *classes, WIDTH = 125 };
 
@@ -129,8 +131,10 @@ static unsigned classes_of(const snug_arg_info *info) {
     char name[64];
     unsigned bits = 0;
     snprintf(name, sizeof name, " %s ", info->name);
-    for (unsigned c = 0; c < CLASSES; c++)
-        if (cli_help_concerns(help_of(classes[c].command), info) && !strstr(classes[c].without, name)) bits |= 1U << c;
+    for (unsigned c = 0; c < CLASSES; c++) {
+        const bool own = cli_help_concerns(help_of(classes[c].command), info) && !strstr(classes[c].without, name);
+        if (own || strstr(classes[c].also, name)) bits |= 1U << c;
+    }
     return bits & 1 << TRAIN ? bits | 1 << PLAN : bits; /* a training's arguments are those of its plan, too */
 }
 

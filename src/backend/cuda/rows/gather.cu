@@ -43,7 +43,7 @@ static __device__ __forceinline__ float weight_of(enum snug_pooling pooling, int
 }
 static __device__ __forceinline__ float divisor_of(enum snug_pooling pooling, int64_t n) {
     return pooling == SNUG_POOL_ROOT_MEAN       ? sqrtf((float)n)
-           : pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(n * (n + 1) / 2)
+           : pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)n * (float)(n + 1) / 2
                                                 : (float)n;
 }
 
