@@ -65,13 +65,24 @@ class _Of15(TypedDict, total=False):
     """labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a class;
     default: -1 and - among other classes (snug's own)"""
     max_seq_length: Optional[int]
-    """maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given [128]"""
+    """maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given, question answering: 384
+    [128]"""
     max_length: Optional[int]
     """Another name of max_seq_length."""
     label_all_tokens: Optional[bool]
     """token classification: label all tokens of a word, not only the first [False]"""
     return_entity_level_metrics: Optional[bool]
     """token classification: also metrics of each entity type [False]"""
+    doc_stride: Optional[int]
+    """question answering: tokens that neighbouring parts of a long context share [128]"""
+    version_2_with_negative: Optional[bool]
+    """question answering: questions may have no answer, as in SQuAD 2 [False]"""
+    null_score_diff_threshold: Optional[float]
+    """question answering: by how much no answer must have the higher score to be the answer [0]"""
+    n_best_size: Optional[int]
+    """question answering: first and last tokens that are combined to answers, and answers that are written [20]"""
+    max_answer_length: Optional[int]
+    """question answering: maximum number of tokens of an answer [30]"""
     class_metrics: Optional[bool]
     """classification: also precision, recall and F1 of each class, AUC, the confusion matrix; several labels: the threshold
     with the best F1 (snug's own) [False]"""
@@ -355,6 +366,9 @@ class _Of7(TypedDict, total=False):
             "ner",
             "embedding",
             "sentence_embedding",
+            "question_answering",
+            "question-answering",
+            "qa",
         ]
     ]
     """task, which selects the head; default: derived from the data and the model folder (snug's own)"""
@@ -400,6 +414,11 @@ class _Of8(TypedDict, total=False):
     """generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"""
 
 
+class _Of4(TypedDict, total=False):
+    prompt_name: Optional[str]
+    """embed: the model's prompt that is put before each text; default: the model's own"""
+
+
 class _Of12(TypedDict, total=False):
     prompt_name: Optional[str]
     """embed: the model's prompt that is put before each text; default: the model's own"""
@@ -423,7 +442,7 @@ class PlanArguments(_Of2, _Of3, _Of7, _Of15, _Of31, total=False):
     """The arguments of plan()."""
 
 
-class EvaluateArguments(_Of7, _Of12, _Of15, _Of31, total=False):
+class EvaluateArguments(_Of4, _Of7, _Of12, _Of15, _Of31, total=False):
     """The arguments of evaluate()."""
 
 

@@ -56,6 +56,9 @@ struct snug_args {
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;
+    int64_t doc_stride, n_best_size, max_answer_length; /* question answering */
+    double null_score_diff_threshold;
+    bool version_2_with_negative;
     double mlm_probability;
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level, *max_shard_size;

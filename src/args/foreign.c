@@ -112,8 +112,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "train_ref_file validation_ref_file",
      "--whole_word_mask takes the words from the tokens, not from a file of references: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "eval_only evaluate_only", "run snug eval"},
-    {SNUG_FOREIGN_VALUE, "max_source_length max_target_length max_answer_length doc_stride",
-     "snug generate has its own arguments, and there is no question answering: README.md lists the tasks"},
+    {SNUG_FOREIGN_VALUE, "max_source_length max_target_length", "snug generate has its own arguments"},
     {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},
     {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
 };

@@ -111,7 +111,8 @@ const struct snug_argument snug_arguments[] = {
         "labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a "
         "class; default: -1 and - among other classes (snug's own)"),
     COUNT(max_seq_length, "max_length", DATA, "128", "[3,)",
-          "maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given"),
+          "maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given, question "
+          "answering: 384"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),
@@ -140,6 +141,14 @@ const struct snug_argument snug_arguments[] = {
     FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
     FLAG(return_entity_level_metrics, "", DATA, "False", "token classification: also metrics of each entity type"),
+    COUNT(doc_stride, "", DATA, "128", "[0,)",
+          "question answering: tokens that neighbouring parts of a long context share"),
+    FLAG(version_2_with_negative, "", DATA, "False", "question answering: questions may have no answer, as in SQuAD 2"),
+    REAL(null_score_diff_threshold, DATA, "0", "[-1e6,1e6]",
+         "question answering: by how much no answer must have the higher score to be the answer"),
+    COUNT(n_best_size, "", DATA, "20", "[1,100]",
+          "question answering: first and last tokens that are combined to answers, and answers that are written"),
+    COUNT(max_answer_length, "", DATA, "30", "[1,)", "question answering: maximum number of tokens of an answer"),
     FLAG(class_metrics, "", DATA, "False",
          "classification: also precision, recall and F1 of each class, AUC, the confusion matrix; several labels: the "
          "threshold with the best F1 (snug's own)"),

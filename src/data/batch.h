@@ -13,6 +13,9 @@
 /* Label of positions without a class: CrossEntropyLoss's ignore_index. */
 #define SNUG_IGNORE_LABEL (-100)
 
+/* Labels of SNUG_SEGMENT_CROSS_ENTROPY: bit c, the row is the target of column c; this bit, it begins a segment. */
+enum { SNUG_SEGMENT_BEGINS = 1 << 30 };
+
 struct snug_batch {
     int64_t sequences, tokens;
     int64_t rows;          /* loss positions (data/task.h) */
@@ -36,7 +39,8 @@ struct snug_batch {
     int32_t *sample;            /* [tokens] index in the step of the token's sequence */
     int32_t *by_id;             /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
     int32_t *loss_positions;    /* [rows] token number of each loss position */
-    int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
+    int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none; or see
+                                   SNUG_SEGMENT_BEGINS */
     float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
     const float *class_weights; /* [labels] the options' (data/loader_options.h), or NULL */
     /* Generation (program/op.h, CACHE_ROWS): */

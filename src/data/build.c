@@ -10,6 +10,7 @@
 #include "data/encode.h"
 #include "data/loss_mask.h"
 #include "data/numbers.h"
+#include "data/questions.h"
 #include "data/row_texts.h"
 #include "data/task.h"
 #include "data/words.h"
@@ -66,6 +67,7 @@ struct builder {
     int64_t unused; /* rows whose tags are not used, because they are not one for each word; causal LM:
                        rows without a loss, and the line of the first */
     int64_t unused_line;
+    int64_t examples;            /* question answering: questions so far */
     int64_t roles_line;          /* the first row with ShareGPT's roles; 0: none */
     int64_t across, across_line; /* rows with a token that is of both texts, and the first */
     bool full;                   /* max_samples rows are written: only labels are still read */
@@ -110,7 +112,7 @@ static snug_status append_text(struct builder *builder, struct chunk *chunk, con
 static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
                              struct text_row *taken) {
     struct snug_field field;
-    RETURN_IF_ERROR(builder->encoding.chat
+    RETURN_IF_ERROR(builder->encoding.chat || builder->source.columns.questions
                         ? snug_chat_json(builder->ctx, &builder->source, row, &builder->joined, &field)
                         : snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
     taken->start[i] = chunk->text_size;
@@ -247,12 +249,13 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
 
 /* ---- tokenizing ------------------------------------------------------------------------------------------------ */
 
-static snug_status tokenize_chat(const struct builder *builder, const char *text, struct task *task,
-                                 struct text_row *row) {
+/* A row that is a JSON object. */
+static snug_status tokenize_object(const struct builder *builder, const char *text, struct task *task,
+                                   struct text_row *row) {
     char *where;
     RETURN_IF_ERROR(snug_format(builder->ctx, &where, "%s:%" PRId64, builder->options->path, row->line));
-    const snug_status status =
-        snug_encode_chat(builder->ctx, &builder->encoding, where, text, row->length[0], &task->encoder, &row->tokens);
+    const snug_status status = (builder->encoding.chat ? snug_encode_chat : snug_encode_questions)(
+        builder->ctx, &builder->encoding, where, text, row->length[0], &task->encoder, &row->tokens);
     free(where);
     return status;
 }
@@ -260,7 +263,8 @@ static snug_status tokenize_chat(const struct builder *builder, const char *text
 static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                 struct text_row *row) {
     const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
-    if (builder->encoding.chat) return tokenize_chat(builder, texts[0], task, row);
+    if (builder->encoding.chat || builder->source.columns.questions)
+        return tokenize_object(builder, texts[0], task, row);
     if (builder->task->apart)
         return snug_encode_apart(builder->ctx, &builder->encoding, texts[0], chunk->labels + row->first_label,
                                  builder->source.columns.texts, &task->encoder, &row->tokens);
@@ -276,7 +280,7 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
     size_t end = (size_t)(number + 1) * TASK_ROWS;
     if (end > chunk->count) end = chunk->count;
     task->encoder.out.count = task->encoder.word_of.count = task->encoder.has_loss.count = 0;
-    task->encoder.counts.count = 0;
+    task->encoder.counts.count = task->encoder.window_count = task->encoder.number_count = 0;
     task->status = SNUG_OK;
     for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
         task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
@@ -365,14 +369,34 @@ static snug_status write_row(struct builder *builder, const struct chunk *chunk,
     return snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count);
 }
 
+/* The windows of a row's questions. */
+static snug_status write_windows(struct builder *builder, const struct text_row *row, const struct task *task) {
+    const struct snug_encoder *encoder = &task->encoder;
+    for (size_t i = 0; i < row->tokens.windows && !is_full(builder); i++) {
+        const struct snug_window *window = &encoder->windows[row->tokens.window + i];
+        const struct snug_cache_row head = {row->line, (int32_t)window->first_count, false};
+        uint32_t *numbers = encoder->numbers + window->numbers;
+        builder->examples += window->begins;
+        numbers[0] = (uint32_t)(builder->examples - 1);
+        RETURN_IF_ERROR(snug_cache_put(builder->ctx, &builder->writer, &head, numbers, window->number_count,
+                                       encoder->out.ids + window->ids, window->count));
+    }
+    return SNUG_OK;
+}
+
+static snug_status write_row_of(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
+                                const struct task *task) {
+    if (builder->join) return join_row(builder, row, task->encoder.out.ids + row->tokens.ids);
+    return builder->task->questions ? write_windows(builder, row, task) : write_row(builder, chunk, row, task);
+}
+
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
         const struct task *task = &chunk->tasks[i / TASK_ROWS];
         note_causal(builder, row);
         if (!row->tokens.count) continue;
-        RETURN_IF_ERROR(builder->join ? join_row(builder, row, task->encoder.out.ids + row->tokens.ids)
-                                      : write_row(builder, chunk, row, task));
+        RETURN_IF_ERROR(write_row_of(builder, chunk, row, task));
     }
     builder->full = is_full(builder);
     return SNUG_OK;
@@ -526,6 +550,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .joins = builder->join,
                                                .end = builder->join ? NULL : options->end,
                                                .prompt = options->prompt,
+                                               .stride = options->doc_stride,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
@@ -585,6 +610,7 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
                                            builder->options->need_labels, &form));
     if (builder->task->causal) form = SNUG_LABELS_MASK;
     if (builder->task->apart) form = SNUG_LABELS_TEXTS;
+    if (builder->task->questions) form = SNUG_LABELS_ANSWERS;
     return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
 }
 

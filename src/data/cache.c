@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/cache.h"
+#include "data/answers.h"
 
 #include "data/loss_mask.h"
 #include "data/row_texts.h"
@@ -91,7 +92,9 @@ bool snug_cache_has_words(const struct snug_cache *cache) {
 }
 
 static bool has_labels(const struct snug_cache *cache) {
-    return !snug_cache_has_words(cache) && cache->form != SNUG_LABELS_MASK && cache->form != SNUG_LABELS_TEXTS;
+    const enum snug_label_form form = cache->form;
+    return !snug_cache_has_words(cache) && form != SNUG_LABELS_MASK && form != SNUG_LABELS_TEXTS &&
+           form != SNUG_LABELS_ANSWERS;
 }
 
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
@@ -166,6 +169,14 @@ static bool check_texts(struct snug_cache *cache, const uint32_t *numbers, uint3
     return texts.count == cache->texts;
 }
 
+/* Checks a window, and counts it if it is known whether it has an answer. */
+static bool check_answers(struct snug_cache *cache, const uint32_t *numbers, uint32_t count, uint32_t length) {
+    struct snug_answers answers;
+    if (!snug_answers_of(numbers, count, length, &answers)) return false;
+    cache->labelled += answers.start != SNUG_NO_ANSWER;
+    return true;
+}
+
 /* The bytes of count rows in order, checked one by one. */
 static const char *check_rows_of(struct check *check, const char *data, const struct snug_cache_entry *entries,
                                  int64_t count) {
@@ -184,6 +195,8 @@ static const char *check_rows_of(struct check *check, const char *data, const st
             return "a row's mask of losses is wrong";
         if (cache->form == SNUG_LABELS_TEXTS && !check_texts(cache, numbers, labels, length))
             return "a row's texts are wrong";
+        if (cache->form == SNUG_LABELS_ANSWERS && !check_answers(cache, numbers, labels, length))
+            return "a row's answers are wrong";
         for (uint32_t k = 0; k < labels && !value && has_labels(cache); k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;

@@ -13,6 +13,7 @@
 #include "data/chat_columns.h"
 #include "data/data_file.h"
 #include "data/dataset_impl.h"
+#include "data/questions.h"
 #include "data/reader.h"
 #include "data/row_texts.h"
 #include "data/rows.h"
@@ -246,7 +247,9 @@ static snug_status find_columns(struct opening *o) {
                                             .strict = options->strict,
                                             .words = task->words,
                                             .keep_ends = task->causal && !options->line_by_line,
-                                            .nested = options->chats ? snug_chat_nested : NULL,
+                                            .nested = options->chats    ? snug_chat_nested
+                                                      : task->questions ? snug_questions_nested
+                                                                        : NULL,
                                             .conll = &choice,
                                             .rows = options->rows};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
@@ -303,17 +306,19 @@ static snug_status add_prompt(const struct opening *o, char **text) {
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status make_key(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
+    const struct snug_task_info *task = snug_task_info(options->task);
     const char *separator = options->label_separator;
     char *columns, *text = NULL;
     RETURN_IF_ERROR(columns_key(o, &columns));
     snug_status status = snug_format(
-        o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
+        o->ctx, &text,
+        "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
         o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
         separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
         snug_missing_labels_given(options->missing_labels), options->line_by_line, options->keep_words, options->strict,
-        options->max_length, options->max_samples, o->hot);
+        options->max_length, options->max_samples, o->hot, task->questions ? options->doc_stride : 0);
     free(columns);
-    if (status == SNUG_OK && snug_task_info(options->task)->causal) status = add_causal(o, &text);
+    if (status == SNUG_OK && task->causal) status = add_causal(o, &text);
     if (status == SNUG_OK && options->prompt) status = add_prompt(o, &text);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
@@ -355,8 +360,9 @@ static snug_status open_cached(struct opening *o, bool *done) {
     }
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer),
                                     snug_tokenizer_special(o->tokenizer).eos, o->cache, &problem));
-    const bool words = snug_cache_has_words(o->cache);
-    if (!problem && words != snug_task_info(o->options->task)->words) {
+    const struct snug_task_info *task = snug_task_info(o->options->task);
+    const bool questions = o->cache->form == SNUG_LABELS_ANSWERS;
+    if (!problem && (snug_cache_has_words(o->cache) != task->words || questions != task->questions)) {
         problem = "its rows are of another task";
         snug_cache_close(o->cache);
     }
@@ -577,6 +583,11 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
                                      .line = head->line,
                                      .truncated = head->truncated != 0};
     return SNUG_OK;
+}
+
+void snug_dataset_row_answers(const struct snug_dataset_row *row, struct snug_answers *out) {
+    if (!snug_answers_of(row->labels, row->label_count, row->count, out))
+        *out = (struct snug_answers){.id = "", .context = "", .texts = ""}; /* synthetic data: no answer */
 }
 
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,

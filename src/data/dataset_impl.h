@@ -3,6 +3,7 @@
 #ifndef SNUG_DATA_DATASET_IMPL_H
 #define SNUG_DATA_DATASET_IMPL_H
 
+#include "data/answers.h"
 #include "data/cache.h"
 #include "data/dataset.h"
 #include "data/selection.h"
@@ -46,5 +47,7 @@ void snug_given_read(const struct snug_given *given, int64_t number, struct snug
 /* The words of a row that was read, and whose parts were checked when the data set was opened. */
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
                             struct snug_words *out);
+/* The same of question answering. */
+void snug_dataset_row_answers(const struct snug_dataset_row *row, struct snug_answers *out);
 
 #endif

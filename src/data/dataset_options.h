@@ -18,7 +18,8 @@ struct snug_used_columns {
     bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
     bool apart;      /* each text is a sequence of its own */
     bool chat;       /* the columns of a chat */
-    char *delimiter; /* NULL where there is one text, a pair, or a chat, or texts are apart */
+    bool questions;  /* the columns of questions */
+    char *delimiter; /* NULL where there is one text, a pair, a chat or questions, or texts are apart */
     char *label;     /* NULL: none */
     size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
     char *unused;    /* all others: "a, b" */
@@ -53,6 +54,7 @@ struct snug_dataset_options {
     const char *prompt;                      /* put before each of them, or NULL */
     bool keep_words;                         /* token classification: the cache holds the words' texts, too */
     int64_t max_length;                      /* max_seq_length */
+    int64_t doc_stride;                      /* question answering: snug_encoding.stride */
     int64_t max_samples;                     /* rows at most, or -1 */
     bool strict;                             /* malformed UTF-8 is an error */
     bool overwrite_cache;

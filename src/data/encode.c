@@ -18,6 +18,9 @@ void snug_encoder_free(struct snug_encoder *encoder) {
     free(encoder->has_loss.ids);
     free(encoder->prompt.ids);
     free(encoder->text);
+    free(encoder->windows);
+    free(encoder->offsets.ids);
+    free(encoder->numbers);
     *encoder = (struct snug_encoder){0};
 }
 

@@ -102,9 +102,8 @@ static snug_status fail_without(snug_context *ctx, const struct snug_dataset_opt
     char flags[256], text[512];
     if (has_any(list, questions) && has_any(list, contexts) && has_any(list, answers))
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                         "%s: its columns (%s) are those of question answering, which snug does not do: its tasks are "
-                         "%s",
-                         options->path, list->text, SNUG_TASK_NAMES);
+                         "%s: its columns (%s) are those of question answering: give --task question-answering",
+                         options->path, list->text);
     const size_t other = snug_column_find_usual(list, proposed);
     const size_t alike = snug_column_find_alike(list, name, strlen(name));
     const bool words = !task->words && (has_any(list, tags->text_column) ||

@@ -21,7 +21,8 @@ enum snug_label_form {
     SNUG_LABELS_COLUMNS,     /* a column of zeros and ones for each class, which has the column's name */
     SNUG_LABELS_MASK,        /* no labels: which tokens have a loss (data/loss_mask.h) */
     SNUG_LABELS_TEXTS,       /* the texts of a row, and its score (data/row_texts.h) */
+    SNUG_LABELS_ANSWERS,     /* no labels: the answers of a question (data/answers.h) */
 };
-enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_TEXTS + 1 };
+enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_ANSWERS + 1 };
 
 #endif

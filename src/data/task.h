@@ -24,6 +24,7 @@ struct snug_task_info {
     const char *title;       /* for reports */
     const char *short_title; /* the same, in messages */
     bool labelled;           /* rows have labels, from which the classes come */
+    bool questions;          /* a row is a question with a part of its context (data/answers.h) */
     bool words;              /* a row is a list of words and a list of their tags, not texts and a label */
     bool apart;              /* a row is one or several texts, each a sequence of its own, and may have a score */
     bool joins;              /* texts are joined and cut into blocks, unless options say line by line */

@@ -13,7 +13,8 @@
     TASK(MLM, mlm, "") \
     TASK(CLM, clm, "|causal_lm|text_generation") \
     TASK(TOKEN_CLASSIFICATION, token_classification, "|ner") \
-    TASK(EMBEDDING, embedding, "|sentence_embedding")
+    TASK(EMBEDDING, embedding, "|sentence_embedding") \
+    TASK(QUESTION_ANSWERING, question_answering, "|question-answering|qa")
 /* clang-format on */
 
 #define SNUG_TASK_MEMBER(NAME, name, others) SNUG_TASK_##NAME,
@@ -34,10 +35,17 @@ enum snug_head {
     SNUG_HEAD_SEQUENCE,   /* scores of the classes of a sequence, from its pooled tokens */
     SNUG_HEAD_TOKEN,      /* scores of the classes of a token */
     SNUG_HEAD_VOCABULARY, /* scores of all tokens, of which one is at a place, or comes next */
-    SNUG_HEAD_VECTOR      /* no scores: the vector of a sequence (model/sentence.h) */
+    SNUG_HEAD_VECTOR,     /* no scores: the vector of a sequence (model/sentence.h) */
+    SNUG_HEAD_SPAN        /* scores of each token of a sequence, as the first and the last one of an answer */
 };
-enum { SNUG_HEAD_COUNT = SNUG_HEAD_VECTOR + 1 };
+enum { SNUG_SPAN_SCORES = 2 }; /* of a token, with SNUG_HEAD_SPAN */
+enum { SNUG_HEAD_COUNT = SNUG_HEAD_SPAN + 1 };
 
-enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
+enum snug_loss_kind {
+    SNUG_CROSS_ENTROPY,
+    SNUG_BINARY_CROSS_ENTROPY,
+    SNUG_MEAN_SQUARED_ERROR,
+    SNUG_SEGMENT_CROSS_ENTROPY /* over the rows of a segment, for each column */
+};
 
 #endif

@@ -8,6 +8,9 @@
 #include "data/batch.h"
 #include "data/classes.h"
 #include "dist/process_group.h"
+#include "metrics/answers.h"
+
+struct snug_dataset;
 
 /* Names of a result's metrics, in their order, up to NULL; others may follow them. */
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);
@@ -43,6 +46,9 @@ struct snug_metric_accumulator_options {
     bool entities;                    /* token classification: also of each type of entity */
     bool each_class;                  /* classification: also of each class, and what depends on all scores */
     double threshold; /* multi-label: probability from which on a class is predicted; 0: above one half */
+    /* Question answering: */
+    const struct snug_dataset *dataset; /* whose rows are added; outlives the metrics */
+    struct snug_answer_rules answers;
 };
 
 /* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */
@@ -79,8 +85,9 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    multi-label eval_X_threshold, the lowest one with the best F1, and eval_X_best_f1. Masked LM: eval_accuracy,
    perplexity = exp(eval_loss). Token classification, as seqeval: eval_precision, eval_recall and eval_f1 of entities,
    eval_accuracy of positions; with entities, for each type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1
-   and eval_X_number. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and
-   Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
+   and eval_X_number. Question answering: eval_exact_match and eval_f1, as percentages of the questions. A metric that
+   is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and Matthews without variance are 0,
+   as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 /* Single label with at most 50 classes, 1024 with each_class: [classes, classes] rows by their class and the
    predicted one; else NULL. */

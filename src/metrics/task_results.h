@@ -9,6 +9,7 @@
 #include "metrics/metrics.h"
 
 struct snug_predicting; /* train/predictions_impl.h */
+struct snug_output;     /* train/output.h */
 
 /* Outputs of loss positions, and the row of the data set that each belongs to. */
 struct snug_outputs {
@@ -30,7 +31,9 @@ struct snug_task_results {
     snug_status (*finish)(struct snug_predicting *p); /* after all batches; NULL: nothing to do */
     const char *nothing;                              /* logged if no row has a result; NULL: every row has one */
 
-    const char *file;    /* in --output_dir, a line for each row */
+    const char *file;          /* in --output_dir, a line for each row; NULL: none */
+    const char *more_files[4]; /* instead of it; up to NULL */
+    snug_status (*write)(struct snug_predicting *p, struct snug_output *output); /* writes those, after finish */
     const char *columns; /* its first line, and then each line begins with the row's index; NULL: neither */
     /* A row's text in the file; NULL: its label. */
     const char *(*text)(struct snug_predicting *p, const snug_prediction *row);

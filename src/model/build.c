@@ -725,7 +725,8 @@ static void add_top(struct snug_builder *b, int32_t logits) {
 /* Logits are fp32: their softmax needs the precision. Those of a vocabulary, the largest tensor of a step, may be in
    the compute type in a training, as those of transformers' mixed precision are; their softmax is taken in fp32. */
 static void set_logits(struct snug_builder *b, int32_t logits) {
-    const bool low = b->training && b->program->low_logits && !snug_task_info(b->config->task)->labelled;
+    const bool low =
+        b->training && b->program->low_logits && snug_task_info(b->config->task)->head == SNUG_HEAD_VOCABULARY;
     b->program->logits = logits;
     if (b->status == SNUG_OK && !low) b->program->tensors[logits].low_precision = false;
 }

@@ -353,8 +353,10 @@ struct snug_normalize_backward {
 /* loss = sum over the items (+= in later chunks);  d = d loss_sum / d logits * run->loss_scale
    cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows contribute nothing; label smoothing e as PyTorch's
    CrossEntropyLoss; binary cross entropy with logits: of batch->targets [R,C]; mean squared error: of batch->targets
-   [R] (C = 1). weighted: with batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's
-   pos_weight */
+   [R] (C = 1). Segment cross entropy: rows from one with SNUG_SEGMENT_BEGINS in batch->labels [R] up to the next one
+   are a segment, and its loss is the mean over columns c of cross entropy over its rows, of which that with bit c is
+   the target; a column without target has none. All rows of a segment are in one chunk. weighted: with
+   batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's pos_weight */
 struct snug_loss_op {
     int32_t logits;  /* [R,C] F32 or the compute type, see low_logits */
     int32_t loss, d; /* [1] F32; [R,C] (= logits if of its type) or none */

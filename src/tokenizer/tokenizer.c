@@ -286,6 +286,21 @@ snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokeniz
     return assemble(ctx, tokenizer, sequences, max_length, out, NULL, first_count, truncated);
 }
 
+snug_status snug_tokenizer_assemble_pair(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                         const struct snug_ids *a, const int32_t *b, size_t count, struct snug_ids *out,
+                                         size_t *first_count, size_t *b_begin) {
+    const struct snug_template *template = &tokenizer->post_processor.pair;
+    const struct snug_ids second = {.ids = (int32_t *)(uintptr_t)b, .count = count};
+    const struct kept sequences[2] = {{.ids = a, .count = a->count}, {.ids = &second, .count = count}};
+    const size_t begin = out->count;
+    *b_begin = 0;
+    for (size_t i = 0; i < template->count && template->pieces[i].id != SNUG_PIECE_B; i++)
+        *b_begin += template->pieces[i].id >= 0 ? 1 : a->count;
+    RETURN_IF_ERROR(fill_template(ctx, template, sequences, out, NULL, first_count));
+    if (!tokenizer->types) *first_count = out->count - begin;
+    return SNUG_OK;
+}
+
 snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                           const struct snug_ids *a, const struct snug_ids *a_word_of, size_t max_length,
                                           struct snug_ids *out, struct snug_ids *word_of, size_t *first_count,

@@ -54,6 +54,15 @@ snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer
    tokens that follow. */
 snug_status snug_tokenizer_encode_added(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                         size_t length, struct snug_ids *out, struct snug_ids *added);
+/* Appends to bytes, for each of count ids, which are the tokens of text, where its bytes begin and end in text, without
+   white space around them: as return_offsets_mapping of transformers, in bytes. A token whose characters are not found
+   there, such as the unknown one, has what is left up to the next word or the next token. */
+snug_status snug_tokenizer_offsets(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                   size_t length, const int32_t *ids, size_t count, struct snug_ids *bytes);
+/* The row of a pair of which nothing is truncated. */
+snug_status snug_tokenizer_assemble_pair(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                         const struct snug_ids *a, const int32_t *b, size_t count, struct snug_ids *out,
+                                         size_t *first_count, size_t *b_begin);
 /* As snug_tokenizer_encode(), but may stop after `most` tokens or a few more: the rest of a long text is truncated
    anyway. (All tokens if the tokenizer truncates at the left.) */
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,

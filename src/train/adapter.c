@@ -84,8 +84,10 @@ snug_status snug_adapter_find_folders(const struct snug_args *args, struct snug_
 static const struct {
     const char *peft;
     enum snug_task task;
-} task_types[] = {
-    {"SEQ_CLS", SNUG_TASK_CLASSIFICATION}, {"TOKEN_CLS", SNUG_TASK_TOKEN_CLASSIFICATION}, {"CAUSAL_LM", SNUG_TASK_CLM}};
+} task_types[] = {{"SEQ_CLS", SNUG_TASK_CLASSIFICATION},
+                  {"TOKEN_CLS", SNUG_TASK_TOKEN_CLASSIFICATION},
+                  {"CAUSAL_LM", SNUG_TASK_CLM},
+                  {"QUESTION_ANS", SNUG_TASK_QUESTION_ANSWERING}};
 enum { TASK_TYPES = sizeof task_types / sizeof *task_types };
 
 /* PEFT's name of the task; NULL: it has none for masked LM. */
@@ -251,8 +253,8 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
 /* ---- the run's --------------------------------------------------------------------------------------------------- */
 
 /* A classifier is trained and saved with the adapters, under the names that PEFT gives it. */
-static void add_classifiers(json_t **json) {
-    static const char *const names[] = {"classifier", "score"};
+static void add_classifiers(json_t **json, bool questions) {
+    const char *const names[] = {"classifier", questions ? "qa_outputs" : "score"};
     json_t *saved = json_object_get(*json, "modules_to_save"), *name;
     size_t k;
     saved = json_is_array(saved) ? json_incref(saved) : json_array();
@@ -267,7 +269,8 @@ static void add_classifiers(json_t **json) {
 
 static snug_status take(const struct snug_adapter_source *from, const char *path, json_t **json, bool strict,
                         struct snug_adapter **out) {
-    if (snug_task_info(from->config->task)->labelled) add_classifiers(json);
+    const struct snug_task_info *task = snug_task_info(from->config->task);
+    if (task->labelled || task->questions) add_classifiers(json, task->questions);
     if (!*json) return snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     RETURN_IF_ERROR(snug_adapter_read(from->args->ctx, path, *json, from->config->family->lora_targets, strict, out));
     return SNUG_OK;

@@ -31,8 +31,8 @@ struct snug_generator {
     struct snug_ids read;        /* its tokens */
     /* of a call: */
     const struct snug_prompts *asked;
-    struct growing *growing; /* [prompts * answers] */
-    int64_t next, given;
+    struct growing *growing;    /* [prompts * answers] */
+    int64_t next, given, empty; /* empty: of the answers given, those without text */
     const snug_callbacks *callbacks;
     snug_on_piece *on_piece;
     snug_on_answer *on_answer;
@@ -114,6 +114,7 @@ static snug_status give(struct snug_generator *g, int64_t number) {
                                 .log_probabilities = growing->log_probabilities,
                                 .score = growing->score,
                                 .stop = growing->stop};
+    g->empty += !*answer.text;
     return g->on_answer(g->user, &answer);
 }
 
@@ -153,6 +154,22 @@ static snug_status next_prompt(void *user, struct snug_generation_prompt *out) {
     return SNUG_OK;
 }
 
+static snug_status ignore_template(void *user, const char *path, const char *text, size_t length, bool of_tools) {
+    (void)user, (void)path, (void)text, (void)length, (void)of_tools;
+    return SNUG_OK;
+}
+
+/* Why answers have no text: a model of chats often ends at once what is no chat. */
+static snug_status tell_empty(struct snug_generator *g) {
+    bool chats = false;
+    if (!g->empty) return SNUG_OK;
+    if (!g->asked->chat) RETURN_IF_ERROR(snug_chat_find(g->ctx, tokenizer_of(g), ignore_template, NULL, &chats));
+    snug_log(g->ctx, SNUG_LOG_WARNING, "%lld of %lld answers have no text: only special tokens were generated%s",
+             (long long)g->empty, (long long)g->given,
+             chats ? "; the model has a chat template: --chat makes a prompt the message of a user" : "");
+    return SNUG_OK;
+}
+
 static void free_growing(struct snug_generator *g) {
     const int64_t all = (int64_t)g->asked->count * setup_of(g)->how.returned;
     for (int64_t i = 0; i < all; i++) {
@@ -169,12 +186,12 @@ static snug_status run(struct snug_generator *g, const struct snug_prompts *aske
     const struct snug_generation_calls calls = {
         .user = g, .next = next_prompt, .token = take_token, .stops = stops_beam, .answer = take_answer};
     g->asked = asked;
-    g->next = g->given = 0;
+    g->next = g->given = g->empty = 0;
     RETURN_IF_ERROR(
         snug_alloc(g->ctx, asked->count * (size_t)setup_of(g)->how.returned, sizeof *g->growing, (void **)&g->growing));
     const snug_status status = snug_generating_run(&g->generating, &calls);
     free_growing(g);
-    return status;
+    return status == SNUG_OK ? tell_empty(g) : status;
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */

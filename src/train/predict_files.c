@@ -11,10 +11,11 @@ snug_status snug_predict_files_check(const struct snug_args *args, struct snug_p
     if (!files->written) return SNUG_OK;
     RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
     RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &files->output));
-    const char *names[SNUG_TASK_COUNT + 2] = {"predict_results.json"};
+    const char *names[SNUG_TASK_COUNT * 5 + 2] = {"predict_results.json"};
     for (int task = 0, count = 1; task < SNUG_TASK_COUNT; task++) {
-        const char *file = snug_task_results((enum snug_task)task)->file;
-        if (file) names[count++] = file;
+        const struct snug_task_results *results = snug_task_results((enum snug_task)task);
+        if (results->file) names[count++] = results->file;
+        for (const char *const *more = results->more_files; *more; more++) names[count++] = *more;
     }
     return snug_output_check(&files->output, names);
 }
@@ -25,6 +26,7 @@ snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, 
     files->task = task;
     RETURN_IF_ERROR(
         snug_output_make(args->ctx, args->output_dir, false, args->overwrite_output_dir, mode, &files->output));
+    if (!task->file) return snug_output_begin(&files->output, task->more_files);
     RETURN_IF_ERROR(snug_output_begin(&files->output, (const char *const[]){files->task->file, NULL}));
     RETURN_IF_ERROR(snug_writer_open(args->ctx, &files->output.folder, files->task->file, &files->writer));
     files->open = true;
@@ -45,9 +47,9 @@ void snug_predict_files_add(struct snug_predict_files *files, int64_t index, con
 }
 
 snug_status snug_predict_files_end(struct snug_predict_files *files, const struct snug_metric_list *metrics) {
-    if (!files->open) return SNUG_OK;
+    if (!files->written) return SNUG_OK;
+    if (files->open) RETURN_IF_ERROR(snug_writer_commit(files->output.ctx, &files->writer));
     files->open = false;
-    RETURN_IF_ERROR(snug_writer_commit(files->output.ctx, &files->writer));
     return metrics->count ? snug_results_write(&files->output, "predict", metrics, NULL)
                           : snug_output_end(&files->output);
 }

@@ -34,10 +34,10 @@ static snug_status keep_columns(struct snug_predicting *p, int64_t line, snug_pr
     return SNUG_OK;
 }
 
-snug_status snug_prediction_give(struct snug_predicting *p, snug_prediction *row) {
+snug_status snug_prediction_give(struct snug_predicting *p, snug_prediction *row, int64_t from) {
     struct snug_dataset_row text;
     RETURN_IF_ERROR(
-        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, row->index, &p->kept_buffer, &text));
+        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, from, &p->kept_buffer, &text));
     row->label = p->label;
     row->truncated = text.truncated;
     row->index += p->first;
@@ -77,7 +77,7 @@ snug_status snug_predictions_take_each(struct snug_predicting *p, const struct s
             .index = outputs->rows[i], .logits_count = (size_t)classes, .logits = outputs->logits + i * classes};
         RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
         RETURN_IF_ERROR(list(p, &row));
-        RETURN_IF_ERROR(snug_prediction_give(p, &row));
+        RETURN_IF_ERROR(snug_prediction_give(p, &row, row.index));
     }
     return SNUG_OK;
 }
@@ -220,6 +220,7 @@ static snug_status finish(struct snug_predicting *p, double begin) {
     const struct snug_setup *setup = &p->session->job.setup;
     struct snug_metric_list metrics = {0};
     if (p->task->finish) RETURN_IF_ERROR(p->task->finish(p));
+    if (p->task->write && p->files.written) RETURN_IF_ERROR(p->task->write(p, &p->files.output));
     RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
     RETURN_IF_ERROR(snug_predict_files_end(&p->files, &metrics));
     if (p->rows == 0 && p->task->nothing)

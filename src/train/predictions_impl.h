@@ -39,8 +39,8 @@ struct snug_predicting {
 /* The row's label: text, or text after those before it and a separator. */
 snug_status snug_prediction_set_label(struct snug_predicting *p, const char *text);
 snug_status snug_prediction_append_label(struct snug_predicting *p, const char *separator, const char *text);
-/* Passes a row to on_row and writes it, with its label. */
-snug_status snug_prediction_give(struct snug_predicting *p, snug_prediction *row);
+/* Passes a row to on_row and writes it, with its label. from: the row of the data set. */
+snug_status snug_prediction_give(struct snug_predicting *p, snug_prediction *row, int64_t from);
 /* The most probable class, and its softmax probability. */
 int64_t snug_best_class(const float *logits, int64_t count, double *probability);
 

@@ -231,7 +231,9 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     }
     program->low_logits = setup->backend->low_logits;
     const int64_t positions = setup->backend->loss_positions / (program->low_logits && !training ? 2 : 1);
-    if (!program->cache_pages && snug_task_is_per_token(snug_setup_task(setup)) && pipeline->limits.rows > positions)
+    const struct snug_task_info *task = snug_setup_task(setup);
+    const bool divides = snug_task_is_per_token(task) && task->head != SNUG_HEAD_SPAN; /* whose loss is of sequences */
+    if (!program->cache_pages && divides && pipeline->limits.rows > positions)
         program->capacity[SNUG_EXTENT_ROWS] = positions;
     RETURN_IF_ERROR(snug_setup_build(setup, args, &setup->config, training, program));
     const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,

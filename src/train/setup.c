@@ -82,7 +82,8 @@ static int64_t longest_possible(const struct snug_setup *setup) {
     return most < setup->config.positions ? most : setup->config.positions;
 }
 
-enum { CAUSAL_LENGTH = 1024 }; /* the default of SFTTrainer, and of run_clm.py where the model takes it */
+/* The defaults of SFTTrainer, and of run_clm.py where the model takes it; and of run_qa.py. */
+enum { CAUSAL_LENGTH = 1024, QUESTION_LENGTH = 384 };
 
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
@@ -91,6 +92,7 @@ static void choose_length(struct snug_setup *setup) {
     const bool is_given = blocks || snug_args_is_set(setup->args, "max_seq_length");
     setup->max_length = trained && !is_given ? trained : given;
     if (snug_setup_task(setup)->causal && !trained && !is_given) setup->max_length = CAUSAL_LENGTH;
+    if (snug_setup_task(setup)->questions && !trained && !is_given) setup->max_length = QUESTION_LENGTH;
     if (blocks) setup->max_length = blocks;
     /* As in sentence-transformers: the model's own, else the longest possible. */
     if (setup->config.sentence && !trained && !is_given)
@@ -243,6 +245,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .completion_only =
             remembers(setup, "completion_only_loss") ? setup->trained.completion_only_loss : args->completion_only_loss,
         .chats = snug_setup_task(setup)->causal,
+        .doc_stride = args->doc_stride,
         .assistant_only = args->assistant_only_loss,
         .assistant_only_trained = remembers(setup, "assistant_only_loss") && setup->trained.assistant_only_loss,
         .chat_date = args->chat_template_date ? args->chat_template_date : setup->trained.chat_date,
@@ -592,8 +595,10 @@ bool snug_setup_lacks_type(const struct snug_setup *setup) {
 }
 
 int64_t snug_setup_classes(const struct snug_setup *setup) {
+    const enum snug_head head = snug_setup_task(setup)->head;
     if (setup->config.sentence) return setup->config.sentence->size;
-    return snug_setup_task(setup)->labelled ? setup->config.labels.count : setup->config.vocab_size;
+    if (head == SNUG_HEAD_SPAN) return SNUG_SPAN_SCORES;
+    return head == SNUG_HEAD_VOCABULARY ? setup->config.vocab_size : setup->config.labels.count;
 }
 
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup) {
@@ -607,7 +612,12 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .rows = setup->eval.rows,
                                                     .entities = setup->args->return_entity_level_metrics,
                                                     .each_class = setup->args->class_metrics,
-                                                    .threshold = setup->args->threshold};
+                                                    .threshold = setup->args->threshold,
+                                                    .dataset = setup->eval.dataset,
+                                                    .answers = {.n_best = setup->args->n_best_size,
+                                                                .longest = setup->args->max_answer_length,
+                                                                .negative = setup->args->version_2_with_negative,
+                                                                .threshold = setup->args->null_score_diff_threshold}};
 }
 
 bool snug_setup_reads_logits(const struct snug_setup *setup) {

@@ -94,7 +94,13 @@ static snug_status find_model(struct snug_setup *setup) {
 static snug_status check_task(const struct snug_setup *setup) {
     const struct snug_family *family = setup->config.family;
     const enum snug_task task = setup->config.task;
-    char known[128] = "";
+    const bool given =
+        setup->command == SNUG_COMMAND_MODEL || (setup->args->text && setup->command == SNUG_COMMAND_PREDICT);
+    char known[256] = "";
+    if (snug_task_info(task)->questions && given)
+        return snug_fail(
+            setup->ctx, SNUG_E_UNSUPPORTED,
+            "questions are answered from a file: snug predict --test_file, with \"question\" and \"context\"");
     if (snug_family_has(family, task)) {
         if (task == SNUG_TASK_EMBEDDING && setup->trains)
             return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,

@@ -104,7 +104,7 @@ static snug_status give_row(struct snug_predicting *p, int64_t index, int64_t si
     if (to_file && !s->writes) RETURN_IF_ERROR(begin_file(p, size));
     if (to_file) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
     RETURN_IF_ERROR(snug_prediction_set_label(p, ""));
-    return snug_prediction_give(p, &row);
+    return snug_prediction_give(p, &row, row.index);
 }
 
 static snug_status take_vectors(struct snug_predicting *p, const struct snug_outputs *outputs, int64_t classes) {

@@ -98,7 +98,7 @@ static snug_status give_words(struct snug_predicting *p) {
     row.scores = s->word_scores;
     s->positions = 0;
     s->row++;
-    return snug_prediction_give(p, &row);
+    return snug_prediction_give(p, &row, row.index);
 }
 
 static snug_status take_tags(struct snug_predicting *p, const struct snug_outputs *outputs, int64_t classes) {

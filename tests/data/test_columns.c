@@ -471,7 +471,7 @@ static const struct {
     {"n.jsonl", "{\"id\": 1, \"context\": \"w1\", \"question\": \"w2\", \"answers\": {\"text\": [\"w1\"]}}\n",
      SNUG_TASK_CLASSIFICATION, NULL, "(id, context, question, answers) are those of question answering"},
     {"o.csv", "Question,Context,Answer\nw1,w2,w3\n", SNUG_TASK_CLASSIFICATION, NULL,
-     "question answering, which snug does"},
+     "question answering: give --task question-answering"},
     {"p.csv", "question,context,label\nw1,w2,x\nw1,w2,y\n", SNUG_TASK_CLASSIFICATION, NULL,
      "which column is the text: question, context"},
     {"q.csv", "id,comment,toxic,insult\n1,w1,0,1.0\n2,w2,1,False\n", SNUG_TASK_CLASSIFICATION, NULL,

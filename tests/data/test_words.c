@@ -278,8 +278,10 @@ FIXTURE_TEST(test_workers) {
 
 /* Each name of --task belongs to one task, and each task has a line. */
 FIXTURE_TEST(test_table) {
-    static const char *const all[] = {"classification",  "text_classification",  "mlm", "clm", "causal_lm",
-                                      "text_generation", "token_classification", "ner"};
+    static const char *const all[] = {
+        "classification",     "text_classification",  "mlm", "clm",       "causal_lm",
+        "text_generation",    "token_classification", "ner", "embedding", "sentence_embedding",
+        "question_answering", "question-answering",   "qa"};
     static const int tasks[] = {SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_MLM,
@@ -287,9 +289,14 @@ FIXTURE_TEST(test_table) {
                                 SNUG_TASK_CLM,
                                 SNUG_TASK_CLM,
                                 SNUG_TASK_TOKEN_CLASSIFICATION,
-                                SNUG_TASK_TOKEN_CLASSIFICATION};
+                                SNUG_TASK_TOKEN_CLASSIFICATION,
+                                SNUG_TASK_EMBEDDING,
+                                SNUG_TASK_EMBEDDING,
+                                SNUG_TASK_QUESTION_ANSWERING,
+                                SNUG_TASK_QUESTION_ANSWERING,
+                                SNUG_TASK_QUESTION_ANSWERING};
     char names_text[256] = "";
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 13; i++) {
         assert_int_equal(snug_task_find(all[i]), tasks[i]);
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
     }

@@ -104,6 +104,23 @@ FIXTURE_TEST(test_tags_and_tokens) {
     check(f, "mlm", "masked.txt", 2, "--line_by_line ");
 }
 
+/* The windows of a question are on several ranks. */
+FIXTURE_TEST(test_questions) {
+    if (skips) return;
+    FILE *file = fopen(path_of(f, "questions.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 7; i++)
+        fprintf(file,
+                "{\"question\": \"w%d good\", \"context\": \"w1 w2 bad w%d w4 w5 w6 good w8 w9 w2 w3 w4 w5\", "
+                "\"answers\": {\"text\": [\"w2 bad\"], \"answer_start\": [3]}}\n",
+                i, i + 1);
+    assert_int_equal(fclose(file), 0);
+    free(run_well(f, TRAIN_MODEL
+                  "--task qa --doc_stride 2 --max_seq_length 12 --train_file questions.jsonl --output_dir qa"));
+    check(f, "qa", "questions.jsonl", 2, "--doc_stride 2 --max_seq_length 12 ");
+    check(f, "qa", "questions.jsonl", 3, "--doc_stride 2 --max_seq_length 12 --version_2_with_negative ");
+}
+
 /* Bytes of function memory in the run's description, which the first row has. */
 static int64_t function_bytes(const struct fixture *f) {
     json_error_t error;

@@ -168,7 +168,9 @@ FIXTURE_TEST(every_folder_serves_every_task) {
             struct model m;
             const char *word = json_string_value(json_object_get(c, "task"));
             const bool own = snug_task_find(word) == task;
+            const bool shared = snug_families[f] == &snug_family_modernbert; /* its classifier, of other classes */
             if (!snug_family_has(snug_families[f], (enum snug_task)task)) continue;
+            if (shared && task == SNUG_TASK_QUESTION_ANSWERING) continue;
             snprintf(path, sizeof path, SNUG_SOURCE_DIR "/tests/golden/families/%s/%s", snug_families[f]->model_type,
                      json_string_value(json_object_get(c, "folder")));
             open_model(s, path, (enum snug_task)task, &m);

@@ -596,6 +596,35 @@ static inline void build_loss(struct ops *f, int variant) {
     ops_pair(f, logits, d);
 }
 
+/* Segments of several lengths in the batch's labels; of every fourth one no row is a target. */
+static inline void set_segments(struct ops *f, int64_t columns) {
+    int32_t *labels = f->batch.labels;
+    for (int64_t first = f->run.first_row, end, number = 0; first < f->batch.rows; first = end, number++) {
+        end = first + 1 + ops_word(8, (uint64_t)first) % 9;
+        if (end > f->batch.rows) end = f->batch.rows;
+        for (int64_t i = first; i < end; i++) labels[i] = i == first ? SNUG_SEGMENT_BEGINS : 0;
+        for (int64_t c = 0; c < columns && number % 4 != 3; c++)
+            labels[first + ops_word(9, (uint64_t)(first + c)) % (uint32_t)(end - first)] |= 1 << c;
+    }
+}
+
+/* 0: with a gradient. 1: the gradient in place of the logits. 2: evaluation, no gradient. */
+enum { SEGMENT_VARIANTS = 3 };
+static inline void build_segment_loss(struct ops *f, int variant) {
+    const int64_t columns = f->shape->classes < 3 ? f->shape->classes : 3;
+    const int32_t logits = ops_tensor(f, SNUG_F32, R, 0, columns), loss = ops_source(f, SNUG_F32, FIXED, 1, 1);
+    for (int64_t i = 0; i < ops_count(f, logits); i++) ops_set(f, logits, i, 4 * ops_value(6, (uint64_t)i));
+    const int32_t d = variant == 1 ? logits : variant == 2 ? 0 : ops_tensor(f, f->program.compute, R, 0, columns);
+    set_segments(f, columns);
+    ops_add(f,
+            (struct snug_op){.kind = SNUG_OP_LOSS,
+                             .loss = {.logits = logits, .loss = loss, .d = d, .function = SNUG_SEGMENT_CROSS_ENTROPY}});
+    f->program.logits = logits;
+    if (variant) return;
+    f->y = loss;
+    ops_pair(f, logits, d);
+}
+
 /* 0: clipped, with decay and a bf16 copy. 1: no clipping, a late step. 2: below the limit, first step. 3: as 0, the
    weight itself in bf16. */
 static inline void build_optimizer(struct ops *f, int variant) {

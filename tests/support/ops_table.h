@@ -70,6 +70,7 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LOSS, build_loss, 6, 7, {32, 1}, {64, 2}, 0, SCALES_LOSS},
     {SNUG_OP_LOSS, build_loss, LOSS_WEIGHTED, LOSS_WEIGHTED_END, {32, 1}, {64, 2}, 0, 0},
     {SNUG_OP_LOSS, build_loss, LOSS_LOW, LOSS_LOW_END, {32, 1}, {64, 2}, 0, LOW_LOGITS},
+    {SNUG_OP_LOSS, build_segment_loss, 0, SEGMENT_VARIANTS, {32, 1}, {64, 2}, 0, 0},
     {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},

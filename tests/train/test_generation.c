@@ -94,6 +94,9 @@ static void refuse(struct fixture *f, const char *words, snug_status status, con
 
 FIXTURE_TEST(test_prompts_of_every_kind) {
     make_model(f);
+    struct answers *none = answer(f, "prompt=<|end|> max_new_tokens=1 do_sample=False");
+    assert_int_equal(!*none->of[0].text, strstr(f->log, "answers have no text") != NULL);
+    free(none);
     struct answers *a = answer(f, "test_file=" CHAT "/questions.jsonl max_new_tokens=9 per_device_eval_batch_size=4");
     assert_int_equal(a->count, 6);
     for (int i = 0; i < 6; i++) {

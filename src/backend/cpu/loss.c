@@ -88,6 +88,34 @@ static double squared_error(struct snug_matrix logits, struct snug_matrix d, int
     return difference * difference;
 }
 
+/* The mean over columns of -log softmax over the rows from `row` to the end of its segment, of the column's target. */
+static double segment_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const int32_t *labels,
+                                    double scale) {
+    double loss = 0;
+    int64_t end = row + 1;
+    while (end < logits.rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    for (int64_t c = 0; c < logits.cols; c++) {
+        float max = -INFINITY;
+        double sum = 0, of_target = 0;
+        int64_t target = -1;
+        for (int64_t i = row; i < end; i++) {
+            const float x = *(const float *)matrix_at(logits, i, c);
+            max = fmaxf(max, x);
+            if (!(labels[i] >> c & 1)) continue;
+            target = i;
+            of_target = x;
+        }
+        for (int64_t i = row; i < end; i++) sum += (double)expf(*(const float *)matrix_at(logits, i, c) - max);
+        const double each = target < 0 ? 0 : 1 / (double)logits.cols;
+        loss += each * ((double)max + log(sum) - of_target);
+        for (int64_t i = row; i < end; i++) {
+            const double p = (double)expf(*(const float *)matrix_at(logits, i, c) - max) / sum;
+            put(d, i, c, (p - (i == target)) * each * scale);
+        }
+    }
+    return loss;
+}
+
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     float *loss = snug_run_data(run, op->loss.loss);
@@ -108,6 +136,12 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
             break;
         case SNUG_MEAN_SQUARED_ERROR:
             row_loss[row] = squared_error(logits, d, row, run->batch->targets[item], run->loss_scale);
+            break;
+        case SNUG_SEGMENT_CROSS_ENTROPY:
+            row_loss[row] = 0;
+            if (run->batch->labels[item] & SNUG_SEGMENT_BEGINS)
+                row_loss[row] =
+                    segment_cross_entropy(logits, d, row, run->batch->labels + run->first_row, run->loss_scale);
             break;
         }
     }

@@ -52,6 +52,33 @@ static double squared_error(struct snug_matrix logits, struct snug_matrix d, int
     return difference * difference;
 }
 
+/* Rows of the segment that begins at row. */
+static int64_t segment_rows(const int32_t *labels, int64_t row, int64_t rows) {
+    int64_t end = row + 1;
+    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    return end - row;
+}
+
+/* The mean over columns of -log softmax over the rows from `row` on, of the column's target. */
+static double segment_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
+                                    const int32_t *labels, double scale) {
+    double loss = 0;
+    for (int64_t c = 0; c < logits.cols; c++) {
+        double max = -INFINITY, sum = 0;
+        int64_t target = -1;
+        for (int64_t i = row; i < row + rows; i++) max = fmax(max, load(logits, i, c));
+        for (int64_t i = row; i < row + rows; i++) sum += exp(load(logits, i, c) - max);
+        for (int64_t i = row; i < row + rows; i++)
+            if (labels[i] >> c & 1) target = i;
+        if (target >= 0) loss -= (load(logits, target, c) - max - log(sum)) / (double)logits.cols;
+        for (int64_t i = row; i < row + rows && d.data; i++) {
+            const double p = exp(load(logits, i, c) - max) / sum;
+            store(d, i, c, target < 0 ? 0 : (p - (i == target)) / (double)logits.cols * scale);
+        }
+    }
+    return loss;
+}
+
 snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits);
     struct snug_matrix loss = snug_matrix_of(run, op->loss.loss), d = snug_matrix_of(run, op->loss.d);
@@ -69,6 +96,12 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
             sum += binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, weights, scale);
             break;
         case SNUG_MEAN_SQUARED_ERROR: sum += squared_error(logits, d, row, run->batch->targets[item], scale); break;
+        case SNUG_SEGMENT_CROSS_ENTROPY: {
+            const int32_t *labels = run->batch->labels + run->first_row;
+            if (!(labels[row] & SNUG_SEGMENT_BEGINS)) break;
+            sum += segment_cross_entropy(logits, d, row, segment_rows(labels, row, logits.rows), labels, scale);
+            break;
+        }
         }
     }
     store(loss, 0, 0, sum);

@@ -49,11 +49,12 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
 
 static const struct snug_architecture further_classes[] = {{.name = "BertForPreTraining", .task = SNUG_TASK_MLM}, {0}};
 
-static const char *const prefixes[] = {"cls.", "classifier.", NULL};
+static const char *const prefixes[] = {"cls.", "classifier.", "qa_outputs.", NULL};
 
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm,
+                                                  [SNUG_HEAD_SPAN] = snug_build_span_head},
                                         .prefixes = prefixes,
                                         .language_model = &predictions};
 

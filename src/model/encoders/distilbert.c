@@ -20,6 +20,7 @@ static void read(struct snug_reading *r) {
     snug_read_dropout(r, "dropout", 0.1, &c->hidden_dropout_prob);
     snug_read_dropout(r, "attention_dropout", 0.1, &c->attention_probs_dropout_prob);
     snug_read_dropout(r, "seq_classif_dropout", 0.2, &c->classifier_dropout);
+    snug_read_dropout(r, "qa_dropout", 0.1, &c->answer_dropout);
     snug_read_activation(r, "activation");
     c->layer_norm_eps = 1e-12; /* not configurable */
     if (snug_read_bool(r, "sinusoidal_pos_embds", false) && r->status == SNUG_OK)
@@ -47,6 +48,11 @@ static void token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     snug_build_token_classifier(b, hidden, b->config->hidden_dropout_prob);
 }
 
+static void span_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_span_scores(b, hidden, b->config->answer_dropout);
+}
+
 static const struct snug_language_model_names vocab = {.dense = "vocab_transform",
                                                        .norm = "vocab_layer_norm",
                                                        .decoder = "vocab_projector",
@@ -71,11 +77,12 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &layer);
 }
 
-static const char *const prefixes[] = {"vocab_", "pre_classifier.", "classifier.", NULL};
+static const char *const prefixes[] = {"vocab_", "pre_classifier.", "classifier.", "qa_outputs.", NULL};
 
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = token_head,
-                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm,
+                                                  [SNUG_HEAD_SPAN] = span_head},
                                         .prefixes = prefixes,
                                         .language_model = &vocab};
 

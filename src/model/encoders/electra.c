@@ -44,12 +44,13 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     return snug_build_layers(b, x, &layer);
 }
 
-static const char *const prefixes[] = {"discriminator_predictions.", "generator_predictions.", "generator_lm_head.",
-                                       "classifier.", NULL};
+static const char *const prefixes[] = {
+    "discriminator_predictions.", "generator_predictions.", "generator_lm_head.", "classifier.", "qa_outputs.", NULL};
 
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm,
+                                                  [SNUG_HEAD_SPAN] = snug_build_span_head},
                                         .prefixes = prefixes,
                                         .language_model = &generator};
 

@@ -85,6 +85,20 @@ void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word)
     snug_build_token_classifier(b, hidden, b->config->classifier_dropout);
 }
 
+void snug_build_span_scores(struct snug_builder *b, int32_t hidden, double dropout) {
+    const size_t first = b->program->parameter_count;
+    struct snug_affine scores = snug_build_linear(b, SNUG_SPAN_SCORES, b->config->hidden_size, "qa_outputs", true);
+    snug_build_mark_head(b, first);
+    int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "qa_outputs.input");
+    x = snug_dropout(b, x, dropout, "qa_outputs.dropout");
+    snug_build_loss(b, snug_linear(b, x, scores, "logits"));
+}
+
+void snug_build_span_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_span_scores(b, hidden, 0);
+}
+
 static void roberta_classifier(struct snug_builder *b, int32_t hidden, int32_t word) {
     (void)word;
     snug_build_two_layer_classifier(b, hidden, SNUG_TANH);
@@ -100,10 +114,11 @@ static void roberta_masked_lm(struct snug_builder *b, int32_t hidden, int32_t wo
     snug_build_masked_lm(b, hidden, word, SNUG_GELU);
 }
 
-static const char *const roberta_prefixes[] = {"lm_head.", "classifier.", NULL};
+static const char *const roberta_prefixes[] = {"lm_head.", "classifier.", "qa_outputs.", NULL};
 
 const struct snug_heads snug_roberta_heads = {.build = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
                                                         [SNUG_HEAD_TOKEN] = snug_build_token_head,
-                                                        [SNUG_HEAD_VOCABULARY] = roberta_masked_lm},
+                                                        [SNUG_HEAD_VOCABULARY] = roberta_masked_lm,
+                                                        [SNUG_HEAD_SPAN] = snug_build_span_head},
                                               .prefixes = roberta_prefixes,
                                               .language_model = &lm_head};

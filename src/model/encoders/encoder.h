@@ -22,6 +22,10 @@ void snug_build_token_classifier(struct snug_builder *b, int32_t hidden, double 
 /* decoder(norm(activation(dense(token)))) over the masked tokens, with the family's names; the decoder is the word
    table unless it has an own one, whose bias is saved under both of its names. */
 void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, enum snug_activation activation);
+/* linear(dropout(token)), called qa_outputs, over all tokens */
+void snug_build_span_scores(struct snug_builder *b, int32_t hidden, double dropout);
+/* The same without dropout, which most families have. */
+void snug_build_span_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The token classifier with classifier_dropout, which most families have. */
 void snug_build_token_head(struct snug_builder *b, int32_t hidden, int32_t word);
 /* The heads of RoBERTa and MPNet: a two-layer classifier with tanh, a token classifier, lm_head. */

@@ -256,22 +256,32 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
 }
 
 /* Classifies a sequence, or each token. */
-static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+static void classify(struct snug_builder *b, int32_t hidden, int64_t classes) {
     const struct snug_config *c = b->config;
     const size_t first = b->program->parameter_count;
     const int32_t x = prediction_head(b, hidden);
-    (void)word;
-    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
+    struct snug_affine classifier = snug_build_linear(b, classes, c->hidden_size, "classifier", true);
     snug_build_mark_head(b, first);
     const int32_t dropped = snug_dropout(b, x, c->classifier_dropout, "head.dropout");
     snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
+}
+
+static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    classify(b, hidden, b->config->labels.count);
+}
+
+static void span_head(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    classify(b, hidden, SNUG_SPAN_SCORES);
 }
 
 static const char *const prefixes[] = {"head.", "decoder.", "classifier.", NULL};
 
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = classification_head,
-                                                  [SNUG_HEAD_VOCABULARY] = masked_lm},
+                                                  [SNUG_HEAD_VOCABULARY] = masked_lm,
+                                                  [SNUG_HEAD_SPAN] = span_head},
                                         .prefixes = prefixes,
                                         .language_model = &names};
 

@@ -104,6 +104,38 @@ static __device__ double binary_cross_entropy(const struct loss &a, const L *x, 
     return block_sum<WARPS>(loss, doubles);
 }
 
+/* The mean over columns of -log softmax over the rows from `row` to the end of its segment, of the column's target. The
+   block reads a column twice; segments have the tokens of a sequence at most. */
+template <typename L, typename T>
+static __device__ double segment_cross_entropy(const struct loss &a, const L *logits, T *d, int64_t row,
+                                               double *doubles, float *floats) {
+    const int32_t *labels = a.batch.labels + a.batch.step->first_row;
+    const int64_t rows = a.batch.step->rows, columns = a.classes;
+    const float each = 1 / (float)columns;
+    double loss = 0;
+    int64_t end = row + 1;
+    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    for (int64_t c = 0; c < columns; c++) {
+        float max = -FLT_MAX, found = 0;
+        double part = 0;
+        for (int64_t i = row + threadIdx.x; i < end; i += THREADS) {
+            max = fmaxf(max, to_float(logits[i * columns + c]));
+            if (labels[i] >> c & 1) found = 1;
+        }
+        max = block_max(max, floats);
+        found = block_max(found, floats);
+        for (int64_t i = row + threadIdx.x; i < end; i += THREADS)
+            part += expf(to_float(logits[i * columns + c]) - max);
+        const float log_sum = (float)log(block_sum<WARPS>(part, doubles));
+        for (int64_t i = row + threadIdx.x; i < end; i += THREADS) {
+            const float log_p = to_float(logits[i * columns + c]) - max - log_sum, target = labels[i] >> c & 1;
+            loss -= (double)(target * log_p * each);
+            if (d) d[i * columns + c] = from_float<T>((expf(log_p) - target) * found * each * a.batch.step->loss_scale);
+        }
+    }
+    return block_sum<WARPS>(loss, doubles);
+}
+
 /* L, T: types of the logits and of d. N: elements that a thread reads at once. */
 template <typename L, typename T, int N, enum snug_loss_kind K>
 static __global__ void loss_kernel(const struct loss a) {
@@ -119,6 +151,9 @@ static __global__ void loss_kernel(const struct loss a) {
         loss = cross_entropy<N>(a, x, d, item, doubles, floats);
     } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
         loss = binary_cross_entropy(a, x, d, item, doubles);
+    } else if constexpr (K == SNUG_SEGMENT_CROSS_ENTROPY) {
+        if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS)
+            loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row, doubles, floats);
     } else if (threadIdx.x == 0) {
         const float difference = to_float(x[0]) - a.batch.targets[item];
         if (d) d[0] = from_float<T>(2 * difference * a.batch.step->loss_scale);
@@ -145,6 +180,9 @@ static void launch_as(const struct snug_run *run, const struct snug_op *op, cons
         break;
     case SNUG_MEAN_SQUARED_ERROR:
         loss_kernel<L, T, N, SNUG_MEAN_SQUARED_ERROR><<<blocks, THREADS, 0, stream>>>(a);
+        break;
+    case SNUG_SEGMENT_CROSS_ENTROPY:
+        loss_kernel<L, T, N, SNUG_SEGMENT_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a);
         break;
     }
 }
