@@ -400,6 +400,33 @@ class _Of7(TypedDict, total=False):
     """masked LM: mask whole words, as run_mlm_wwm.py, not single tokens [False]"""
     output_dir: Optional[PathLike]
     """folder for the model, results and checkpoints"""
+    max_new_tokens: Optional[int]
+    """maximum tokens of an answer [20]"""
+    min_new_tokens: Optional[int]
+    """tokens before which an answer does not end [0]"""
+    do_sample: Optional[bool]
+    """draw tokens by their probabilities, by seed; else the most probable [False]"""
+    temperature: Optional[float]
+    """do_sample: logits are divided by it [1]"""
+    top_p: Optional[float]
+    """do_sample: of the most probable tokens whose probabilities add up to it [1]"""
+    min_p: Optional[float]
+    """do_sample: of tokens with this fraction of the largest probability; 0: off [0]"""
+    repetition_penalty: Optional[float]
+    """logits of tokens of the prompt and the answer are divided by it, or multiplied if below 0 [1]"""
+    no_repeat_ngram_size: Optional[int]
+    """no sequence of so many tokens occurs twice; 0: off [0]"""
+    num_beams: Optional[int]
+    """beam search: beams of each prompt; 1: none [1]"""
+    generation_num_beams: Optional[int]
+    """Another name of num_beams."""
+    length_penalty: Optional[float]
+    """beam search: scores are divided by this power of the length [1]"""
+    predict_with_generate: Optional[bool]
+    """train, eval: also answer the prompts of validation_file, and compare: exact match, ROUGE, BLEU [False]"""
+    generation_max_length: Optional[int]
+    """predict_with_generate: tokens of a prompt and its answer at most, without max_new_tokens; 0: generation_config.json's
+    [0]"""
 
 
 class _Of8(TypedDict, total=False):
