@@ -117,7 +117,7 @@ static snug_status read_length(const struct reading *r, int64_t prompt, bool rea
     const int64_t given = snug_args_is_set(r->args, "max_new_tokens") ? r->args->max_new_tokens : -1;
     int64_t all = r->args->generation_max_length;
     RETURN_IF_ERROR(read_count(r, "max_new_tokens", 1, 1 << 24, given, out));
-    if (given < 0 && all > 0 && reads) {
+    if (given < 0 && all > 0) {
         *out = all > prompt ? all - prompt : 1;
         return SNUG_OK;
     }

@@ -211,8 +211,7 @@ snug_status snug_prompts_read_pairs(snug_args *args, const struct snug_tokenizer
                          "\"prompt\" and \"completion\"",
                          path);
     p->compares = true;
-    RETURN_IF_ERROR(read_json(args, tokenizer, path, args->max_eval_samples, p));
-    return p->count ? SNUG_OK : snug_fail(args->ctx, SNUG_E_INPUT, "%s: there is no prompt", path);
+    return read_json(args, tokenizer, path, args->max_eval_samples, p); /* an evaluation has rows */
 }
 
 void snug_prompts_clear(struct snug_prompts *p) {

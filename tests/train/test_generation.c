@@ -383,12 +383,13 @@ FIXTURE_TEST(test_models_that_generate_nothing) {
 
 static const char *const asked[] = {"What colour is gold?", "Tell me", "Hm"};
 
-/* A chat for each question, with the answer that was given, or `last` to the last one; without answers: to ask. */
+/* A chat for each question, with the first answer that was given, or `last` to the last one; without answers: to ask.
+ */
 static void write_chats(struct fixture *f, const char *name, const struct answers *a, const char *last) {
     char *text = calloc(1, 1 << 16);
     for (int i = 0; i < 3; i++) {
         json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", asked[i]);
-        const char *said = last && i == 2 ? last : a ? a->of[i].text : NULL;
+        const char *said = last && i == 2 ? last : a ? a->of[i * (a->count / 3)].text : NULL;
         if (said) json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "assistant", "content", said));
         json_t *row = json_pack("{s:o}", "messages", messages);
         char *line = json_dumps(row, 0);
@@ -400,22 +401,29 @@ static void write_chats(struct fixture *f, const char *name, const struct answer
     free(text);
 }
 
-static snug_status evaluate(struct fixture *f, const char *words, snug_metrics **metrics) {
+/* Counts its calls down: true from the last one on. */
+static bool counts_down(void *user) {
+    int *left = user;
+    return --*left <= 0;
+}
+
+static snug_status evaluate(struct fixture *f, const char *words, const snug_callbacks *callbacks,
+                            snug_metrics **metrics) {
     char all[1024];
     snprintf(all, sizeof all, "model_name_or_path=@out threads=1 task=clm predict_with_generate=True %s", words);
     snug_args *args = plain_args(f, all);
-    const snug_status status = snug_evaluate(args, NULL, metrics);
+    const snug_status status = snug_evaluate(args, callbacks, metrics);
     snug_args_destroy(args);
     return status;
 }
 
 /* The answers of an evaluation are those of snug generate; a training measures them, too. */
 FIXTURE_TEST(test_answers_in_an_evaluation) {
-    static const char *const settings[] = {"max_new_tokens=9", "max_new_tokens=9 num_beams=3",
-                                           "generation_max_length=30"};
+    static const char *const settings[] = {"max_new_tokens=9", "max_new_tokens=9 num_beams=3 num_return_sequences=2",
+                                           "generation_max_length=30", "generation_max_length=1"};
     make_model(f);
     write_chats(f, "asked.jsonl", NULL, NULL);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         char words[512];
         snug_metrics *metrics;
         snprintf(words, sizeof words, "test_file=@asked.jsonl %s", settings[i]);
@@ -423,14 +431,31 @@ FIXTURE_TEST(test_answers_in_an_evaluation) {
         for (int changed = 0; changed < 2; changed++) {
             write_chats(f, "pairs.jsonl", a, changed ? "entirely different" : NULL);
             snprintf(words, sizeof words, "validation_file=@pairs.jsonl per_device_eval_batch_size=2 %s", settings[i]);
-            if (evaluate(f, words, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+            if (evaluate(f, words, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
             assert_float_equal(metric_of(metrics, "eval_exact_match"), changed ? 2.0 / 3 : 1, 1e-9);
-            assert_float_equal(metric_of(metrics, "eval_rougeL"), changed ? 2.0 / 3 : 1, 1e-9);
-            assert_true(changed == (metric_of(metrics, "eval_bleu") < 1 - 1e-9));
+            if (i < 3) assert_float_equal(metric_of(metrics, "eval_rougeL"), changed ? 2.0 / 3 : 1, 1e-9);
+            if (i < 3) assert_true(changed == (metric_of(metrics, "eval_bleu") < 1 - 1e-9));
             assert_true(metric_of(metrics, "eval_loss") > 0);
             snug_metrics_destroy(metrics);
         }
         free(a);
+    }
+    static const char *const plain = "validation_file=@pairs.jsonl per_device_eval_batch_size=2 max_new_tokens=4";
+    bool found = false;
+    for (int calls = 1; calls < 60 && !found; calls++) { /* setting up and the evaluation's batches ask as well */
+        int left = calls;
+        snug_metrics *metrics;
+        const snug_callbacks callbacks = {.user = &left, .should_stop = counts_down};
+        assert_failed(f, plain, evaluate(f, plain, &callbacks, &metrics), SNUG_E_INTERRUPTED, "");
+        found = strstr(snug_error_message(f->ctx), "interrupted after 0 of 3 prompts");
+    }
+    assert_true(found);
+    int many = 1000;
+    snug_metrics *metrics;
+    const snug_callbacks asks = {.user = &many, .should_stop = counts_down}, none = {.user = &many};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(evaluate(f, plain, i ? &asks : &none, &metrics), SNUG_OK);
+        snug_metrics_destroy(metrics);
     }
     snug_args *args =
         plain_args(f, "model_name_or_path=@out task=clm train_file=@pairs.jsonl validation_file=@pairs.jsonl "
@@ -461,19 +486,48 @@ FIXTURE_TEST(test_evaluations_without_answers) {
         snug_metrics *metrics;
         write_text(f, "odd.jsonl", cases[i].row);
         snprintf(words, sizeof words, "validation_file=@odd.jsonl max_new_tokens=4 %s", cases[i].words);
-        assert_failed(f, words, evaluate(f, words, &metrics), cases[i].status, cases[i].says);
+        assert_failed(f, words, evaluate(f, words, NULL, &metrics), cases[i].status, cases[i].says);
     }
     write_text(f, "odd.csv", "text\nWhat colour\nTell me\n");
     snug_metrics *metrics;
-    assert_failed(f, "text", evaluate(f, "validation_file=@odd.csv text_column_name=text", &metrics), SNUG_E_USAGE,
-                  "prompts with their answers");
+    assert_failed(f, "text", evaluate(f, "validation_file=@odd.csv text_column_name=text", NULL, &metrics),
+                  SNUG_E_USAGE, "prompts with their answers");
     write_text(f, "chats.jsonl",
                "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hm\"}], \"completion\": [{\"role\": \"assistant\", "
                "\"content\": \"Ha\"}]}\n");
-    if (evaluate(f, "validation_file=@chats.jsonl max_new_tokens=2", &metrics) != SNUG_OK)
+    if (evaluate(f, "validation_file=@chats.jsonl max_new_tokens=2", NULL, &metrics) != SNUG_OK)
         fail_msg("%s", snug_error_message(f->ctx));
     assert_true(metric_of(metrics, "eval_exact_match") < 1);
     snug_metrics_destroy(metrics);
+}
+
+FIXTURE_TEST(test_trainings_that_cannot_answer) {
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"config_name=" CHAT " tokenizer_name=" CHAT " train_file=@pairs.jsonl validation_file=@pairs.jsonl task=clm",
+         "needs --model_name_or_path"},
+        {"model_name_or_path=@out train_file=@pairs.jsonl validation_split_percentage=50 task=clm",
+         "and --validation_file"},
+        {"model_name_or_path=@out train_file=@labels.csv validation_file=@labels.csv task=classification",
+         "is for --task clm"},
+    };
+    make_model(f);
+    struct answers *a = calloc(1, sizeof *a);
+    a->count = 3;
+    for (int i = 0; i < 3; i++) strcpy(a->of[i].text, "Gold is yellow.");
+    write_chats(f, "pairs.jsonl", a, NULL);
+    free(a);
+    write_text(f, "labels.csv", "text,label\nGold is yellow,1\nIt is blue,0\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char all[1024];
+        snprintf(all, sizeof all, "output_dir=@no threads=1 predict_with_generate=True %s", cases[i].words);
+        snug_args *args = plain_args(f, all);
+        const snug_status status = snug_train(args, NULL, NULL);
+        if (status == SNUG_OK || !strstr(snug_error_message(f->ctx), cases[i].says))
+            fail_msg("%s: %s", all, snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
 }
 
 TEST_MAIN(NULL, NULL)

@@ -656,7 +656,7 @@ FIXTURE_TEST(test_masked_language_model) {
     assert_contains(f->log, "classifier.weight");
     /* Fill-mask. */
     write_text(f, "mask.txt", "w1 w2 w3 [MASK] w4 w5\n");
-    snug_args *args = plain_args(f, "model_name_or_path=@out test_file=@mask.txt");
+    snug_args *args = plain_args(f, "model_name_or_path=@out test_file=@mask.txt predict_with_generate=True");
     int64_t rows = 0;
     ok(f, snug_predict(args, NULL, count_row, &rows));
     assert_int_equal(rows, 1);

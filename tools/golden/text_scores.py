@@ -25,6 +25,7 @@ PAIRS = [
     ("Größe 5\u00a0km, 300 \u212a und \u0130stanbul\u2026", "GRÖSSE 5 km, 300 K und istanbul..."),
     ("a a a b b c a a a b", "a b a b a c c a a b b"),
     ("to be or not to be that is the question", "or to be, that is not the question to be"),
+    ("a\x1db\x7f c", "a b\x7f c"),
     ("日本語のテキスト。", "日本語の文。"),
     ("x" * 40 + " y. " * 12 + ".5 and 5.", "y y y .5 and 6. " + "x" * 40),
 ]
