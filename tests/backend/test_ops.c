@@ -269,21 +269,27 @@ static unsigned kept_by(const struct ops *f, const struct snug_op *op) {
     return kept;
 }
 
-/* Gradients of one dy, one after the other in the program, which a GPU may compute together. */
+/* Gradients of one dy, one after the other in the program, which a GPU may compute together: with the same bits. */
 static void check_pair(const struct check *c) {
     struct ops *f = c->f;
     struct ops_device d;
-    uint8_t *found = place_of(DOWNLOADED);
+    uint8_t *found[] = {place_of(DOWNLOADED), place_of(DOWNLOADED_AGAIN)};
     const uint8_t *start = copy_to(START, f);
     for (int i = 0; i < 2; i++) ops_run(f, snug_backend_reference(), &f->ops[i], 1);
     const uint8_t *expected = copy_to(EXPECTED, f);
-    ops_device_open(f, cuda, 1, &d);
-    ops_must(f, snug_block_copy(f->ctx, &d.arena, d.arena.base, start, (int64_t)f->bytes), "upload");
-    ops_must(f, cuda->load(&d.run), "load");
-    for (int i = 0; i < 2; i++) ops_must(f, cuda->ops[f->ops[i].kind](&d.run, &f->ops[i]), "operation");
-    ops_must(f, snug_block_copy(f->ctx, &d.arena, found, d.arena.base, (int64_t)f->bytes), "download");
-    ops_device_close(cuda, &d);
-    for (int i = 0; i < 2; i++) compare_gpu(c, &f->ops[i], expected, found);
+    for (int apart = 0; apart < 2; apart++) {
+        ops_device_open(f, cuda, 1, &d);
+        ops_must(f, snug_block_copy(f->ctx, &d.arena, d.arena.base, start, (int64_t)f->bytes), "upload");
+        ops_must(f, cuda->load(&d.run), "load");
+        for (int i = 0; i < 2; i++) {
+            const struct snug_op copy = f->ops[i];
+            ops_must(f, cuda->ops[copy.kind](&d.run, apart ? &copy : &f->ops[i]), "operation");
+        }
+        ops_must(f, snug_block_copy(f->ctx, &d.arena, found[apart], d.arena.base, (int64_t)f->bytes), "download");
+        ops_device_close(cuda, &d);
+    }
+    for (int i = 0; i < 2; i++) compare_gpu(c, &f->ops[i], expected, found[0]);
+    assert_memory_equal(found[0], found[1], f->bytes);
 }
 
 /* Leaves the arena in the reference's state, for the operations that follow. */

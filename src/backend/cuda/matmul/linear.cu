@@ -116,7 +116,7 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
 extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct snug_op *op) {
     if (snug_cuda_is_thin_pair(run, op - 1)) return snug_cuda_done(run, op);
     const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
-    RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
+    if (!snug_cuda_run_thin(run, op, &p)) RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
     RETURN_IF_ERROR(snug_cuda_join(run));
     return snug_cuda_done(run, op);
 }

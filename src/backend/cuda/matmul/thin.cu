@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradients of adapters: q = x^T u of a wide matrix x [rows, columns] and a narrow one u [rows, r], and, where
- * asked for, p = x m with a narrow m [columns, r], for which x is read once. The time is that of reading x. A block has
- * 256 columns of x and a part of its rows, in tiles of 32: it sums q of its columns in registers, and stores p of each
- * tile. These are sums over a part of the rows, or of the columns; a second kernel adds them in their order.
+ * The gradients of adapters: q = x^T u of a wide matrix x [rows, columns] and a narrow one u [rows, r]; p = x m with a
+ * narrow m [columns, r]; or both, for which x is read once. The time is that of reading x. A block has 256 columns of x
+ * and a part of its rows, in tiles of 32: it sums q of its columns in registers, and stores p of each tile. These are
+ * sums over a part of the rows, or of the columns; a second kernel adds them in their order. Each has the same bits
+ * alone as with the other: whether a LINEAR_DX follows its LINEAR_DW depends on where the plan has put moves.
  */
 #include "backend/cuda/attention/attention_mma.cuh"
 
@@ -25,7 +26,7 @@ enum {
 };
 
 struct thin {
-    const void *x, *u, *m; /* m: or NULL */
+    const void *x, *u, *m; /* u or m: or NULL */
     float *q, *p;          /* sums over a part: [parts of rows, columns, r], or turned; [blocks of columns, rows, r] */
     int64_t rows, columns, ldx, ldu;
     int64_t each; /* rows of a part */
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void copy_rows(uint4 *x, uint4 *u, const struc
         const bool there = row < count && column0 + 8 * piece < a.columns;
         copy16(x + piece_of<X_BYTES>(row, piece), there ? from + row * a.ldx + 8 * piece : (const T *)a.x, there);
     }
-    if (count > 0) copy_narrow<TILES>(u, (const T *)a.u + row0 * a.ldu, a.ldu, ROWS, count, a.r);
+    if (a.u && count > 0) copy_narrow<TILES>(u, (const T *)a.u + row0 * a.ldu, a.ldu, ROWS, count, a.r);
 }
 
 /* sums += x^T u of a tile, of the warp's 32 columns. */
@@ -131,9 +132,10 @@ template <typename T, int TILES> static __global__ void __launch_bounds__(THREAD
         __syncthreads();
         if (next < tiles) copy_rows<T, TILES>(x + to * X_TILE, u + to * U_TILE, a, begin + next * ROWS, end);
         commit_copies();
-        add_columns<T, TILES>(sums, shared_address(x + stage * X_TILE), shared_address(u + stage * U_TILE));
+        if (a.u) add_columns<T, TILES>(sums, shared_address(x + stage * X_TILE), shared_address(u + stage * U_TILE));
         if (a.m) store_rows<T, TILES>(a, shared_address(x + stage * X_TILE), shared_address(m), begin + t * ROWS, end);
     }
+    if (!a.u) return;
 #pragma unroll
     for (int i = 0; i < 2 * 2 * TILES * 4; i++) {
         const int of = i / (8 * TILES), tile = i / 4 % (2 * TILES), k = i % 4;
@@ -167,60 +169,65 @@ static int64_t row_parts(const struct thin &a) { return (a.rows + a.each - 1) / 
 
 static bool is_aligned(const void *data, int64_t ld) { return (uintptr_t)data % 16 == 0 && ld % 8 == 0; }
 
-/* The form of p, a LINEAR_DW; false: it has another one. */
-static bool find_thin(const struct snug_run *run, const struct snug_cuda_matmul &p, struct thin *a) {
-    const bool low = p.type == SNUG_BF16 || p.type == SNUG_F16;
-    const int64_t lda = p.a_stride ? p.a_stride : p.m, ldb = p.b_stride ? p.b_stride : p.n;
-    if (!low || p.b_type != p.type || p.c_type != SNUG_F32 || snug_cuda_of(run)->capability < 80) return false;
-    *a = p.m > p.n ? (struct thin){.x = p.a, .u = p.b, .columns = p.m, .ldx = lda, .ldu = ldb, .r = (int)p.n}
-                   : (struct thin){.x = p.b, .u = p.a, .columns = p.n, .ldx = ldb, .ldu = lda, .r = (int)p.m};
-    a->turned = p.m <= p.n;
-    a->rows = p.k;
-    a->q = (float *)run->workspace;
+/* Completes a, whose matrices are set. False: they are not of the kernel's form. */
+static bool divide(const struct snug_run *run, struct thin *a, enum snug_dtype type) {
+    if ((type != SNUG_BF16 && type != SNUG_F16) || snug_cuda_of(run)->capability < 80) return false;
     if (a->r > NARROW || a->r % 8 || a->columns < COLUMNS || a->columns % 8 || a->rows == 0) return false;
-    if (!is_aligned(a->x, a->ldx) || !is_aligned(a->u, a->ldu) || (uintptr_t)p.c % 16) return false;
     const int64_t parts = BLOCKS / column_blocks(*a) + 1, each = (a->rows + parts - 1) / parts;
     a->each = each < LEAST ? LEAST : (each + ROWS - 1) / ROWS * ROWS;
-    return row_parts(*a) * a->columns * a->r * (int64_t)sizeof(float) <= SNUG_CUDA_MATMUL_WORKSPACE;
+    return is_aligned(a->x, a->ldx);
 }
 
-static bool overlaps(const void *one, int64_t bytes, const void *other, int64_t others) {
-    return (const uint8_t *)one < (const uint8_t *)other + others &&
-           (const uint8_t *)other < (const uint8_t *)one + bytes;
+static int64_t bytes_of_q(const struct thin &a) { return row_parts(a) * a.columns * a.r * (int64_t)sizeof(float); }
+static int64_t bytes_of_p(const struct thin &a) { return column_blocks(a) * a.rows * a.r * (int64_t)sizeof(float); }
+
+/* q is w, a LINEAR_DW. */
+static bool find_q(const struct snug_run *run, const struct snug_cuda_matmul &w, struct thin *a) {
+    const int64_t lda = w.a_stride ? w.a_stride : w.m, ldb = w.b_stride ? w.b_stride : w.n;
+    *a = w.m > w.n ? (struct thin){.x = w.a, .u = w.b, .columns = w.m, .ldx = lda, .ldu = ldb, .r = (int)w.n}
+                   : (struct thin){.x = w.b, .u = w.a, .columns = w.n, .ldx = ldb, .ldu = lda, .r = (int)w.m};
+    a->turned = w.m <= w.n;
+    a->rows = w.k;
+    a->q = (float *)run->workspace;
+    return w.b_type == w.type && w.c_type == SNUG_F32 && divide(run, a, w.type) && is_aligned(a->u, a->ldu) &&
+           (uintptr_t)w.c % 16 == 0 && bytes_of_q(*a) <= SNUG_CUDA_MATMUL_WORKSPACE;
 }
 
-/* Whether op, a LINEAR_DX, multiplies the x of the operation before it, so that it is computed there: *a is completed
-   and *p is the matmul. */
-static bool find_rows(const struct snug_run *run, const struct snug_op *op, struct thin *a,
-                      struct snug_cuda_matmul *p) {
-    *p = snug_cuda_matmul_of(run, op);
-    const int64_t ldc = p->c_stride ? p->c_stride : p->n, size = 2;
-    const int64_t bytes = (row_parts(*a) * a->columns + column_blocks(*a) * a->rows) * a->r * (int64_t)sizeof(float);
-    if (a->turned || p->a != a->x || p->m != a->rows || p->n != a->r || p->k != a->columns || p->transpose_b || p->add)
-        return false;
-    if (p->b_type != p->type || p->c_type != p->type || !is_aligned(p->b, p->n) || bytes > SNUG_CUDA_MATMUL_WORKSPACE)
-        return false;
-    if (overlaps(p->c, a->rows * ldc * size, a->u, a->rows * a->ldu * size)) return false;
-    a->m = p->b;
-    a->p = a->q + row_parts(*a) * a->columns * a->r;
+/* p is x, a LINEAR_DX. */
+static bool find_p(const struct snug_run *run, const struct snug_cuda_matmul &x, struct thin *a) {
+    *a = (struct thin){.x = x.a, .m = x.b, .columns = x.k, .ldx = x.a_stride ? x.a_stride : x.k, .r = (int)x.n};
+    a->rows = x.m;
+    a->p = (float *)run->workspace;
+    return !x.transpose_b && !x.add && x.b_type == x.type && x.c_type == x.type && divide(run, a, x.type) &&
+           is_aligned(x.b, x.n) && bytes_of_p(*a) <= SNUG_CUDA_MATMUL_WORKSPACE;
+}
+
+/* Adds p to a, which has q, if it is of the same x and both fit. */
+static bool join(struct thin *a, const struct thin &p) {
+    if (a->turned || p.x != a->x || p.rows != a->rows || p.columns != a->columns || p.r != a->r) return false;
+    if (bytes_of_q(*a) + bytes_of_p(p) > SNUG_CUDA_MATMUL_WORKSPACE) return false;
+    a->m = p.m;
+    a->p = a->q + bytes_of_q(*a) / (int64_t)sizeof(float);
     return true;
 }
 
-/* The operation after op in the program, which has it in its list. */
-static const struct snug_op *next_of(const struct snug_run *run, const struct snug_op *op) {
+/* The LINEAR_DX after op, a LINEAR_DW, if op is in the program's list and the kernel computes both: *a and *x are its.
+ */
+static bool find_pair(const struct snug_run *run, const struct snug_op *op, struct thin *a,
+                      struct snug_cuda_matmul *x) {
     const struct snug_op *ops = run->program->ops, *end = ops + run->program->op_count;
-    if (op < ops || op + 1 >= end || op[1].kind != SNUG_OP_LINEAR_DX || op[1].phase != op->phase) return NULL;
-    return op[1].linear_dx.dy == op->linear_dw.dy ? op + 1 : NULL;
+    struct thin p;
+    if (op < ops || op + 1 >= end || op->kind != SNUG_OP_LINEAR_DW || !op->linear_dw.dw) return false;
+    if (op[1].kind != SNUG_OP_LINEAR_DX || op[1].phase != op->phase || op[1].linear_dx.dy != op->linear_dw.dy)
+        return false;
+    *x = snug_cuda_matmul_of(run, op + 1);
+    return find_q(run, snug_cuda_matmul_of(run, op), a) && find_p(run, *x, &p) && join(a, p);
 }
 
 extern "C" bool snug_cuda_is_thin_pair(const struct snug_run *run, const struct snug_op *op) {
-    struct snug_cuda_matmul rows;
+    struct snug_cuda_matmul x;
     struct thin a;
-    const struct snug_op *ops = run->program->ops;
-    if (op < ops || op >= ops + run->program->op_count || op->kind != SNUG_OP_LINEAR_DW || !op->linear_dw.dw)
-        return false;
-    const struct snug_op *next = next_of(run, op);
-    return next && find_thin(run, snug_cuda_matmul_of(run, op), &a) && find_rows(run, next, &a, &rows);
+    return find_pair(run, op, &a, &x);
 }
 
 template <typename T, int TILES> static void launch(const struct snug_cuda *cuda, const struct thin &a) {
@@ -230,9 +237,10 @@ template <typename T, int TILES> static void launch(const struct snug_cuda *cuda
     thin_kernel<T, TILES><<<grid, THREADS, SHARED, cuda->stream>>>(a);
 }
 
+/* w: of q; x: of p. */
 template <typename T>
-static void run_thin(const struct snug_cuda *cuda, const struct thin &a, const struct snug_cuda_matmul &p,
-                     const struct snug_cuda_matmul *rows) {
+static void run_thin(const struct snug_cuda *cuda, const struct thin &a, const struct snug_cuda_matmul *w,
+                     const struct snug_cuda_matmul *x) {
     const int64_t count = a.columns * a.r, values = a.rows * a.r;
     if (a.r <= 16)
         launch<T, 1>(cuda, a);
@@ -242,25 +250,26 @@ static void run_thin(const struct snug_cuda *cuda, const struct thin &a, const s
         launch<T, 3>(cuda, a);
     else
         launch<T, 4>(cuda, a);
-    add_parts<<<blocks_for(count / 4, 256), 256, 0, cuda->stream>>>((float *)p.c, a.q, row_parts(a), count, count,
-                                                                    count, p.add);
+    if (a.u)
+        add_parts<<<blocks_for(count / 4, 256), 256, 0, cuda->stream>>>((float *)w->c, a.q, row_parts(a), count, count,
+                                                                        count, w->add);
     if (a.m)
         add_parts<<<blocks_for(values / 4, 256), 256, 0, cuda->stream>>>(
-            (T *)rows->c, a.p, column_blocks(a), values, (int64_t)a.r, rows->c_stride ? rows->c_stride : rows->n,
-            false);
+            (T *)x->c, a.p, column_blocks(a), values, (int64_t)a.r, x->c_stride ? x->c_stride : x->n, false);
 }
 
 extern "C" bool snug_cuda_run_thin(struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    struct snug_cuda_matmul rows = {};
+    const bool weights = op->kind == SNUG_OP_LINEAR_DW;
+    struct snug_cuda_matmul x = *p;
     struct thin a;
-    if (cuda->autotuning || !find_thin(run, *p, &a)) return false;
-    const struct snug_op *next = next_of(run, op);
-    if (next) find_rows(run, next, &a, &rows);
+    if (cuda->autotuning) return false;
+    if (!weights || !find_pair(run, op, &a, &x))
+        if (weights ? !find_q(run, *p, &a) : !find_p(run, *p, &a)) return false;
     if (cuda->stream == cuda->side) cuda->side_workspace = true;
     if (p->type == SNUG_BF16)
-        run_thin<bf16>(cuda, a, *p, &rows);
+        run_thin<bf16>(cuda, a, p, &x);
     else
-        run_thin<f16>(cuda, a, *p, &rows);
+        run_thin<f16>(cuda, a, p, &x);
     return true;
 }
