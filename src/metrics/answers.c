@@ -11,13 +11,13 @@
 /* ---- answers of a window ---- */
 
 /* The tokens with the largest logits, the largest first, of equal ones the first; returns how many. */
-static int64_t find_top(const float *logits, int64_t tokens, int64_t most, int64_t *top) {
+static int64_t find_top(const float *logits, int64_t tokens, int64_t most, int64_t top[static SNUG_N_BEST_MOST]) {
     int64_t found = 0;
     for (int64_t i = 0; i < tokens; i++) {
-        int64_t at = found;
-        if (found == most && !(logits[2 * i] > logits[2 * top[most - 1]])) continue;
+        if (found == most && !(logits[2 * i] > logits[2 * top[found - 1]])) continue;
         if (found < most) found++;
-        for (at = found - 1; at > 0 && logits[2 * i] > logits[2 * top[at - 1]]; at--) top[at] = top[at - 1];
+        int64_t at = found - 1;
+        for (; at > 0 && logits[2 * i] > logits[2 * top[at - 1]]; at--) top[at] = top[at - 1];
         top[at] = i;
     }
     return found;
@@ -25,7 +25,7 @@ static int64_t find_top(const float *logits, int64_t tokens, int64_t most, int64
 
 void snug_answer_spans(const struct snug_answer_rules *rules, const struct snug_answers *window, const float *logits,
                        int64_t tokens, void (*take)(void *user, const struct snug_answer_span *span), void *user) {
-    int64_t starts[SNUG_N_BEST_MOST], stops[SNUG_N_BEST_MOST];
+    int64_t starts[SNUG_N_BEST_MOST] = {0}, stops[SNUG_N_BEST_MOST] = {0};
     const int64_t first = window->first, last = first + window->count - 1;
     const int64_t count = find_top(logits, tokens, rules->n_best, starts);
     find_top(logits + 1, tokens, rules->n_best, stops);
