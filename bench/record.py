@@ -112,6 +112,11 @@ SECTIONS = {
             "--offload optimizer,master_weights",
             "llama-3.2-1b.json --train_file dummy:64x2048 --max_seq_length 2048 --per_device_train_batch_size 1 --max_steps 40 --dtype bfloat16 --optim adafactor "
             "--max_grad_norm 0 --fit --memory_budget 4GiB"))),
+    "gpu-generate": (
+        "GPU: generation from Llama-3.2-1B beside transformers",
+        "Random weights in bf16, prompts of 128 tokens and 256 new ones, greedily or with 4 beams, and the first token of a prompt of 2,048; "
+        "beside `generate()` with its dynamic cache, and with the static one, compiled. What did not end in the time of the run is named.",
+        "bench/gpu_generate.py --seconds 190"),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
         "The peers are transformers and a packed model by hand, not compiled.",
