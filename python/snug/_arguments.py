@@ -441,11 +441,6 @@ class _Of8(TypedDict, total=False):
     """generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"""
 
 
-class _Of4(TypedDict, total=False):
-    prompt_name: Optional[str]
-    """embed: the model's prompt that is put before each text; default: the model's own"""
-
-
 class _Of12(TypedDict, total=False):
     prompt_name: Optional[str]
     """embed: the model's prompt that is put before each text; default: the model's own"""
@@ -469,7 +464,7 @@ class PlanArguments(_Of2, _Of3, _Of7, _Of15, _Of31, total=False):
     """The arguments of plan()."""
 
 
-class EvaluateArguments(_Of4, _Of7, _Of12, _Of15, _Of31, total=False):
+class EvaluateArguments(_Of7, _Of12, _Of15, _Of31, total=False):
     """The arguments of evaluate()."""
 
 
