@@ -51,6 +51,19 @@ static snug_status check_top_k(const struct snug_args *args) {
                      (long long)args->top_k);
 }
 
+static snug_status check_embedded(const struct snug_args *args) {
+    if (args->text && args->test_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is embedded?");
+    if (args->text_pair && !args->similarity)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is compared with --text: give --similarity, too");
+    if (args->similarity && args->text && !args->text_pair)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--similarity compares two texts: give --text_pair, too");
+    if (args->similarity && args->output_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--similarity writes to stdout, and --output_file is for vectors: leave one out");
+    return SNUG_OK;
+}
+
 static snug_status check_files(const struct snug_args *args, const char *command) {
     static const char *const given[] = {"text", "text_pair", "test_file", "keep_columns"};
     const bool model = args->model_name_or_path, from_scratch = args->config_name;
@@ -78,15 +91,7 @@ static snug_status check_files(const struct snug_args *args, const char *command
         return tell_missing(args, &missing, command, "--model_name_or_path out --test_file new.csv > predictions.csv");
     }
     if (strcmp(command, "embed") == 0) {
-        if (args->text && args->test_file)
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is embedded?");
-        if (args->text_pair && !args->similarity)
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is compared with --text: give --similarity, too");
-        if (args->similarity && args->text && !args->text_pair)
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--similarity compares two texts: give --text_pair, too");
-        if (args->similarity && args->output_file)
-            return snug_fail(args->ctx, SNUG_E_USAGE,
-                             "--similarity writes to stdout, and --output_file is for vectors: leave one out");
+        RETURN_IF_ERROR(check_embedded(args));
         need(&missing, model, "--model_name_or_path DIR");
         need(&missing, args->test_file || args->text, "--test_file FILE (or --text TEXT)");
         return tell_missing(args, &missing, command, "out --test_file texts.txt --output_file vectors.npy");

@@ -216,7 +216,7 @@ struct snug_affine snug_build_fused_linear(struct snug_builder *b, const int64_t
     if (count == 1) linear.lora = add_lora(b, outputs[0], inputs, names[0]);
     for (int i = 0; i < count && count > 1; i++) note_linear(b, names[i]);
     if (!bias || b->status != SNUG_OK) return linear; /* after a failure sizes may be 0 */
-    const int64_t each = outputs[count - 1]; /* the others are multiples of it */
+    const int64_t each = outputs[count - 1];          /* the others are multiples of it */
     snprintf(name, sizeof name, "%s%s.bias", names[0], count > 1 ? "+" : "");
     linear.bias = add_weights(b, all / each, each, name);
     row = 0;

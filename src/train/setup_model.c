@@ -130,8 +130,7 @@ static snug_status check_task(const struct snug_setup *setup) {
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool others = args->task || setup->trains || snug_setup_generates(setup);
-    const bool embeds = setup->command == SNUG_COMMAND_EMBED ||
-                        (!others && snug_sentence_is_folder(setup->model.path));
+    const bool embeds = setup->command == SNUG_COMMAND_EMBED || (!others && snug_sentence_is_folder(setup->model.path));
     if (embeds) {
         setup->config.task = SNUG_TASK_EMBEDDING;
     } else if (snug_setup_generates(setup)) {
