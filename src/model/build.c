@@ -739,7 +739,7 @@ int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool l
 
 void snug_build_vectors(struct snug_builder *b, int32_t vectors) {
     b->program->logits = vectors;
-    if (!b->training) b->program->best = best_op(b, vectors);
+    b->program->best = best_op(b, vectors);
 }
 
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {

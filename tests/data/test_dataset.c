@@ -8,6 +8,7 @@
 
 #include "data/classes.h"
 #include "data/dataset_impl.h"
+#include "data/row_texts.h"
 #include "text_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up, tear_down
@@ -577,6 +578,7 @@ static const struct {
     {FIELD(label_form), SNUG_LABELS_TAGS, 4, "a row's words are wrong"},
     {FIELD(label_form), SNUG_LABELS_MASK, 4, "a row's mask of losses is wrong"},
     {FIELD(label_form), SNUG_LABELS_TEXTS, 4, "a row's texts are wrong"},
+    {FIELD(label_form), SNUG_LABELS_ANSWERS, 4, "a row's answers are wrong"},
     {FIELD(label_count), 1000, 4, "the table of labels is too short"},
     {FIELD(index_sum), 1, 8, "the index's checksum differs"},
     {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
@@ -599,6 +601,34 @@ static const struct {
     {OF_LABELS, offsetof(struct snug_raw_label, offset), 100, 8, "a label is out of bounds"},
     {OF_LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
 };
+
+/* The numbers of a row's texts: how many, the tokens of each, perhaps a score. */
+TEST(test_forged_texts) {
+    const uint32_t half = 0x3f000000, infinite = 0x7f800000;
+    const struct {
+        uint32_t numbers[6];
+        int64_t count;
+        bool valid;
+    } cases[] = {
+        {{2, 3, 4}, 3, true},
+        {{2, 3, 4, half}, 4, true},
+        {{1, 7, half}, 3, true},
+        {{0}, 1, false},
+        {{0, 7}, 2, false},
+        {{3, 3, 4}, 3, false},
+        {{UINT32_MAX, 7}, 2, false},
+        {{2, 3, 5}, 3, false},
+        {{2, 3, 4, half, half}, 5, false},
+        {{2, 3, 3, half}, 4, false},
+        {{2, 3, 4, infinite}, 4, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_row_texts texts = {0};
+        const bool valid = snug_row_texts_of(cases[i].numbers, cases[i].count, 7, &texts);
+        if (valid != cases[i].valid) fail_msg("case %zu is %staken", i, valid ? "" : "not ");
+        if (valid) assert_true(texts.scored ? texts.score == 0.5F : texts.score == 0);
+    }
+}
 
 FIXTURE_TEST(test_forged_cache) {
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));

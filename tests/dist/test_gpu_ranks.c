@@ -437,6 +437,7 @@ FIXTURE_TEST(test_no_gpu) {
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2",
          "--gpus: CUDA finds no GPU here; snug doctor says why", 2},
         {"bench anatomy --config_name model --train_file dummy:8x16 --gpus 2", "--gpus: CUDA finds no GPU here", 2},
+        {"embed --model_name_or_path model --text a --gpus 2", "--gpus: CUDA finds no GPU here", 2},
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus all",
          "--gpus: CUDA finds no GPU here", 2},
         {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2 --device "

@@ -419,6 +419,12 @@ FIXTURE_TEST(test_columns_of_texts) {
     assert_int_equal(v.size, 24);
     snprintf(words, sizeof words, "--test_file %s --text_column_name second", path_of(f, "c.csv"));
     embed_well(f, words, NULL, &v);
+    /* Two texts, each of as many tokens as a text may have. */
+    snprintf(words, sizeof words,
+             "--similarity --max_seq_length 4 --test_file %s --text_column_name second --text_pair_column_name second",
+             path_of(f, "c.csv"));
+    embed_well(f, words, NULL, &v);
+    assert_true(fabs(v.score[0] - 1) < 1e-6);
     write_text(f, "n.csv", "id,label\n1,1\n2,0\n");
     snprintf(words, sizeof words, "--test_file %s", path_of(f, "n.csv"));
     embed_refused(f, words, NULL, "there is no text column");

@@ -81,7 +81,7 @@ snug_status SNUG_KERNEL(rotate)(struct snug_run *run, const struct snug_op *op) 
 void SNUG_KERNEL(rotate_new_rows)(struct snug_run *run, const struct snug_cache_rows *c) {
     struct snug_rotation r = run->program->rotations[c->rotation];
     const struct snug_matrix q = snug_matrix_of(run, c->q), k = snug_matrix_of(run, c->k);
-    const bool both = c->q == c->k && r.growth == 0;
+    const bool both = c->q == c->k; /* then nothing grows: growth is of queries alone */
     float *table = table_of(run, c->head_dim);
     make_table(run, &r, false, table);
     rotate_heads(run, &r, q, q, c->q, 0, c->heads + (both ? c->kv_heads : 0), c->head_dim, table);
