@@ -57,18 +57,22 @@ static bool should_stop(void *user) {
     return a->stop_after && a->pieces >= a->stop_after;
 }
 
-/* A model that has learnt a little. */
-static void make_model(struct fixture *f) {
-    static const char words[] = "config_name=" CHAT " tokenizer_name=" CHAT " train_file=" CHAT
-                                "/plain.jsonl validation_file= assistant_only_loss=True output_dir=@out max_steps=40 "
-                                "per_device_train_batch_size=16 learning_rate=4e-3 save_strategy=no "
-                                "max_seq_length=64 threads=1";
+static void train_model(struct fixture *f, const char *chats, int steps) {
+    char words[1024];
+    snprintf(words, sizeof words,
+             "config_name=" CHAT " tokenizer_name=" CHAT " train_file=%s validation_file= assistant_only_loss=True "
+             "output_dir=@out max_steps=%d per_device_train_batch_size=16 learning_rate=4e-3 save_strategy=no "
+             "max_seq_length=64 threads=1",
+             chats, steps);
     snug_args *args = plain_args(f, words);
     snug_train_result *result;
     if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
     snug_train_result_destroy(result);
     snug_args_destroy(args);
 }
+
+/* A model that has learnt a little. */
+static void make_model(struct fixture *f) { train_model(f, CHAT "/plain.jsonl", 40); }
 
 static snug_status generate(struct fixture *f, const char *words, struct answers *a) {
     char all[1024];
@@ -94,9 +98,6 @@ static void refuse(struct fixture *f, const char *words, snug_status status, con
 
 FIXTURE_TEST(test_prompts_of_every_kind) {
     make_model(f);
-    struct answers *none = answer(f, "prompt=<|end|> max_new_tokens=1 do_sample=False");
-    assert_int_equal(!*none->of[0].text, strstr(f->log, "answers have no text") != NULL);
-    free(none);
     struct answers *a = answer(f, "test_file=" CHAT "/questions.jsonl max_new_tokens=9 per_device_eval_batch_size=4");
     assert_int_equal(a->count, 6);
     for (int i = 0; i < 6; i++) {
@@ -527,6 +528,32 @@ FIXTURE_TEST(test_trainings_that_cannot_answer) {
         if (status == SNUG_OK || !strstr(snug_error_message(f->ctx), cases[i].says))
             fail_msg("%s: %s", all, snug_error_message(f->ctx));
         snug_args_destroy(args);
+    }
+}
+
+/* A model that has learnt to say nothing, with and without its template. */
+FIXTURE_TEST(test_answers_without_text) {
+    static const struct {
+        const char *words;
+        bool template, told;
+    } cases[] = {
+        {"prompt=<|user|>Hm<|end|><|assistant|> max_new_tokens=3", true, true},
+        {"prompt=Hm chat=True max_new_tokens=3", true, false},
+        {"prompt=<|user|>Hm<|end|><|assistant|> max_new_tokens=3", false, false},
+    };
+    write_text(f, "silent.jsonl",
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, "
+               "{\"role\": \"assistant\", \"content\": \"\"}]}\n");
+    train_model(f, "@silent.jsonl", 20);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!cases[i].template) write_text(f, "out/tokenizer_config.json", "{\"eos_token\": \"<|end|>\"}");
+        if (!cases[i].template) unlink(path_of(f, "out/chat_template.jinja"));
+        f->log[0] = '\0';
+        struct answers *a = answer(f, cases[i].words);
+        assert_string_equal(a->of[0].text, "");
+        assert_contains(f->log, "1 of 1 answers have no text: only special tokens were generated");
+        assert_int_equal(strstr(f->log, "the model has a chat template") != NULL, cases[i].told);
+        free(a);
     }
 }
 

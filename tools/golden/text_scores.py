@@ -27,6 +27,7 @@ PAIRS = [
     ("to be or not to be that is the question", "or to be, that is not the question to be"),
     ("a\x1db\x7f c", "a b\x7f c"),
     ("日本語のテキスト。", "日本語の文。"),
+    ("a\x01b c|d {e} [f]^g h_i/j k~l.\nm n", "a\x01b c | d {e [f] ^g h_i / j k~l.\nn\nn\nn m"),
     ("x" * 40 + " y. " * 12 + ".5 and 5.", "y y y .5 and 6. " + "x" * 40),
 ]
 
