@@ -81,7 +81,7 @@ gives "auto|cpu|cuda" snug bench anatomy --device ""
 gives "auto|cpu|cuda" snug bench anatomy --device =
 gives "$folder/data/sub" snug train --output_dir "$folder/data/"
 gives "" snug train --max_seq_length ""
-gives "--no_bnb_4bit_use_double_quant|--no_completion_only_loss|--no_logging_nan_inf_filter" snug train --no
+gives "--no_bnb_4bit_use_double_quant|--no_completion_only_loss|--no_repeat_ngram_size|--no_logging_nan_inf_filter" snug train --no
 gives "--json" snug gpu --j
 completes "$folder/data/a file.csv" snug train --train_file "$folder/data/"
 completes "$folder/data/sub" snug train --train_file "$folder/data/"
