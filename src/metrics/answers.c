@@ -128,14 +128,12 @@ static snug_status count_common(snug_context *ctx, const struct words *a, const 
 }
 
 /* F1 of the words; squad_v2 has 1 where neither text has any. */
-static snug_status compare(snug_context *ctx, const struct words *a, const struct words *b, bool negative,
-                           double *exact, double *f1) {
+static snug_status compare(snug_context *ctx, const struct words *a, const struct words *b, double *exact, double *f1) {
     size_t common;
     const bool same = a->text.length == b->text.length && !memcmp(a->text.text, b->text.text, a->text.length);
     RETURN_IF_ERROR(count_common(ctx, a, b, &common));
     *exact = fmax(*exact, same);
-    const bool none = !a->count || !b->count;
-    *f1 = fmax(*f1, none ? negative && same : 2 * (double)common / (double)(a->count + b->count));
+    if (common) *f1 = fmax(*f1, 2 * (double)common / (double)(a->count + b->count));
     return SNUG_OK;
 }
 
@@ -149,7 +147,7 @@ snug_status snug_answer_compare(snug_context *ctx, const struct snug_answers *wi
     for (uint32_t i = 0; i < window->answers && status == SNUG_OK; i++, answer += strlen(answer) + 1) {
         status = find_words(ctx, answer, strlen(answer), &right);
         any |= right.count;
-        if (status == SNUG_OK && (right.count || !negative)) status = compare(ctx, &own, &right, negative, exact, f1);
+        if (status == SNUG_OK && (right.count || !negative)) status = compare(ctx, &own, &right, exact, f1);
     }
     if (status == SNUG_OK && !any && negative) *exact = *f1 = !own.count;
     free_words(&own);

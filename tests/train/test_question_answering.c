@@ -161,6 +161,9 @@ FIXTURE_TEST(test_refused_rows) {
         {ROW(",\"answers\":{\"text\":[\"red\"],\"answer_start\":[500]}"), "is not at character 500"},
         {"{\"question\":\"who who who who who who who who\",\"context\":\"the red king of it\"}\n",
          "--doc_stride smaller"},
+        {"{\"question\":\"who who who who who who who who who who who who who who who who\",\"context\":\"the red king "
+         "of it\"}\n",
+         "leave 0 of --max_seq_length"},
         {"{\"question\":null,\"context\":\"red\"}\n", "a question needs \"question\""},
         {"{\"question\":\"who\",\"context\":null}\n", "a question needs \"context\""},
         {"{\"title\":\"t\",\"paragraphs\":[{\"context\":\"red\"}]}\n", "paragraph 1 needs \"qas\""},
@@ -247,8 +250,8 @@ FIXTURE_TEST(test_damaged_rows) {
         int place;
         uint32_t value;
         int64_t count;
-    } cases[] = {{0, 0, 6}, {2, 9, 0}, {1, 9, 0}, {3, 6, 0}, {4, 6, 0}, {3, 5, 0},
-                 {5, 9, 0}, {6, 9, 0}, {7, 0, 0}, {9, 9, 0}, {8, 0, 0}, {2, 4, 0}};
+    } cases[] = {{0, 0, 6}, {2, 9, 0}, {1, 9, 0}, {3, 6, 0}, {4, 6, 0}, {3, 5, 0}, {5, 9, 0},
+                 {6, 9, 0}, {7, 0, 0}, {9, 9, 0}, {8, 0, 0}, {2, 4, 0}, {3, 4, 0}};
     const uint32_t offsets[] = {1, 2, 2, 4};
     const struct snug_answers answers = {
         .first = 2, .count = 2, .start = 2, .end = 3, .answers = 1, .offsets = offsets};
@@ -287,6 +290,7 @@ FIXTURE_TEST(test_comparing) {
         {"x", "|", true, 0, 0},
         {"", "", true, 1, 1},
         {"x", "", true, 0, 0},
+        {"x", "the|", false, 0, 0},
         {"\xc3\x89lys\xc3\xa9"
          "e\xc2\xa0the then",
          "\xc3\xa9lys\xc3\xa9"
