@@ -3,6 +3,7 @@
 #ifndef SNUG_TESTS_OPS_TABLE_H
 #define SNUG_TESTS_OPS_TABLE_H
 
+#include "ops_adapters.h"
 #include "ops_generation.h"
 #include "ops_updates.h"
 
