@@ -99,8 +99,7 @@ static snug_status decode_bytes(snug_context *ctx, const struct pieces *from, st
     return status == SNUG_OK ? end_piece(ctx, out) : status;
 }
 
-/* The byte of "<0xNN>"; -1: of another token. */
-static int byte_of_token(const char *token, size_t length) {
+int snug_byte_token(const char *token, size_t length) {
     char *end;
     if (length != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>' || !strchr("0123456789abcdefABCDEF", token[3]))
         return -1;
@@ -127,7 +126,7 @@ static snug_status decode_fallback(snug_context *ctx, const struct pieces *from,
     for (size_t i = 0, start = 0; i < from->count; start = from->ends[i++]) {
         const char *token = from->text.text + start;
         const size_t length = from->ends[i] - start;
-        const int byte = byte_of_token(token, length);
+        const int byte = snug_byte_token(token, length);
         if (byte >= 0) {
             RETURN_IF_ERROR(put(ctx, &out->text, &(char){(char)byte}, 1));
             continue;

@@ -41,6 +41,8 @@ void snug_decoder_free(struct snug_decoder *decoder);
 /* Replaces out's contents by the text of these tokens, well-formed UTF-8 (NUL-terminated, too). */
 snug_status snug_decode(snug_context *ctx, const struct snug_decoder *decoder, const char *const *tokens, size_t count,
                         struct snug_text *out);
+/* The byte of "<0xNN>"; -1: of another token. */
+int snug_byte_token(const char *token, size_t length);
 /* Removes spaces before punctuation and contractions, as transformers' clean_up_tokenization. */
 snug_status snug_decode_clean(snug_context *ctx, struct snug_text *text);
 
