@@ -7,10 +7,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 static snug_status ignore_row(void *user, const snug_prediction *row) {
     (void)user, (void)row;
     return SNUG_OK;

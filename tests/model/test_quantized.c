@@ -17,10 +17,6 @@
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/"
 #define QUICK "max_steps=4 model_name_or_path=@start config_name= "
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 /* ---- codes ------------------------------------------------------------------------------------------------------ */
 
 /* A program of one parameter, stored as codes. */

@@ -13,10 +13,6 @@
 
 enum { TENSORS = 64, TOKENS = 240, NEW_TOKENS = 2 };
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 /* ---- checkpoints ------------------------------------------------------------------------------------------------ */
 
 /* A file's tensors, to be changed and written again. */

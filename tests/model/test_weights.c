@@ -10,10 +10,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 static snug_session *open_session(struct fixture *f, const char *words) {
     snug_session *session;
     snug_args *args = training_args(f, words);

@@ -6,10 +6,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 static void assert_same_model(const struct fixture *f, const char *a, const char *b) {
     assert_same_file(f, path_of(f, "%s/model.safetensors", a), path_of(f, "%s/model.safetensors", b));
 }

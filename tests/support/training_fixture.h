@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +287,10 @@ static int tear_down(void **state) {
     return 0;
 }
 
+static inline void ok(const struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
+}
+
 /* A call that got these words failed with this status, and a message that contains part. */
 static inline void assert_failed(const struct fixture *f, const char *words, snug_status found, snug_status expected,
                                  const char *part) {
@@ -515,6 +520,20 @@ static inline json_t *history_of(const struct fixture *f, const char *output) {
             json_object_del(entry, key);
     json_decref(state);
     return history;
+}
+
+/* The losses of a run in out/ are these, within a part `most` of them. */
+static inline void check_losses(const struct fixture *f, const json_t *losses, double most) {
+    json_t *history = history_of(f, "out"), *entry;
+    size_t i, seen = 0;
+    json_array_foreach(history, i, entry) {
+        const json_t *loss = json_object_get(entry, "loss");
+        if (!loss) continue;
+        const double want = json_number_value(json_array_get(losses, seen++)), got = json_number_value(loss);
+        if (fabs(got / want - 1) > most) fail_msg("step %zu: the loss is %.9g, not %.9g", seen, got, want);
+    }
+    assert_int_equal(seen, json_array_size(losses));
+    json_decref(history);
 }
 
 static inline void assert_same_history(const struct fixture *f, const char *a, const char *b) {

@@ -14,10 +14,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 static struct {
     atomic_long handled, astray; /* handlers that ran; those of them on another stack than the main thread's */
     atomic_bool end;

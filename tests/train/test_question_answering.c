@@ -14,10 +14,6 @@
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/question_answering"
 #define AS_THERE "max_seq_length=26 doc_stride=5 n_best_size=6 max_answer_length=7 threads=1 "
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 /* ---- the reference loop --------------------------------------------------------------------------------------- */
 
 struct answers {
@@ -83,19 +79,6 @@ static void check_file(struct fixture *f, const json_t *golden, const char *name
     snug_args_destroy(args);
 }
 
-static void check_losses(const struct fixture *f, const json_t *losses) {
-    json_t *history = history_of(f, "out"), *entry;
-    size_t i, seen = 0;
-    json_array_foreach(history, i, entry) {
-        const json_t *loss = json_object_get(entry, "loss");
-        if (!loss) continue;
-        const double want = json_number_value(json_array_get(losses, seen++)), got = json_number_value(loss);
-        if (fabs(got / want - 1) > 1e-5) fail_msg("step %zu: the loss is %.9g, not %.9g", seen, got, want);
-    }
-    assert_int_equal(seen, json_array_size(losses));
-    json_decref(history);
-}
-
 FIXTURE_TEST(test_reference_loop) {
     static const char *const families[][2] = {{"bert", "wordpiece"},
                                               {"distilbert", "wordpiece"},
@@ -118,7 +101,7 @@ FIXTURE_TEST(test_reference_loop) {
         set_args(f, args, "output_dir=@out");
         ok(f, train_args(f, args, NULL, &result));
         snug_args_destroy(args);
-        check_losses(f, json_object_get(golden, "losses"));
+        check_losses(f, json_object_get(golden, "losses"), 1e-5);
         check_file(f, golden, "train", AS_THERE);
         check_file(f, golden, "dev2", AS_THERE "version_2_with_negative=True");
         json_decref(golden);
@@ -271,8 +254,7 @@ FIXTURE_TEST(test_damaged_rows) {
     }
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ---------------------------------------------------------------------------------------------------- */
 
 /* As SQuAD's evaluation scripts; checked with them. */
 FIXTURE_TEST(test_comparing) {
@@ -319,42 +301,126 @@ FIXTURE_TEST(test_comparing) {
     }
 }
 
-/* ---- offsets --------------------------------------------------------------------------------------------------------
- */
+/* ---- rules ------------------------------------------------------------------------------------------------------ */
 
-FIXTURE_TEST(test_offsets) {
+/* zero/: BERT with a head of zeros, so that all scores are equal. */
+static void write_zero_model(const struct fixture *f) {
+    static const char *const names[] = {"qa_outputs.weight", "qa_outputs.bias"};
+    size_t size;
+    uint64_t header;
+    json_error_t error;
+    ok(f, snug_folder_create(f->ctx, path_of(f, "zero")));
+    char *file = read_text(f, GOLDEN "/bert/config.json", &size);
+    write_bytes(path_of(f, "zero/config.json"), file, size);
+    free(file);
+    file = read_text(f, GOLDEN "/bert/model.safetensors", &size);
+    memcpy(&header, file, sizeof header);
+    json_t *tensors = json_loadb(file + 8, header, 0, &error);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *offsets = json_object_get(json_object_get(tensors, names[i]), "data_offsets");
+        const size_t begin = (size_t)json_integer_value(json_array_get(offsets, 0)),
+                     end = (size_t)json_integer_value(json_array_get(offsets, 1));
+        assert_true(end > begin);
+        memset(file + 8 + header + begin, 0, end - begin);
+    }
+    write_bytes(path_of(f, "zero/model.safetensors"), file, size);
+    json_decref(tensors);
+    free(file);
+}
+
+static snug_status list_answer(void *user, const snug_prediction *row) {
+    char *found = user;
+    snprintf(found + strlen(found), 256 - strlen(found), "%s/%zu ", row->label, row->candidate_count);
+    return SNUG_OK;
+}
+
+#define MODEL "model_name_or_path=@zero tokenizer_name=" GOLDEN "/wordpiece task=qa "
+#define BLANK "{\"question\":\"who\",\"context\":\" \"}\n"
+#define NEGATIVE "version_2_with_negative=True "
+#define NO_LEAD "null_score_diff_threshold=-1000 "
+
+/* Of equal scores the first ones are taken: as starts and ends, and as answers. */
+FIXTURE_TEST(test_rules) {
     static const struct {
-        const char *folder, *text, *offsets;
+        const char *rows, *words, *answers;
     } cases[] = {
-        {"wordpiece", "  the king,", "2-5 6-10 10-11 "},
-        {"wordpiece", "Z\xc3\xbcrich", "0-7 "},
-        {"wordpiece", "qqqqqq\xc3\x9f!x", "0-8 8-9 9-10 "}, /* an unknown word */
-        {"wordpiece", "qqqq\xc3\x9f", "0-6 "},
-        {"wordpiece", "\xe6\x9d\xb1\xe4\xba\xac", "0-3 3-6 "},
-        {"wordpiece", "[SEP] x", "0-5 6-7 "},
-        {"bytes", "\xf0\x9f\x98\x80", "0-4 0-4 "},
-        {"bytes", "<mask> a", "0-6 7-8 "},
+        {ROW(""), "", "the/15 "},
+        {ROW(""), "n_best_size=6", "the/6 "},
+        {ROW(""), "n_best_size=1", "empty/1 "}, /* the first token is none of the context */
+        {ROW(""), "n_best_size=1 " NEGATIVE, "empty/2 "},
+        {ROW(""), "n_best_size=4 max_answer_length=1 " NEGATIVE, "the/2 "},
+        {ROW(""), NEGATIVE, "the/16 "},
+        {ROW(""), NEGATIVE "n_best_size=6", "the/7 "},
+        {ROW(""), NEGATIVE NO_LEAD, "/16 "},
+        {BLANK ROW(""), "", "empty/1 the/15 "},
+        {BLANK, NEGATIVE, "empty/2 "},
+        {BLANK, NEGATIVE NO_LEAD, "/2 "},
     };
+    write_zero_model(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_tokenizer *tokenizer;
-        struct snug_ids ids = {0}, bytes = {0};
-        char path[512], found[256] = "";
-        snprintf(path, sizeof path, GOLDEN "/%s", cases[i].folder);
-        ok(f, snug_tokenizer_load(f->ctx, path, snug_family_tokenizer_class, &tokenizer));
-        const size_t length = strlen(cases[i].text);
-        ok(f, snug_tokenizer_encode(f->ctx, tokenizer, cases[i].text, length, &ids));
-        ok(f, snug_tokenizer_offsets(f->ctx, tokenizer, cases[i].text, length, ids.ids, ids.count, &bytes));
-        for (size_t k = 0; k < bytes.count; k++)
-            snprintf(found + strlen(found), sizeof found - strlen(found), "%d%s", bytes.ids[k], k % 2 ? " " : "-");
-        assert_string_equal(found, cases[i].offsets);
-        free(ids.ids);
-        free(bytes.ids);
-        snug_tokenizer_free(tokenizer);
+        char found[256] = "";
+        snug_args *args = plain_args(f, MODEL "threads=1");
+        set_args(f, args, cases[i].words);
+        set_args(f, args, "output_dir=@answers");
+        assert_int_equal(snug_args_set(args, "test_file", write_text(f, "q.jsonl", cases[i].rows)), SNUG_OK);
+        ok(f, snug_predict(args, NULL, list_answer, found));
+        if (strcmp(found, cases[i].answers) != 0) fail_msg("case %zu: %s", i, found);
+        snug_args_destroy(args);
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "answers")));
     }
 }
 
-/* ---- commands -------------------------------------------------------------------------------------------------------
- */
+#define KING(more) "{\"question\":\"who\",\"context\":\"king of it\"" more "}\n"
+#define RIGHT ",\"answers\":{\"text\":[\"king\"],\"answer_start\":[0]}"
+#define NONE ",\"answers\":{\"text\":[],\"answer_start\":[]}"
+/* Losses of 7 and of 4 tokens with equal scores. */
+#define LOG_7 1.9459101490553132
+#define LOG_4 1.3862943611198906
+#define BLANK_NONE "{\"question\":\"who\",\"context\":\"\"" NONE "}\n"
+
+/* Rows whose answer is not known have no loss and do not count. */
+FIXTURE_TEST(test_unknown_answers) {
+    static const struct {
+        const char *rows, *words;
+        double exact, loss; /* NAN: none */
+    } cases[] = {
+        {KING(RIGHT), "", 100, LOG_7},
+        {KING(RIGHT) KING(""), "", 100, LOG_7},
+        {KING("") KING(""), "", NAN, NAN},
+        {KING(NONE) KING(""), NEGATIVE, 0, LOG_7},
+        {KING(NONE) KING(""), NEGATIVE NO_LEAD, 100, LOG_7},
+        {BLANK_NONE KING(RIGHT), NEGATIVE NO_LEAD, 50, (LOG_7 + LOG_4) / 2},
+    };
+    write_zero_model(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_metrics *metrics;
+        snug_args *args = plain_args(f, MODEL "threads=1");
+        set_args(f, args, cases[i].words);
+        assert_int_equal(snug_args_set(args, "validation_file", write_text(f, "q.jsonl", cases[i].rows)), SNUG_OK);
+        ok(f, snug_evaluate(args, NULL, &metrics));
+        const double exact = metric_of(metrics, "eval_exact_match"), loss = metric_of(metrics, "eval_loss");
+        const bool known = !isnan(cases[i].exact);
+        if (known ? exact != cases[i].exact || fabs(loss / cases[i].loss - 1) > 1e-6 : !isnan(exact))
+            fail_msg("case %zu: %g, %.9g", i, exact, loss);
+        snug_metrics_destroy(metrics);
+        snug_args_destroy(args);
+    }
+    snug_train_result result;
+    const char *rows[] = {KING(RIGHT), KING(RIGHT) KING("")};
+    double losses[2];
+    for (size_t i = 0; i < 2; i++) {
+        snug_args *args = plain_args(f, MODEL "max_steps=1 per_device_train_batch_size=2 save_strategy=no "
+                                              "eval_strategy=no threads=1 seed=3");
+        set_args(f, args, "output_dir=@out overwrite_output_dir=True");
+        assert_int_equal(snug_args_set(args, "train_file", write_text(f, "q.jsonl", rows[i])), SNUG_OK);
+        ok(f, train_args(f, args, NULL, &result));
+        losses[i] = result.train_loss;
+        snug_args_destroy(args);
+    }
+    assert_true(fabs(losses[0] / LOG_7 - 1) < 1e-6 && losses[0] == losses[1]);
+}
+
+/* ---- commands --------------------------------------------------------------------------------------------------- */
 
 /* The scores are trained and saved with adapters; without a length contexts have that of run_qa.py. */
 FIXTURE_TEST(test_adapters) {

@@ -42,10 +42,6 @@ static bool next_type(const char **words) {
 
 /* ---- a user's training loop ----------------------------------------------------------------------------------- */
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 /* One optimizer step; false at the epoch's end. gradients, if given, is called before clipping. */
 static bool own_step(const struct fixture *f, snug_session *session, double *loss,
                      void look(const struct fixture *f, snug_session *session, void *user), void *user) {

@@ -6,10 +6,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 /* ---- values that are not finite ------------------------------------------------------------------------------- */
 
 /* Labels of which every one whose index is a multiple of every is so large that loss and gradient overflow. */

@@ -10,10 +10,6 @@
 
 #define FIXTURE struct fixture *f, set_up, tear_down
 
-static void ok(const struct fixture *f, snug_status status) {
-    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
-}
-
 static void fails(const struct fixture *f, snug_status found, const char *says) {
     if (found != SNUG_E_USAGE) fail_msg("status %d: %s", found, snug_error_message(f->ctx));
     assert_contains(snug_error_message(f->ctx), says);
