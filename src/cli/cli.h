@@ -59,6 +59,8 @@ struct cli {
  * --help or the error has been printed. cli_close() in both cases. */
 bool cli_open(struct cli *cli, int argc, char **argv, int *code);
 void cli_close(struct cli *cli);
+/* Whether the argument has this value, a short one. */
+bool cli_argument_is(const struct cli *cli, const char *name, const char *value);
 /* SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU ask the job to stop, which then ends with EXIT_INTERRUPTED. A second
    SIGINT or a second SIGTERM ends the program at once. Signals that were ignored when the program started stay ignored.
  */
@@ -92,6 +94,8 @@ snug_status cli_put_lines(struct cli *cli, const char *text);
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
 /* An object as cli_put_json() does, with what was understood and planned as its last member, "run". */
 snug_status cli_put_result(struct cli *cli, json_t *object, int digits);
+/* The object of a row; with --json the first one also holds the run. 9 digits are enough to read back the same fp32. */
+snug_status cli_put_row(struct cli *cli, json_t *object);
 /* A number; null if JSON has no such number. */
 json_t *cli_real(double value);
 /* A string; malformed UTF-8 becomes U+FFFD. */

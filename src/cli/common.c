@@ -10,16 +10,17 @@
 
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
 
-static bool argument_is(const snug_args *args, const char *name, const char *value) {
+bool cli_argument_is(const struct cli *cli, const char *name, const char *value) {
     char text[64] = "";
-    snug_args_get(args, name, text, sizeof text);
-    return strcmp(text, value) == 0;
+    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0;
 }
 
-static snug_log_level log_level_of(const snug_args *args) {
-    if (argument_is(args, "log_level", "debug") || argument_is(args, "log_level", "detail")) return SNUG_LOG_DEBUG;
-    if (argument_is(args, "log_level", "warning")) return SNUG_LOG_WARNING;
-    if (argument_is(args, "log_level", "error") || argument_is(args, "log_level", "critical")) return SNUG_LOG_ERROR;
+static snug_log_level log_level_of(const struct cli *cli) {
+    if (cli_argument_is(cli, "log_level", "debug") || cli_argument_is(cli, "log_level", "detail"))
+        return SNUG_LOG_DEBUG;
+    if (cli_argument_is(cli, "log_level", "warning")) return SNUG_LOG_WARNING;
+    if (cli_argument_is(cli, "log_level", "error") || cli_argument_is(cli, "log_level", "critical"))
+        return SNUG_LOG_ERROR;
     return SNUG_LOG_INFO; /* info, and passive, which run_glue.py treats as info */
 }
 
@@ -65,7 +66,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     }
     snug_status status = snug_args_create(cli->ctx, &cli->args);
     if (status == SNUG_OK) status = snug_args_parse(cli->args, argc, argv);
-    const snug_log_level level = status == SNUG_OK ? log_level_of(cli->args) : SNUG_LOG_INFO;
+    const snug_log_level level = status == SNUG_OK ? log_level_of(cli) : SNUG_LOG_INFO;
     if (status == SNUG_OK) {
         snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
         status =
@@ -80,10 +81,10 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     }
     if (level <= SNUG_LOG_INFO) cli_find_unused(cli, argv[0]);
     cli->progress.quiet = level == SNUG_LOG_ERROR;
-    if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
-    cli->json = argument_is(cli->args, "json", "True");
-    cli->detailed = argument_is(cli->args, "log_level", "info") || level == SNUG_LOG_DEBUG;
-    cli->guarded = argument_is(cli->args, "csv_escape_formulas", "True");
+    if (cli_argument_is(cli, "disable_tqdm", "True")) cli->progress.live = false;
+    cli->json = cli_argument_is(cli, "json", "True");
+    cli->detailed = cli_argument_is(cli, "log_level", "info") || level == SNUG_LOG_DEBUG;
+    cli->guarded = cli_argument_is(cli, "csv_escape_formulas", "True");
     return true;
 }
 
@@ -106,8 +107,8 @@ static int exit_code_of(snug_status status) {
 
 int cli_finish(struct cli *cli, snug_status status) {
     progress_end(&cli->progress);
+    cli_put(cli, ""); /* before messages on stderr */
     if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) cli_tell_unused(cli);
-    cli_put(cli, "");
     if (cli->reader_gone) return EXIT_DONE; /* for `snug predict … | head` */
     if (cli->write_error) {
         fprintf(stderr, "snug: writing to stdout: %s\n", strerror(cli->write_error));
@@ -239,6 +240,12 @@ snug_status cli_put_result(struct cli *cli, json_t *object, int digits) {
     json_decref(object);
     cli->write_error = ENOMEM;
     return SNUG_E_MEMORY;
+}
+
+snug_status cli_put_row(struct cli *cli, json_t *object) {
+    const bool first = cli->json && !cli->headed;
+    cli->headed = true;
+    return first ? cli_put_result(cli, object, 9) : cli_put_json(cli, object, 9);
 }
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
+#include <stdio.h>
 
 #include "cli.h"
 
@@ -8,25 +8,12 @@ struct embedding {
     bool compares, to_file;
 };
 
-static bool argument_is(const struct cli *cli, const char *name, const char *value) {
-    char text[8] = "";
-    snug_args_get(cli->args, name, text, sizeof text);
-    return strcmp(text, value) == 0;
-}
-
-/* The first row's object also holds the run. */
-static snug_status put_object(struct cli *cli, json_t *object) {
-    const bool first = cli->json && !cli->headed;
-    cli->headed = true;
-    return first ? cli_put_result(cli, object, 9) : cli_put_json(cli, object, 9);
-}
-
 static snug_status put_vector(struct cli *cli, const snug_prediction *row) {
     json_t *object = json_object(), *values = json_array();
     for (size_t i = 0; i < row->logits_count; i++) cli_append(&values, cli_real((double)row->logits[i]));
     cli_add(&object, "index", json_integer(row->index));
     cli_add(&object, "embedding", values);
-    return put_object(cli, object);
+    return cli_put_row(cli, object);
 }
 
 static snug_status put_similarity(struct cli *cli, const snug_prediction *row) {
@@ -35,7 +22,7 @@ static snug_status put_similarity(struct cli *cli, const snug_prediction *row) {
         json_t *object = json_object();
         cli_add(&object, "index", json_integer(row->index));
         cli_add(&object, "similarity", cli_real(row->score));
-        return put_object(cli, object);
+        return cli_put_row(cli, object);
     }
     if (!cli->headed) cli_put(cli, "index,similarity\n");
     cli->headed = true;
@@ -55,7 +42,7 @@ static int embed(int argc, char **argv) {
     int code;
     if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         struct embedding e = {.cli = &cli,
-                              .compares = argument_is(&cli, "similarity", "True"),
+                              .compares = cli_argument_is(&cli, "similarity", "True"),
                               .to_file = snug_args_given(cli.args, "output_file")};
         cli_catch_signals(&cli);
         const snug_status status = snug_embed(cli.args, &cli.callbacks, on_row, &e);

@@ -40,9 +40,7 @@ static snug_status put_confusion(struct cli *cli, const snug_metrics *metrics) {
 
 /* Lines of figures are read by programs: it is asked for. */
 static bool wants_confusion(const struct cli *cli, const snug_metrics *metrics) {
-    char asked[8] = "";
-    snug_args_get(cli->args, "class_metrics", asked, sizeof asked);
-    return metrics->classes && strcmp(asked, "True") == 0;
+    return metrics->classes && cli_argument_is(cli, "class_metrics", "True");
 }
 
 static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {

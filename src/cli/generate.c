@@ -47,18 +47,12 @@ static snug_status on_answer(void *user, const snug_answer *answer) {
     return cli_put(w->cli, "\n");
 }
 
-static bool argument_is(const struct cli *cli, const char *name, const char *value) {
-    char text[8] = "";
-    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK &&
-           strcmp(text, value) == 0; /* a longer one fails */
-}
-
 static snug_status make_plan(struct cli *cli, char **text) { return snug_generate_plan(cli->args, cli->json, text); }
 
 static int answer_prompts(struct cli *cli) {
     struct writing writing = {.cli = cli};
-    writing.streams = !cli->json && !argument_is(cli, "prompt", "") && argument_is(cli, "num_beams", "1") &&
-                      argument_is(cli, "num_return_sequences", "1");
+    writing.streams = !cli->json && !cli_argument_is(cli, "prompt", "") && cli_argument_is(cli, "num_beams", "1") &&
+                      cli_argument_is(cli, "num_return_sequences", "1");
     cli_catch_signals(cli);
     return cli_finish(cli, snug_generate(cli->args, &cli->callbacks, on_piece, on_answer, &writing));
 }
@@ -67,7 +61,7 @@ static int generate(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code))
-        code = argument_is(&cli, "plan_only", "True") ? cli_make(&cli, make_plan) : answer_prompts(&cli);
+        code = cli_argument_is(&cli, "plan_only", "True") ? cli_make(&cli, make_plan) : answer_prompts(&cli);
     cli_close(&cli);
     return code;
 }

@@ -129,13 +129,6 @@ static void add_scores(json_t **object, const snug_prediction *row) {
         json_decref(scores);
 }
 
-/* The first row's object also holds the run. 9 digits are enough to read back the same fp32. */
-static snug_status put_object(struct cli *cli, json_t *object) {
-    const bool first = !cli->headed;
-    cli->headed = true;
-    return first ? cli_put_result(cli, object, 9) : cli_put_json(cli, object, 9);
-}
-
 static snug_status put_json(struct cli *cli, const snug_prediction *row) {
     json_t *object = json_object();
     cli_add(&object, "index", json_integer(row->index));
@@ -146,7 +139,7 @@ static snug_status put_json(struct cli *cli, const snug_prediction *row) {
     else
         add_scores(&object, row);
     add_columns(&object, row);
-    return put_object(cli, object);
+    return cli_put_row(cli, object);
 }
 
 /* As run_ner.py's predictions.txt: a line of tags. */
@@ -168,7 +161,7 @@ static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
     cli_add(&object, "tags", tags);
     cli_add(&object, "scores", scores);
     add_columns(&object, row);
-    return put_object(cli, object);
+    return cli_put_row(cli, object);
 }
 
 /* row: NULL if there is none. Written with the first row, or at the end if there are no rows, so that a job that fails
