@@ -71,18 +71,16 @@ const struct cli_help cli_helps[] = {
     {"embed",
      "MODEL --test_file FILE|--text TEXT [--output_file vectors.npy] [--similarity]",
      "Writes the vector of each text, as a line of JSON or into a .npy file, by a folder of sentence-transformers or "
-     "any "
-     "model: the mean of its tokens, of a decoder's language model its last token. --similarity writes "
-     "index,similarity "
-     "of the two texts of each row instead, by the model's function, else the cosine.",
+     "any model, of which it is the mean of the tokens, or of a decoder's language model the last token. --similarity "
+     "writes index,similarity of the two texts of each row instead, by the model's function, else the cosine.",
      "",
      "",
      OF_EMBEDDING OF_TALKING
-     " model_name_or_path adapter_name_or_path tokenizer_name cache_dir model_revision test_file text text_pair prompt "
+     " task model_name_or_path adapter_name_or_path tokenizer_name cache_dir model_revision test_file text text_pair "
+     "prompt "
      "text_column_name text_pair_column_name text_column_names data_format max_seq_length max_predict_samples strict "
      "overwrite_cache output_file per_device_eval_batch_size dataloader_num_workers dataloader_prefetch_factor dtype "
-     "bf16 "
-     "tf32 bf16_full_eval fp16_full_eval device gpus use_cpu threads memory_budget fit ",
+     "bf16 tf32 bf16_full_eval fp16_full_eval device gpus use_cpu threads memory_budget fit ",
      " model_name_or_path test_file text output_file similarity prompt_name max_seq_length truncate_dim "
      "normalize_embeddings per_device_eval_batch_size device ",
      {{"max_seq_length", "the model's"}},

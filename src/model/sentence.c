@@ -195,11 +195,7 @@ static snug_status read_settings(const struct reading *r) {
     return status;
 }
 
-bool snug_sentence_is_folder(const char *folder) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/" SNUG_SENTENCE_LIST, folder);
-    return snug_file_exists(NULL, path);
-}
+bool snug_sentence_is_in(const struct snug_folder *folder) { return snug_file_exists(folder, SNUG_SENTENCE_LIST); }
 
 /* As sentence-transformers makes one of a plain model. */
 static void choose_pooling(const struct snug_config *config, struct snug_sentence *to) {
@@ -208,14 +204,14 @@ static void choose_pooling(const struct snug_config *config, struct snug_sentenc
     to->pooling = end ? SNUG_POOL_LAST : SNUG_POOL_MEAN;
 }
 
-snug_status snug_sentence_open(snug_context *ctx, const char *folder, struct snug_config *config) {
+snug_status snug_sentence_open(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config) {
     void *memory;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *config->sentence, &memory));
     struct snug_sentence *to = config->sentence = memory;
-    const struct reading r = {.ctx = ctx, .folder = folder, .to = to};
+    const struct reading r = {.ctx = ctx, .folder = folder->path, .to = to};
     to->size = config->hidden_size;
     choose_pooling(config, to);
-    const bool given = snug_sentence_is_folder(folder);
+    const bool given = snug_sentence_is_in(folder);
     if (given) RETURN_IF_ERROR(read_modules(&r));
     if (given) RETURN_IF_ERROR(read_transformer(&r));
     if (given) RETURN_IF_ERROR(read_settings(&r));
@@ -238,8 +234,13 @@ snug_status snug_sentence_prompt(snug_context *ctx, const struct snug_sentence *
     if (*out || !name) return SNUG_OK;
     json_object_foreach((json_t *)(uintptr_t)prompts, key, value)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? ", " : "", key);
-    return snug_fail(ctx, SNUG_E_USAGE, "--prompt_name %s: the model has no prompt of this name: it has %s", name,
-                     *known ? known : "none");
+    if (!*known)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "--prompt_name %s: the model has no named prompts: leave it out, or give a text with --prompt",
+                         name);
+    return snug_fail(ctx, SNUG_E_USAGE,
+                     "--prompt_name %s: the model has no prompt of this name: give one of its names, which are %s",
+                     name, known);
 }
 
 /* ---- programs -------------------------------------------------------------------------------------------------- */

@@ -32,10 +32,10 @@ struct snug_sentence {
 };
 
 /* Whether folder is one of sentence-transformers. */
-bool snug_sentence_is_folder(const char *folder);
+bool snug_sentence_is_in(const struct snug_folder *folder);
 /* Sets config->sentence, which belongs to the config. Of a plain model's folder: as sentence-transformers makes one,
  * its tokens' mean, or of a decoder of causal LM its last token. */
-snug_status snug_sentence_open(snug_context *ctx, const char *folder, struct snug_config *config);
+snug_status snug_sentence_open(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config);
 void snug_sentence_free(struct snug_sentence *sentence);
 /* The text that is put before a text: of that name, else the default one. NULL: none. SNUG_E_USAGE: no such name. */
 snug_status snug_sentence_prompt(snug_context *ctx, const struct snug_sentence *sentence, const char *name,

@@ -49,8 +49,7 @@ static const struct {
     {"adam_epsilon", takes_epsilon, "with this --optim, which has no epsilon"},
     {"dataloader_drop_last", packs_no_rows, "with --per_device_train_tokens, which fills every micro-batch"},
     {"max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty no_repeat_ngram_size "
-     "num_beams "
-     "length_penalty generation_max_length",
+     "num_beams length_penalty generation_max_length",
      answers, "without --predict_with_generate and evaluation data"},
     {"logging_dir", writes_events, "without --report_to tensorboard"},
 };

@@ -200,10 +200,10 @@ static bool remembers(const struct snug_setup *setup, const char *name) {
 }
 
 /* What is put before the texts of an embedding. */
-static snug_status find_prompt(const struct snug_setup *setup, const char **out) {
+static snug_status find_prompt(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const struct snug_sentence *sentence = setup->config.sentence;
-    *out = NULL;
+    const char **out = &setup->prompt;
     if (!sentence) return SNUG_OK;
     if (args->prompt && args->prompt_name)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
@@ -220,8 +220,6 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     const struct snug_args *args = setup->args;
     const bool given = snug_setup_predicts_file(setup) && args->text;
     struct snug_rows *sentence = NULL, *rows = given ? NULL : snug_args_rows(args, path);
-    const char *prompt = NULL;
-    RETURN_IF_ERROR(find_prompt(setup, &prompt));
     if (given) RETURN_IF_ERROR(snug_sentence_rows(args, snug_setup_task(setup)->words, &sentence));
     if (given) rows = sentence;
     const struct snug_dataset_options options = {
@@ -238,7 +236,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .missing_labels = missing_labels(setup),
         .trained = given || setup->command == SNUG_COMMAND_EMBED ? NULL : trained_columns(setup),
         .texts_most = setup->command == SNUG_COMMAND_EMBED ? 1 + (size_t)args->similarity : 0,
-        .prompt = prompt,
+        .prompt = setup->prompt,
         .need_labels = need_labels,
         .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
@@ -520,17 +518,33 @@ static snug_status check_scores(const struct snug_setup *setup) {
                      columns->label ? "a score" : "no score");
 }
 
+static snug_status check_vectors(const struct snug_setup *setup) {
+    const int64_t kept = setup->args->truncate_dim, size = setup->config.sentence->size;
+    const struct snug_dataset *dataset = setup->eval.dataset;
+    if (kept > size)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--truncate_dim %lld: the model's vectors have %lld values",
+                         (long long)kept, (long long)size);
+    if (setup->args->similarity && snug_dataset_texts(dataset) != 2)
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "%s: --similarity compares two texts, and a row has 1: name two columns with "
+                         "--text_column_names A,B",
+                         snug_dataset_path(dataset));
+    return SNUG_OK;
+}
+
 /* Opens the data to evaluate or to predict. */
 static snug_status open_other_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool labelled = snug_setup_task(setup)->labelled;
+    RETURN_IF_ERROR(find_prompt(setup));
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
-        RETURN_IF_ERROR(find_prompt(setup, &setup->prompt));
         const struct snug_dataset_options options = snug_setup_texts(setup);
-        return snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset);
+        RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
+        return setup->config.sentence ? check_vectors(setup) : SNUG_OK;
     }
     if (snug_setup_predicts_file(setup)) {
         RETURN_IF_ERROR(open_dataset(setup, prediction_file(args), args->max_predict_samples, false, &setup->eval));
+        if (setup->config.sentence) return check_vectors(setup);
         return labelled ? try_labels(setup) : SNUG_OK;
     }
     RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));

@@ -63,7 +63,7 @@ struct snug_setup {
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
     struct snug_generation_setup generation; /* if it generates */
-    const char *prompt;                      /* before the texts of a loaded embedding, or NULL */
+    const char *prompt;                      /* before the texts of an embedding, or NULL */
     int64_t max_length;                      /* tokens that texts are truncated to */
     struct snug_trained trained;             /* of the model that is evaluated or predicts */
     float *class_weights;                    /* [config.labels.count] of the loss, or NULL */

@@ -130,9 +130,13 @@ static snug_status check_task(const struct snug_setup *setup) {
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool others = args->task || setup->trains || snug_setup_generates(setup);
-    const bool embeds = setup->command == SNUG_COMMAND_EMBED || (!others && snug_sentence_is_folder(setup->model.path));
+    const bool embeds = setup->command == SNUG_COMMAND_EMBED || (!others && snug_sentence_is_in(&setup->model));
     if (embeds) {
         setup->config.task = SNUG_TASK_EMBEDDING;
+        if (args->task && snug_task_find(args->task) != SNUG_TASK_EMBEDDING)
+            return snug_fail(setup->ctx, SNUG_E_USAGE,
+                             "--task %s: snug embed computes sentence embeddings, of any model: leave it out",
+                             args->task);
     } else if (snug_setup_generates(setup)) {
         setup->config.task = SNUG_TASK_CLM;
         if (!setup->config.family->causal)
@@ -216,7 +220,7 @@ snug_status snug_setup_open_model(struct snug_setup *setup) {
     RETURN_IF_ERROR(quantize(setup));
     RETURN_IF_ERROR(choose_task(setup));
     if (setup->config.task == SNUG_TASK_EMBEDDING)
-        RETURN_IF_ERROR(snug_sentence_open(setup->ctx, setup->model.path, &setup->config));
+        RETURN_IF_ERROR(snug_sentence_open(setup->ctx, &setup->model, &setup->config));
     RETURN_IF_ERROR(look_at_decoder(setup));
     RETURN_IF_ERROR(open_adapter(setup));
     RETURN_IF_ERROR(try_to_build(setup));

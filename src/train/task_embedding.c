@@ -43,14 +43,10 @@ static snug_status open_state(struct snug_predicting *p) {
     struct state *s = p->state;
     const struct snug_setup *setup = &p->session->job.setup;
     const int64_t texts = snug_dataset_texts(setup->eval.dataset), size = setup->config.sentence->size;
+    const bool to_file = p->command == SNUG_COMMAND_EMBED && setup->args->output_file;
     s->texts = texts ? texts : 1;
     s->given = 0;
-    if (setup->args->truncate_dim > size)
-        return snug_fail(setup->ctx, SNUG_E_USAGE, "--truncate_dim %lld: the model's vectors have %lld values",
-                         (long long)setup->args->truncate_dim, (long long)size);
-    if (setup->args->similarity && s->texts != 2)
-        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s: --similarity compares two texts, and a row has %lld",
-                         snug_dataset_path(setup->eval.dataset), (long long)s->texts);
+    if (to_file && snug_group_rank(setup->args->group) == 0) RETURN_IF_ERROR(begin_file(p, kept_size(setup)));
     return snug_grow(setup->ctx, (void **)&s->vectors, &s->capacity, (size_t)(s->texts * size), sizeof *s->vectors);
 }
 
@@ -100,9 +96,7 @@ static snug_status give_row(struct snug_predicting *p, int64_t index, int64_t si
     const char *name = json_string_value(json_object_get(setup->config.sentence->settings, "similarity_fn_name"));
     snug_prediction row = {.index = index, .logits_count = (size_t)(s->texts * size), .logits = s->vectors};
     if (s->texts == 2) row.score = similarity(name ? name : "cosine", s->vectors, s->vectors + size, size);
-    const bool to_file = p->command == SNUG_COMMAND_EMBED && setup->args->output_file;
-    if (to_file && !s->writes) RETURN_IF_ERROR(begin_file(p, size));
-    if (to_file) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
+    if (s->writes) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
     RETURN_IF_ERROR(snug_prediction_set_label(p, ""));
     return snug_prediction_give(p, &row, row.index);
 }

@@ -31,7 +31,12 @@ static void open_model(struct scratch *s, const char *folder, enum snug_task tas
     assert_ok(s, snug_config_read(s->ctx, folder, &m->config));
     m->config.task = task;
     if (task == SNUG_TASK_TOKEN_CLASSIFICATION) m->config.labels.problem = SNUG_PROBLEM_SINGLE_LABEL;
-    if (task == SNUG_TASK_EMBEDDING) assert_ok(s, snug_sentence_open(s->ctx, folder, &m->config));
+    if (task == SNUG_TASK_EMBEDDING) {
+        struct snug_folder opened;
+        assert_ok(s, snug_folder_open(s->ctx, NULL, folder, &opened));
+        assert_ok(s, snug_sentence_open(s->ctx, &opened, &m->config));
+        snug_folder_close(&opened);
+    }
     snug_program_init(&m->program, s->ctx);
     m->program.longest = m->config.positions;
     m->program.capacity[SNUG_EXTENT_TOKENS] = m->program.capacity[SNUG_EXTENT_ROWS] = m->config.positions;

@@ -211,11 +211,13 @@ FIXTURE_TEST(test_file_and_similarity) {
     embed_well(f, "--similarity --text the+girl --text_pair the+girl", NULL, &pairs);
     write_text(f, "one.csv", "text\nthe girl\n");
     snprintf(words, sizeof words, "--similarity --test_file %s", path_of(f, "one.csv"));
-    embed_refused(f, words, NULL, "compares two texts, and a row has 1");
+    embed_refused(f, words, NULL, "compares two texts, and a row has 1: name two columns");
     embed_refused(f, "--similarity --text a", NULL, "give --text_pair");
     embed_refused(f, "--similarity --text a --text_pair b --output_file x", NULL, "leave one out");
     embed_refused(f, "--text a --test_file b", NULL, "which one is embedded");
     embed_refused(f, "--text a --text_pair b", NULL, "give --similarity, too");
+    embed_refused(f, "--text a --task clm", NULL, "--task clm: snug embed computes sentence embeddings");
+    embed_well(f, "--text a --task embedding", NULL, &v);
     embed_refused(f, "", NULL, "snug embed needs --test_file FILE");
     json_decref(golden);
 }
@@ -307,9 +309,9 @@ FIXTURE_TEST(test_refused_folders) {
     embed_well(f, text, NULL, &v);
     embed_refused(f, "--text a --prompt b --prompt_name query", NULL, "give one of them");
     embed_well(f, "--text a --prompt_name document", NULL, &v);
-    embed_refused(f, "--text a --prompt_name nobody", NULL, "it has document, query");
+    embed_refused(f, "--text a --prompt_name nobody", NULL, "give one of its names, which are document, query");
     write_text(f, "config_sentence_transformers.json", "{}");
-    embed_refused(f, "--text a --prompt_name nobody", NULL, "it has none");
+    embed_refused(f, "--text a --prompt_name nobody", NULL, "the model has no named prompts: leave it out");
     refused_with(f, "sentence_bert_config.json", "{\"max_seq_length\": -1}", text, "max_seq_length must be at least 1");
     write_text(f, "sentence_bert_config.json", "{\"max_seq_length\": 4, \"do_lower_case\": true}");
     write_text(f, pooling, "{\"pooling_mode\": [\"cls\"]}");
