@@ -429,6 +429,15 @@ class _Of7(TypedDict, total=False):
     [0]"""
 
 
+class _Of12(TypedDict, total=False):
+    prompt_name: Optional[str]
+    """embed: the name of the model's prompt that is put before each text; default: default_prompt_name of the model"""
+    bf16_full_eval: Optional[bool]
+    """eval, predict: weights in bf16, too: half the memory [False]"""
+    fp16_full_eval: Optional[bool]
+    """eval, predict: weights in fp16, too: half the memory; on a GPU only [False]"""
+
+
 class _Of8(TypedDict, total=False):
     top_k: Optional[int]
     """predict: masked LM: the most probable tokens of a mask, at most 1000 (snug's own); generate: with do_sample: one of
@@ -438,16 +447,8 @@ class _Of8(TypedDict, total=False):
     truncate_dim: Optional[int]
     """embed: keep so many of a vector's first values; 0: all [0]"""
     prompt: Optional[str]
-    """generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"""
-
-
-class _Of12(TypedDict, total=False):
-    prompt_name: Optional[str]
-    """embed: the model's prompt that is put before each text; default: the model's own"""
-    bf16_full_eval: Optional[bool]
-    """eval, predict: weights in bf16, too: half the memory [False]"""
-    fp16_full_eval: Optional[bool]
-    """eval, predict: weights in fp16, too: half the memory; on a GPU only [False]"""
+    """generate: one prompt, instead of test_file; with chat: a user's message; embed: what is put before each text (snug's
+    own)"""
 
 
 class _Of2(TypedDict, total=False):

@@ -37,6 +37,11 @@ static snug_status tell_missing(const struct snug_args *args, const struct missi
                      command, example);
 }
 
+/* Commands that take the texts of --test_file, or those of --text and --text_pair. */
+static bool takes_texts(const char *command) {
+    return strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0;
+}
+
 /* An empty string unsets other arguments; an empty text is a text. */
 static snug_status take_empty_texts(struct snug_args *args) {
     if (!args->text && snug_args_is_set(args, "text")) RETURN_IF_ERROR(snug_strdup(args->ctx, "", &args->text));
@@ -316,14 +321,12 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
             "--num_processes is for snug plan; start the ranks of snug %s with --gpus %lld, or on CPUs with "
             "mpirun -n %lld",
             command, (long long)args->num_processes, (long long)args->num_processes);
-    const bool takes = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 ||
-                       strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0 ||
+    const bool takes = strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 || takes_texts(command) ||
                        strcmp(command, "verify") == 0 || strcmp(command, "plan") == 0;
     if (args->gpus && !takes)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--gpus starts the ranks of snug train, eval, predict, embed, verify and bench anatomy, and "
-                         "snug plan plans for "
-                         "them; leave it out of snug %s",
+                         "snug plan plans for them; leave it out of snug %s",
                          command);
     const char *alone = snug_args_ranks(args) > 1 ? snug_args_alone(args) : NULL;
     if (alone) /* on ranks that run: what --deepspeed has set, too */
@@ -466,7 +469,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
     if (train) RETURN_IF_ERROR(continue_in_folder(args));
-    if (strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0) RETURN_IF_ERROR(take_empty_texts(args));
+    if (takes_texts(command)) RETURN_IF_ERROR(take_empty_texts(args));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(snug_args_fsdp(args));
@@ -480,8 +483,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     if (args->gpus && strcmp(command, "plan") == 0) RETURN_IF_ERROR(plan_gpus(args));
     RETURN_IF_ERROR(check_ranks(args, command));
-    const bool trains =
-        strcmp(command, "eval") != 0 && strcmp(command, "predict") != 0 && strcmp(command, "embed") != 0;
+    const bool trains = strcmp(command, "eval") != 0 && !takes_texts(command);
     RETURN_IF_ERROR(snug_class_weights_check(args, trains));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;

@@ -79,8 +79,11 @@ const struct snug_argument snug_arguments[] = {
          "dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
     TEXT(test_file, "", DATA, "FILE", "prediction data, in the same formats"),
-    TEXT(text, "", DATA, "TEXT", "predict: one text, instead of test_file (snug's own)"),
-    TEXT(text_pair, "", DATA, "TEXT", "predict: the second text of a pair (snug's own)"),
+    TEXT(text, "", DATA, "TEXT", "predict, embed: one text, instead of test_file (snug's own)"),
+    TEXT(text_pair, "", DATA, "TEXT", "predict, embed: the second text of a pair (snug's own)"),
+    TEXT(prompt_name, "", DATA, "NAME",
+         "embed: the name of the model's prompt that is put before each text; default: default_prompt_name of the "
+         "model"),
     TEXT(keep_columns, "", DATA, "A,B",
          "predict: columns of test_file to write beside the predictions; all: every one (snug's own)"),
     FLAG(return_all_scores, "", DATA, "False",
@@ -176,8 +179,6 @@ const struct snug_argument snug_arguments[] = {
         "export: type of the matrices; vectors are f32 (llama.cpp's name)"),
     TEXT(output_file, "outfile", OUTPUT, "FILE",
          "export: the file, which is replaced; embed: a .npy file for the vectors, instead of JSON lines (snug's own)"),
-    TEXT(prompt_name, "", DATA, "NAME",
-         "embed: the model's prompt that is put before each text; default: the model's own"),
     FLAG(similarity, "", OUTPUT, "False",
          "embed: the similarity of the two texts of each row, instead of vectors (snug's own)"),
     FLAG(normalize_embeddings, "", OUTPUT, "False", "embed: scale vectors to length 1"),
@@ -202,7 +203,8 @@ const struct snug_argument snug_arguments[] = {
          "assistant says (snug's own)"),
 
     TEXT(prompt, "", GENERATION, "TEXT",
-         "generate: one prompt, instead of test_file; with chat: a user's message (snug's own)"),
+         "generate: one prompt, instead of test_file; with chat: a user's message; embed: what is put before each text "
+         "(snug's own)"),
     COUNT(max_new_tokens, "", GENERATION, "20", "[1,16777216]", "maximum tokens of an answer"),
     COUNT(min_new_tokens, "", GENERATION, "0", "[0,16777216]", "tokens before which an answer does not end"),
     FLAG(do_sample, "", GENERATION, "False", "draw tokens by their probabilities, by seed; else the most probable"),
