@@ -12,6 +12,7 @@
 
 #include "args/table.h"
 #include "core/edit_distance.h"
+#include "io/folder.h"
 
 enum {
     name_size = SNUG_EDIT_SIZE, /* longer than every known name, its NUL included */
@@ -543,7 +544,8 @@ static snug_status fail_word(snug_context *ctx, const char *word, const char *be
                          "%s: an argument must begin with --, and --%s has one value: put one with spaces into quotes, "
                          "and join a list by commas",
                          word, before);
-    return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word, word);
+    return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --%s %s", word,
+                     snug_folder_exists(word) ? "model_name_or_path" : "train_file", word);
 }
 
 /* The file of arguments that argv[i] names, alone in the first place or after --args_from, and how many words that

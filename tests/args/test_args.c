@@ -284,7 +284,8 @@ FIXTURE_TEST(test_refusals_lead_on) {
         {"--batch-size 3", "--batch_size: unknown argument; give --per_device_train_batch_size", SNUG_E_USAGE},
         {"-lr 1e-3", "-lr: an argument must begin with --: give --learning_rate", SNUG_E_USAGE},
         {"-learning_rate 1e-3", "give --learning_rate", SNUG_E_USAGE},
-        {"-x", "-x: an argument must begin with --, as in", SNUG_E_USAGE},
+        {"-x", "-x: an argument must begin with --, as in --train_file -x", SNUG_E_USAGE},
+        {"/", "/: an argument must begin with --, as in --model_name_or_path /", SNUG_E_USAGE},
         {"-V", "snug --version prints the version", SNUG_E_USAGE},
         {"--version", "snug --version prints the version", SNUG_E_USAGE},
     };
