@@ -521,14 +521,20 @@ static snug_status check_scores(const struct snug_setup *setup) {
 static snug_status check_vectors(const struct snug_setup *setup) {
     const int64_t kept = setup->args->truncate_dim, size = setup->config.sentence->size;
     const struct snug_dataset *dataset = setup->eval.dataset;
+    const int64_t texts = snug_dataset_texts(dataset);
     if (kept > size)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--truncate_dim %lld: the model's vectors have %lld values",
                          (long long)kept, (long long)size);
-    if (setup->args->similarity && snug_dataset_texts(dataset) != 2)
+    if (setup->args->similarity && texts != 2)
         return snug_fail(setup->ctx, SNUG_E_INPUT,
-                         "%s: --similarity compares two texts, and a row has 1: name two columns with "
+                         "%s: --similarity compares two texts, and a row has %lld: name two columns with "
                          "--text_column_names A,B",
-                         snug_dataset_path(dataset));
+                         snug_dataset_path(dataset), (long long)texts);
+    if (!setup->args->similarity && snug_dataset_columns(dataset)->texts > 1)
+        return snug_fail(setup->ctx, SNUG_E_USAGE,
+                         "%s: a vector is of one text, and %lld columns are named: name one with --text_column_name, "
+                         "or compare two with --similarity",
+                         snug_dataset_path(dataset), (long long)texts);
     return SNUG_OK;
 }
 

@@ -421,6 +421,14 @@ FIXTURE_TEST(test_columns_of_texts) {
     assert_int_equal(v.size, 24);
     snprintf(words, sizeof words, "--test_file %s --text_column_name second", path_of(f, "c.csv"));
     embed_well(f, words, NULL, &v);
+    snprintf(words, sizeof words, "--test_file %s --text_column_names first,second", path_of(f, "c.csv"));
+    embed_refused(f, words, NULL, "a vector is of one text, and 2 columns are named");
+    snprintf(words, sizeof words, "--test_file %s --text_column_name first --text_pair_column_name second",
+             path_of(f, "c.csv"));
+    embed_refused(f, words, NULL, "or compare two with --similarity");
+    snprintf(words, sizeof words, "--similarity --test_file %s --text_column_names first,second,first",
+             path_of(f, "c.csv"));
+    embed_refused(f, words, NULL, "compares two texts, and a row has ");
     /* Two texts, each of as many tokens as a text may have. */
     snprintf(words, sizeof words,
              "--similarity --max_seq_length 4 --test_file %s --text_column_name second --text_pair_column_name second",
