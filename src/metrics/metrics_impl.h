@@ -35,6 +35,10 @@ struct snug_metric_kind {
 extern const struct snug_metric_kind snug_single_label_metrics, snug_multi_label_metrics, snug_regression_metrics,
     snug_language_model_metrics, snug_entity_metrics, snug_embedding_metrics, snug_answer_metrics;
 
+/* Of two vectors, in fp64. */
+double snug_dot(const float *a, const float *b, int64_t size);
+double snug_cosine(const float *a, const float *b, int64_t size);
+
 struct snug_metric_accumulator {
     snug_context *ctx;
     struct snug_metric_accumulator_options options;

@@ -4,6 +4,7 @@
 
 #include "metrics/metrics_impl.h"
 #include "metrics/sort.h"
+#include "program/op.h"
 
 /* Welford's running moments of prediction x and target y, and the squared error. They are computed from the pairs, in
    the order of the rows, before these become ranks. */
@@ -45,10 +46,15 @@ static void add(struct snug_metric_accumulator *accumulator, const struct snug_c
     for (int64_t row = 0; row < chunk->rows; row++) add_pair(accumulator, predictions[row], targets[row]);
 }
 
-static double dot(const float *a, const float *b, int64_t size) {
+double snug_dot(const float *a, const float *b, int64_t size) {
     double sum = 0;
     for (int64_t i = 0; i < size; i++) sum += (double)a[i] * (double)b[i];
     return sum;
+}
+
+double snug_cosine(const float *a, const float *b, int64_t size) {
+    const double least = (double)SNUG_NORMALIZE_LEAST;
+    return snug_dot(a, b, size) / fmax(sqrt(snug_dot(a, a, size)), least) / fmax(sqrt(snug_dot(b, b, size)), least);
 }
 
 /* A row has two vectors, and its score is a target of the batch. */
@@ -56,9 +62,8 @@ static void add_vectors(struct snug_metric_accumulator *accumulator, const struc
                         const struct snug_batch *batch) {
     const int64_t size = accumulator->options.classes, first = chunk->first / 2, rows = chunk->rows / 2;
     for (int64_t row = 0; row < rows; row++) {
-        const float *a = chunk->logits + 2 * row * size, *b = a + size;
-        const double lengths = sqrt(dot(a, a, size)) * sqrt(dot(b, b, size));
-        add_pair(accumulator, (float)(dot(a, b, size) / fmax(lengths, 1e-24)), batch->targets[first + row]);
+        const float *a = chunk->logits + 2 * row * size;
+        add_pair(accumulator, (float)snug_cosine(a, a + size, size), batch->targets[first + row]);
     }
 }
 

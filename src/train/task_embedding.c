@@ -26,7 +26,7 @@ static snug_status begin_file(struct snug_predicting *p, int64_t size) {
     RETURN_IF_ERROR(snug_writer_open(setup->ctx, NULL, setup->args->output_file, &s->file));
     s->writes = true;
     snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %lld), }",
-             (long long)setup->eval.rows, (long long)size);
+             (long long)(setup->eval.rows * s->texts), (long long)size);
     memset(header + 10, ' ', (size_t)rest);
     memcpy(header + 10, text, strlen(text));
     header[sizeof header - 1] = '\n';
@@ -63,22 +63,16 @@ static void close_state(struct snug_predicting *p) {
     free(s->vectors);
 }
 
-static double dot(const float *a, const float *b, int64_t size) {
-    double sum = 0;
-    for (int64_t i = 0; i < size; i++) sum += (double)a[i] * (double)b[i];
-    return sum;
-}
-
 /* As torch's normalize(). */
 static void normalize(float *vector, int64_t size) {
-    const double length = fmax(sqrt(dot(vector, vector, size)), (double)SNUG_NORMALIZE_LEAST);
+    const double length = fmax(sqrt(snug_dot(vector, vector, size)), (double)SNUG_NORMALIZE_LEAST);
     for (int64_t i = 0; i < size; i++) vector[i] = (float)((double)vector[i] / length);
 }
 
 /* sentence-transformers' functions of this name. */
 static double similarity(const char *name, const float *a, const float *b, int64_t size) {
     double squares = 0, sum = 0;
-    if (strcmp(name, "dot") == 0) return dot(a, b, size);
+    if (strcmp(name, "dot") == 0) return snug_dot(a, b, size);
     for (int64_t i = 0; i < size; i++) {
         const double difference = (double)a[i] - (double)b[i];
         squares += difference * difference;
@@ -86,8 +80,7 @@ static double similarity(const char *name, const float *a, const float *b, int64
     }
     if (strcmp(name, "euclidean") == 0) return -sqrt(squares);
     if (strcmp(name, "manhattan") == 0) return -sum;
-    const double least = (double)SNUG_NORMALIZE_LEAST;
-    return dot(a, b, size) / fmax(sqrt(dot(a, a, size)), least) / fmax(sqrt(dot(b, b, size)), least);
+    return snug_cosine(a, b, size);
 }
 
 static snug_status give_row(struct snug_predicting *p, int64_t index, int64_t size) {
