@@ -235,7 +235,9 @@ static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, s
     const int64_t most = builder->options->max_samples;
     struct snug_row row;
     int64_t size;
-    snug_status status = builder->full && !builder->source.columns.has_label ? SNUG_END : SNUG_OK;
+    /* Classes are those of the whole file; scores of further rows are not needed. */
+    const bool classes = builder->source.columns.has_label && !builder->task->apart;
+    snug_status status = builder->full && !classes ? SNUG_END : SNUG_OK;
     chunk->count = chunk->text_size = chunk->label_count = 0;
     for (size_t i = 0; status == SNUG_OK && i < CHUNK_ROWS && chunk->text_size < CHUNK_BYTES; i++) {
         if (!builder->join && !builder->full && most >= 0 && builder->writer.rows + (int64_t)chunk->count >= most)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/cache.h"
-#include "data/answers.h"
 
+#include "data/answers.h"
 #include "data/loss_mask.h"
 #include "data/row_texts.h"
 #include "data/words.h"

@@ -84,7 +84,7 @@ static void take_span(void *user, const struct snug_answer_span *span) {
 static int compare_spans(const void *a, const void *b) {
     const struct snug_answer_span *x = *(struct snug_answer_span *const *)a, *y = *(struct snug_answer_span *const *)b;
     if (x->score != y->score) return x->score < y->score ? 1 : -1;
-    return x < y ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 /* The texts and probabilities of the best answers. */

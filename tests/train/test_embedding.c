@@ -383,6 +383,8 @@ FIXTURE_TEST(test_evaluation_of_pairs) {
     assert_int_equal(evaluate(f, words, values), SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx),
                     "odd.csv:3: the score must be a number: the column \"label\" holds \"much\"");
+    snprintf(words, sizeof words, "--max_eval_samples 1 --validation_file %s", path_of(f, "odd.csv"));
+    assert_int_equal(evaluate(f, words, values), SNUG_OK); /* the second row is not read */
     write_text(f, "odd.jsonl",
                "{\"a\": \"man\", \"b\": \"a\", \"label\": true}\n"
                "{\"a\": \"girl\", \"b\": \"a\", \"label\": false}\n"

@@ -147,6 +147,8 @@ FIXTURE_TEST(test_refused_rows) {
         {"{\"question\":\"who who who who who who who who who who who who who who who who\",\"context\":\"the red king "
          "of it\"}\n",
          "leave 0 of --max_seq_length"},
+        {"{\"question\":[\"who\"],\"context\":\"red\"}\n", "\"question\" of a question must be a text, and is a list"},
+        {"{\"question\":\"a\\u0000\",\"context\":\"red\"}\n", "\\u0000 in a question"},
         {"{\"question\":null,\"context\":\"red\"}\n", "a question needs \"question\""},
         {"{\"question\":\"who\",\"context\":null}\n", "a question needs \"context\""},
         {"{\"title\":\"t\",\"paragraphs\":[{\"context\":\"red\"}]}\n", "paragraph 1 needs \"qas\""},
@@ -210,6 +212,8 @@ FIXTURE_TEST(test_windows) {
         {ROW(",\"answers\":{\"text\":[],\"answer_start\":[]}"), "0 3+5 0-0 \n", -1},
         {ROW(",\"answers\":null"), "0 3+5 -1-0 \n", -1},
         {ROW("") ROW(""), "0 3+5 -1-0 \n1 3+5 -1-0 \n", -1},
+        {"{\"question\":\"who\",\"context\":\"\\u0001\",\"answers\":[{\"text\":\"\\u0001\",\"answer_start\":0}]}\n",
+         "0 3+0 0-0 \n", -1}, /* a character that the normalizer removes */
         {"{\"question\":\" who\",\"context\":\"\"}\n", "0 3+0 -1-0 \n", -1},
         {"{\"question\":\"who\",\"context\":\"a b c d e f g h i j k "
          "l\",\"answers\":{\"text\":[\"j\"],\"answer_start\":[18]}}\n",
