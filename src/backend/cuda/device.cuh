@@ -23,6 +23,7 @@ extern "C" {
 }
 
 #define FULL_WARP 0xffffffffu
+#define LOG2_E 1.4426950408889634f
 
 /* What a kernel is compiled for: 750 is compute capability 7.5. In the emulator it is a run-time value, so it is
    compared by if, not by #if; the code of the other branch is dropped. */
@@ -236,8 +237,9 @@ static __device__ __forceinline__ float warp_max(float value) {
     return value;
 }
 
-/* The sum over a block of WARPS warps, which add theirs in their order; shared: [WARPS]. Every thread receives it. */
-template <int WARPS, typename T> static __device__ T block_sum(T value, T *shared) {
+/* The sum over a block of WARPS warps, which add theirs in their order. Every thread receives it. */
+template <int WARPS, typename T> static __device__ T block_sum(T value) {
+    __shared__ T shared[WARPS];
     value = warp_sum(value);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();

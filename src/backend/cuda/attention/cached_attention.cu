@@ -14,7 +14,6 @@ enum { AHEAD = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
 enum { FEW_WARPS = 4, MANY_WARPS = 8, ONE_EACH = 128 };
 /* The sums of wide heads leave no shared memory for more. */
 template <int LANES> constexpr int MOST_WARPS = LANES == 32 ? FEW_WARPS : MANY_WARPS;
-#define LOG2_E 1.4426950408889634f
 
 struct cached {
     const void *q, *keys, *values; /* q: its first column */

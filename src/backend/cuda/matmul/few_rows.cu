@@ -5,7 +5,7 @@
  * The rows of w are a tensor core's 16 rows and those of x its 8 columns: a lane loads 8 channels in a row of both,
  * since their order in a sum does not matter. The warps' sums are added in their order.
  */
-#include "backend/cuda/attention/attention_mma.cuh"
+#include "backend/cuda/mma.cuh"
 
 extern "C" {
 #include "backend/cuda/matmul/matmul.h"
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS, 2) few_rows_kernel(const struc
 /* Programs that generate alone: other results depend on the batch's size by cuBLASLt's choice of algorithms only. */
 extern "C" bool snug_cuda_takes_few_rows(const struct snug_run *run, const struct snug_op *op,
                                          const struct snug_cuda_matmul *p) {
-    const bool low = p->type == SNUG_F16 || (p->type == SNUG_BF16 && snug_cuda_of(run)->capability >= 80);
+    const bool low = p->type != SNUG_F32 && has_matmuls(snug_cuda_of(run), p->type);
     const bool aligned = p->k % 8 == 0 && p->a_stride % 8 == 0 && (uintptr_t)p->a % 16 == 0;
     return op->kind == SNUG_OP_LINEAR && run->program->cache_pages && p->m <= COLUMNS && low && p->b_type == p->type &&
            p->transpose_b && aligned;

@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(SQUARE_THREADS)
             squares = add_squares(squares, total[k], end - at);
         }
     }
-    squares = block_sum(squares);
+    squares = block_sum<SQUARE_WARPS>(squares);
     if (threadIdx.x == 0) s.chunks[chunk] = squares;
 }
 

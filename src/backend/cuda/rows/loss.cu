@@ -34,8 +34,7 @@ static __device__ float block_max(float value, float *shared) {
 /* The maximum of a row, and the sum of exp(x - max), in one pass: each thread's sum is rescaled when its maximum rises
    (online softmax: Milakov and Gimelshein, arXiv 1805.02867). N: values that a thread reads at once. */
 template <int N, typename L>
-static __device__ void row_sums(const struct loss &a, const L *x, double *doubles, float *floats, float &max,
-                                double &sum) {
+static __device__ void row_sums(const struct loss &a, const L *x, float *floats, float &max, double &sum) {
     max = -FLT_MAX; /* finite, so that differences of infinite logits are not NaN */
     sum = 0;
     for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
@@ -53,26 +52,25 @@ static __device__ void row_sums(const struct loss &a, const L *x, double *double
         sum += part;
     }
     const float highest = block_max(max, floats);
-    sum = block_sum<WARPS>(sum * expf(max - highest), doubles);
+    sum = block_sum<WARPS>(sum * expf(max - highest));
     max = highest;
 }
 
 /* -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
    class. */
 template <int N, typename L, typename T>
-static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, double *doubles,
-                                       float *floats) {
+static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, float *floats) {
     const int32_t label = a.batch.labels[item];
     const bool counts = label != SNUG_IGNORE_LABEL;
     const float scale = a.batch.step->loss_scale, each = a.smoothing / (float)a.classes;
     float max;
     double sum, part = 0, loss = 0;
-    row_sums<N>(a, x, doubles, floats, max, sum);
+    row_sums<N>(a, x, floats, max, sum);
     const float log_sum = (float)log(sum);
     float targets = counts ? weight_of(a, label) : 0; /* their sum */
     if (a.weights && a.smoothing > 0) {
         for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += a.weights[c];
-        targets = (1 - a.smoothing) * targets + each * (float)block_sum<WARPS>(part, doubles);
+        targets = (1 - a.smoothing) * targets + each * (float)block_sum<WARPS>(part);
     }
     for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
         float values[N];
@@ -86,13 +84,13 @@ static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, i
         }
         if (d) store<N>(d + c, values);
     }
-    return block_sum<WARPS>(loss, doubles);
+    return block_sum<WARPS>(loss);
 }
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow, and, with a class's weight w,
    -(w - 1) t log sigmoid(x). */
 template <typename L, typename T>
-static __device__ double binary_cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, double *doubles) {
+static __device__ double binary_cross_entropy(const struct loss &a, const L *x, T *d, int64_t item) {
     double loss = 0;
     for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
         const float value = to_float(x[c]), target = a.batch.targets[item * a.classes + c];
@@ -101,14 +99,14 @@ static __device__ double binary_cross_entropy(const struct loss &a, const L *x, 
         loss += fmaxf(value, 0) - value * target + rest + more * (fmaxf(-value, 0) + rest);
         if (d) d[c] = from_float<T>((p - target + more * (p - 1)) * a.batch.step->loss_scale);
     }
-    return block_sum<WARPS>(loss, doubles);
+    return block_sum<WARPS>(loss);
 }
 
 /* The mean over columns of -log softmax over the rows from `row` to the end of its segment, of the column's target. The
    block reads a column twice; segments have the tokens of a sequence at most. */
 template <typename L, typename T>
 static __device__ double segment_cross_entropy(const struct loss &a, const L *logits, T *d, int64_t row,
-                                               double *doubles, float *floats) {
+                                               float *floats) {
     const int32_t *labels = a.batch.labels + a.batch.step->first_row;
     const int64_t rows = a.batch.step->rows, columns = a.classes;
     const float each = 1 / (float)columns;
@@ -126,20 +124,19 @@ static __device__ double segment_cross_entropy(const struct loss &a, const L *lo
         found = block_max(found, floats);
         for (int64_t i = row + threadIdx.x; i < end; i += THREADS)
             part += expf(to_float(logits[i * columns + c]) - max);
-        const float log_sum = (float)log(block_sum<WARPS>(part, doubles));
+        const float log_sum = (float)log(block_sum<WARPS>(part));
         for (int64_t i = row + threadIdx.x; i < end; i += THREADS) {
             const float log_p = to_float(logits[i * columns + c]) - max - log_sum, target = labels[i] >> c & 1;
             loss -= (double)(target * log_p * each);
             if (d) d[i * columns + c] = from_float<T>((expf(log_p) - target) * found * each * a.batch.step->loss_scale);
         }
     }
-    return block_sum<WARPS>(loss, doubles);
+    return block_sum<WARPS>(loss);
 }
 
 /* L, T: types of the logits and of d. N: elements that a thread reads at once. */
 template <typename L, typename T, int N, enum snug_loss_kind K>
 static __global__ void loss_kernel(const struct loss a) {
-    __shared__ double doubles[WARPS];
     __shared__ float floats[WARPS];
     const int64_t row = blockIdx.x, item = a.batch.step->first_row + row;
     const L *x = (const L *)a.logits + row * a.classes;
@@ -148,12 +145,12 @@ static __global__ void loss_kernel(const struct loss a) {
     if (row >= a.batch.step->rows) {
         for (int64_t c = threadIdx.x; d && c < a.classes; c += THREADS) d[c] = from_float<T>(0);
     } else if constexpr (K == SNUG_CROSS_ENTROPY) {
-        loss = cross_entropy<N>(a, x, d, item, doubles, floats);
+        loss = cross_entropy<N>(a, x, d, item, floats);
     } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
-        loss = binary_cross_entropy(a, x, d, item, doubles);
+        loss = binary_cross_entropy(a, x, d, item);
     } else if constexpr (K == SNUG_SEGMENT_CROSS_ENTROPY) {
         if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS)
-            loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row, doubles, floats);
+            loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row, floats);
     } else if (threadIdx.x == 0) {
         const float difference = to_float(x[0]) - a.batch.targets[item];
         if (d) d[0] = from_float<T>(2 * difference * a.batch.step->loss_scale);

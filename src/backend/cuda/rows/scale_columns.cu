@@ -9,7 +9,6 @@ enum { THREADS = 256, WARPS = THREADS / 32, COLUMNS = 32, STRIPES = 8 };
 template <typename T>
 static __global__ void row_lengths_kernel(float *inverse, const T *w, const float *a, const float *b, float scale,
                                           int64_t cols, int64_t r, int64_t along, int64_t across) {
-    __shared__ float part[WARPS];
     const int64_t n = blockIdx.x;
     float squares = 0;
     for (int64_t i = threadIdx.x; i < cols; i += THREADS) {
@@ -17,7 +16,7 @@ static __global__ void row_lengths_kernel(float *inverse, const T *w, const floa
         for (int64_t k = 0; k < r; k++) v += scale * b[n * r + k] * a[k * cols + i];
         squares += v * v;
     }
-    squares = block_sum<WARPS>(squares, part);
+    squares = block_sum<WARPS>(squares);
     if (threadIdx.x == 0) inverse[n] = 1 / sqrtf(squares);
 }
 

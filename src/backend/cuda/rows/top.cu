@@ -11,7 +11,6 @@ extern "C" {
 }
 
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = SNUG_CUDA_TOP_PART / THREADS };
-#define LOG2_E 1.4426950408889634f
 
 /* What a block knows of its part: its largest value, the sum of exponentials relative to it; then its choices. */
 struct part {
@@ -46,7 +45,6 @@ static __device__ uint64_t block_largest(uint64_t own) {
 static __global__ void __launch_bounds__(THREADS)
     choose_kernel(struct part *parts, uint64_t *chosen, const float *logits, const struct snug_cuda_batch batch,
                   int64_t classes, int count) {
-    __shared__ float sums[WARPS];
     const int64_t row = blockIdx.y, first = (int64_t)blockIdx.x * SNUG_CUDA_TOP_PART;
     if (row >= batch.step->rows) return;
     uint64_t keys[EACH];
@@ -73,14 +71,13 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < EACH; i++)
             if (keys[i] == best) keys[i] = 0;
     }
-    sum = block_sum<WARPS>(sum, sums);
+    sum = block_sum<WARPS>(sum);
     if (threadIdx.x == 0) parts[row * gridDim.x + blockIdx.x] = {most, sum};
 }
 
 static __global__ void __launch_bounds__(THREADS)
     merge_kernel(int32_t *ids, float *log_probabilities, const struct part *parts, const uint64_t *chosen,
                  const struct snug_cuda_batch batch, int64_t part_count, int count) {
-    __shared__ double sums[WARPS];
     const int64_t row = blockIdx.x;
     if (row >= batch.step->rows) return;
     parts += row * part_count;
@@ -101,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS)
             double sum = 0;
             for (int64_t part = threadIdx.x; part < part_count; part += THREADS)
                 sum += (double)parts[part].sum * exp2f((parts[part].most - value) * LOG2_E);
-            log_sum = (double)value + log(block_sum<WARPS>(sum, sums));
+            log_sum = (double)value + log(block_sum<WARPS>(sum));
         }
         if (threadIdx.x > 0) continue;
         ids[row * count + n] = column_of(last);

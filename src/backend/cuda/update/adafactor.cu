@@ -36,17 +36,6 @@ struct adafactor {
     uint8_t *arena, *workspace;
 };
 
-static __device__ double block_sum(double value) {
-    __shared__ double shared[WARPS];
-    value = warp_sum(value);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int i = 0; i < WARPS; i++) value += shared[i];
-    return value;
-}
-
 static __device__ __forceinline__ float parameter_at(const struct adafactor &a, int64_t i) {
     return a.p ? a.p[i] : to_float(a.p16[i]);
 }
@@ -147,7 +136,7 @@ static __device__ void square_part(const struct adafactor &a, const struct place
         double sum = 0;
         for (int64_t i = at.begin * a.cols + threadIdx.x; i < at.end * a.cols; i += THREADS)
             sum += (double)parameter_at(a, at.first + i) * parameter_at(a, at.first + i);
-        sum = block_sum(sum);
+        sum = block_sum<WARPS>(sum);
         if (threadIdx.x == 0) a.sizes[at.part] = sum;
     }
 }
@@ -168,7 +157,7 @@ static __global__ void __launch_bounds__(THREADS) factor_kernel(struct adafactor
     if (at.part > 0) return;
     double sum = 0;
     for (int64_t row = threadIdx.x; row < a.rows; row += THREADS) sum += a.row_state[row];
-    sum = block_sum(sum);
+    sum = block_sum<WARPS>(sum);
     if (threadIdx.x == 0) *a.row_mean = sum / (double)a.rows;
 }
 
@@ -187,7 +176,7 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
         const float factor = row_factor(a, row, clip), *g = a.g + at.first + row * a.cols;
         sum += lane_sum(a, [&](int64_t c) { return snug_adafactor_direction(g[c], factor, a.factors[c]); });
     }
-    sum = block_sum(sum);
+    sum = block_sum<WARPS>(sum);
     if (threadIdx.x == 0) a.squares[at.part] = sum;
 }
 
@@ -246,8 +235,8 @@ static __device__ void update_vector(const struct adafactor &a, const struct pla
         square += (double)u * u;
         if (s.scales) size += (double)parameter_at(a, at.first + c) * parameter_at(a, at.first + c);
     }
-    square = block_sum(square);
-    if (s.scales) size = block_sum(size);
+    square = block_sum<WARPS>(square);
+    if (s.scales) size = block_sum<WARPS>(size);
     const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
     const struct snug_cuda_step step = *a.step;
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS)

@@ -10,7 +10,7 @@ static __device__ double square_block(const float *g, int64_t count, int64_t blo
     double sum = 0;
     for (int64_t i = begin + threadIdx.x * 4; i < end; i += THREADS * 4)
         sum = add_squares(sum, load_four(g + i, end - i, true), end - i);
-    return block_sum(sum);
+    return block_sum<SQUARE_WARPS>(sum);
 }
 
 static __global__ void square_blocks(double *partial, const float *g, int64_t count) {
@@ -131,7 +131,7 @@ static __global__ void clip_kernel(float *clip, float *scaler, const double *sum
                                    const struct snug_cuda_step *step) {
     double sum = 0;
     for (int64_t i = threadIdx.x; i < slots; i += THREADS) sum += sums[i];
-    sum = block_sum(sum);
+    sum = block_sum<SQUARE_WARPS>(sum);
     if (threadIdx.x) return;
     const double factor = scaler ? scaler[SNUG_SCALE] : 1, norm = sqrt(sum) / factor;
     const double scale = step->max_grad_norm / (norm + 1e-6);

@@ -6,18 +6,8 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { SQUARE_THREADS = 256, BLOCK = SNUG_CUDA_BLOCK };
+enum { SQUARE_THREADS = 256, SQUARE_WARPS = SQUARE_THREADS / 32, BLOCK = SNUG_CUDA_BLOCK };
 static_assert(BLOCK == SNUG_NORM_CHUNK, "the chunks of the contract");
-
-static __device__ double block_sum(double value) {
-    __shared__ double shared[SQUARE_THREADS / 32];
-    value = warp_sum(value);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int i = 0; i < SQUARE_THREADS / 32; i++) value += shared[i];
-    return value;
-}
 
 /* sum plus the squares of v, of which `left` elements exist. A square of a float is exact. */
 static __device__ double add_squares(double sum, float4 v, int64_t left) {
