@@ -208,7 +208,7 @@ static snug_status keep_algorithms(struct snug_run *run, FILE *file, size_t kept
 
 /* ---- autotuning --------------------------------------------------------------------------------------- */
 
-/* Plans the matmuls of the program for one batch size. */
+/* Plans the matmuls of the program that cuBLASLt computes, for one batch size. */
 static snug_status tune_size(struct snug_run *run, int64_t tokens) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     const int64_t *capacity = run->program->capacity;
@@ -225,7 +225,8 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
         const struct snug_op *op = &run->program->ops[i];
         if (!snug_cuda_has_matmul(op)) continue;
         const struct snug_cuda_matmul matmul = snug_cuda_matmul_of(run, op);
-        if (!snug_cuda_takes_few_rows(run, op, &matmul)) status = snug_cuda_run_matmul(run, &matmul, run->workspace);
+        if (snug_cuda_takes_few_rows(run, op, &matmul) || snug_cuda_takes_thin(run, op, &matmul)) continue;
+        status = snug_cuda_run_matmul(run, &matmul, run->workspace);
     }
     run->batch = NULL;
     cuda->padded = false;

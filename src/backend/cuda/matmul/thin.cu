@@ -6,7 +6,7 @@
  * sums over a part of the rows, or of the columns; a second kernel adds them in their order. Each has the same bits
  * alone as with the other: whether a LINEAR_DX follows its LINEAR_DW depends on where the plan has put moves.
  */
-#include "backend/cuda/attention/attention_mma.cuh"
+#include "backend/cuda/mma.cuh"
 
 extern "C" {
 #include "backend/cuda/matmul/matmul.h"
@@ -120,7 +120,7 @@ template <typename T, int TILES> static __global__ void __launch_bounds__(THREAD
     const int64_t end = begin + a.each < a.rows ? begin + a.each : a.rows;
     const int tiles = (int)((end - begin + ROWS - 1) / ROWS);
     float sums[2][2 * TILES][4] = {};
-    if (!is_compiled<T>() || SNUG_CUDA_ARCH < 800) return;
+    if (SNUG_CUDA_ARCH < 800) return;
     if (a.m) copy_narrow<TILES>(m, (const T *)a.m + column0 * a.r, a.r, COLUMNS, a.columns - column0, a.r);
     for (int t = 0; t < STAGES - 1; t++) {
         if (t < tiles) copy_rows<T, TILES>(x + t * X_TILE, u + t * U_TILE, a, begin + t * ROWS, end);
@@ -164,8 +164,8 @@ static __global__ void __launch_bounds__(256)
 
 /* ---- which matmuls ---- */
 
-static int64_t column_blocks(const struct thin &a) { return (a.columns + COLUMNS - 1) / COLUMNS; }
-static int64_t row_parts(const struct thin &a) { return (a.rows + a.each - 1) / a.each; }
+static int64_t column_blocks(const struct thin &a) { return blocks_for(a.columns, COLUMNS); }
+static int64_t row_parts(const struct thin &a) { return blocks_for(a.rows, a.each); }
 
 static bool is_aligned(const void *data, int64_t ld) { return (uintptr_t)data % 16 == 0 && ld % 8 == 0; }
 
@@ -224,6 +224,18 @@ static bool find_pair(const struct snug_run *run, const struct snug_op *op, stru
     return find_q(run, snug_cuda_matmul_of(run, op), a) && find_p(run, *x, &p) && join(a, p);
 }
 
+/* One of the two. */
+static bool find_alone(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul &p,
+                       struct thin *a) {
+    return op->kind == SNUG_OP_LINEAR_DW ? find_q(run, p, a) : op->kind == SNUG_OP_LINEAR_DX && find_p(run, p, a);
+}
+
+extern "C" bool snug_cuda_takes_thin(const struct snug_run *run, const struct snug_op *op,
+                                     const struct snug_cuda_matmul *p) {
+    struct thin a;
+    return find_alone(run, op, *p, &a);
+}
+
 extern "C" bool snug_cuda_is_thin_pair(const struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda_matmul x;
     struct thin a;
@@ -260,12 +272,9 @@ static void run_thin(const struct snug_cuda *cuda, const struct thin &a, const s
 
 extern "C" bool snug_cuda_run_thin(struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool weights = op->kind == SNUG_OP_LINEAR_DW;
     struct snug_cuda_matmul x = *p;
     struct thin a;
-    if (cuda->autotuning) return false;
-    if (!weights || !find_pair(run, op, &a, &x))
-        if (weights ? !find_q(run, *p, &a) : !find_p(run, *p, &a)) return false;
+    if (!find_pair(run, op, &a, &x) && !find_alone(run, op, *p, &a)) return false;
     if (cuda->stream == cuda->side) cuda->side_workspace = true;
     if (p->type == SNUG_BF16)
         run_thin<bf16>(cuda, a, p, &x);
