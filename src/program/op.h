@@ -156,6 +156,10 @@ struct snug_embed_backward {
 struct snug_column_range {
     int32_t first, count;
 };
+/* How many these are of a tensor of so many columns. */
+static inline int64_t snug_range_columns(struct snug_column_range of, int64_t columns) {
+    return of.count ? of.count : columns;
+}
 /* y = x w^T + b + addend; y may be F32 where x is not. transposed, here and below: w and dw are stored as [K,N]. Of x
    [n,K] these columns alone are meant, if it has more: several linears then read columns that cover x, each once. */
 struct snug_linear {

@@ -11,12 +11,11 @@
 #ifndef SNUG_PROGRAM_PROGRAM_H
 #define SNUG_PROGRAM_PROGRAM_H
 
-#include <math.h>
-
 #include "core/context.h"
 #include "core/dtype.h"
 #include "io/backing.h"
 #include "program/op.h"
+#include "program/pooling.h"
 
 /* The allocated rows of every tensor with a varying extent are a multiple of this number, so that matmuls can use whole
  * tiles. Rows after the last row are undefined, before and after every operation. */
@@ -29,19 +28,6 @@ enum snug_extent {
     SNUG_EXTENT_ROWS,      /* R: loss positions of one chunk */
     SNUG_EXTENT_COUNT
 };
-
-/* What the row of a sequence of n tokens is: the row of its first or its last token; or a sum over its tokens' rows:
-   their mean, their sum divided by the root of n, or a mean with weights 1, 2, … n. */
-enum snug_pooling { SNUG_POOL_FIRST, SNUG_POOL_LAST, SNUG_POOL_MEAN, SNUG_POOL_ROOT_MEAN, SNUG_POOL_WEIGHTED_MEAN };
-static inline bool snug_pool_sums(enum snug_pooling pooling) { return pooling >= SNUG_POOL_MEAN; }
-/* The weight of token i is snug_pool_weight() / snug_pool_divisor(). */
-static inline float snug_pool_weight(enum snug_pooling pooling, int64_t i) {
-    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(i + 1) : 1;
-}
-static inline float snug_pool_divisor(enum snug_pooling pooling, int64_t n) {
-    if (pooling == SNUG_POOL_ROOT_MEAN) return sqrtf((float)n);
-    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)n * (float)(n + 1) / 2 : (float)n;
-}
 
 struct snug_tensor {
     char name[88];

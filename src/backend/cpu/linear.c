@@ -14,7 +14,7 @@ struct part {
 static int64_t find_part(const struct snug_run *run, struct part part, const void **data) {
     *data = (const uint8_t *)snug_run_data(run, part.tensor) +
             part.of.first * snug_dtype_size(snug_run_dtype(run, part.tensor));
-    return part.of.count ? part.of.count : snug_run_cols(run, part.tensor);
+    return snug_range_columns(part.of, snug_run_cols(run, part.tensor));
 }
 
 /* y = x w + bias, or += if add; transpose_w: w is stored as [columns of y, columns of x]. */
@@ -108,7 +108,7 @@ snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *o
 }
 
 static int64_t columns_of(const struct snug_program *program, struct part part) {
-    return part.of.count ? part.of.count : program->tensors[part.tensor].cols;
+    return snug_range_columns(part.of, program->tensors[part.tensor].cols);
 }
 
 static int64_t matmul_workspace(const struct snug_program *program, struct part x, int32_t w, struct part y,

@@ -14,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/philox.h"
 #include "optim/loss_scale.h"
+#include "program/pooling.h"
 #undef inline
 
 extern "C" {

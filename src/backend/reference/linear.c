@@ -51,7 +51,7 @@ snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t c = 0; c < cols; c++)
                     sums[r][c] = load_or_0(b, j + c) + (addend.data ? load(addend, i + r, j + c) : 0);
-            multiply(sums, x, w, i, rows, j, cols, of.count ? of.count : x.m.cols);
+            multiply(sums, x, w, i, rows, j, cols, snug_range_columns(of, x.m.cols));
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t c = 0; c < cols; c++) store(y, i + r, j + c, sums[r][c]);
         }
@@ -64,7 +64,7 @@ snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op 
                          w = {snug_matrix_of(run, op->linear_dx.w), op->linear_dx.transposed, 0};
     const struct snug_matrix dx = snug_matrix_of(run, op->linear_dx.dx);
     const struct snug_column_range of = op->linear_dx.of_dx;
-    const int64_t columns = of.count ? of.count : dx.cols;
+    const int64_t columns = snug_range_columns(of, dx.cols);
     double sums[BLOCK][BLOCK];
 
     for (int64_t i = 0; i < dx.rows; i += BLOCK)
@@ -85,7 +85,7 @@ snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op 
                          x = {.m = snug_matrix_of(run, op->linear_dw.x), .first = op->linear_dw.of_x.first};
     const struct snug_matrix dw = snug_matrix_of(run, op->linear_dw.dw), db = snug_matrix_of(run, op->linear_dw.db);
     const bool overwrites = snug_run_overwrites(run, op), transposed = op->linear_dw.transposed;
-    const int64_t inputs = op->linear_dw.of_x.count ? op->linear_dw.of_x.count : x.m.cols;
+    const int64_t inputs = snug_range_columns(op->linear_dw.of_x, x.m.cols);
     double sums[BLOCK][BLOCK];
 
     for (int64_t j = 0; dw.data && j < dy.m.cols; j += BLOCK)

@@ -25,7 +25,7 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
 }
 
 static double columns_of(const struct snug_cost_view *view, struct snug_column_range of, int32_t tensor) {
-    return of.count ? of.count : snug_cost_columns(view, tensor);
+    return (double)snug_range_columns(of, view->program->tensors[tensor].cols);
 }
 
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {

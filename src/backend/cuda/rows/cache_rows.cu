@@ -63,6 +63,10 @@ template <typename U> static __global__ void __launch_bounds__(THREADS) write_ro
     }
 }
 
+template <int W, typename T> static __device__ __forceinline__ void copy_piece(T *to, const T *from) {
+    packed<T, W>::store(to, packed<T, W>::load(from));
+}
+
 /* The same with rotation: W values of T are a unit. */
 template <typename T, int W, typename U>
 static __global__ void __launch_bounds__(THREADS) rotate_and_write(const struct rows<U> r, const struct rotated a) {

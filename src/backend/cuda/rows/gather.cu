@@ -37,16 +37,6 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
 
 /* ---- sums ---- */
 
-/* As in program.h, on the device. */
-static __device__ __forceinline__ float weight_of(enum snug_pooling pooling, int64_t i) {
-    return pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)(i + 1) : 1;
-}
-static __device__ __forceinline__ float divisor_of(enum snug_pooling pooling, int64_t n) {
-    return pooling == SNUG_POOL_ROOT_MEAN       ? sqrtf((float)n)
-           : pooling == SNUG_POOL_WEIGHTED_MEAN ? (float)n * (float)(n + 1) / 2
-                                                : (float)n;
-}
-
 /* LANES columns; GROUPS of threads divide a sequence's rows. */
 enum { LANES = 32, GROUPS = 8 };
 
@@ -63,13 +53,13 @@ static __global__ void __launch_bounds__(LANES *GROUPS)
     if (c < cols) {
 #pragma unroll 4
         for (int64_t row = first + threadIdx.y; row < end; row += GROUPS)
-            sum += to_float(x[row * cols + c]) * weight_of(pooling, row - first);
+            sum += to_float(x[row * cols + c]) * snug_pool_weight(pooling, row - first);
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || c >= cols) return;
     for (int i = 1; i < GROUPS; i++) sum += sums[i][threadIdx.x];
-    r[sequence * cols + c] = from_float<T>(end > first ? sum / divisor_of(pooling, end - first) : 0);
+    r[sequence * cols + c] = from_float<T>(end > first ? sum / snug_pool_divisor(pooling, end - first) : 0);
 }
 
 /* Tokens of a block. */
@@ -81,12 +71,12 @@ static __global__ void spread_kernel(T *dx, const T *dr, struct snug_cuda_batch 
                                      int64_t cols) {
     const int64_t sequence = blockIdx.y, begin = batch.offsets[sequence], end = batch.offsets[sequence + 1];
     const int64_t first = begin + (int64_t)blockIdx.x * SPREAD, last = first + SPREAD < end ? first + SPREAD : end;
-    const float divisor = divisor_of(pooling, end - begin);
+    const float divisor = snug_pool_divisor(pooling, end - begin);
     for (int64_t c = threadIdx.x; c < cols && first < last; c += blockDim.x) {
         const float all = to_float(dr[sequence * cols + c]);
         for (int64_t row = first; row < last; row++) {
             T *to = dx + row * cols + c;
-            *to = from_float<T>(to_float(*to) + all * (weight_of(pooling, row - begin) / divisor));
+            *to = from_float<T>(to_float(*to) + all * (snug_pool_weight(pooling, row - begin) / divisor));
         }
     }
 }

@@ -55,8 +55,4 @@ static __device__ __forceinline__ void rotate_piece(T *to, const T *from, const 
     store<W>(to + piece.second, upper);
 }
 
-template <int W, typename T> static __device__ __forceinline__ void copy_piece(T *to, const T *from) {
-    packed<T, W>::store(to, packed<T, W>::load(from));
-}
-
 #endif
