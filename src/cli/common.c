@@ -11,7 +11,7 @@
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
 
 bool cli_argument_is(const struct cli *cli, const char *name, const char *value) {
-    char text[64] = "";
+    char text[10] = ""; /* snug_args_get() fails for a longer value */
     return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0;
 }
 
