@@ -558,6 +558,10 @@ int main(int argc, char **argv) {
     if (options.op && !is_operation(options.op)) return usage(options.op);
     if (snug_context_create(&context) != SNUG_OK) return 1;
     open_backends();
+    if (options.backend && *no_cuda) { /* it was asked for */
+        fprintf(stderr, "%s\n", no_cuda);
+        return 1;
+    }
     int result = 2;
     if (strcmp(mode, "perf") == 0) {
         perf.backend = options.backend;
