@@ -22,7 +22,7 @@
 #define FIXTURE struct fixture *f, set_up, tear_down
 
 enum { BROAD = 256 }; /* hidden size */
-static int killed_trainings = 6, interrupted_trainings = 3;
+static int killed_trainings = 7, interrupted_trainings = 3;
 static uint32_t seed = 1;
 static char **given; /* a model and its two data files, or NULL */
 static bool on_gpu;
@@ -31,6 +31,7 @@ static bool on_gpu;
     "per_device_train_batch_size=4 gradient_accumulation_steps=4 max_steps=8 validation_file=@dev.csv "                \
     "per_device_eval_batch_size=1 eval_strategy=steps eval_steps=2 save_strategy=steps save_steps=2 "
 #define KILLED KILLED_ANYWHERE "device=cpu "
+#define DECODER "task=clm train_file=@train.txt validation_file=@dev.txt line_by_line=True "
 
 static const char *const ways[] = {
     KILLED "dataloader_num_workers=2",
@@ -38,6 +39,9 @@ static const char *const ways[] = {
     KILLED "offload=optimizer,gradients,weights,activations update_in_backward=True gradient_accumulation_steps=1",
     KILLED "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True optim=adamw_8bit threads=1",
     KILLED "load_best_model_at_end=True save_total_limit=1 report_to=tensorboard recompute=layer",
+    KILLED DECODER "config_name=@gemma bf16=True recompute=layer per_device_train_batch_size=2",
+    KILLED DECODER "config_name= model_name_or_path=@llama_base use_peft=True lora_target_modules=all-linear "
+                   "load_in_4bit=True lora_dropout=0.1 load_best_model_at_end=True",
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -51,9 +55,15 @@ static const char *const gpu_ways[WAYS] = {
                      "gradient_accumulation_steps=1",
     KILLED_OFFLOADED "offload=optimizer offload_dir=@disk optim=adamw_8bit recompute=layer",
     KILLED_OFFLOADED "offload=optimizer,weights dtype=bfloat16 optim=adafactor save_total_limit=1",
+    KILLED_OFFLOADED DECODER "config_name=@gemma bf16=True recompute=layer offload=optimizer,gradients",
+    KILLED_OFFLOADED DECODER "config_name= model_name_or_path=@llama_base use_peft=True "
+                             "lora_target_modules=all-linear load_in_4bit=True lora_dropout=0.1 bf16=True",
 };
 
 static const char *words_of(int way) { return on_gpu ? gpu_ways[way] : ways[way]; }
+static const char *weights_of(const char *words) {
+    return strstr(words, "use_peft") ? "adapter_model.safetensors" : "model.safetensors";
+}
 
 enum place { PLACE_START, PLACE_STEP, PLACE_EVALUATION, PLACE_SAVE, PLACE_END, PLACES };
 static const char *const place_names[PLACES] = {"before the first step", "in a step", "in an evaluation", "in a save",
@@ -111,13 +121,13 @@ static const char *said(const struct fixture *f) {
     return text;
 }
 
-/* The state after the kill: a hidden folder is an unfinished save. */
+/* The state after the kill: a hidden name is an unfinished save. */
 static enum place look_at(struct fixture *f, const char *output, enum place place, int *checkpoints) {
     DIR *folder = opendir(path_of(f, "%s", output));
     *checkpoints = 0;
     if (!folder) return place;
     for (struct dirent *entry; (entry = readdir(folder));) {
-        if (strstr(entry->d_name, ".snug-aside")) place = PLACE_SAVE;
+        if (strstr(entry->d_name, ".snug-")) place = PLACE_SAVE;
         if (strncmp(entry->d_name, "checkpoint-", 11) != 0) continue;
         ++*checkpoints;
         if (folder_verify(f->ctx, path_of(f, "%s/%s", output, entry->d_name)) != SNUG_OK)
@@ -141,6 +151,7 @@ struct trial {
     struct fixture *f;
     struct shared *shared;
     int way, checkpoints; /* checkpoints that can be resumed from */
+    const char *weights;  /* the file's name */
     char whole[16];       /* the folder of the uninterrupted run, */
     double seconds;       /* the time that it took, */
     int64_t calls;        /* and its calls for files */
@@ -182,7 +193,8 @@ static void end_often(struct trial *trial, int number, int64_t ends[PLACES]) {
     if (early && wait_for(trial->start(trial, "out")) != 0)
         fail_msg("training %d (seed %u) cannot be resumed: %s", number, seed, said(f));
     assert_nothing_hidden(f, "out");
-    assert_same_run(f, trial->whole, "out");
+    assert_same_in_both(f, trial->whole, "out", trial->weights);
+    assert_same_history(f, trial->whole, "out");
 }
 
 static struct shared *share(void) {
@@ -231,18 +243,27 @@ FIXTURE_TEST(test_killed_is_uninterrupted) {
     struct trial trials[WAYS];
     struct shared *shared = share();
     int64_t kills[PLACES] = {0};
+    char checkpoint[64];
     if (on_gpu) {
         write_model(f, "broad", 0.1, BROAD, 2, VOCABULARY);
         assert_int_equal(mkdir(path_of(f, "disk"), 0755), 0);
     }
+    write_other_families(f, on_gpu ? BROAD : 32);
+    train(f, "llama_base", DECODER "config_name=@llama max_steps=1 device=cpu");
     for (int way = 0; way < WAYS; way++) {
-        trials[way] = (struct trial){.f = f, .shared = shared, .way = way, .start = start_library, .end = kill_it};
+        trials[way] = (struct trial){.f = f,
+                                     .shared = shared,
+                                     .way = way,
+                                     .weights = weights_of(words_of(way)),
+                                     .start = start_library,
+                                     .end = kill_it};
         run_whole(&trials[way], "whole");
     }
     for (int i = 0; i < killed_trainings; i++) {
         struct trial *trial = &trials[i % WAYS];
         end_often(trial, i, kills);
-        assert_same_in_both(f, trial->whole, "out", "checkpoint-8/model.safetensors");
+        snprintf(checkpoint, sizeof checkpoint, "checkpoint-8/%s", trial->weights);
+        assert_same_in_both(f, trial->whole, "out", checkpoint);
         assert_same_in_both(f, trial->whole, "out", "checkpoint-8/optimizer.safetensors");
     }
     print_message("%d killed trainings ended with the same bits; killed", killed_trainings);
@@ -309,8 +330,12 @@ TEST_IN(test_interrupted_is_uninterrupted, void *fixture, set_up, tear_down) {
     struct shared *shared = share();
     int64_t ends[PLACES] = {0};
     for (int way = 0; way < INTERRUPTED_WAYS; way++) {
-        trials[way] =
-            (struct trial){.f = fixture, .shared = shared, .way = way, .start = start_program, .end = interrupt_it};
+        trials[way] = (struct trial){.f = fixture,
+                                     .shared = shared,
+                                     .way = way,
+                                     .weights = weights_of(interrupted_ways[way]),
+                                     .start = start_program,
+                                     .end = interrupt_it};
         run_whole(&trials[way], "through");
     }
     for (int i = 0; i < interrupted_trainings; i++) end_often(&trials[i % INTERRUPTED_WAYS], i, ends);
