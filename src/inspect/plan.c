@@ -11,6 +11,7 @@
 #include "model/weights.h"
 #include "train/job.h"
 #include "train/parallel.h"
+#include "train/trainings.h"
 
 static struct snug_plan_part *part_of(snug_plan *plan, const struct snug_tensor *tensor) {
     if (tensor->part == SNUG_PART_LAYER) return &plan->encoder[tensor->layer];
@@ -64,21 +65,6 @@ static snug_status compare_thawed(const struct snug_job *job, struct snug_run_pl
     return SNUG_OK;
 }
 
-static snug_status build_thawed(const struct snug_job *job, snug_context *ctx, struct snug_run_plan *out) {
-    struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
-    struct snug_setup setup = job->setup;
-    struct snug_args *args;
-    setup.config.quantized.type = SNUG_CODES_NONE; /* codes cannot be trained */
-    for (int i = 0; i < job->plan.count; i++) pipelines[job->plan.programs[i].role] = job->plan.programs[i].pipeline;
-    RETURN_IF_ERROR(snug_fit_args(ctx, &job->setup, &args));
-    free(args->freeze);
-    args->freeze = NULL;
-    setup.config.adapter = NULL;
-    const snug_status status = snug_run_plan_build(&setup, args, pipelines, out);
-    snug_args_free(args);
-    return status;
-}
-
 /* Builds the same plan without --freeze and adapters. In a context of its own: the plan's may have the message that it
  * does not fit.
  */
@@ -87,7 +73,7 @@ static snug_status find_frozen(const struct snug_job *job, snug_plan *plan) {
     struct snug_run_plan thawed = {0};
     if (snug_context_create(&ctx) != SNUG_OK)
         return snug_fail(plan->ctx, SNUG_E_MEMORY, "a plan in which all is trained: out of memory");
-    snug_status status = build_thawed(job, ctx, &thawed);
+    snug_status status = snug_training_plan(ctx, &job->setup, &job->plan, SNUG_TRAINING_FULL, "", &thawed);
     if (status == SNUG_OK) status = compare_thawed(job, &thawed, plan);
     if (status != SNUG_OK) status = snug_fail(plan->ctx, status, "all trained: %s", snug_context_message(ctx));
     snug_run_plan_free(&thawed);
@@ -131,6 +117,17 @@ static snug_status find_ranks(const struct snug_job *job, snug_plan *plan) {
     return snug_fit_ranks(&job->setup, &job->limits, limit, plan->fits_from);
 }
 
+static snug_status price_trainings(const struct snug_job *job, const struct snug_rates *rates, snug_plan *plan) {
+    const struct snug_setup *setup = &job->setup;
+    struct snug_limit limit;
+    bool over;
+    plan->training = setup->config.family->causal ? snug_training_of(setup) : SNUG_TRAINING_COUNT;
+    if (plan->training == SNUG_TRAINING_COUNT) return SNUG_OK;
+    RETURN_IF_ERROR(snug_limits_find(&job->limits, setup, &job->plan, &limit, &over));
+    plan->training_limit = limit.bytes;
+    return snug_trainings_price(setup, &job->limits, &job->plan, rates, limit.bytes, plan->trainings);
+}
+
 static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     const struct snug_setup *setup = &job->setup;
     struct snug_rates rates;
@@ -140,7 +137,11 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
         RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
     }
     RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
-    if (!rates.count) return SNUG_OK;
+    const snug_status priced = price_trainings(job, &rates, plan);
+    if (!rates.count || priced != SNUG_OK) {
+        snug_rates_free(&rates);
+        return priced;
+    }
     plan->scaled = rates.scaled_from != NULL;
     plan->untried = plan->scaled && !job->limits.device.model->tried;
     snprintf(plan->rates_of, sizeof plan->rates_of, "%s", plan->scaled ? rates.scaled_from : rates.device);

@@ -49,7 +49,11 @@ struct snug_plan {
         double flops;
         int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     } frozen;
-    int64_t adapted; /* of the parameters, those of LoRA adapters */
+    /* Of a decoder: the trainings that are compared, and which of them this one is; SNUG_TRAINING_COUNT: none is. */
+    struct snug_priced trainings[SNUG_TRAINING_COUNT];
+    enum snug_training training;
+    int64_t training_limit; /* bytes that they have */
+    int64_t adapted;        /* of the parameters, those of LoRA adapters */
     /* of the machine, or of the GPU that has the arena; -1 if unknown */
     bool gpu;
     char device[96];

@@ -240,6 +240,26 @@ static void print_methods(FILE *out, const snug_plan *plan) {
     if (plan->method_count == 1) fputs("(every method is already set)\n", out);
 }
 
+/* Full, LoRA and QLoRA beside one another. */
+static void print_trainings(FILE *out, const snug_plan *plan) {
+    if (plan->training == SNUG_TRAINING_COUNT) return;
+    fputs("\nTrainings of this model on these batches, which train different parameters\n", out);
+    fprintf(out, "%-6s%12s %12s %12s %12s %12s %10s %9s\n", "", "weights", "grad.+opt.", "activations", "other", "MiB",
+            "s a step", "");
+    for (int kind = 0; kind < SNUG_TRAINING_COUNT; kind++) {
+        const struct snug_priced *t = &plan->trainings[kind];
+        const int64_t states = t->bytes[SNUG_MEMORY_GRADIENTS] + t->bytes[SNUG_MEMORY_OPTIMIZER];
+        const int64_t rest = t->total - t->bytes[SNUG_MEMORY_WEIGHTS] - t->bytes[SNUG_MEMORY_ACTIVATIONS] - states;
+        char seconds[24] = "unknown";
+        if (!t->total) continue;
+        if (t->work.seconds > 0) snprintf(seconds, sizeof seconds, "%.3g", t->work.seconds);
+        fprintf(out, "%-6s%12.1f %12.1f %12.1f %12.1f %12.1f %10s %9s  %s\n", t->name,
+                mib(t->bytes[SNUG_MEMORY_WEIGHTS]), mib(states), mib(t->bytes[SNUG_MEMORY_ACTIVATIONS]), mib(rest),
+                mib(t->total), seconds, t->total <= plan->training_limit ? "" : "too large",
+                (int)plan->training == kind && !*t->flags ? "(this plan)" : t->flags);
+    }
+}
+
 static void print_fit(FILE *out, const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
     if (!plan->searched) return;
@@ -257,6 +277,7 @@ static void print_plan(FILE *out, const void *report) {
     print_work(out, plan);
     print_seconds(out, plan);
     print_methods(out, plan);
+    print_trainings(out, plan);
     print_rules(out, plan);
     print_fit(out, plan);
 }
@@ -353,6 +374,14 @@ static json_t *methods_json(const snug_plan *plan) {
     return methods;
 }
 
+static json_t *trainings_json(const snug_plan *plan) {
+    json_t *trainings = json_object();
+    for (int kind = 0; kind < SNUG_TRAINING_COUNT && plan->training < SNUG_TRAINING_COUNT; kind++)
+        if (plan->trainings[kind].total)
+            snug_json_add(&trainings, plan->trainings[kind].name, priced_json(&plan->trainings[kind]));
+    return trainings;
+}
+
 static json_t *fit_json(const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
     if (!plan->searched) return json_null();
@@ -387,7 +416,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         "s:o, "
         "s:o, "
         "s:{s:f, s:f}, "
-        "s:I, s:I, s:o, s:o}",
+        "s:I, s:I, s:o, s:o, s:o}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "frozen",
         frozen_json(plan), "quantized", quantized_json(&plan->quantized), "task", snug_task_name(plan->task), "compute",
         snug_dtype_name(plan->compute), "dtype", snug_dtype_name(plan->weights), "batch", "sequences",
@@ -399,6 +428,6 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         fit_json(plan), "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference",
         6.0 * (double)plan->parameters, "machine_bytes", (json_int_t)plan->memory, "available_bytes",
         (json_int_t)plan->available, "device", plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"),
-        "ranks", ranks_json(plan));
+        "ranks", ranks_json(plan), "trainings", trainings_json(plan));
     return snug_report_json(plan->ctx, all, text);
 }

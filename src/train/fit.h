@@ -24,6 +24,9 @@ struct snug_priced {
     struct snug_estimate work; /* of an optimizer step */
 };
 
+/* Trainings of a model that are compared, from the one that trains most (trainings.h). */
+enum snug_training { SNUG_TRAINING_FULL, SNUG_TRAINING_LORA, SNUG_TRAINING_QLORA, SNUG_TRAINING_COUNT };
+
 struct snug_fit {
     int64_t limit;
     bool fits;                        /* otherwise chosen is the smallest mix */
@@ -32,6 +35,9 @@ struct snug_fit {
     struct snug_priced rounding;      /* a mix that fits, rounds, and is much faster than the exact choice; or 0 s */
     int64_t planned;                  /* mixes that were built and placed to find it */
     int64_t mixes;                    /* all possible mixes */
+    /* Other trainings, which are never chosen, and which of them the run is: snug_trainings_price(). */
+    struct snug_priced trainings[SNUG_TRAINING_COUNT];
+    enum snug_training training;
 };
 
 /* Searches the cheapest mix of at most limit bytes, beginning with the requested plan. Mixes with exactly the same

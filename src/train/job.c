@@ -9,6 +9,7 @@
 #include "train/group.h"
 #include "train/memory.h"
 #include "train/threads.h"
+#include "train/trainings.h"
 
 /* ---- plan ----------------------------------------------------------------------------------------------------- */
 
@@ -61,6 +62,15 @@ static snug_status plan_again(struct snug_job *job) {
 
 /* ---- the search for the budget -------------------------------------------------------------------------------- */
 
+/* Adapters need the weights of a model; a plan is made without them. */
+static snug_status price_trainings(struct snug_job *job, const struct snug_rates *rates, int64_t limit) {
+    struct snug_fit *fit = job->fit;
+    const bool possible = job->setup.args->model_name_or_path || job->setup.command == SNUG_COMMAND_PLAN;
+    fit->training = possible ? snug_training_of(&job->setup) : SNUG_TRAINING_COUNT;
+    if (fit->training == SNUG_TRAINING_COUNT) return SNUG_OK;
+    return snug_trainings_price(&job->setup, &job->limits, &job->plan, rates, limit, fit->trainings);
+}
+
 static snug_status search_fit(struct snug_job *job, int64_t limit) {
     const struct snug_setup *setup = &job->setup;
     struct snug_rates rates = {0};
@@ -79,7 +89,9 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
                                     : SNUG_OK;
         }
     }
-    const snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
+    snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
+    job->fit->training = SNUG_TRAINING_COUNT;
+    if (status == SNUG_OK && job->plan.total > limit) status = price_trainings(job, &rates, limit);
     snug_rates_free(&rates);
     return status;
 }
@@ -106,27 +118,16 @@ static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *ove
     return snug_group_broadcast(job->ctx, group, job->fit, sizeof *job->fit);
 }
 
-/* What would need less memory, but train something else: it is named, and never chosen. */
-static const char *other_trainings(const struct snug_setup *setup) {
-    if (!setup->args->model_name_or_path || setup->config.quantized.type) return "";
-    return setup->lora ? "; --load_in_4bit would store the frozen weights in 4 bits, with other results"
-                       : "; --use_peft would train LoRA adapters alone, with --load_in_4bit beside weights of 4 bits, "
-                         "which is another training";
-}
-
 /* Where no mix fits: a larger budget, if the machine has it. */
 static snug_status advise_more(const struct snug_job *job, const struct snug_limit *limit, struct snug_advice *advice) {
     const int64_t least = job->fit->chosen.total + SNUG_FIT_MARGIN, mib = (least + (1 << 20) - 1) >> 20;
     const int64_t memory = snug_limits_memory(&job->limits);
-    char *sentence;
+    char *sentence, needs[96] = "--fit runs it where that much is free, or within --memory_budget";
     RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &sentence));
     const bool enough = limit->budgeted && (memory < 0 || least <= memory);
     if (enough) snprintf(advice->add, sizeof advice->add, "--fit --memory_budget %" PRId64 "MiB", mib);
-    const snug_status status =
-        snug_format(job->ctx, &advice->text, "%s%s%s", sentence,
-                    enough ? "; --fit needs a --memory_budget of that size"
-                           : "; --fit runs it where that much is free, or within --memory_budget",
-                    other_trainings(&job->setup));
+    if (enough) snprintf(needs, sizeof needs, "--fit needs --memory_budget %" PRId64 "MiB", mib);
+    const snug_status status = snug_format(job->ctx, &advice->text, "%s; %s", sentence, needs);
     free(sentence);
     return status;
 }

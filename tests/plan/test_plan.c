@@ -346,6 +346,70 @@ FIXTURE_TEST(test_weights_of_4_bits) {
     }
 }
 
+/* Full, LoRA and QLoRA beside one another, each of them by any of the three; and in words where the run does not fit.
+ */
+#define LLAMA                                                                                                          \
+    "gpu=H100 bf16=true config_name=" SNUG_SOURCE_DIR "/bench/models/llama-3.2-1b.json per_device_train_batch_size=2 " \
+    "max_seq_length=512 optim=adamw_torch dtype=float32 gradient_accumulation_steps=1 update_in_backward=False "
+#define ADAPTERS "--use_peft --lora_target_modules all-linear"
+
+static int64_t training_bytes(const json_t *plan, const char *kind) {
+    const json_t *of_kind = json_object_get(json_object_get(plan, "trainings"), kind);
+    return json_integer_value(json_object_get(json_object_get(of_kind, "bytes"), "total"));
+}
+
+FIXTURE_TEST(test_plan_compares_trainings) {
+    static const char *const kinds[] = {"full", "LoRA", "QLoRA"};
+    static const char *const runs[] = {LLAMA, LLAMA "use_peft=True lora_target_modules=all-linear",
+                                       LLAMA "use_peft=True lora_target_modules=all-linear load_in_4bit=True"};
+    int64_t bytes[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        json_t *plan = json_plan(f, runs[i]);
+        for (int k = 0; k < 3 && !bytes[k]; k++) bytes[k] = training_bytes(plan, kinds[k]);
+        for (int k = 0; k < 3; k++) assert_int_equal(training_bytes(plan, kinds[k]), bytes[k]);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(plan, "bytes"), "total")), bytes[i]);
+        json_decref(plan);
+    }
+    assert_true(bytes[2] < bytes[1] && bytes[1] < bytes[0] / 4);
+    static const char *const none[] = {LLAMA "freeze=layer.0-3", "gpu=H100 config_name=bert-base-uncased"};
+    for (int i = 0; i < 2; i++) {
+        json_t *plan = json_plan(f, none[i]);
+        assert_int_equal(json_object_size(json_object_get(plan, "trainings")), 0);
+        json_decref(plan);
+    }
+}
+
+FIXTURE_TEST(test_adapters_are_proposed_in_words) {
+    static const struct {
+        const char *words, *proposed, *row;
+        bool fits, q;
+    } cases[] = {
+        {LLAMA "recompute=layer memory_budget=12GiB", "LoRA (" ADAPTERS ") would take", "too large  (this plan)", true,
+         true},
+        {LLAMA "recompute=layer memory_budget=3GiB", "training: QLoRA (" ADAPTERS " --load_in_4bit) would take",
+         "too large  " ADAPTERS "\n", true, true},
+        {LLAMA "recompute=layer memory_budget=1GiB", "MiB, which does not fit, about", "too large  " ADAPTERS " --load",
+         false, true},
+        {LLAMA "memory_budget=2100MiB offload=optimizer", "QLoRA (" ADAPTERS " --load_in_4bit --recompute layer) would",
+         ADAPTERS " --load_in_4bit --recompute layer\n", false, true},
+        {LLAMA "recompute=layer memory_budget=3GiB use_peft=True lora_target_modules=all-linear",
+         "QLoRA (--load_in_4bit) would", "--load_in_4bit\n", true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_plan *plan;
+        char *text;
+        snug_args *args = plain_args(f, cases[i].words);
+        assert_int_equal(snug_plan_create(args, &plan), SNUG_E_DOES_NOT_FIT);
+        assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+        assert_contains(text, cases[i].row);
+        if (cases[i].q) assert_contains(snug_error_message(f->ctx), cases[i].fits ? "--fit would add" : "no mix");
+        if (cases[i].q) assert_contains(text, cases[i].proposed);
+        free(text);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
 /* ---- the budget ----------------------------------------------------------------------------------------------- */
 
 static void set_budget(struct fixture *f, snug_args *args, int64_t bytes) {

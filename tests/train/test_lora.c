@@ -260,7 +260,7 @@ static struct planned plan_of(struct fixture *f, const char *words) {
     planned.trainable = plan->trainable;
     char *text;
     assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
-    assert_int_equal(strstr(text, "\nLoRA ") != NULL,
+    assert_int_equal(strstr(text, "M parameters of adapters") != NULL,
                      strstr(words, "use_peft") || strstr(words, "@out") || strstr(words, "@named"));
     free(text);
     snug_plan_destroy(plan);
@@ -549,8 +549,8 @@ FIXTURE_TEST(adapters_fit) {
     static const struct {
         const char *words, *message;
     } runs[] = {
-        {"config_name= model_name_or_path=@base", "; --use_peft would train LoRA adapters alone"},
-        {CLASSIFIER, "; --load_in_4bit would store the frozen weights"},
+        {"config_name= model_name_or_path=@base", "; --fit never chooses another training: LoRA (--use_peft"},
+        {CLASSIFIER, "training: QLoRA (--load_in_4bit) would take"},
         {CLASSIFIER "load_in_4bit=True bnb_4bit_compute_dtype=float32", "no mix of methods fits"},
     };
     char words[1024];
