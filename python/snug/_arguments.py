@@ -65,8 +65,8 @@ class _Of15(TypedDict, total=False):
     """labels that mean that a row has none: it is left out, and so are rows without a label; none: every label is a class;
     default: -1 and - among other classes (snug's own)"""
     max_seq_length: Optional[int]
-    """maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given, question answering: 384
-    [128]"""
+    """maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given, question answering:
+    384, multiple choice: at most 1024 [128]"""
     max_length: Optional[int]
     """Another name of max_seq_length."""
     label_all_tokens: Optional[bool]
@@ -369,6 +369,9 @@ class _Of7(TypedDict, total=False):
             "question_answering",
             "question-answering",
             "qa",
+            "multiple_choice",
+            "multiple-choice",
+            "swag",
         ]
     ]
     """task, which selects the head; default: derived from the data and the model folder (snug's own)"""

@@ -115,7 +115,7 @@ const struct snug_argument snug_arguments[] = {
         "class; default: -1 and - among other classes (snug's own)"),
     COUNT(max_seq_length, "max_length", DATA, "128", "[3,)",
           "maximum tokens of a sequence; longer texts are truncated; causal LM: 1024 if it is not given, question "
-          "answering: 384"),
+          "answering: 384, multiple choice: at most 1024"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),

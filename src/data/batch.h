@@ -27,7 +27,7 @@ struct snug_batch {
     int64_t first_sample;  /* index in the step of the first sequence, before rows are dealt to micro-batches */
     int64_t first_row;     /* evaluation: index in the data set of the first sequence */
     int64_t longest;       /* tokens of the longest sequence, with those of earlier batches in generation */
-    int64_t texts;         /* sequences of a row; 0: one */
+    int64_t texts;         /* sequences of a row, of groups at most; 0: one */
     int64_t truncated;     /* sequences whose text was truncated */
     bool last_in_step;
 
@@ -74,8 +74,9 @@ static inline int64_t snug_batch_sequence(const struct snug_batch *batch, int32_
 }
 /* Row of the data set to which a loss position of the batch belongs, if rows are in order. */
 static inline int64_t snug_batch_row(const struct snug_batch *batch, int64_t position) {
-    const int64_t sequence = snug_batch_sequence(batch, batch->loss_positions[position]);
-    return batch->first_row + (batch->texts ? sequence / batch->texts : sequence);
+    const int32_t token = batch->loss_positions[position];
+    if (batch->texts) return batch->first_row + batch->sample[token] / batch->texts - batch->first_sample;
+    return batch->first_row + snug_batch_sequence(batch, token);
 }
 
 /*

@@ -10,7 +10,7 @@
 #include "data/encode.h"
 #include "data/loss_mask.h"
 #include "data/numbers.h"
-#include "data/questions.h"
+#include "data/object_rows.h"
 #include "data/row_texts.h"
 #include "data/task.h"
 #include "data/words.h"
@@ -67,7 +67,7 @@ struct builder {
     int64_t unused; /* rows whose tags are not used, because they are not one for each word; causal LM:
                        rows without a loss, and the line of the first */
     int64_t unused_line;
-    int64_t examples;            /* question answering: questions so far */
+    int64_t examples;            /* questions or groups so far */
     int64_t roles_line;          /* the first row with ShareGPT's roles; 0: none */
     int64_t across, across_line; /* rows with a token that is of both texts, and the first */
     bool full;                   /* max_samples rows are written: only labels are still read */
@@ -112,7 +112,7 @@ static snug_status append_text(struct builder *builder, struct chunk *chunk, con
 static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_row *row, size_t i,
                              struct text_row *taken) {
     struct snug_field field;
-    RETURN_IF_ERROR(builder->encoding.chat || builder->source.columns.questions
+    RETURN_IF_ERROR(builder->source.object
                         ? snug_chat_json(builder->ctx, &builder->source, row, &builder->joined, &field)
                         : snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
     taken->start[i] = chunk->text_size;
@@ -256,7 +256,7 @@ static snug_status tokenize_object(const struct builder *builder, const char *te
                                    struct text_row *row) {
     char *where;
     RETURN_IF_ERROR(snug_format(builder->ctx, &where, "%s:%" PRId64, builder->options->path, row->line));
-    const snug_status status = (builder->encoding.chat ? snug_encode_chat : snug_encode_questions)(
+    const snug_status status = (builder->encoding.chat ? snug_encode_chat : builder->task->objects->encode)(
         builder->ctx, &builder->encoding, where, text, row->length[0], &task->encoder, &row->tokens);
     free(where);
     return status;
@@ -265,8 +265,7 @@ static snug_status tokenize_object(const struct builder *builder, const char *te
 static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                 struct text_row *row) {
     const char *const texts[] = {chunk->text + row->start[0], chunk->text + row->start[1]};
-    if (builder->encoding.chat || builder->source.columns.questions)
-        return tokenize_object(builder, texts[0], task, row);
+    if (builder->source.object) return tokenize_object(builder, texts[0], task, row);
     if (builder->task->apart)
         return snug_encode_apart(builder->ctx, &builder->encoding, texts[0], chunk->labels + row->first_label,
                                  builder->source.columns.texts, &task->encoder, &row->tokens);
@@ -371,12 +370,12 @@ static snug_status write_row(struct builder *builder, const struct chunk *chunk,
     return snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count);
 }
 
-/* The windows of a row's questions. */
+/* The rows of tokens of a row that is an object: windows, or a group. Their first number is the object's. */
 static snug_status write_windows(struct builder *builder, const struct text_row *row, const struct task *task) {
     const struct snug_encoder *encoder = &task->encoder;
     for (size_t i = 0; i < row->tokens.windows && !is_full(builder); i++) {
         const struct snug_window *window = &encoder->windows[row->tokens.window + i];
-        const struct snug_cache_row head = {row->line, (int32_t)window->first_count, false};
+        const struct snug_cache_row head = {row->line, (int32_t)window->first_count, window->truncated};
         uint32_t *numbers = encoder->numbers + window->numbers;
         builder->examples += window->begins;
         numbers[0] = (uint32_t)(builder->examples - 1);
@@ -389,7 +388,7 @@ static snug_status write_windows(struct builder *builder, const struct text_row 
 static snug_status write_row_of(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
                                 const struct task *task) {
     if (builder->join) return join_row(builder, row, task->encoder.out.ids + row->tokens.ids);
-    return builder->task->questions ? write_windows(builder, row, task) : write_row(builder, chunk, row, task);
+    return builder->task->objects ? write_windows(builder, row, task) : write_row(builder, chunk, row, task);
 }
 
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
@@ -553,6 +552,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .end = builder->join ? NULL : options->end,
                                                .prompt = options->prompt,
                                                .stride = options->doc_stride,
+                                               .need_labels = options->need_labels,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));
@@ -612,7 +612,7 @@ static snug_status build(struct builder *builder, struct snug_peek *peek, int64_
                                            builder->options->need_labels, &form));
     if (builder->task->causal) form = SNUG_LABELS_MASK;
     if (builder->task->apart) form = SNUG_LABELS_TEXTS;
-    if (builder->task->questions) form = SNUG_LABELS_ANSWERS;
+    if (builder->task->objects) form = builder->task->objects->form;
     return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
 }
 
@@ -633,7 +633,10 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
                                                 .path = options->path,
                                                 .names = names,
                                                 .delimiter = snug_dataset_delimiter(options),
-                                                .words = builder->task->words};
+                                                .words = builder->task->words,
+                                                .object = chat                     ? "chat"
+                                                          : builder->task->objects ? builder->task->objects->kind
+                                                                                   : NULL};
     builder->encoding.chat = chat;
     builder->encoding.assistant_only = assistant_only;
     if (columns->has_label) builder->label.name = names[columns->label];

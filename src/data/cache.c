@@ -2,6 +2,7 @@
 #include "data/cache.h"
 
 #include "data/answers.h"
+#include "data/groups.h"
 #include "data/loss_mask.h"
 #include "data/row_texts.h"
 #include "data/words.h"
@@ -94,7 +95,7 @@ bool snug_cache_has_words(const struct snug_cache *cache) {
 static bool has_labels(const struct snug_cache *cache) {
     const enum snug_label_form form = cache->form;
     return !snug_cache_has_words(cache) && form != SNUG_LABELS_MASK && form != SNUG_LABELS_TEXTS &&
-           form != SNUG_LABELS_ANSWERS;
+           form != SNUG_LABELS_ANSWERS && form != SNUG_LABELS_GROUP;
 }
 
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
@@ -121,7 +122,8 @@ static const char *check_entries(struct check *check, int64_t count) {
         if (check->longest < entry->length) check->longest = entry->length;
         cache->labelled += entry->labels && has_labels(cache);
         if (cache->row_bytes < (int64_t)size) cache->row_bytes = (int64_t)size;
-        cache->squared_lengths += (double)entry->length * (double)entry->length;
+        if (cache->form != SNUG_LABELS_TEXTS && cache->form != SNUG_LABELS_GROUP)
+            cache->squared_lengths += (double)entry->length * (double)entry->length;
     }
     return NULL;
 }
@@ -160,13 +162,31 @@ static bool check_mask(const struct check *check, const uint32_t *mask, uint32_t
     return true;
 }
 
+/* A sequence of a row that has several. */
+static void add_sequence(struct snug_cache *cache, int64_t tokens) {
+    if (cache->longest_text < tokens) cache->longest_text = tokens;
+    cache->squared_lengths += (double)tokens * (double)tokens;
+}
+
 /* Checks a row's texts, and counts rows with a score. All rows have as many texts. */
 static bool check_texts(struct snug_cache *cache, const uint32_t *numbers, uint32_t count, uint32_t length) {
     struct snug_row_texts texts;
     if (!snug_row_texts_of(numbers, count, length, &texts)) return false;
     if (!cache->texts) cache->texts = texts.count;
+    for (int64_t i = 0; i < texts.count; i++) add_sequence(cache, texts.tokens[i]);
     cache->labelled += texts.scored;
     return texts.count == cache->texts;
+}
+
+/* Checks a group, and counts its members. */
+static bool check_group(struct snug_cache *cache, const uint32_t *numbers, uint32_t count, uint32_t length) {
+    struct snug_group group;
+    if (!snug_group_of(numbers, count, length, &group)) return false;
+    if (cache->texts < group.count) cache->texts = group.count;
+    cache->sequences += group.count;
+    for (int64_t i = 0; i < (int64_t)group.count; i++) add_sequence(cache, snug_group_tokens(&group, i));
+    cache->labelled += group.labelled;
+    return true;
 }
 
 /* Checks a window, and counts it if it is known whether it has an answer. */
@@ -197,6 +217,8 @@ static const char *check_rows_of(struct check *check, const char *data, const st
             return "a row's texts are wrong";
         if (cache->form == SNUG_LABELS_ANSWERS && !check_answers(cache, numbers, labels, length))
             return "a row's answers are wrong";
+        if (cache->form == SNUG_LABELS_GROUP && !check_group(cache, numbers, labels, length))
+            return "a row's group is wrong";
         for (uint32_t k = 0; k < labels && !value && has_labels(cache); k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;

@@ -55,8 +55,10 @@ struct snug_cache {
     double squared_lengths;              /* sum of all */
     int64_t words, words_without_tokens; /* of rows of words */
     int64_t row_bytes;                   /* of the largest row */
-    int64_t texts;                       /* of a row whose texts are sequences of their own; else 0 */
-    int64_t losses, ends;                /* causal LM: tokens with a loss; of these, those that end a row */
+    int64_t texts;        /* of a row whose texts are sequences of their own, of groups the largest; else 0 */
+    int64_t sequences;    /* of all rows of groups */
+    int64_t longest_text; /* of those sequences */
+    int64_t losses, ends; /* causal LM: tokens with a loss; of these, those that end a row */
     uint32_t malformed, added, skipped[SNUG_CONLL_SKIPPED], unused;
     bool pairs;  /* a row has tokens of type 1 */
     bool values; /* a label is SNUG_LABEL_VALUE */

@@ -21,15 +21,11 @@ static snug_status put(snug_context *ctx, struct snug_row_buffer *buffer, size_t
     return SNUG_OK;
 }
 
-static const char *kind_of(const struct snug_text_source *source) {
-    return source->columns.questions ? "question" : "chat";
-}
-
 static snug_status fail_value(snug_context *ctx, const struct snug_text_source *source, const struct snug_row *row,
                               size_t column) {
     const char *name = source->names[column];
     return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the column \"%s\" of a %s must be %s, and is %s", source->path,
-                     row->line, name, kind_of(source),
+                     row->line, name, source->object,
                      snug_chat_is_nested(name) ? "a list or an object, or its JSON as a text" : "a text",
                      snug_columns_value(&row->fields[column]));
 }
@@ -47,7 +43,7 @@ snug_status snug_chat_json(snug_context *ctx, const struct snug_text_source *sou
         if (field->kind == SNUG_FIELD_MISSING || (text && !field->length && snug_chat_is_nested(name))) continue;
         if (strlen(field->text) != field->length)
             return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": column \"%s\": \\u0000 in a %s: remove it",
-                             source->path, row->line, name, kind_of(source));
+                             source->path, row->line, name, source->object);
         if (!json && !text) return fail_value(ctx, source, row, column);
         if (size > 1) RETURN_IF_ERROR(put(ctx, buffer, &size, ",", 1, false));
         RETURN_IF_ERROR(put(ctx, buffer, &size, name, strlen(name), true));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/min_max.h"
+#include "data/dataset_impl.h"
 #include "data/radix.h"
 #include "data/task.h"
 
@@ -116,15 +117,44 @@ static void add_texts(struct snug_collator *collator, int64_t epoch, int64_t row
         memcpy(&batch->targets[batch->sequences / texts - 1], &text->labels[1 + texts], sizeof *batch->targets);
 }
 
+/* The members of a group, each a sequence of its own. */
+static void add_group(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
+                      int64_t sample, struct snug_batch *batch) {
+    const int64_t texts = collator->options->texts, first = batch->tokens;
+    struct snug_dataset_row one = *text;
+    struct snug_group group;
+    snug_dataset_row_group(text, &group);
+    for (int64_t i = 0; i < (int64_t)group.count; i++, one.ids += one.count, one.truncated = false) {
+        const int64_t begin = batch->tokens;
+        one.count = snug_group_tokens(&group, i);
+        one.first_count = snug_group_first(&group, i);
+        add_tokens(collator, &one, sample * texts + i, batch);
+        snug_batch_number_positions(batch, begin, batch->tokens, collator->options->first_position);
+    }
+    snug_task_info(collator->options->task)->collate(collator, epoch, row, text, first, batch);
+}
+
+/* Sequences of a row. */
+static int64_t count_sequences(const struct snug_collator *collator, const struct snug_dataset_row *text) {
+    struct snug_group group;
+    if (!snug_task_info(collator->options->task)->groups)
+        return collator->options->texts ? collator->options->texts : 1;
+    snug_dataset_row_group(text, &group);
+    return group.count;
+}
+
 static snug_status add_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                            int64_t sample, struct snug_batch *batch) {
     struct snug_dataset_row text;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - batch->tokens)
+    if (batch->sequences + count_sequences(collator, &text) > collator->limits.sequences ||
+        text.count > collator->limits.tokens - batch->tokens)
         return snug_fail(ctx, SNUG_E_INTERNAL,
                          "a batch of %s is larger than planned: the plan did not include this epoch",
                          snug_dataset_path(collator->dataset));
-    (collator->options->texts ? add_texts : add_text)(collator, epoch, row, &text, sample, batch);
+    (snug_task_info(collator->options->task)->groups ? add_group
+     : collator->options->texts                      ? add_texts
+                                                     : add_text)(collator, epoch, row, &text, sample, batch);
     return SNUG_OK;
 }
 

@@ -8,7 +8,7 @@
 
 #include "data/chat_columns.h"
 #include "data/labels.h"
-#include "data/questions.h"
+#include "data/object_rows.h"
 #include "data/task.h"
 
 static size_t find_name(const struct snug_column_names *list, const char *name) {
@@ -289,19 +289,19 @@ static snug_status find_apart(snug_context *ctx, const struct snug_dataset_optio
                      options->path, list->text);
 }
 
-static snug_status find_questions(snug_context *ctx, const struct snug_dataset_options *options,
-                                  const struct snug_column_names *list, struct snug_columns *out) {
+static snug_status find_objects(snug_context *ctx, const struct snug_dataset_options *options,
+                                const struct snug_column_names *list, struct snug_columns *out) {
+    const struct snug_task_info *task = snug_task_info(options->task);
+    const struct snug_object_rows *objects = task->objects;
     if (options->text_columns || options->text_column || options->text_pair_column || options->label_column)
-        return snug_fail(
-            ctx, SNUG_E_USAGE,
-            "--text_column_name and others that name columns are not for question answering, whose columns "
-            "are \"question\", \"context\", \"answers\" and \"id\": leave them out");
-    out->questions = snug_questions_columns_find(list, out);
-    if (out->questions) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: no questions: neither the columns \"question\" and \"context\", nor \"paragraphs\", as "
-                     "SQuAD's files have them; its columns are: %s",
-                     options->path, list->text);
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "--text_column_name and others that name columns are not for %s, whose columns are %s: leave "
+                         "them out",
+                         task->short_title, objects->columns);
+    out->objects = objects->find(list, out);
+    if (out->objects) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: no rows of %s: they have the columns %s; the file's are: %s",
+                     options->path, task->short_title, objects->columns, list->text);
 }
 
 static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
@@ -324,7 +324,7 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     snug_column_names_init(&list, names, count);
     const struct snug_conll *conll = snug_reader_conll(peek->reader);
     if (conll) return take_conll(ctx, options, &list, conll, out);
-    if (snug_task_info(options->task)->questions) return find_questions(ctx, options, &list, out);
+    if (snug_task_info(options->task)->objects) return find_objects(ctx, options, &list, out);
     if (!snug_task_info(options->task)->causal) /* which predicts the text itself */
         RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
     RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));
@@ -369,7 +369,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
     *out = (struct snug_used_columns){.pair = columns->pair,
                                       .apart = columns->apart,
                                       .chat = columns->chat,
-                                      .questions = columns->questions,
+                                      .objects = columns->objects,
                                       .flags = columns->flags};
     for (size_t i = 0; i < columns->texts; i++) {
         RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
@@ -378,7 +378,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
     for (size_t i = 0; i < count; i++)
         if (!is_used(columns, i)) snug_column_names_add(unused, sizeof unused, names[i]);
     if (columns->has_label) RETURN_IF_ERROR(join_labels(ctx, columns, names, &out->label));
-    if (columns->texts > 1 && !columns->pair && !columns->apart && !columns->chat && !columns->questions)
+    if (columns->texts > 1 && !columns->pair && !columns->apart && !columns->chat && !columns->objects)
         RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
     return snug_strdup(ctx, unused, &out->unused);
 }

@@ -26,6 +26,7 @@ struct snug_text_source {
     const char *const *names; /* of all columns */
     const char *delimiter;    /* between joined texts */
     bool words;               /* rows are words */
+    const char *object;       /* rows are objects of this kind, for messages; NULL: they are not */
 };
 /* Text number i of a row (1: the second of a pair): that of one column, or those of several, joined into *buffer; or
    its words. SNUG_E_INPUT names path, line and the column that has no text. */

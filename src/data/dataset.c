@@ -13,7 +13,8 @@
 #include "data/chat_columns.h"
 #include "data/data_file.h"
 #include "data/dataset_impl.h"
-#include "data/questions.h"
+#include "data/groups.h"
+#include "data/object_rows.h"
 #include "data/reader.h"
 #include "data/row_texts.h"
 #include "data/rows.h"
@@ -23,7 +24,7 @@
 /* ---- dummy data ------------------------------------------------------------------------------------------------ */
 
 static const char dummy_prefix[] = "dummy:";
-enum { DUMMY_TEXTS = 2 }; /* of a row whose texts are sequences of their own */
+enum { DUMMY_TEXTS = 2, DUMMY_MEMBERS = 4 }; /* of a row whose texts are sequences of their own; of a group */
 
 /* Every value is a function of (seed, row, position): nothing is stored. Label and length use a block of random words
    that no token uses. */
@@ -82,12 +83,16 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     const struct snug_task_info *task = snug_task_info(options->task);
     dataset->dummy_words = task->words;
     dataset->cache.words = task->words ? dataset->cache.tokens : 0;
-    dataset->cache.texts = task->apart ? DUMMY_TEXTS : 0;
-    if (task->apart && least < DUMMY_TEXTS)
-        return snug_fail(ctx, SNUG_E_USAGE, "%s: rows of %d texts have at least %d tokens", options->path,
-                         (int)DUMMY_TEXTS, (int)DUMMY_TEXTS);
-    dataset->cache.row_bytes = (int64_t)sizeof(int32_t) * (most + (task->words ? most + 1 + most : DUMMY_TEXTS + 2));
+    const int64_t texts = task->apart ? DUMMY_TEXTS : task->groups ? DUMMY_MEMBERS : 0;
+    dataset->cache.texts = texts;
+    dataset->cache.sequences = task->groups ? rows * texts : 0;
+    if (least < texts)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: rows of %" PRId64 " texts have at least %" PRId64 " tokens",
+                         options->path, texts, texts);
+    dataset->cache.row_bytes = (int64_t)sizeof(int32_t) *
+                               (most + (task->words ? most + 1 + most : (int64_t)snug_group_numbers(DUMMY_MEMBERS)));
     if (task->apart) dataset->cache.form = SNUG_LABELS_TEXTS;
+    if (task->groups) dataset->cache.form = SNUG_LABELS_GROUP;
     if (!task->labelled) return SNUG_OK;
     struct snug_label_column column = {0};
     const snug_status status = add_dummy_labels(ctx, options->path, &column);
@@ -119,7 +124,21 @@ static void add_dummy_texts(const struct snug_dataset *dataset, int64_t row, uin
     memcpy(&numbers[3], &score, sizeof score);
 }
 
+/* Its members are parts of the row, and of one the target is 1. */
+static void add_dummy_group(const struct snug_dataset *dataset, int64_t row, uint32_t *numbers, uint32_t count) {
+    const uint32_t right = dummy_block(dataset, row, UINT32_MAX).word[0] % DUMMY_MEMBERS;
+    const uint32_t head[SNUG_GROUP_HEAD] = {(uint32_t)row, DUMMY_MEMBERS, true};
+    memcpy(numbers, head, sizeof head);
+    for (uint32_t i = 0; i < DUMMY_MEMBERS; i++) {
+        const float target = i == right;
+        uint32_t *member = numbers + snug_group_numbers(i);
+        member[0] = member[1] = count * (i + 1) / DUMMY_MEMBERS - count * i / DUMMY_MEMBERS;
+        memcpy(&member[2], &target, sizeof target);
+    }
+}
+
 static size_t dummy_numbers(const struct snug_dataset *dataset, size_t tokens) {
+    if (dataset->cache.form == SNUG_LABELS_GROUP) return snug_group_numbers(DUMMY_MEMBERS);
     if (dataset->cache.texts) return snug_row_texts_numbers(DUMMY_TEXTS, true);
     return dataset->dummy_words ? snug_words_numbers(tokens, tokens, 0) : 1;
 }
@@ -131,7 +150,9 @@ static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *data
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + numbers), 1));
     uint32_t *label = buffer->data;
     int32_t *ids = (int32_t *)(label + numbers);
-    if (dataset->cache.texts)
+    if (dataset->cache.form == SNUG_LABELS_GROUP)
+        add_dummy_group(dataset, row, label, (uint32_t)count);
+    else if (dataset->cache.texts)
         add_dummy_texts(dataset, row, label, (uint32_t)count);
     else if (dataset->dummy_words)
         add_dummy_words(dataset, row, label, (uint32_t)count);
@@ -247,9 +268,9 @@ static snug_status find_columns(struct opening *o) {
                                             .strict = options->strict,
                                             .words = task->words,
                                             .keep_ends = task->causal && !options->line_by_line,
-                                            .nested = options->chats    ? snug_chat_nested
-                                                      : task->questions ? snug_questions_nested
-                                                                        : NULL,
+                                            .nested = options->chats  ? snug_chat_nested
+                                                      : task->objects ? task->objects->nested
+                                                                      : NULL,
                                             .conll = &choice,
                                             .rows = options->rows};
     RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
@@ -316,7 +337,7 @@ static snug_status make_key(struct opening *o) {
         o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
         separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
         snug_missing_labels_given(options->missing_labels), options->line_by_line, options->keep_words, options->strict,
-        options->max_length, options->max_samples, o->hot, task->questions ? options->doc_stride : 0);
+        options->max_length, options->max_samples, o->hot, task->objects ? options->doc_stride : 0);
     free(columns);
     if (status == SNUG_OK && task->causal) status = add_causal(o, &text);
     if (status == SNUG_OK && options->prompt) status = add_prompt(o, &text);
@@ -361,8 +382,10 @@ static snug_status open_cached(struct opening *o, bool *done) {
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer),
                                     snug_tokenizer_special(o->tokenizer).eos, o->cache, &problem));
     const struct snug_task_info *task = snug_task_info(o->options->task);
-    const bool questions = o->cache->form == SNUG_LABELS_ANSWERS;
-    if (!problem && (snug_cache_has_words(o->cache) != task->words || questions != task->questions)) {
+    const enum snug_label_form form = o->cache->form;
+    const bool objects = form == SNUG_LABELS_ANSWERS || form == SNUG_LABELS_GROUP;
+    const bool same = task->objects ? form == task->objects->form : !objects;
+    if (!problem && (snug_cache_has_words(o->cache) != task->words || !same)) {
         problem = "its rows are of another task";
         snug_cache_close(o->cache);
     }
@@ -504,6 +527,9 @@ static int64_t share_of(const struct snug_dataset *dataset, int64_t sum) {
 
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.tokens); }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+int64_t snug_dataset_longest_sequence(const struct snug_dataset *dataset) {
+    return dataset->cache.longest_text ? dataset->cache.longest_text : dataset->cache.longest;
+}
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset) {
     return dataset->cache.squared_lengths * ((double)snug_dataset_rows(dataset) / (double)dataset->cache.rows);
 }
@@ -524,6 +550,11 @@ bool snug_dataset_learns_end(const struct snug_dataset *dataset) {
     return dataset->cache.form != SNUG_LABELS_MASK || dataset->cache.ends;
 }
 int64_t snug_dataset_texts(const struct snug_dataset *dataset) { return dataset->cache.texts; }
+double snug_dataset_sequences(const struct snug_dataset *dataset) {
+    const struct snug_cache *cache = &dataset->cache;
+    if (cache->form == SNUG_LABELS_GROUP) return (double)cache->sequences / (double)cache->rows;
+    return cache->texts ? (double)cache->texts : 1;
+}
 int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.words); }
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
     return share_of(dataset, dataset->cache.words_without_tokens);
@@ -588,6 +619,10 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
 void snug_dataset_row_answers(const struct snug_dataset_row *row, struct snug_answers *out) {
     if (!snug_answers_of(row->labels, row->label_count, row->count, out))
         *out = (struct snug_answers){.id = "", .context = "", .texts = ""}; /* synthetic data: no answer */
+}
+
+void snug_dataset_row_group(const struct snug_dataset_row *row, struct snug_group *out) {
+    if (!snug_group_of(row->labels, row->label_count, row->count, out)) *out = (struct snug_group){0};
 }
 
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,

@@ -27,7 +27,8 @@ void snug_dataset_close(struct snug_dataset *dataset);
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: data/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
-double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all rows' tokens squared */
+int64_t snug_dataset_longest_sequence(const struct snug_dataset *dataset);
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all sequences' tokens squared */
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset);        /* of all tokens, raw labels, used rows */
 bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were truncated */
@@ -35,8 +36,10 @@ int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows
 /* Causal LM: tokens with a loss; whether of these one ends a row, or that is not known. */
 int64_t snug_dataset_losses(const struct snug_dataset *dataset);
 bool snug_dataset_learns_end(const struct snug_dataset *dataset);
-/* Texts of a row, each a sequence of its own; 0: a row is a sequence. */
+/* Texts of a row, each a sequence of its own, of groups at most; 0: a row is a sequence. The mean number of a row's
+   sequences. */
 int64_t snug_dataset_texts(const struct snug_dataset *dataset);
+double snug_dataset_sequences(const struct snug_dataset *dataset);
 int64_t snug_dataset_words(const struct snug_dataset *dataset);
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */

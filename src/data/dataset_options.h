@@ -18,8 +18,8 @@ struct snug_used_columns {
     bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
     bool apart;      /* each text is a sequence of its own */
     bool chat;       /* the columns of a chat */
-    bool questions;  /* the columns of questions */
-    char *delimiter; /* NULL where there is one text, a pair, a chat or questions, or texts are apart */
+    bool objects;    /* the columns of the task's objects */
+    char *delimiter; /* NULL where there is one text, a pair, a chat or an object, or texts are apart */
     char *label;     /* NULL: none */
     size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
     char *unused;    /* all others: "a, b" */

@@ -19,13 +19,15 @@ struct snug_encoding {
     bool assistant_only;          /* only what the assistant says has a loss */
     const char *end;              /* text of the token with which a row ends; NULL: rows end as they are */
     int64_t stride;               /* question answering: tokens that neighbouring windows of a context share */
+    bool need_labels;             /* groups: a row without a label is an error */
 };
 
-/* A window of a question (data/answers.h). */
+/* A window of a question (data/answers.h), or a group (data/groups.h). */
 struct snug_window {
     size_t ids, count, first_count; /* its tokens in the encoder's out */
     size_t numbers, number_count;   /* its labels in the encoder's numbers */
     bool begins;                    /* the first one of a question */
+    bool truncated;
 };
 
 /* The state of a thread. Rows are appended to out. */
@@ -38,7 +40,7 @@ struct snug_encoder {
     struct snug_ids has_loss, prompt; /* causal LM: whether each token of out has a loss; the row of a first text */
     char *text;                       /* the texts of a row, one after the other */
     size_t text_capacity;
-    struct snug_window *windows; /* question answering */
+    struct snug_window *windows; /* of rows that are objects */
     struct snug_ids offsets;     /* of the tokens of b */
     uint32_t *numbers;
     size_t window_count, window_capacity, number_count, number_capacity;
@@ -51,7 +53,7 @@ struct snug_encoded {
     bool without_loss;      /* causal LM: no token of the row has a loss, so it has no tokens here */
     bool other_roles;       /* chats: snug_chat_row.other_roles */
     bool across;            /* causal LM: a token is of both texts, and counts as of the second */
-    size_t window, windows; /* question answering: those of the row */
+    size_t window, windows; /* of a row that is an object */
 };
 
 /* Whether max_length leaves room for a token. joins: special tokens are as any other, since rows are joined. */

@@ -22,7 +22,8 @@ enum snug_label_form {
     SNUG_LABELS_MASK,        /* no labels: which tokens have a loss (data/loss_mask.h) */
     SNUG_LABELS_TEXTS,       /* the texts of a row, and its score (data/row_texts.h) */
     SNUG_LABELS_ANSWERS,     /* no labels: the answers of a question (data/answers.h) */
+    SNUG_LABELS_GROUP,       /* the members of a group, and their targets (data/groups.h) */
 };
-enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_ANSWERS + 1 };
+enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_GROUP + 1 };
 
 #endif

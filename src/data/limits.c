@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <stdlib.h>
 
+#include "core/min_max.h"
 #include "data/loader.h"
 #include "data/packs.h"
 #include "data/sampler.h"
@@ -298,7 +299,10 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);
-    if (options->texts) out->sequences *= options->texts;
+    if (options->texts) {
+        out->sequences = snug_min(out->sequences * options->texts, out->tokens);
+        out->longest = snug_min(out->longest, snug_dataset_longest_sequence(dataset));
+    }
     out->rows = snug_task_is_per_token(snug_task_info(options->task)) ? out->tokens : out->sequences;
     return SNUG_OK;
 }

@@ -22,7 +22,7 @@ struct snug_loader_options {
     bool in_turns;   /* instead, it has the step's micro-batches r, r + ranks, … */
     bool independent; /* evaluation: accumulation is 1, and rank r has the batches r, r + ranks, r + 2 ranks, … */
     bool drop_last;   /* drop the epoch's last incomplete micro-batch */
-    int64_t texts;    /* sequences of a row, if the task's texts are apart; else 0 */
+    int64_t texts;    /* sequences of a row, if the task's texts are apart; of groups at most; else 0 */
     int workers;      /* threads; 0: the caller's thread collates */
     int prefetch;     /* prefetched batches per worker */
     int threads;      /* threads that scan the order of the epochs; 0 or 1: only the caller's */

@@ -8,7 +8,7 @@
 #include "data/answers.h"
 #include "io/json.h"
 
-const char *const snug_questions_nested[] = {"answers", "paragraphs", NULL};
+static const char *const nested[] = {"answers", "paragraphs", NULL};
 
 static size_t find(const struct snug_column_names *list, const char *name) {
     return snug_column_find(list, name, strlen(name));
@@ -19,7 +19,7 @@ static void add(const struct snug_column_names *list, const char *name, struct s
     if (column < list->count) out->text[out->texts++] = column;
 }
 
-bool snug_questions_columns_find(const struct snug_column_names *list, struct snug_columns *out) {
+static bool find_columns(const struct snug_column_names *list, struct snug_columns *out) {
     static const char *const names[] = {"id", "question", "context", "answers"};
     const bool articles = find(list, "paragraphs") < list->count;
     if (!articles && (find(list, "question") == list->count || find(list, "context") == list->count)) return false;
@@ -220,17 +220,21 @@ static snug_status read_row(snug_context *ctx, const struct snug_encoding *encod
     return read_question(ctx, encoding, where, row, context, encoder);
 }
 
-snug_status snug_encode_questions(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
-                                  const char *text, size_t length, struct snug_encoder *encoder,
-                                  struct snug_encoded *out) {
-    json_error_t error;
-    *out = (struct snug_encoded){.ids = encoder->out.count, .window = encoder->window_count};
-    json_t *json = snug_json_parse(text, length, 0, &error);
-    if (!json)
-        return snug_fail(ctx, snug_json_status(&error), "%s: the row cannot be read as JSON: %s", where, error.text);
+static snug_status encode(snug_context *ctx, const struct snug_encoding *encoding, const char *where, const char *text,
+                          size_t length, struct snug_encoder *encoder, struct snug_encoded *out) {
+    json_t *json;
+    RETURN_IF_ERROR(snug_object_begin(ctx, where, text, length, encoder, out, &json));
     const snug_status status = read_row(ctx, encoding, where, json, encoder);
     json_decref(json);
-    out->count = encoder->out.count - out->ids;
-    out->windows = encoder->window_count - out->window;
+    snug_object_end(encoder, out);
     return status;
 }
+
+const struct snug_object_rows snug_question_rows = {
+    .kind = "question",
+    .form = SNUG_LABELS_ANSWERS,
+    .nested = nested,
+    .columns = "\"question\" and \"context\", or \"paragraphs\", as SQuAD's files have them",
+    .find = find_columns,
+    .encode = encode,
+};

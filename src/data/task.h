@@ -14,6 +14,7 @@
 
 struct snug_dataset;
 struct snug_collator;
+struct snug_object_rows;
 
 struct snug_items {
     int64_t count;
@@ -21,16 +22,18 @@ struct snug_items {
 };
 
 struct snug_task_info {
-    const char *title;       /* for reports */
-    const char *short_title; /* the same, in messages */
-    bool labelled;           /* rows have labels, from which the classes come */
-    bool questions;          /* a row is a question with a part of its context (data/answers.h) */
-    bool words;              /* a row is a list of words and a list of their tags, not texts and a label */
-    bool apart;              /* a row is one or several texts, each a sequence of its own, and may have a score */
-    bool joins;              /* texts are joined and cut into blocks, unless options say line by line */
-    bool skips_empty;        /* line by line, a text without tokens is not a row */
-    bool problems;           /* one label per row, several, or a value (enum snug_problem) */
-    bool causal;             /* a token is predicted from those before it, which decoders do */
+    const char *title;                      /* for reports */
+    const char *short_title;                /* the same, in messages */
+    bool labelled;                          /* rows have labels, from which the classes come */
+    const struct snug_object_rows *objects; /* a row is an object of several columns; NULL: it is not */
+    bool groups;                            /* which is a group of texts (data/groups.h) */
+    int64_t max_length;                     /* default of --max_seq_length; 0: the argument's own */
+    bool words;       /* a row is a list of words and a list of their tags, not texts and a label */
+    bool apart;       /* a row is one or several texts, each a sequence of its own, and may have a score */
+    bool joins;       /* texts are joined and cut into blocks, unless options say line by line */
+    bool skips_empty; /* line by line, a text without tokens is not a row */
+    bool problems;    /* one label per row, several, or a value (enum snug_problem) */
+    bool causal;      /* a token is predicted from those before it, which decoders do */
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
@@ -52,7 +55,7 @@ struct snug_task_info {
     snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                          struct snug_items *items);
     /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets, items and
-       their weights; of a row of several texts those of one of them. */
+       their weights; of a row of several texts those of one of them, of a group those of all. */
     void (*collate)(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
                     int64_t first, struct snug_batch *batch);
     /* Adds the row's items to counts[class], of several labels those that the row has, and returns the items of any
@@ -77,7 +80,7 @@ const char *snug_task_name(enum snug_task task);
 const char *snug_problem_name(enum snug_problem problem);
 /* Whether any token can be a loss position; else each sequence has one. */
 static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
-    return task->head != SNUG_HEAD_SEQUENCE && task->head != SNUG_HEAD_VECTOR;
+    return task->head != SNUG_HEAD_SEQUENCE && task->head != SNUG_HEAD_VECTOR && task->head != SNUG_HEAD_CHOICE;
 }
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);

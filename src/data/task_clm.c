@@ -44,6 +44,7 @@ const struct snug_task_info snug_task_clm = {
     .title = "causal language model",
     .short_title = "causal LM",
     .causal = true,
+    .max_length = 1024, /* SFTTrainer's, and run_clm.py's where the model takes it */
     .head = SNUG_HEAD_VOCABULARY,
     .model_class = "ForCausalLM",
     .only = {"line_by_line", "block_size", "completion_only_loss", "assistant_only_loss", "chat_template_path",

@@ -4,6 +4,7 @@
  * that part. */
 #include "data/collate.h"
 #include "data/dataset_impl.h"
+#include "data/questions.h"
 #include "data/task.h"
 
 static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
@@ -42,7 +43,8 @@ static double positions(const struct snug_loader_options *options, const struct 
 const struct snug_task_info snug_task_question_answering = {
     .title = "question answering",
     .short_title = "question answering",
-    .questions = true,
+    .objects = &snug_question_rows,
+    .max_length = 384, /* run_qa.py's */
     .head = SNUG_HEAD_SPAN,
     .model_class = "ForQuestionAnswering",
     .loss = {SNUG_SEGMENT_CROSS_ENTROPY, SNUG_SEGMENT_CROSS_ENTROPY, SNUG_SEGMENT_CROSS_ENTROPY},

@@ -14,7 +14,8 @@
     TASK(CLM, clm, "|causal_lm|text_generation") \
     TASK(TOKEN_CLASSIFICATION, token_classification, "|ner") \
     TASK(EMBEDDING, embedding, "|sentence_embedding") \
-    TASK(QUESTION_ANSWERING, question_answering, "|question-answering|qa")
+    TASK(QUESTION_ANSWERING, question_answering, "|question-answering|qa") \
+    TASK(MULTIPLE_CHOICE, multiple_choice, "|multiple-choice|swag")
 /* clang-format on */
 
 #define SNUG_TASK_MEMBER(NAME, name, others) SNUG_TASK_##NAME,
@@ -36,10 +37,11 @@ enum snug_head {
     SNUG_HEAD_TOKEN,      /* scores of the classes of a token */
     SNUG_HEAD_VOCABULARY, /* scores of all tokens, of which one is at a place, or comes next */
     SNUG_HEAD_VECTOR,     /* no scores: the vector of a sequence (model/sentence.h) */
-    SNUG_HEAD_SPAN        /* scores of each token of a sequence, as the first and the last one of an answer */
+    SNUG_HEAD_SPAN,       /* scores of each token of a sequence, as the first and the last one of an answer */
+    SNUG_HEAD_CHOICE      /* the score of a sequence among those of its group */
 };
 enum { SNUG_SPAN_SCORES = 2 }; /* of a token, with SNUG_HEAD_SPAN */
-enum { SNUG_HEAD_COUNT = SNUG_HEAD_SPAN + 1 };
+enum { SNUG_HEAD_COUNT = SNUG_HEAD_CHOICE + 1 };
 
 enum snug_loss_kind {
     SNUG_CROSS_ENTROPY,

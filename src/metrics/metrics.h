@@ -85,9 +85,9 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    multi-label eval_X_threshold, the lowest one with the best F1, and eval_X_best_f1. Masked LM: eval_accuracy,
    perplexity = exp(eval_loss). Token classification, as seqeval: eval_precision, eval_recall and eval_f1 of entities,
    eval_accuracy of positions; with entities, for each type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1
-   and eval_X_number. Question answering: eval_exact_match and eval_f1, as percentages of the questions. A metric that
-   is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and Matthews without variance are 0,
-   as in scikit-learn. Names live as long as the context. */
+   and eval_X_number. Question answering: eval_exact_match and eval_f1, as percentages of the questions. Multiple
+   choice: eval_accuracy. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1
+   and Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 /* Single label with at most 50 classes, 1024 with each_class: [classes, classes] rows by their class and the
    predicted one; else NULL. */

@@ -26,8 +26,9 @@ struct snug_config {
     double layer_norm_eps, initializer_range;
     double mlp_dropout; /* inside the feed-forward network; 0 in most families */
     double hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout; /* the last: hidden's where null */
-    double answer_dropout; /* before the scores of question answering */
-    int64_t pad_token_id;  /* -1: none */
+    double answer_dropout;  /* before the scores of question answering */
+    double summary_dropout; /* before the score of a choice, where it is not another one */
+    int64_t pad_token_id;   /* -1: none */
     enum snug_activation hidden_act;
     const char *hidden_act_name;
     bool tie_word_embeddings;           /* of the file that was read */

@@ -115,8 +115,8 @@ struct snug_family {
     /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
        resume it. NULL: the family has none. */
     void (*identify)(json_t **to, const struct snug_config *config);
-    /* Appends the encoder's operations; returns its output ([T,h]; for SNUG_HEAD_SEQUENCE [B,h], the pooled tokens) and
-       the word table. */
+    /* Appends the encoder's operations; returns its output ([T,h]; for SNUG_HEAD_SEQUENCE and SNUG_HEAD_CHOICE [B,h],
+       the pooled tokens) and the word table. */
     int32_t (*encode)(struct snug_builder *b, int32_t *word);
     const struct snug_heads *heads;
     const struct snug_gguf_form *gguf; /* NULL: it is not exported */

@@ -218,7 +218,8 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     const enum snug_head head = snug_head_of(b->config);
     struct snug_layer own = *layer;
     if (head == SNUG_HEAD_VECTOR) own.pooling = b->config->sentence->pooling;
-    const bool pools = head == SNUG_HEAD_SEQUENCE || head == SNUG_HEAD_VECTOR, sums = snug_pool_sums(own.pooling);
+    const bool pools = head == SNUG_HEAD_SEQUENCE || head == SNUG_HEAD_VECTOR || head == SNUG_HEAD_CHOICE;
+    const bool sums = snug_pool_sums(own.pooling);
     struct stream s = {x, x};
     if (layer->pre_norm && !layer->first_normed && layer->attention_norm) {
         snug_build_part(b, SNUG_PART_LAYER, 0);

@@ -253,8 +253,8 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
 /* ---- the run's --------------------------------------------------------------------------------------------------- */
 
 /* A classifier is trained and saved with the adapters, under the names that PEFT gives it. */
-static void add_classifiers(json_t **json, bool questions) {
-    const char *const names[] = {"classifier", questions ? "qa_outputs" : "score"};
+static void add_classifiers(json_t **json, enum snug_head head) {
+    const char *const names[] = {"classifier", head == SNUG_HEAD_SPAN ? "qa_outputs" : "score"};
     json_t *saved = json_object_get(*json, "modules_to_save"), *name;
     size_t k;
     saved = json_is_array(saved) ? json_incref(saved) : json_array();
@@ -270,7 +270,7 @@ static void add_classifiers(json_t **json, bool questions) {
 static snug_status take(const struct snug_adapter_source *from, const char *path, json_t **json, bool strict,
                         struct snug_adapter **out) {
     const struct snug_task_info *task = snug_task_info(from->config->task);
-    if (task->labelled || task->questions) add_classifiers(json, task->questions);
+    if (task->labelled || task->objects) add_classifiers(json, task->head);
     if (!*json) return snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     RETURN_IF_ERROR(snug_adapter_read(from->args->ctx, path, *json, from->config->family->lora_targets, strict, out));
     return SNUG_OK;

@@ -39,6 +39,7 @@ static void add_model(json_t **to, const struct snug_config *c) {
     snug_json_add(to, "attention_probs_dropout_prob", snug_json_number(c->attention_probs_dropout_prob));
     snug_json_add(to, "classifier_dropout", snug_json_number(c->classifier_dropout));
     snug_json_add(to, "answer_dropout", snug_json_number(c->answer_dropout));
+    if (c->summary_dropout > 0) snug_json_add(to, "summary_dropout", snug_json_number(c->summary_dropout));
     snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
     snug_json_add(to, "hidden_act", json_string(c->hidden_act_name));
     snug_json_add(to, "tie_word_embeddings", json_boolean(!c->own_decoder));

@@ -36,7 +36,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         const double share = rows / (double)source->rows / batches;
         load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
         load.sequences = rows / batches;
-        if (pipeline->options.texts) load.sequences *= (double)pipeline->options.texts;
+        load.sequences *= snug_dataset_sequences(source->dataset);
         load.pairs = snug_dataset_squared_lengths(source->dataset) * share;
         load.micro_batches =
             batches / (double)snug_loader_steps(source->rows, &pipeline->options) / (double)pipeline->options.ranks;

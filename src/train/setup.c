@@ -82,17 +82,14 @@ static int64_t longest_possible(const struct snug_setup *setup) {
     return most < setup->config.positions ? most : setup->config.positions;
 }
 
-/* The defaults of SFTTrainer, and of run_clm.py where the model takes it; and of run_qa.py. */
-enum { CAUSAL_LENGTH = 1024, QUESTION_LENGTH = 384 };
-
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
     const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
     const int64_t blocks = setup->args->block_size;
     const bool is_given = blocks || snug_args_is_set(setup->args, "max_seq_length");
     setup->max_length = trained && !is_given ? trained : given;
-    if (snug_setup_task(setup)->causal && !trained && !is_given) setup->max_length = CAUSAL_LENGTH;
-    if (snug_setup_task(setup)->questions && !trained && !is_given) setup->max_length = QUESTION_LENGTH;
+    if (snug_setup_task(setup)->max_length && !trained && !is_given)
+        setup->max_length = snug_setup_task(setup)->max_length;
     if (blocks) setup->max_length = blocks;
     /* As in sentence-transformers: the model's own, else the longest possible. */
     if (setup->config.sentence && !trained && !is_given)
@@ -124,7 +121,7 @@ static const char *kind_of(const struct snug_used_columns *columns) {
    is given, which may be joined already. */
 static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = trained_columns(setup);
-    if (!there->texts || !here->texts || here->apart) return;
+    if (!there->texts || !here->texts || here->apart || here->objects) return;
     const bool same = here->pair == there->pair && here->chat == there->chat;
     if (same && (given || here->chat || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
@@ -237,7 +234,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .trained = given || setup->command == SNUG_COMMAND_EMBED ? NULL : trained_columns(setup),
         .texts_most = setup->command == SNUG_COMMAND_EMBED ? 1 + (size_t)args->similarity : 0,
         .prompt = setup->prompt,
-        .need_labels = need_labels,
+        .need_labels = need_labels || (snug_setup_task(setup)->groups && !snug_setup_predicts(setup)),
         .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
         .completion_only =
@@ -269,10 +266,11 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     if (source->rows > SNUG_ROWS_MOST)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
                          (long long)source->rows, (int)SNUG_ROWS_MOST);
-    const int64_t longest = snug_dataset_longest(source->dataset);
+    const int64_t longest = snug_dataset_longest_sequence(source->dataset);
     if (longest > setup->config.positions)
-        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
-                         path, (long long)longest, (long long)setup->config.positions);
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "%s: a text of %lld tokens is longer than the model's %lld positions", path,
+                         (long long)longest, (long long)setup->config.positions);
     if (snug_dataset_pairs(source->dataset) && snug_setup_lacks_type(setup))
         return snug_fail(setup->ctx, SNUG_E_INPUT,
                          "%s contains pairs of texts, and the tokenizer gives the second one token type 1, which the "
@@ -618,6 +616,7 @@ int64_t snug_setup_classes(const struct snug_setup *setup) {
     const enum snug_head head = snug_setup_task(setup)->head;
     if (setup->config.sentence) return setup->config.sentence->size;
     if (head == SNUG_HEAD_SPAN) return SNUG_SPAN_SCORES;
+    if (head == SNUG_HEAD_CHOICE) return 1;
     return head == SNUG_HEAD_VOCABULARY ? setup->config.vocab_size : setup->config.labels.count;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data/object_rows.h"
 #include "metrics/task_results.h"
 #include "model/adapter_weights.h"
 #include "model/freeze.h"
@@ -97,10 +98,10 @@ static snug_status check_task(const struct snug_setup *setup) {
     const bool given =
         setup->command == SNUG_COMMAND_MODEL || (setup->args->text && setup->command == SNUG_COMMAND_PREDICT);
     char known[256] = "";
-    if (snug_task_info(task)->questions && given)
-        return snug_fail(
-            setup->ctx, SNUG_E_UNSUPPORTED,
-            "questions are answered from a file: snug predict --test_file, with \"question\" and \"context\"");
+    if (snug_task_info(task)->objects && given)
+        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                         "%s is from a file, not from single texts: snug predict --test_file, with the columns %s",
+                         snug_task_info(task)->short_title, snug_task_info(task)->objects->columns);
     if (snug_family_has(family, task)) {
         if (task == SNUG_TASK_EMBEDDING && setup->trains)
             return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,

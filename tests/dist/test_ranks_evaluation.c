@@ -121,6 +121,20 @@ FIXTURE_TEST(test_questions) {
     check(f, "qa", "questions.jsonl", 3, "--doc_stride 2 --max_seq_length 12 --version_2_with_negative ");
 }
 
+/* The choices of a question are on one rank. */
+FIXTURE_TEST(test_choices) {
+    if (skips) return;
+    FILE *file = fopen(path_of(f, "choices.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 7; i++)
+        fprintf(file, "{\"question\": \"w%d good\", \"choices\": [\"w1 w2\", \"bad w%d\"%s], \"label\": %d}\n", i,
+                i + 1, i % 2 ? ", \"w3 w4 w5\"" : "", i % 3 == 0);
+    assert_int_equal(fclose(file), 0);
+    free(run_well(f, TRAIN_MODEL "--task multiple-choice --train_file choices.jsonl --output_dir choices"));
+    check(f, "choices", "choices.jsonl", 2, "");
+    check(f, "choices", "choices.jsonl", 3, "");
+}
+
 /* Bytes of function memory in the run's description, which the first row has. */
 static int64_t function_bytes(const struct fixture *f) {
     json_error_t error;

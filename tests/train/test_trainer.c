@@ -275,7 +275,7 @@ FIXTURE_TEST(test_jobs) {
     } cases[] = {
         {"config_name=@model train_file=@dev.csv", SNUG_E_USAGE, "dev.csv contains text, but there is no tokenizer"},
         {"config_name=@model train_file=dummy:4x100", SNUG_E_INPUT,
-         "a row of 100 tokens is longer than the model's 64"},
+         "a text of 100 tokens is longer than the model's 64"},
         {"config_name=@model train_file=dummy:4x8 dataloader_drop_last=True", SNUG_E_USAGE,
          "4 rows are less than one batch of 8, and --dataloader_drop_last drops it"},
         {"config_name=@model tokenizer_name=@model train_file=@pairs.csv max_steps=1", SNUG_OK, ""},

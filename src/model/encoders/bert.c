@@ -17,18 +17,9 @@ static void read(struct snug_reading *r) {
 
 /* BertPooler, dropout and the classifier, over hidden [B,h], the first token of each sequence. */
 static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
-    const struct snug_config *c = b->config;
     (void)word;
-    struct snug_affine pooler =
-        snug_build_linear(b, c->hidden_size, c->hidden_size, snug_model_name(b, "pooler.dense").text, true);
-    const size_t first = b->program->parameter_count;
-    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
-    snug_build_mark_head(b, first);
-
-    int32_t pooled = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "pooler.input"), pooler,
-                                           "pooler.dense", SNUG_TANH, "pooler.output");
-    int32_t dropped = snug_dropout(b, pooled, c->classifier_dropout, "pooler.dropout");
-    snug_build_loss(b, snug_linear(b, dropped, classifier, "logits"));
+    snug_build_pooled_classifier(b, hidden, snug_model_name(b, "pooler.dense").text, false, SNUG_TANH,
+                                 b->config->classifier_dropout);
 }
 
 static const struct snug_language_model_names predictions = {.dense = "cls.predictions.transform.dense",
@@ -54,7 +45,8 @@ static const char *const prefixes[] = {"cls.", "classifier.", "qa_outputs.", NUL
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm,
-                                                  [SNUG_HEAD_SPAN] = snug_build_span_head},
+                                                  [SNUG_HEAD_SPAN] = snug_build_span_head,
+                                                  [SNUG_HEAD_CHOICE] = classification_head},
                                         .prefixes = prefixes,
                                         .language_model = &predictions};
 

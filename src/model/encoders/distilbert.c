@@ -30,17 +30,8 @@ static void read(struct snug_reading *r) {
 
 /* relu between the layers, over hidden [B,h], the first token of each sequence */
 static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
-    const struct snug_config *c = b->config;
     (void)word;
-    const size_t first = b->program->parameter_count;
-    struct snug_affine dense = snug_build_linear(b, c->hidden_size, c->hidden_size, "pre_classifier", true);
-    struct snug_affine classifier = snug_build_linear(b, c->labels.count, c->hidden_size, "classifier", true);
-    snug_build_mark_head(b, first);
-
-    int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "classifier.input");
-    x = snug_activated_linear(b, x, dense, "classifier.dense", SNUG_RELU, "classifier.activation");
-    x = snug_dropout(b, x, c->classifier_dropout, "classifier.dropout");
-    snug_build_loss(b, snug_linear(b, x, classifier, "logits"));
+    snug_build_pooled_classifier(b, hidden, "pre_classifier", true, SNUG_RELU, b->config->classifier_dropout);
 }
 
 static void token_head(struct snug_builder *b, int32_t hidden, int32_t word) {
@@ -82,7 +73,8 @@ static const char *const prefixes[] = {"vocab_", "pre_classifier.", "classifier.
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = token_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm,
-                                                  [SNUG_HEAD_SPAN] = span_head},
+                                                  [SNUG_HEAD_SPAN] = span_head,
+                                                  [SNUG_HEAD_CHOICE] = classification_head},
                                         .prefixes = prefixes,
                                         .language_model = &vocab};
 

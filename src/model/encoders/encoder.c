@@ -30,6 +30,25 @@ int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *wor
 
 /* ---- heads ---------------------------------------------------------------------------------------------------- */
 
+int64_t snug_sequence_scores(const struct snug_builder *b) {
+    return snug_head_of(b->config) == SNUG_HEAD_CHOICE ? 1 : b->config->labels.count;
+}
+
+void snug_build_pooled_classifier(struct snug_builder *b, int32_t hidden, const char *dense, bool own,
+                                  enum snug_activation activation, double dropout) {
+    const struct snug_config *c = b->config;
+    const size_t first = b->program->parameter_count;
+    struct snug_affine pooler = snug_build_linear(b, c->hidden_size, c->hidden_size, dense, true);
+    const size_t second = b->program->parameter_count;
+    struct snug_affine classifier = snug_build_linear(b, snug_sequence_scores(b), c->hidden_size, "classifier", true);
+    snug_build_mark_head(b, own ? first : second);
+
+    int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "pooler.input");
+    x = snug_activated_linear(b, x, pooler, "pooler.dense", activation, "pooler.output");
+    x = snug_dropout(b, x, dropout, "pooler.dropout");
+    snug_build_loss(b, snug_linear(b, x, classifier, "logits"));
+}
+
 void snug_build_two_layer_classifier(struct snug_builder *b, int32_t hidden, enum snug_activation activation) {
     const struct snug_config *c = b->config;
     const size_t first = b->program->parameter_count;
@@ -99,6 +118,13 @@ void snug_build_span_head(struct snug_builder *b, int32_t hidden, int32_t word) 
     snug_build_span_scores(b, hidden, 0);
 }
 
+/* Over the encoder's pooler, which its other heads do not have. */
+static void roberta_choice(struct snug_builder *b, int32_t hidden, int32_t word) {
+    (void)word;
+    snug_build_pooled_classifier(b, hidden, snug_model_name(b, "pooler.dense").text, false, SNUG_TANH,
+                                 b->config->hidden_dropout_prob);
+}
+
 static void roberta_classifier(struct snug_builder *b, int32_t hidden, int32_t word) {
     (void)word;
     snug_build_two_layer_classifier(b, hidden, SNUG_TANH);
@@ -119,6 +145,7 @@ static const char *const roberta_prefixes[] = {"lm_head.", "classifier.", "qa_ou
 const struct snug_heads snug_roberta_heads = {.build = {[SNUG_HEAD_SEQUENCE] = roberta_classifier,
                                                         [SNUG_HEAD_TOKEN] = snug_build_token_head,
                                                         [SNUG_HEAD_VOCABULARY] = roberta_masked_lm,
-                                                        [SNUG_HEAD_SPAN] = snug_build_span_head},
+                                                        [SNUG_HEAD_SPAN] = snug_build_span_head,
+                                                        [SNUG_HEAD_CHOICE] = roberta_choice},
                                               .prefixes = roberta_prefixes,
                                               .language_model = &lm_head};

@@ -268,7 +268,7 @@ static void classify(struct snug_builder *b, int32_t hidden, int64_t classes) {
 
 static void classification_head(struct snug_builder *b, int32_t hidden, int32_t word) {
     (void)word;
-    classify(b, hidden, b->config->labels.count);
+    classify(b, hidden, snug_sequence_scores(b));
 }
 
 static void span_head(struct snug_builder *b, int32_t hidden, int32_t word) {
@@ -281,7 +281,8 @@ static const char *const prefixes[] = {"head.", "decoder.", "classifier.", NULL}
 static const struct snug_heads heads = {.build = {[SNUG_HEAD_SEQUENCE] = classification_head,
                                                   [SNUG_HEAD_TOKEN] = classification_head,
                                                   [SNUG_HEAD_VOCABULARY] = masked_lm,
-                                                  [SNUG_HEAD_SPAN] = span_head},
+                                                  [SNUG_HEAD_SPAN] = span_head,
+                                                  [SNUG_HEAD_CHOICE] = classification_head},
                                         .prefixes = prefixes,
                                         .language_model = &names};
 
