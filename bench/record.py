@@ -112,6 +112,11 @@ SECTIONS = {
             "--offload optimizer,master_weights",
             "llama-3.2-1b.json --train_file dummy:64x2048 --max_seq_length 2048 --per_device_train_batch_size 1 --max_steps 40 --dtype bfloat16 --optim adafactor "
             "--max_grad_norm 0 --fit --memory_budget 4GiB"))),
+    "gpu-adapters": (
+        "GPU: LoRA and QLoRA beside Unsloth, and PEFT with Liger",
+        "Random weights, bf16, rank 16 on all linears, AdamW, clipping, no dropout: 4 rows of 2,048 tokens of Llama-3.2-1B, 8 rows of 64 to 2,048, "
+        "2 rows of 2,048 of Llama-3.1-8B. MiB: the device's memory in use.",
+        "bench/gpu_adapters.py 1b-lora 1b-lora-lengths 8b-lora 8b-qlora-recomputed 8b-qlora 8b-lora-recomputed --seconds 540"),
     "gpu-generate": (
         "GPU: generation from Llama-3.2-1B beside transformers",
         "Random weights in bf16, prompts of 128 tokens and 256 new ones, greedily or with 4 beams, and the first token of a prompt of 2,048; "
@@ -167,7 +172,7 @@ def machine(name):
         gpus = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
         gpu = gpus[0].replace(", ", ", driver ") if gpus else "unknown GPU"
         parts.insert(0, f"{len(gpus)} x {gpu}" if len(gpus) > 1 else gpu)
-    if any(word in SECTIONS[name][2] for word in ("PYTHON", "families", "peers")):
+    if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "families", "peers")):
         parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
                                 "{t.__version__}')"]) or "no PyTorch")
     return "; ".join(parts)
