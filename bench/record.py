@@ -122,6 +122,10 @@ SECTIONS = {
         "Random weights in bf16, prompts of 128 tokens and 256 new ones, greedily or with 4 beams, and the first token of a prompt of 2,048; "
         "beside `generate()` with its dynamic cache, and with the static one, compiled. What did not end in the time of the run is named.",
         "bench/gpu_generate.py --seconds 190"),
+    "gpu-embed": (
+        "GPU: sentence embeddings beside sentence-transformers",
+        "BERT-base's size, random weights, mean pooling, fp16, texts of 20 to 512 tokens in random order.",
+        "bench/gpu_embed.py"),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
         "The peers are transformers and a packed model by hand, not compiled.",
@@ -172,7 +176,7 @@ def machine(name):
         gpus = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
         gpu = gpus[0].replace(", ", ", driver ") if gpus else "unknown GPU"
         parts.insert(0, f"{len(gpus)} x {gpu}" if len(gpus) > 1 else gpu)
-    if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "families", "peers")):
+    if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "embed", "families", "peers")):
         parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
                                 "{t.__version__}')"]) or "no PyTorch")
     return "; ".join(parts)
