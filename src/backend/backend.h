@@ -149,6 +149,7 @@ struct snug_backend {
     /* Loads the new run->batch. When this has returned, its arrays may change, unless operations read them directly. If
      * run->in_turn, the transfer may overlap earlier operations. */
     snug_status (*load)(struct snug_run *run);
+    bool follows; /* it reads ids of a batch that follows (data/batch.h) from the program's top_ids, on the device */
     /* Called before and after the operations of a phase, or of one chunk of HEAD. A backend may run the whole phase in
      * begin: then it sets *done, and the operations are skipped. Operations may still run after end; reads of the arena
      * wait for them. */
@@ -163,8 +164,8 @@ struct snug_backend {
     /* ---- timing ---- */
     bool asynchronous; /* operations may still run when they return: it has timestamps */
     /* (if asynchronous) record_timestamp records, as `number`, the time when all operations so far are done;
-     * *timestamps is NULL at first. read_timestamps returns the seconds from each of count timestamps to the next, with
-     * seconds[0] = 0. */
+     * *timestamps is NULL at first. read_timestamps waits for count timestamps, and returns the seconds from each to
+     * the next, with seconds[0] = 0. */
     snug_status (*record_timestamp)(struct snug_run *run, struct snug_timestamps **timestamps, size_t number);
     snug_status (*read_timestamps)(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
                                    size_t count);

@@ -48,6 +48,7 @@ struct snug_batch {
     int64_t page_copies;   /* pages to copy, at most `sequences` */
     int32_t *pages;        /* [sequences * pages_each] the pages of each sequence */
     int32_t *copied_pages; /* [page_copies * 2] from, to */
+    bool follows;          /* an id -1 - r is the one that row r of the step before gives (SNUG_OP_TOP): see load() */
 };
 
 /* Sets position_ids of tokens first … end - 1, one text with its final ids: consecutive numbers from first_position on.

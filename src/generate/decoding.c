@@ -40,10 +40,16 @@ static int64_t result_bytes(const struct snug_program *program, const struct snu
     return rows * (int64_t)sizeof(int32_t) * (program->top_count ? 2 * program->top_count : classes);
 }
 
+/* A step's results are read while the next one runs. A host has them in the arena. */
+static bool runs_ahead(const struct snug_program *program, const struct snug_backend *backend) {
+    return program->top_count == 1 && snug_backend_is_device(backend) && (backend->follows || !backend->asynchronous);
+}
+
 int64_t snug_decoding_bytes(const struct snug_program *program, const struct snug_backend *backend) {
     struct snug_batch batch;
     int32_t *pages;
-    return place(program, NULL, &batch, &pages) * (int64_t)sizeof(int32_t) + result_bytes(program, backend);
+    return place(program, NULL, &batch, &pages) * (int64_t)sizeof(int32_t) +
+           result_bytes(program, backend) * (runs_ahead(program, backend) ? 2 : 1);
 }
 
 snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *backend, struct snug_run *run,
@@ -60,7 +66,8 @@ snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *bac
                                      .first_position = first_position,
                                      .arena = arena,
                                      .classes = program->tensors[program->logits].cols};
-    out->results = (int32_t *)memory + place(program, memory, &out->batch, &pages);
+    out->results[0] = (uint8_t *)((int32_t *)memory + place(program, memory, &out->batch, &pages));
+    out->results[1] = out->results[0] + (runs_ahead(program, backend) ? result_bytes(program, backend) : 0);
     out->pages_each = out->batch.pages_each;
     RETURN_IF_ERROR(snug_pages_open(ctx, program->cache_pages, &out->pages));
     RETURN_IF_ERROR(snug_alloc(ctx, 2 * (size_t)out->rows, sizeof *out->sequences, (void **)&out->sequences));
@@ -71,6 +78,8 @@ snug_status snug_decoding_open(snug_context *ctx, const struct snug_backend *bac
 }
 
 void snug_decoding_close(struct snug_token_steps *d) {
+    for (int i = 0; i < 2; i++)
+        if (d->copied[i]) d->backend->free_timestamps(d->copied[i]);
     snug_pages_close(&d->pages);
     free(d->sequences);
     *d = (struct snug_token_steps){0};
@@ -82,7 +91,7 @@ int64_t snug_decoding_begin(struct snug_token_steps *d) {
     for (int64_t i = 0; i < 2 * d->rows; i++)
         if (!d->sequences[i].used) {
             d->sequences[i].used = true;
-            d->sequences[i].logits = -1;
+            d->sequences[i].logits[0] = d->sequences[i].logits[1] = -1;
             return i;
         }
     return -1;
@@ -107,7 +116,7 @@ void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from) {
     memcpy(s->pages, like->pages, (size_t)like->count * sizeof *s->pages);
     s->count = like->count;
     s->length = like->length;
-    s->logits = like->logits;
+    memcpy(s->logits, like->logits, sizeof s->logits);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------------------------- */
@@ -157,21 +166,39 @@ snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, cons
     b->offsets[++b->sequences] = (int32_t)b->tokens;
     s->length += count;
     if (s->length > b->longest) b->longest = s->length;
-    s->logits = wants ? b->rows : -1;
+    s->logits[d->started % 2] = wants ? b->rows : -1;
     if (wants) b->loss_positions[b->rows++] = (int32_t)b->tokens - 1;
     return SNUG_OK;
 }
 
-/* The first `bytes` of a tensor; where the arena is on a device, they are copied to *to, and are there, with those
-   before them, when the last copy has returned. */
-static snug_status fetch(const struct snug_token_steps *d, int32_t tensor, int64_t bytes, bool last, uint8_t **to,
-                         void **out) {
-    void *const here = *to, *const from = snug_run_data(d->run, tensor);
-    *out = from;
+bool snug_decoding_runs_ahead(const struct snug_token_steps *d) { return runs_ahead(d->run->program, d->backend); }
+
+snug_status snug_decoding_follow(struct snug_token_steps *d, int64_t sequence) {
+    const int32_t id = (int32_t)(-1 - d->sequences[sequence].logits[(d->started + 1) % 2]);
+    d->batch.follows = true;
+    return snug_decoding_add(d, sequence, &id, 1, true);
+}
+
+/* Where the arena is on a device, starts copying the first `bytes` of a tensor to to. */
+static snug_status fetch(const struct snug_token_steps *d, int32_t tensor, int64_t bytes, void *to) {
     if (!d->arena->copy) return SNUG_OK;
-    *out = here;
-    *to += bytes;
-    return (last ? snug_block_copy : snug_block_copy_later)(d->ctx, d->arena, here, from, bytes);
+    return snug_block_copy_later(d->ctx, d->arena, to, snug_run_data(d->run, tensor), bytes);
+}
+
+static int64_t bytes_of(int64_t rows, int64_t columns) { return rows * columns * (int64_t)sizeof(float); }
+
+/* Starts copying the results of step number d->started, whose rows are known. */
+static snug_status fetch_results(struct snug_token_steps *d) {
+    const struct snug_program *program = d->run->program;
+    const int64_t parity = d->started % 2, rows = d->rows_of[parity], count = program->top_count;
+    uint8_t *const to = d->results[parity];
+    if (count) {
+        RETURN_IF_ERROR(fetch(d, program->top_ids, bytes_of(rows, count), to));
+        RETURN_IF_ERROR(fetch(d, program->top_log_probabilities, bytes_of(rows, count), to + bytes_of(rows, count)));
+    } else {
+        RETURN_IF_ERROR(fetch(d, program->logits, bytes_of(rows, d->classes), to));
+    }
+    return d->backend->asynchronous ? d->backend->record_timestamp(d->run, &d->copied[parity], 0) : SNUG_OK;
 }
 
 /* In ascending order of ids. */
@@ -189,37 +216,73 @@ static void sort(int32_t *ids, float *values, int64_t count) {
     }
 }
 
-static snug_status read_results(struct snug_token_steps *d) {
+/* The results of step number d->done, which are complete. */
+static void read_results(struct snug_token_steps *d) {
     const struct snug_program *program = d->run->program;
-    const int64_t rows = d->batch.rows, count = program->top_count, bytes = rows * (int64_t)sizeof(float);
-    uint8_t *to = d->results;
-    void *ids, *values;
+    const int64_t rows = d->rows_of[d->done % 2], count = program->top_count;
+    uint8_t *const copied = d->arena->copy ? d->results[d->done % 2] : NULL;
     d->next = (struct snug_next_tokens){.count = count};
     if (!count) {
-        RETURN_IF_ERROR(fetch(d, program->logits, bytes * d->classes, true, &to, &values));
-        d->next.logits = values;
-        return SNUG_OK;
+        d->next.logits = copied ? (float *)copied : snug_run_data(d->run, program->logits);
+        return;
     }
-    RETURN_IF_ERROR(fetch(d, program->top_ids, bytes * count, false, &to, &ids));
-    RETURN_IF_ERROR(fetch(d, program->top_log_probabilities, bytes * count, true, &to, &values));
+    int32_t *ids = copied ? (int32_t *)copied : snug_run_data(d->run, program->top_ids);
+    float *values =
+        copied ? (float *)(copied + bytes_of(rows, count)) : snug_run_data(d->run, program->top_log_probabilities);
     d->next.ids = ids;
     d->next.log_probabilities = values;
-    for (int64_t row = 0; row < rows; row++) sort((int32_t *)ids + row * count, (float *)values + row * count, count);
+    for (int64_t row = 0; row < rows; row++) sort(ids + row * count, values + row * count, count);
+}
+
+/* A backend that does not read ids of the last step has done that step. */
+static void read_ids(const struct snug_token_steps *d) {
+    const int32_t *chosen = (const int32_t *)d->results[(d->started + 1) % 2];
+    for (int64_t t = 0; t < d->batch.tokens && !d->backend->follows; t++)
+        if (d->batch.ids[t] < 0) d->batch.ids[t] = chosen[-1 - d->batch.ids[t]];
+}
+
+static void clear(struct snug_batch *b) {
+    b->tokens = b->sequences = b->rows = b->longest = b->page_copies = 0;
+    b->follows = false;
+}
+
+snug_status snug_decoding_start(struct snug_token_steps *d) {
+    struct snug_batch *b = &d->batch;
+    if (b->follows) read_ids(d);
+    snug_status status = b->tokens ? d->backend->load(d->run) : SNUG_OK;
+    if (b->tokens && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_FORWARD, NULL);
+    if (b->rows && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_HEAD, NULL);
+    d->rows_of[d->started % 2] = b->rows;
+    if (b->rows && status == SNUG_OK) status = fetch_results(d);
+    if (status == SNUG_OK) d->started++;
+    clear(b);
+    return status;
+}
+
+snug_status snug_decoding_finish(struct snug_token_steps *d) {
+    const int64_t parity = d->done % 2;
+    double seconds;
+    if (d->rows_of[parity] && d->backend->asynchronous)
+        RETURN_IF_ERROR(d->backend->read_timestamps(d->run, d->copied[parity], &seconds, 1));
+    if (d->rows_of[parity]) read_results(d);
+    d->done++;
     return SNUG_OK;
 }
 
 snug_status snug_decoding_step(struct snug_token_steps *d) {
-    struct snug_batch *b = &d->batch;
-    snug_status status = b->tokens ? d->backend->load(d->run) : SNUG_OK;
-    if (b->tokens && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_FORWARD, NULL);
-    if (b->rows && status == SNUG_OK) status = snug_run_phase(d->run, d->backend, SNUG_PHASE_HEAD, NULL);
-    if (b->rows && status == SNUG_OK) status = read_results(d);
-    b->tokens = b->sequences = b->rows = b->longest = b->page_copies = 0;
-    return status;
+    RETURN_IF_ERROR(snug_decoding_start(d));
+    return snug_decoding_finish(d);
+}
+
+void snug_decoding_drop(struct snug_token_steps *d) {
+    clear(&d->batch);
+    while (d->done < d->started && snug_decoding_finish(d) == SNUG_OK)
+        ;
+    d->done = d->started;
 }
 
 struct snug_next_tokens snug_decoding_next(const struct snug_token_steps *d, int64_t sequence) {
-    const int64_t row = d->sequences[sequence].logits, count = d->next.count;
+    const int64_t row = d->sequences[sequence].logits[(d->done + 1) % 2], count = d->next.count;
     if (d->next.logits) return (struct snug_next_tokens){.logits = d->next.logits + row * d->classes};
     return (struct snug_next_tokens){
         .ids = d->next.ids + row * count, .log_probabilities = d->next.log_probabilities + row * count, .count = count};

@@ -4,6 +4,9 @@
  * new tokens of some sequences, runs the program on them, and gives the logits of each sequence's next token, or the
  * most probable tokens of the program's top_count. Sequences are numbers; there may be twice as many as a step has
  * rows, so that beams can be copied before old ones end. A step allocates nothing.
+ *
+ * On a device, where each step gives one token of a row, the next one may be started with these tokens before the host
+ * has read them: snug_decoding_follow().
  */
 #ifndef SNUG_GENERATE_DECODING_H
 #define SNUG_GENERATE_DECODING_H
@@ -16,7 +19,7 @@
 struct snug_decoded {      /* a sequence */
     int32_t *pages;        /* [pages_each] */
     int64_t length, count; /* tokens in the cache; pages */
-    int64_t logits;        /* row of the last step's logits; -1: none */
+    int64_t logits[2];     /* row of a step's logits, of the last steps of even and odd number; -1: none */
     bool used;
 };
 
@@ -30,8 +33,11 @@ struct snug_token_steps {
     struct snug_decoded *sequences; /* [2 * rows] */
     struct snug_pages pages;
     const struct snug_block *arena;
-    struct snug_next_tokens next; /* of the last step: of row 0, the others follow */
-    void *results;                /* where they are copied to from a device */
+    int64_t started, done;        /* steps: at most two are started and not done */
+    int64_t rows_of[2];           /* of logits, of the last steps of even and odd number */
+    struct snug_next_tokens next; /* of the last step that is done: of row 0, the others follow */
+    uint8_t *results[2];          /* where they are copied to from a device */
+    struct snug_timestamps *copied[2];
     int64_t classes;
 };
 
@@ -59,9 +65,18 @@ int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left);
    the cache has no page left. */
 snug_status snug_decoding_add(struct snug_token_steps *d, int64_t sequence, const int32_t *ids, int64_t count,
                               bool wants);
-/* Runs the step, if it has tokens. */
+/* Runs the step, if it has tokens: starts it, and waits for it. */
 snug_status snug_decoding_step(struct snug_token_steps *d);
-/* What follows a sequence that wanted its logits in the last step, until the next step. */
+/* Whether the next step may be started before the last one is done. */
+bool snug_decoding_runs_ahead(const struct snug_token_steps *d);
+snug_status snug_decoding_start(struct snug_token_steps *d);
+/* Adds the token that follows a sequence, which wanted it in the last step that was started and is not done. */
+snug_status snug_decoding_follow(struct snug_token_steps *d, int64_t sequence);
+/* Waits for the first step that is not done. */
+snug_status snug_decoding_finish(struct snug_token_steps *d);
+/* After a failure: waits for steps that were started, and drops what was added to the next one. */
+void snug_decoding_drop(struct snug_token_steps *d);
+/* What follows a sequence that wanted its logits in the last step that is done, until the next one is done. */
 struct snug_next_tokens snug_decoding_next(const struct snug_token_steps *d, int64_t sequence);
 
 #endif

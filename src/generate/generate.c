@@ -15,7 +15,8 @@ struct snug_generator_row {
     int64_t sequence_count; /* beams, after the prompt */
     int32_t *ids;           /* [longest] */
     float *log_probabilities;
-    bool waits; /* for the logits of this step */
+    bool waits;   /* for the logits of this step */
+    bool follows; /* its token after that is in the next step, which was started, too */
     struct snug_beams beams;
 };
 
@@ -49,7 +50,10 @@ snug_status snug_generating_open(struct snug_token_steps *decoding, const struct
                                  struct snug_generating *out) {
     snug_context *ctx = decoding->ctx;
     const size_t longest = (size_t)decoding->longest;
-    *out = (struct snug_generating){.decoding = decoding, .how = how, .row_count = decoding->rows / how->search.beams};
+    *out = (struct snug_generating){.decoding = decoding,
+                                    .how = how,
+                                    .row_count = decoding->rows / how->search.beams,
+                                    .runs_ahead = how->search.beams == 1 && snug_decoding_runs_ahead(decoding)};
     RETURN_IF_ERROR(snug_sampler_open(ctx, &how->sampling, decoding->classes, &out->sampler));
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)out->row_count, sizeof *out->rows, (void **)&out->rows));
     const bool draws_beams = how->search.beams > 1 && how->sampling.draws;
@@ -93,13 +97,17 @@ static void begin(struct snug_generating *g, struct snug_generator_row *row,
     row->sequences[0] = row->kept ? prompt->sequence : snug_decoding_begin(g->decoding);
     row->sequence_count = 1;
     row->fed = g->decoding->sequences[row->sequences[0]].length;
-    row->waits = false;
+    row->waits = row->follows = false;
     memcpy(row->ids, prompt->ids, (size_t)prompt->count * sizeof *row->ids);
     row->beams.number = prompt->number;
     if (beams_of(g) > 1) snug_beams_begin(&row->beams, row->ids, row->prompt, row->room);
 }
 
+/* What the next step computes of the row, which it may have been started with, is dropped. */
 static void end(struct snug_generating *g, struct snug_generator_row *row) {
+    const int64_t kept = row->sequences[0];
+    if (row->kept && row->follows) snug_decoding_cut(g->decoding, kept, g->decoding->sequences[kept].length - 1);
+    row->waits = row->follows = false;
     for (int64_t i = 0; i < row->sequence_count && !row->kept; i++) snug_decoding_end(g->decoding, row->sequences[i]);
     row->used = false;
 }
@@ -246,17 +254,50 @@ static snug_status advance_beams(struct snug_generating *g, struct snug_generato
     return status;
 }
 
+/* Whether every row waits for a token, and none for a prompt. */
+static bool may_run_ahead(const struct snug_generating *g) {
+    bool may = g->runs_ahead;
+    for (int64_t i = 0; i < g->row_count; i++) may &= g->rows[i].used ? g->rows[i].waits : g->ended && !g->more;
+    return may;
+}
+
+/* Starts the next step with the tokens that this one gives. An answer that ends with its token is noticed later.
+ *ahead: it was started. */
+static snug_status run_ahead(struct snug_generating *g, bool *ahead) {
+    const bool may = may_run_ahead(g);
+    *ahead = false;
+    for (int64_t i = 0; i < g->row_count && may; i++) {
+        struct snug_generator_row *row = &g->rows[i];
+        if (!row->used || row->count + 1 - row->prompt >= row->room) continue;
+        RETURN_IF_ERROR(snug_decoding_follow(g->decoding, row->sequences[0]));
+        *ahead = row->follows = true;
+    }
+    return *ahead ? snug_decoding_start(g->decoding) : SNUG_OK;
+}
+
+/* Reads the results of the step that was started first. */
+static snug_status advance_rows(struct snug_generating *g) {
+    RETURN_IF_ERROR(snug_decoding_finish(g->decoding));
+    for (int64_t i = 0; i < g->row_count; i++) {
+        struct snug_generator_row *row = &g->rows[i];
+        if (!row->used || !row->waits) continue;
+        row->waits = false;
+        RETURN_IF_ERROR(beams_of(g) > 1 ? advance_beams(g, row) : advance(g, row));
+        row->waits = row->follows;
+        row->follows = false;
+    }
+    return SNUG_OK;
+}
+
 static snug_status run(struct snug_generating *g) {
     for (bool any; true;) {
         RETURN_IF_ERROR(take_prompts(g, &any));
         if (!any) return SNUG_OK;
         RETURN_IF_ERROR(fill_step(g));
-        RETURN_IF_ERROR(snug_decoding_step(g->decoding));
-        for (int64_t i = 0; i < g->row_count; i++) {
-            struct snug_generator_row *row = &g->rows[i];
-            if (!row->used || !row->waits) continue;
-            row->waits = false;
-            RETURN_IF_ERROR(beams_of(g) > 1 ? advance_beams(g, row) : advance(g, row));
+        RETURN_IF_ERROR(snug_decoding_start(g->decoding));
+        for (bool ahead = true; ahead;) {
+            RETURN_IF_ERROR(run_ahead(g, &ahead));
+            RETURN_IF_ERROR(advance_rows(g));
         }
     }
 }
@@ -266,6 +307,7 @@ snug_status snug_generating_run(struct snug_generating *g, const struct snug_gen
     g->more = 0;
     g->ended = false;
     const snug_status status = run(g);
+    snug_decoding_drop(g->decoding);
     for (int64_t i = 0; i < g->row_count; i++)
         if (g->rows[i].used) end(g, &g->rows[i]);
     return status;

@@ -60,6 +60,7 @@ struct snug_generating {
     float *sums; /* [beams * classes] scratch, if beams draw */
     struct snug_generator_row *rows;
     int64_t row_count;
+    bool runs_ahead;                      /* a step is started before the host has read the tokens of the one before */
     struct snug_generation_prompt prompt; /* to which more answers are wanted */
     int64_t more;                         /* how many */
     bool ended;                           /* there are no more prompts */

@@ -102,6 +102,7 @@ struct asked {
     int32_t ids[TOKENS];
     int64_t count, next, returned, streamed;
     struct answer answers[ANSWERS];
+    int64_t kept;                /* the sequence that the caller keeps, and 1; 0: none */
     int64_t stop_at;             /* tokens after which the caller stops an answer; 0: never */
     bool plain;                  /* without the calls that may be NULL */
     snug_status fails, has_next; /* by a token, and by the second prompt */
@@ -117,7 +118,7 @@ static snug_status next_prompt(void *user, struct snug_generation_prompt *out) {
     for (size_t i = 0; i < json_array_size(prompt); i++)
         a->ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
     *out = (struct snug_generation_prompt){
-        .ids = a->ids, .count = (int64_t)json_array_size(prompt), .number = a->next++, .sequence = -1};
+        .ids = a->ids, .count = (int64_t)json_array_size(prompt), .number = a->next++, .sequence = a->kept - 1};
     return SNUG_OK;
 }
 
@@ -160,7 +161,13 @@ static snug_status ask(struct scratch *s, struct model *m, const struct snug_gen
     assert_ok(s, snug_generating_open(&m->decoding, how, &generating));
     const snug_status status = snug_generating_run(&generating, &calls);
     snug_generating_close(&generating);
+    if (a->kept) { /* the last token is not in the cache */
+        assert_int_equal(m->decoding.sequences[a->kept - 1].length,
+                         (int64_t)json_array_size(a->prompts[0]) + a->answers[0].count - 1);
+        snug_decoding_end(&m->decoding, a->kept - 1);
+    }
     assert_int_equal(m->decoding.pages.left, m->decoding.pages.count); /* none is lost */
+    assert_int_equal(m->decoding.done, m->decoding.started);
     return status;
 }
 
@@ -409,8 +416,10 @@ FIXTURE_TEST(test_callers_stop_answers_and_runs) {
                                   .search = {.beams = 1},
                                   .returned = 1,
                                   .max_new_tokens = 20};
-    const struct sizes sizes = {.rows = 4, .tokens = 80, .longest = 170, .pages = 12};
-    for (int way = 0; way < 4; way++) {
+    for (int run = 0; run < 8; run++) {
+        const int way = run % 4, device = run / 4; /* on a device the next step has begun then */
+        const struct sizes sizes = {
+            .rows = 4, .tokens = 80, .longest = 170, .pages = 12, .device = device, .top = device && way != 1};
         struct model m;
         json_t *list;
         struct asked *a = many_prompts(&list);
@@ -522,6 +531,45 @@ FIXTURE_TEST(test_steps_of_many_rows) {
             free(found[0]), free(found[1]);
             json_decref(prompts);
         }
+}
+
+/* On a device a step begins before the host has read the tokens of the one before: the answers are the same, also of
+   those that end unforeseen, whose further token is dropped, and of a sequence that the caller keeps. */
+FIXTURE_TEST(test_steps_that_begin_before_the_last_one_is_read) {
+    struct snug_generation how = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                  .search = {.beams = 1},
+                                  .returned = 1,
+                                  .max_new_tokens = 20};
+    struct asked *first = NULL;
+    for (int way = 0; way < 5; way++) { /* 0: to find tokens; on the host and on a device: all prompts; one of them */
+        const bool device = way == 2 || way == 4, one = way > 2;
+        const struct sizes sizes = {
+            .rows = one ? 1 : 3, .tokens = 160, .longest = 170, .pages = 12, .top = 1, .device = device};
+        struct model m;
+        json_t *list;
+        struct asked *a = many_prompts(&list);
+        open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
+        assert_int_equal(snug_decoding_runs_ahead(&m.decoding), device);
+        a->count = one ? 1 : a->count;
+        a->kept = one ? snug_decoding_begin(&m.decoding) + 1 : 0;
+        assert_ok(s, ask(s, &m, &how, a));
+        if (way == 0) { /* every other answer then ends at another token */
+            how.sampling.ends[how.sampling.end_count++] = a->answers[0].ids[7];
+            how.sampling.ends[how.sampling.end_count++] = a->answers[3].ids[11];
+        }
+        for (int64_t i = 0; way > 1 && i < a->count; i++) {
+            const struct answer *x = &first->answers[i], *y = &a->answers[i];
+            assert_true(y->given && x->count == y->count && x->stop == y->stop);
+            assert_memory_equal(x->ids, y->ids, (size_t)x->count * sizeof *x->ids);
+            assert_memory_equal(x->log_probabilities, y->log_probabilities, (size_t)x->count * sizeof(float));
+        }
+        if (way == 1) assert_true(a->answers[0].count < 20 && a->answers[0].stop == SNUG_STOP_END);
+        if (way == 1) first = a;
+        if (way != 1) free(a);
+        close_model(&m);
+        json_decref(list);
+    }
+    free(first);
 }
 
 /* More heads read a key than a block of attention has rows. */

@@ -169,6 +169,7 @@ static const struct {
     {{{70, 141, 33}, 192, 2, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 96, several tiles */
     {{{1, 150, 67}, 1024, 4, 40, 2, 16, 2, 3}, ON_GPU}, /* d = 256, several tiles */
     {{{190, 5, 64}, 192, 4, 40, 2, 16, 2, 3}, ON_GPU},  /* d = 48 */
+    {{{11, 6}, 520, 5, 70, 2, 70, 2, 3}, ON_GPU},       /* d = 104; several blocks share a weight's channels */
     {{{1, 1, 1}, 256, 4, 40, 2, 16, 2, 3}, ON_GPU},     /* a token each: steps of a generation */
     {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},    /* no loss positions */
     {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},   /* no tokens */

@@ -124,10 +124,37 @@ static cudaError_t send(struct snug_cuda *cuda, const struct snug_run *run) {
     return error == cudaSuccess ? cudaEventRecord(cuda->incoming_free, NULL) : error;
 }
 
+/* The step's numbers, and those of its update, which depend on the device in fp16. */
+static void find_step(const struct snug_run *run, struct snug_cuda_step *step,
+                      struct snug_cuda_possible_numbers *possible) {
+    const struct snug_optimizer *o = run->optimizer;
+    const int most = snug_cuda_of(run)->scaler ? SNUG_UNSEEN_STEPS : 1;
+    memset(step, 0, sizeof *step);
+    memset(possible, 0, sizeof *possible);
+    possible->skipped = run->skipped;
+    for (int i = 0; o && i < most && run->skipped + i <= run->step; i++) {
+        struct snug_cuda_update_numbers *update = &possible->updates[i];
+        update->updates = (int32_t)(run->step - run->skipped - i);
+        update->learning_rate = i == 0 ? run->learning_rate : run->later_rates[i - 1];
+        update->numbers = o->info->numbers(o, update->updates, update->learning_rate);
+    }
+    step->tokens = run->batch ? (int32_t)run->batch->tokens : 0;
+    step->sequences = run->batch ? (int32_t)run->batch->sequences : 0;
+    step->rows = (int32_t)run->rows;
+    step->first_row = (int32_t)run->first_row;
+    step->page_copies = run->batch ? (int32_t)run->batch->page_copies : 0;
+    step->key = snug_philox_key(run->seed);
+    step->step = (uint32_t)run->step;
+    step->loss_scale = run->loss_scale;
+    step->max_grad_norm = run->max_grad_norm;
+    step->update = possible->updates[0];
+}
+
 /* The batch is packed into one of two blocks of page-locked memory, laid out as the device's copy: one transfer is
    enough, and the loader may reuse its arrays at once. */
 static snug_status load(struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda_possible_numbers possible;
     const struct snug_batch *b = run->batch;
     const int staged = cuda->staged ^= 1;
     const struct snug_cuda_batch *h = &cuda->staging[staged];
@@ -147,9 +174,13 @@ static snug_status load(struct snug_run *run) {
     put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
     put(h->class_weights, b->class_weights, 4 * snug_cuda_weight_width(run->program));
     if (run->program->cache_pages) put_pages(cuda, h, b);
+    find_step(run, h->step, &possible);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     cuda->has_tables = true;
-    return snug_cuda_send_step(run);
+    cuda->sent_step = *h->step;
+    cuda->has_step = !cuda->scaler;
+    if (b->follows) snug_cuda_follow(run);
+    return snug_cuda_check(run->ctx, cudaGetLastError(), "sending a batch");
 }
 
 snug_status snug_cuda_send_tables(struct snug_run *run) {
@@ -158,29 +189,19 @@ snug_status snug_cuda_send_tables(struct snug_run *run) {
     snug_cuda_place_batch(run);
     if (!cuda->has_tables) RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending tables"));
     cuda->has_tables = true;
+    cuda->has_step = false;
     return snug_cuda_send_step(run);
 }
 
+/* Nothing is sent if the batch came with the same numbers. */
 snug_status snug_cuda_send_step(struct snug_run *run) {
-    const struct snug_optimizer *o = run->optimizer;
-    const struct snug_cuda_step step = {.tokens = run->batch ? (int32_t)run->batch->tokens : 0,
-                                        .sequences = run->batch ? (int32_t)run->batch->sequences : 0,
-                                        .rows = (int32_t)run->rows,
-                                        .first_row = (int32_t)run->first_row,
-                                        .page_copies = run->batch ? (int32_t)run->batch->page_copies : 0,
-                                        .key = snug_philox_key(run->seed),
-                                        .step = (uint32_t)run->step,
-                                        .loss_scale = run->loss_scale,
-                                        .max_grad_norm = run->max_grad_norm};
-    struct snug_cuda_possible_numbers possible = {.skipped = run->skipped};
-    const int most = snug_cuda_of(run)->scaler ? SNUG_UNSEEN_STEPS : 1;
-    for (int i = 0; o && i < most && run->skipped + i <= run->step; i++) {
-        struct snug_cuda_update_numbers *update = &possible.updates[i];
-        update->updates = (int32_t)(run->step - run->skipped - i);
-        update->learning_rate = i == 0 ? run->learning_rate : run->later_rates[i - 1];
-        update->numbers = o->info->numbers(o, update->updates, update->learning_rate);
-    }
-    snug_cuda_set_step(snug_cuda_of(run), step, &possible, snug_run_data(run, snug_cuda_of(run)->scaler));
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda_step step;
+    struct snug_cuda_possible_numbers possible;
+    find_step(run, &step, &possible);
+    if (cuda->has_step && memcmp(&step, &cuda->sent_step, sizeof step) == 0) return SNUG_OK;
+    cuda->sent_step = step;
+    snug_cuda_set_step(cuda, step, &possible, snug_run_data(run, cuda->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
 }
 
@@ -329,6 +350,7 @@ static int64_t library(const struct snug_program *program, int threads) {
         .allocate = allocate,                                                                                          \
         .available = available,                                                                                        \
         .load = load,                                                                                                  \
+        .follows = true,                                                                                               \
         .begin = snug_cuda_begin,                                                                                      \
         .end = snug_cuda_end,                                                                                          \
         .record_timestamp = snug_cuda_record_timestamp,                                                                \

@@ -107,12 +107,12 @@ static __device__ __forceinline__ void wait_before() {
 #endif
 }
 
-/* Launches a kernel that waits. In a graph the driver takes a microsecond or two from the end of a kernel to the
-   beginning of the next one; in generation, whose kernels are short, from compute capability 9.0 on it begins before.
- */
+/* Launches a kernel that waits, with so many bytes of dynamic shared memory. In a graph the driver takes a microsecond
+   or two from the end of a kernel to the beginning of the next one; in generation, whose kernels are short, from
+   compute capability 9.0 on it begins before. */
 template <typename... P>
-static void launch_chained(const struct snug_cuda *cuda, dim3 blocks, dim3 threads, void (*kernel)(P...),
-                           const P &...arguments) {
+static void launch_chained_with(const struct snug_cuda *cuda, dim3 blocks, dim3 threads, size_t shared,
+                                void (*kernel)(P...), const P &...arguments) {
 #ifdef __CUDACC__
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -120,13 +120,32 @@ static void launch_chained(const struct snug_cuda *cuda, dim3 blocks, dim3 threa
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
     config.stream = cuda->stream;
     config.attrs = &attribute;
     config.numAttrs = cuda->generates && cuda->capability >= SNUG_CUDA_WGMMA_CAPABILITY;
     cudaLaunchKernelEx(&config, kernel, arguments...);
 #else
-    kernel<<<blocks, threads, 0, cuda->stream>>>(arguments...);
+    kernel<<<blocks, threads, shared, cuda->stream>>>(arguments...);
 #endif
+}
+template <typename... P>
+static void launch_chained(const struct snug_cuda *cuda, dim3 blocks, dim3 threads, void (*kernel)(P...),
+                           const P &...arguments) {
+    launch_chained_with(cuda, blocks, threads, 0, kernel, arguments...);
+}
+
+/* Whether this block is the last one of `count` that arrive here: what they stored is in memory then. The number of
+   arrivals becomes 0 again. */
+static __device__ __forceinline__ bool is_last_to_arrive(uint32_t *arrivals, unsigned count) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(arrivals, count - 1) == count - 1;
+    __syncthreads();
+    const bool done = last;
+    __threadfence();
+    return done;
 }
 
 /* ---- W values at a time: 8 or 4, which are aligned to W * sizeof(T) or to 16 bytes, or 1 ---- */

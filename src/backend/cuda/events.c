@@ -41,11 +41,12 @@ snug_status snug_cuda_time_copy(struct snug_run *run, cudaStream_t stream, bool 
 
 snug_status snug_cuda_read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
                                       size_t count) {
-    if (count) seconds[0] = 0;
-    for (size_t i = 1; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         float milliseconds;
+        seconds[i] = 0;
         RETURN_IF_ERROR(
             snug_cuda_check(run->ctx, cudaEventSynchronize(timestamps->events[i]), "waiting for operations"));
+        if (i == 0) continue;
         RETURN_IF_ERROR(snug_cuda_check(
             run->ctx, cudaEventElapsedTime(&milliseconds, timestamps->events[i - 1], timestamps->events[i]),
             "reading timestamps"));

@@ -42,10 +42,12 @@ struct snug_cuda {
     int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
     bool has_tables; /* a batch, or its tables alone, were sent */
-    bool padded;     /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
-    int32_t scaler;  /* tensor, or 0 */
-    int64_t bucket;  /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
-    bool generates;  /* the current batch is new tokens of a generation */
+    bool has_step;   /* sent_step is what the device has, since the current batch was sent */
+    struct snug_cuda_step sent_step;
+    bool padded;    /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
+    int32_t scaler; /* tensor, or 0 */
+    int64_t bucket; /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    bool generates; /* the current batch is new tokens of a generation */
     struct snug_cuda_decoding decoding;
     struct snug_cuda_batch batch;
     struct snug_cuda_multi_tensor norms, updates, updates_8bit;
@@ -92,6 +94,8 @@ void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
                         const struct snug_cuda_possible_numbers *possible, const float *scaler);
 /* Sends the tables that come with every batch, if this rank had no batch yet. */
 snug_status snug_cuda_send_tables(struct snug_run *run);
+/* Replaces the ids of a batch that follows. */
+void snug_cuda_follow(const struct snug_run *run);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
 /* Keeps them for the updates that cross phases. */

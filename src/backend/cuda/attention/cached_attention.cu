@@ -158,21 +158,11 @@ static __device__ __forceinline__ void store_output(const struct cached &a, cons
     ((T *)a.o)[(b.token + row / a.group) * a.o_row + head * a.d + column] = from_float<T>(value);
 }
 
-/* Whether this block is the last one of those that share its rows: their sums are in memory then. The count becomes 0
-   again. */
+/* Whether this block is the last one of those that share its rows. */
 static __device__ bool is_last(const struct cached &a, const struct block &b) {
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        const int64_t tiles = gridDim.x / a.splits, tile = blockIdx.x / a.splits;
-        uint32_t *arrivals = a.batch.arrivals + ((int64_t)b.sequence * gridDim.y + blockIdx.y) * tiles + tile;
-        last = atomicInc(arrivals, (unsigned)b.used - 1) == (unsigned)b.used - 1;
-    }
-    __syncthreads();
-    const bool done = last;
-    __threadfence();
-    return done;
+    const int64_t tiles = gridDim.x / a.splits, tile = blockIdx.x / a.splits;
+    return is_last_to_arrive(a.batch.arrivals + ((int64_t)b.sequence * gridDim.y + blockIdx.y) * tiles + tile,
+                             (unsigned)b.used);
 }
 
 template <typename T, int LANES, int ROWS, bool WHOLE>

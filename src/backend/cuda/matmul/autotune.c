@@ -225,7 +225,9 @@ static snug_status tune_size(struct snug_run *run, int64_t tokens) {
         const struct snug_op *op = &run->program->ops[i];
         if (!snug_cuda_has_matmul(op)) continue;
         const struct snug_cuda_matmul matmul = snug_cuda_matmul_of(run, op);
-        if (snug_cuda_takes_few_rows(run, op, &matmul) || snug_cuda_takes_thin(run, op, &matmul)) continue;
+        if (snug_cuda_takes_few_rows(run, op, &matmul) || snug_cuda_takes_streamed(run, op, &matmul) ||
+            snug_cuda_takes_thin(run, op, &matmul))
+            continue;
         status = snug_cuda_run_matmul(run, &matmul, run->workspace);
     }
     run->batch = NULL;

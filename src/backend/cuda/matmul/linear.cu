@@ -100,6 +100,10 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
         snug_cuda_run_few_rows(run, op, &p);
         return snug_cuda_done(run, op);
     }
+    if (snug_cuda_takes_streamed(run, op, &p)) {
+        snug_cuda_run_streamed(run, op, &p);
+        return snug_cuda_done(run, op);
+    }
     if (op->linear.addend && op->linear.addend != op->linear.y)
         cudaMemcpyAsync(p.c, snug_run_data(run, op->linear.addend), (size_t)(p.m * p.n * snug_dtype_size(p.c_type)),
                         cudaMemcpyDeviceToDevice, stream);

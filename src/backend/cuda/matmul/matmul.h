@@ -29,6 +29,9 @@ snug_status snug_cuda_run_matmul(struct snug_run *run, const struct snug_cuda_ma
    does. */
 bool snug_cuda_takes_few_rows(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
 void snug_cuda_run_few_rows(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
+/* The same of streamed.cu. */
+bool snug_cuda_takes_streamed(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
+void snug_cuda_run_streamed(const struct snug_run *run, const struct snug_op *op, const struct snug_cuda_matmul *p);
 /* Computes p, of op, a LINEAR_DW or LINEAR_DX, if it has the form of an adapter's gradient, which takes_thin() tells.
    Where is_thin_pair(), it computes the LINEAR_DX after op, too, which has nothing to do then. False: p has another
    form. */

@@ -106,6 +106,18 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+static __global__ void follow_kernel(int32_t *ids, const int32_t *chosen, int64_t count) {
+    const int64_t token = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (token < count && ids[token] < 0) ids[token] = chosen[-1 - ids[token]];
+}
+
+extern "C" void snug_cuda_follow(const struct snug_run *run) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t tokens = run->batch->tokens;
+    follow_kernel<<<blocks_for(tokens, THREADS), THREADS, 0, cuda->stream>>>(
+        cuda->batch.ids, (const int32_t *)snug_run_data(run, run->program->top_ids), tokens);
+}
+
 extern "C" snug_status snug_cuda_top(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_top &o = op->top;

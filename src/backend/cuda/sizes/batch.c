@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cuda/sizes/batch.h"
 
+#include "backend/cuda/sizes/constants.h"
 #include "backend/cuda/sizes/ranks.h"
 
 static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
@@ -9,13 +10,15 @@ static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
     return at;
 }
 
-/* Values for each sequence and head of the largest attention over a cache. */
-static int64_t cached_heads(const struct snug_program *program) {
+/* Values for each sequence and head of the largest attention over a cache, or for each block of a weight's rows. */
+static int64_t arrivals(const struct snug_program *program) {
+    const int64_t sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
     int64_t most = 0;
     for (size_t i = 0; i < program->op_count; i++)
         if (program->ops[i].kind == SNUG_OP_CACHED_ATTENTION && program->ops[i].cached_attention.form.heads > most)
             most = program->ops[i].cached_attention.form.heads;
-    return most;
+    most *= sequences;
+    return program->cache_pages && most < SNUG_CUDA_STREAMED_BLOCKS ? SNUG_CUDA_STREAMED_BLOCKS : most;
 }
 
 int64_t snug_cuda_target_width(const struct snug_program *program) {
@@ -50,7 +53,7 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->class_weights = place(base, &size, 4 * snug_cuda_weight_width(program));
     out->pages = place(base, &size, 4 * sequences * snug_cuda_pages_each(program));
     out->copied_pages = place(base, &size, program->cache_pages ? 8 * sequences : 0);
-    out->arrivals = place(base, &size, 4 * sequences * cached_heads(program));
+    out->arrivals = place(base, &size, 4 * arrivals(program));
     out->norms = place(base, &size,
                        snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);

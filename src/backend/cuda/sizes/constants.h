@@ -40,6 +40,10 @@ enum { SNUG_CUDA_MMA_ROW = 16 };
 /* Blocks among which cached_attention.cu divides the keys of few sequences. */
 #define SNUG_CUDA_CACHED_BLOCKS 512
 
+/* Blocks among which matmul/streamed.cu divides the channels of a weight of few rows: two of each of an H100's
+   multiprocessors. */
+#define SNUG_CUDA_STREAMED_BLOCKS 264
+
 /* Columns of logits from which a block of top.cu chooses. */
 #define SNUG_CUDA_TOP_PART 2048
 

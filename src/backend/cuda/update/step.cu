@@ -21,7 +21,6 @@ static __global__ void set_scaled_step(struct snug_cuda_step *to, struct snug_cu
 
 extern "C" void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
                                    const struct snug_cuda_possible_numbers *possible, const float *scaler) {
-    step.update = possible->updates[0];
     if (scaler)
         set_scaled_step<<<1, 1, 0, cuda->stream>>>(cuda->batch.step, step, *possible, scaler);
     else
