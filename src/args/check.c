@@ -42,8 +42,12 @@ static bool takes_texts(const char *command) {
     return strcmp(command, "predict") == 0 || strcmp(command, "embed") == 0;
 }
 
-/* An empty string unsets other arguments; an empty text is a text. */
-static snug_status take_empty_texts(struct snug_args *args) {
+/* An empty string unsets other arguments; an empty text, or prompt, is a text. */
+static snug_status take_empty_texts(struct snug_args *args, const char *command) {
+    const bool generates = strcmp(command, "generate") == 0;
+    if (generates && !args->prompt && snug_args_is_set(args, "prompt"))
+        return snug_strdup(args->ctx, "", &args->prompt);
+    if (!takes_texts(command)) return SNUG_OK;
     if (!args->text && snug_args_is_set(args, "text")) RETURN_IF_ERROR(snug_strdup(args->ctx, "", &args->text));
     if (args->text_pair || !snug_args_is_set(args, "text_pair")) return SNUG_OK;
     return snug_strdup(args->ctx, "", &args->text_pair);
@@ -469,7 +473,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
     if (train) RETURN_IF_ERROR(continue_in_folder(args));
-    if (takes_texts(command)) RETURN_IF_ERROR(take_empty_texts(args));
+    RETURN_IF_ERROR(take_empty_texts(args, command));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(snug_args_fsdp(args));

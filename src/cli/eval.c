@@ -60,7 +60,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     return wants_confusion(cli, metrics) ? put_confusion(cli, metrics) : status;
 }
 
-int command_eval(int argc, char **argv) {
+static int evaluate(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
@@ -76,3 +76,5 @@ int command_eval(int argc, char **argv) {
     cli_close(&cli);
     return code;
 }
+
+int command_eval(int argc, char **argv) { return cli_name_model(argc, argv, evaluate); }

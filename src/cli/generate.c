@@ -51,7 +51,7 @@ static snug_status make_plan(struct cli *cli, char **text) { return snug_generat
 
 static int answer_prompts(struct cli *cli) {
     struct writing writing = {.cli = cli};
-    writing.streams = !cli->json && !cli_argument_is(cli, "prompt", "") && cli_argument_is(cli, "num_beams", "1") &&
+    writing.streams = !cli->json && snug_args_given(cli->args, "prompt") && cli_argument_is(cli, "num_beams", "1") &&
                       cli_argument_is(cli, "num_return_sequences", "1");
     cli_catch_signals(cli);
     return cli_finish(cli, snug_generate(cli->args, &cli->callbacks, on_piece, on_answer, &writing));

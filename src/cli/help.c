@@ -51,12 +51,12 @@ const struct cli_help cli_helps[] = {
              "learning_rate warmup_steps memory_budget fit eval_strategy save_strategy load_best_model_at_end ",
      {{"output_dir", "trainer_output"}},
      .operand = "FILE"},
-    {"eval", "--model_name_or_path DIR --validation_file FILE",
+    {"eval", "MODEL --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
      OF_TRAINING OF_PREDICTION OF_ASKING OF_EXPORT " similarity normalize_embeddings truncate_dim ", NULL,
      OF_MOST " validation_file max_eval_samples class_metrics threshold per_device_eval_batch_size json ",
-     .operand = NULL},
-    {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
+     .operand = "DIR"},
+    {"predict", "MODEL --test_file FILE|--text TEXT > predictions.csv",
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
@@ -67,7 +67,7 @@ const struct cli_help cli_helps[] = {
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
              "per_device_eval_batch_size json ",
-     .operand = NULL},
+     .operand = "DIR"},
     {"embed",
      "MODEL --test_file FILE|--text TEXT [--output_file vectors.npy] [--similarity]",
      "Writes the vector of each text, as a line of JSON or into a .npy file, by a folder of sentence-transformers or "
@@ -113,16 +113,16 @@ const struct cli_help cli_helps[] = {
      " model_name_or_path max_seq_length max_new_tokens do_sample temperature top_k top_p seed device ",
      {{"max_seq_length", "4096, or the model's positions"}, {"max_new_tokens", "the rest of max_seq_length"}},
      .operand = "DIR"},
-    {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
+    {"plan", "MODEL [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
      "", OF_PREDICTION OF_ASKING OF_EXPORT OF_EMBEDDING OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
      " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "
      "gradient_accumulation_steps optim gradient_checkpointing offload bf16 device gpu gpus memory_budget fit "
      "num_train_epochs json ",
-     .operand = NULL},
+     .operand = "DIR"},
     {"verify",
-     "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda] [--gpus N|all]",
+     "MODEL [--train_file FILE] [--max_steps N] [--device cpu|cuda] [--gpus N|all]",
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
@@ -134,7 +134,7 @@ const struct cli_help cli_helps[] = {
       {"max_steps", "6"},
       {"output_dir", "TMPDIR, else /tmp; removed at the end"},
       {"device", "the CPU, then the GPU if there is one"}},
-     .operand = NULL},
+     .operand = "DIR"},
     {"pull", "MODEL [--model_revision NAME] [--cache_dir DIR] [--json]",
      "Brings a model, such as ORG/NAME, from a Hugging Face hub into the local cache, where --model_name_or_path MODEL "
      "finds it, and prints its folder. Only the files that snug reads are fetched: config.json, the tokenizer and the "

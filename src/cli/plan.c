@@ -11,4 +11,6 @@ static snug_status make_plan(struct cli *cli, char **text) {
     return status == SNUG_OK ? printed : status;
 }
 
-int command_plan(int argc, char **argv) { return cli_report(argc, argv, make_plan); }
+static int plan(int argc, char **argv) { return cli_report(argc, argv, make_plan); }
+
+int command_plan(int argc, char **argv) { return cli_name_model(argc, argv, plan); }

@@ -183,7 +183,7 @@ static snug_status on_row(void *user, const snug_prediction *row) {
     return put_csv(cli, row);
 }
 
-int command_predict(int argc, char **argv) {
+static int predict(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
@@ -196,3 +196,5 @@ int command_predict(int argc, char **argv) {
     cli_close(&cli);
     return code;
 }
+
+int command_predict(int argc, char **argv) { return cli_name_model(argc, argv, predict); }

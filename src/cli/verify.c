@@ -26,7 +26,7 @@ static snug_status on_check(void *user, const snug_check *check) {
     return status;
 }
 
-int command_verify(int argc, char **argv) {
+static int verify(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
@@ -37,3 +37,5 @@ int command_verify(int argc, char **argv) {
     cli_close(&cli);
     return code;
 }
+
+int command_verify(int argc, char **argv) { return cli_name_model(argc, argv, verify); }

@@ -47,7 +47,8 @@ TEST(test_help) {
         char arguments[64], usage[64];
         expect("--help", 0, commands[i]);
         snprintf(arguments, sizeof arguments, "%s --help", commands[i]);
-        snprintf(usage, sizeof usage, "usage: snug %s --model_name_or_path DIR", commands[i]);
+        const int named = strcmp(commands[i], "train") == 0 || strcmp(commands[i], "tokenize") == 0;
+        snprintf(usage, sizeof usage, "usage: snug %s %s", commands[i], named ? "--model_name_or_path DIR" : "MODEL");
         expect(arguments, 0, usage);
         expect(arguments, 0, "--max_seq_length N");
     }
@@ -166,6 +167,8 @@ TEST(test_wrong_usage) {
     expect("serve", 2, "snug has no server");
     expect("xyzzy", 2, "xyzzy: unknown command; snug --help lists all");
     expect("eval", 2, "--model_name_or_path DIR and --validation_file FILE; for example: snug eval --model");
+    expect("eval none", 2, "snug eval needs --validation_file FILE; for example: snug eval");
+    expect("predict none", 2, "snug predict needs --test_file FILE (or --text TEXT); for example: snug predict");
     expect("predict", 2, "--model_name_or_path DIR and --test_file FILE (or --text TEXT); for example: snug predict");
     expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
     expect("train --lerning_rate 1", 2, "snug train --help");

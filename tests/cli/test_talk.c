@@ -56,6 +56,9 @@ FIXTURE_TEST(test_generate_prints) {
     char *refused = output_of(f, "stderr");
     assert_contains(refused, "one prompt at a time, with its answer");
     assert_int_equal(run(f, "generate --prompt What"), 2);
+    char *empty = snug(f, "printf 'What\\n' |", "generate out --prompt '' --threads 1", 1); /* no token begins a text */
+    assert_contains(empty, "--prompt: the prompt has no token to begin an answer with");
+    free(empty);
     free(run_well(f, "generate out --prompt What_is_gold? --max_new_tokens 2 --threads 1"));
     free(run_well(f, "generate out --prompt What --max_new_tokens 2 --threads 1 --num_beams 2"));
     char *two = run_well(f, "generate out --prompt What --max_new_tokens 2 --min_new_tokens 2 --threads 1 --do_sample "
