@@ -278,10 +278,22 @@ FIXTURE_TEST(test_workers) {
 
 /* Each name of --task belongs to one task, and each task has a line. */
 FIXTURE_TEST(test_table) {
-    static const char *const all[] = {
-        "classification",     "text_classification",  "mlm", "clm",       "causal_lm",
-        "text_generation",    "token_classification", "ner", "embedding", "sentence_embedding",
-        "question_answering", "question-answering",   "qa"};
+    static const char *const all[] = {"classification",
+                                      "text_classification",
+                                      "mlm",
+                                      "clm",
+                                      "causal_lm",
+                                      "text_generation",
+                                      "token_classification",
+                                      "ner",
+                                      "embedding",
+                                      "sentence_embedding",
+                                      "question_answering",
+                                      "question-answering",
+                                      "qa",
+                                      "multiple_choice",
+                                      "multiple-choice",
+                                      "swag"};
     static const int tasks[] = {SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_MLM,
@@ -294,9 +306,12 @@ FIXTURE_TEST(test_table) {
                                 SNUG_TASK_EMBEDDING,
                                 SNUG_TASK_QUESTION_ANSWERING,
                                 SNUG_TASK_QUESTION_ANSWERING,
-                                SNUG_TASK_QUESTION_ANSWERING};
-    char names_text[256] = "";
-    for (int i = 0; i < 13; i++) {
+                                SNUG_TASK_QUESTION_ANSWERING,
+                                SNUG_TASK_MULTIPLE_CHOICE,
+                                SNUG_TASK_MULTIPLE_CHOICE,
+                                SNUG_TASK_MULTIPLE_CHOICE};
+    char names_text[512] = "";
+    for (int i = 0; i < 16; i++) {
         assert_int_equal(snug_task_find(all[i]), tasks[i]);
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
     }

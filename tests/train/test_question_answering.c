@@ -133,8 +133,8 @@ FIXTURE_TEST(test_refused_rows) {
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"{\"a\": \"x\", \"context\": \"y\"}\n", "no questions"},
-        {"{\"question\": \"x\", \"c\": \"y\"}\n", "no questions"},
+        {"{\"a\": \"x\", \"context\": \"y\"}\n", "no rows of question answering"},
+        {"{\"question\": \"x\", \"c\": \"y\"}\n", "no rows of question answering"},
         {ROW(",\"answers\":[{\"text\":\"red\"}]"), "q.jsonl:1: \"answers\" must be"},
         {ROW(",\"answers\":{\"text\":[\"red\"],\"answer_start\":[]}"), "\"answers\" must be"},
         {ROW(",\"answers\":{\"text\":[\"red\"],\"answer_start\":[-1]}"), "\"answers\" must be"},
