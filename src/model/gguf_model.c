@@ -116,10 +116,6 @@ static const char *rope_kind(const struct snug_config *config) {
     return kind ? kind : old ? old : "default";
 }
 
-static bool is_architecture(const struct snug_config *config, const char *name) {
-    return strcmp(config->family->gguf->architecture, name) == 0;
-}
-
 static double number(const json_t *rope, const char *key, double otherwise) {
     const json_t *value = json_object_get(rope, key);
     return json_is_number(value) ? json_number_value(value) : otherwise;
@@ -135,10 +131,8 @@ static bool has_any(const uint64_t *layers) {
    the one of 27 billion parameters. */
 static double their_scale(const struct snug_config *c) {
     const struct snug_decoder *d = snug_decoder_of(c);
-    const bool gemma2 = is_architecture(c, "gemma2") && c->num_hidden_layers == 46,
-               gemma3 = is_architecture(c, "gemma3") && c->num_hidden_layers == 62;
     const int64_t share = c->hidden_size / c->num_attention_heads;
-    return 1 / sqrt((double)(gemma2 || gemma3 ? share : d->head_dim));
+    return 1 / sqrt((double)(c->num_hidden_layers == c->family->gguf->shared ? share : d->head_dim));
 }
 
 static bool rotates_other_layers(const struct snug_config *c) {
@@ -153,12 +147,11 @@ static snug_status check(snug_context *ctx, const struct snug_config *c) {
     const struct snug_decoder *d = snug_decoder_of(c);
     const struct snug_gguf_form *form = c->family->gguf;
     const char *kind = rope_kind(c);
-    const bool scales = is_architecture(c, "granite");
     const struct {
         bool differs;
         const char *what;
     } list[] = {
-        {!scales && fabs(d->scale / their_scale(c) - 1) > 1e-6, "this scale of attention's scores"},
+        {!form->scaled && fabs(d->scale / their_scale(c) - 1) > 1e-6, "this scale of attention's scores"},
         {d->inverse_layers, "scale_attn_by_inverse_layer_idx"},
         {c->hidden_act != form->activation, "this activation"},
         {d->attention_bias && !form->biases, "attention_bias"},
@@ -167,7 +160,7 @@ static snug_status check(snug_context *ctx, const struct snug_config *c) {
         {rotates_other_layers(c), "these layers without rotation"},
         {form->permuted && 2 * d->rope.rotation.pairs != d->head_dim, "partial_rotary_factor"},
         {strcmp(kind, "llama3") == 0 && !form->permuted, "rope_type llama3"},
-        {strcmp(kind, "longrope") == 0 && !is_architecture(c, "phi3"), "rope_type longrope"},
+        {strcmp(kind, "longrope") == 0 && !form->own_trained, "rope_type longrope"},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].differs)
@@ -222,7 +215,7 @@ static void add_rope(struct description *d) {
         add_real(d, "rope.freq_base_swa", decoder->sliding_rope.theta);
     if (linear || yarn || longer) snug_gguf_add_text(d->file, key_of(d, "rope.scaling.type"), kind, strlen(kind));
     if (linear || yarn) add_real(d, "rope.scaling.factor", number(rope, "factor", positions / trained));
-    if (yarn || is_architecture(c, "phi3")) add_count(d, "rope.scaling.original_context_length", (int64_t)trained);
+    if (yarn || c->family->gguf->own_trained) add_count(d, "rope.scaling.original_context_length", (int64_t)trained);
     if (longer) add_real(d, "rope.scaling.attn_factor", decoder->rope.rotation.factor);
     if (!yarn) return;
     add_if(d, "rope.scaling.yarn_attn_factor", rope, "attention_factor");
@@ -260,10 +253,10 @@ static void describe(struct description *d) {
     add_real(d, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", c->layer_norm_eps);
     if (rms) add_rope(d);
     add_windows(d);
-    if (is_architecture(c, "phi3")) add_count(d, "attention.sliding_window", decoder->window);
+    if (c->family->gguf->own_window) add_count(d, "attention.sliding_window", decoder->window);
     if (decoder->softcap > 0) add_real(d, "attn_logit_softcapping", decoder->softcap);
     if (decoder->final_softcap > 0) add_real(d, "final_logit_softcapping", decoder->final_softcap);
-    if (!is_architecture(c, "granite")) return;
+    if (!c->family->gguf->scaled) return;
     add_real(d, "attention.scale", decoder->scale);
     add_real(d, "embedding_scale", decoder->embedding_scale);
     add_real(d, "residual_scale", decoder->block_scale);

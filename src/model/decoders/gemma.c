@@ -101,9 +101,9 @@ static int32_t decode_gemma3(struct snug_builder *b, int32_t *word) {
 
 static const struct snug_gguf_form gemma_gguf = {.architecture = "gemma", .activation = SNUG_GELU_TANH, .tied = true};
 static const struct snug_gguf_form gemma2_gguf = {
-    .architecture = "gemma2", .activation = SNUG_GELU_TANH, .windows = true, .tied = true};
+    .architecture = "gemma2", .activation = SNUG_GELU_TANH, .windows = true, .tied = true, .shared = 46};
 static const struct snug_gguf_form gemma3_gguf = {
-    .architecture = "gemma3", .activation = SNUG_GELU_TANH, .windows = true};
+    .architecture = "gemma3", .activation = SNUG_GELU_TANH, .windows = true, .shared = 62};
 
 const struct snug_family snug_family_gemma = {SNUG_DECODER("gemma", "Gemma", "Gemma"),
                                               .tokenizer_class = "GemmaTokenizer",

@@ -28,7 +28,7 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
 }
 
 static const struct snug_gguf_form gguf = {
-    .architecture = "granite", .activation = SNUG_SILU, .permuted = true, .biases = true};
+    .architecture = "granite", .activation = SNUG_SILU, .permuted = true, .biases = true, .scaled = true};
 
 /* transformers has no classifier of it. */
 const struct snug_family snug_family_granite = {

@@ -30,7 +30,8 @@ static int32_t decode(struct snug_builder *b, int32_t *word) {
     return snug_build_decoder(b, &layer, word);
 }
 
-static const struct snug_gguf_form gguf = {.architecture = "phi3", .activation = SNUG_SILU};
+static const struct snug_gguf_form gguf = {
+    .architecture = "phi3", .activation = SNUG_SILU, .own_window = true, .own_trained = true};
 
 const struct snug_family snug_family_phi3 = {SNUG_DECODER("phi3", "Phi-3", "Phi3"),
                                              .untied = true,
