@@ -120,7 +120,9 @@ SECTIONS = {
     "gpu-generate": (
         "GPU: generation from Llama-3.2-1B beside transformers",
         "Random weights in bf16, prompts of 128 tokens and 256 new ones, greedily or with 4 beams, and the first token of a prompt of 2,048; "
-        "beside `generate()` with its dynamic cache, and with the static one, compiled. What did not end in the time of the run is named.",
+        "beside `generate()` with its dynamic cache, and with the static one, compiled. What did not end in the time of the run is named. "
+        "The floor of the first token: 2,048 tokens are 4.26 TFLOP (3.99 of weights, 0.27 of causal attention), 4.3 ms at the H100's 989 "
+        "TFLOPS and 6.1 at the 700 that cuBLASLt sustains in training, and the output table is read once, 0.16 ms.",
         "bench/gpu_generate.py --seconds 190"),
     "gpu-embed": (
         "GPU: sentence embeddings beside sentence-transformers",

@@ -21,9 +21,9 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_PREDICTION                                                                                                  \
     " test_file max_predict_samples csv_escape_formulas text text_pair keep_columns return_all_scores top_k "
 #define OF_CLASSES " class_metrics threshold "
-#define OF_ASKING " prompt early_stopping num_return_sequences stop_strings plan_only "
+#define OF_ASKING " prompt early_stopping num_return_sequences plan_only "
 #define OF_GENERATION                                                                                                  \
-    OF_ASKING " max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty "                   \
+    OF_ASKING " stop_strings max_new_tokens min_new_tokens do_sample temperature top_p min_p repetition_penalty "      \
               "no_repeat_ngram_size num_beams length_penalty "
 /* Those that train and eval have, beside the ones of answers. */
 #define OF_COMPARING " predict_with_generate generation_max_length "
@@ -85,20 +85,23 @@ const struct cli_help cli_helps[] = {
      "normalize_embeddings per_device_eval_batch_size device ",
      {{"max_seq_length", "the model's"}},
      .operand = "DIR"},
-    {"generate", "MODEL [--prompt TEXT|--test_file FILE]",
+    {"generate",
+     "MODEL [--prompt TEXT|--test_file FILE]",
      "Answers prompts with a decoder: that of --prompt, each row of --test_file (\"messages\", \"prompt\" or a text "
      "column), or each line of standard input. Settings are transformers': an argument, else generation_config.json of "
      "the model, else its default. The text goes to stdout, of a single prompt as it comes; with --json an object per "
      "answer: prompt, text, token ids, log-probabilities, why it stopped.",
-     "", "",
+     "",
+     "",
      OF_GENERATION OF_TALKING
      "model_name_or_path tokenizer_name cache_dir model_revision test_file text_column_name text_column_names "
      "text_column_delimiter data_format max_predict_samples strict chat chat_template_path chat_template_date top_k "
-     "seed "
+     "seed max_seq_length gpu "
      "per_device_eval_batch_size dtype bf16_full_eval device use_cpu threads memory_budget fit ",
      " model_name_or_path prompt test_file chat max_new_tokens do_sample temperature top_k top_p num_beams "
      "stop_strings "
      "seed device json ",
+     {{"max_seq_length", "4096, or the model's positions; of a plan without prompts"}},
      .operand = "DIR"},
     {"chat",
      "MODEL [--do_sample] [--temperature F] [--max_seq_length N]",
@@ -114,7 +117,10 @@ const struct cli_help cli_helps[] = {
      {{"max_seq_length", "4096, or the model's positions"}, {"max_new_tokens", "the rest of max_seq_length"}},
      .operand = "DIR"},
     {"plan", "MODEL [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
-     "Reports memory, FLOPs and time of a training, without running it. If it does not fit the machine, the GPU or "
+     "Reports memory, FLOPs and time of a training, without running it; with --task generate the memory of snug "
+     "generate, "
+     "whose flags it then has, for its prompts, or for prompts of any kind with their answers in --max_seq_length. If "
+     "it does not fit the machine, the GPU or "
      "--memory_budget, the exit code is 3, and the message names what fits.",
      "", OF_PREDICTION OF_ASKING OF_EXPORT OF_EMBEDDING OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL,
      " model_name_or_path config_name train_file max_seq_length per_device_train_batch_size "

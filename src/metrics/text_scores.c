@@ -8,6 +8,8 @@
 #include "tokenizer/text_buffer.h"
 #include "tokenizer/unicode.h"
 
+enum { UNIT = 40 }; /* of sums: 2^-UNIT */
+
 const char *snug_text_score_name(enum snug_text_score score) {
     static const char *const names[] = {"eval_exact_match", "eval_rouge1",    "eval_rouge2",
                                         "eval_rougeL",      "eval_rougeLsum", "eval_bleu"};
@@ -284,6 +286,10 @@ static int64_t sum_lines(const struct words *w, int32_t *table, bool *marks, int
     return hits;
 }
 
+static void add_score(struct snug_text_scores *scores, enum snug_text_score score, double value) {
+    scores->sums[score] += llround(ldexp(value, UNIT));
+}
+
 static snug_status add_subsequences(snug_context *ctx, const struct words *w, struct snug_text_scores *scores) {
     const int64_t text = w->counts[0], reference = w->counts[1];
     int32_t *memory;
@@ -293,8 +299,8 @@ static snug_status add_subsequences(snug_context *ctx, const struct words *w, st
     const snug_status status = snug_alloc(ctx, (size_t)reference + 1, sizeof *marks, (void **)&marks);
     if (status == SNUG_OK) {
         const int64_t common = mark_common(w->ids + w->first, reference, w->ids, text, memory, marks);
-        scores->sums[SNUG_ROUGE_L] += f_measure(common, text, reference);
-        scores->sums[SNUG_ROUGE_L_SUM] += f_measure(sum_lines(w, memory, marks, memory + table), text, reference);
+        add_score(scores, SNUG_ROUGE_L, f_measure(common, text, reference));
+        add_score(scores, SNUG_ROUGE_L_SUM, f_measure(sum_lines(w, memory, marks, memory + table), text, reference));
         free(marks);
     }
     free(memory);
@@ -305,7 +311,7 @@ static snug_status add_rouge(snug_context *ctx, const struct words *w, struct sn
     for (int order = 1; order <= 2; order++) {
         int64_t counts[2], common;
         RETURN_IF_ERROR(count_ngrams(ctx, w, order, counts, &common));
-        scores->sums[order == 1 ? SNUG_ROUGE1 : SNUG_ROUGE2] += f_measure(common, counts[0], counts[1]);
+        add_score(scores, order == 1 ? SNUG_ROUGE1 : SNUG_ROUGE2, f_measure(common, counts[0], counts[1]));
     }
     return add_subsequences(ctx, w, scores);
 }
@@ -347,7 +353,7 @@ snug_status snug_text_scores_add(snug_context *ctx, const char *text, const char
     for (int i = 0; i < 2; i++) free(texts[i].text);
     free(scratch.text);
     scores->texts++;
-    scores->sums[SNUG_EXACT_MATCH] += strcmp(text, reference) == 0;
+    add_score(scores, SNUG_EXACT_MATCH, strcmp(text, reference) == 0);
     return status;
 }
 
@@ -363,5 +369,11 @@ static double bleu(const struct snug_text_scores *s) {
 
 double snug_text_score(const struct snug_text_scores *s, enum snug_text_score score) {
     if (!s->texts) return NAN;
-    return score == SNUG_BLEU ? bleu(s) : s->sums[score] / (double)s->texts;
+    return score == SNUG_BLEU ? bleu(s) : ldexp((double)s->sums[score], -UNIT) / (double)s->texts;
+}
+
+snug_status snug_text_scores_merge(snug_context *ctx, const struct snug_process_group *group,
+                                   struct snug_text_scores *scores) {
+    if (!group) return SNUG_OK;
+    return snug_group_sum(ctx, group, (int64_t *)scores, (int64_t)(sizeof *scores / sizeof(int64_t)));
 }

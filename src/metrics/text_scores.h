@@ -8,6 +8,7 @@
 #define SNUG_METRICS_TEXT_SCORES_H
 
 #include "core/context.h"
+#include "dist/process_group.h"
 
 enum snug_text_score {
     SNUG_EXACT_MATCH,
@@ -20,9 +21,10 @@ enum snug_text_score {
 };
 enum { SNUG_BLEU_ORDERS = 4 };
 
+/* Numbers of ranks that answered different prompts are added one by one. */
 struct snug_text_scores {
     int64_t texts;
-    double sums[SNUG_BLEU];                                                                  /* of the other scores */
+    int64_t sums[SNUG_BLEU]; /* of the other scores, in units of 2^-40: in any order the same */
     int64_t matches[SNUG_BLEU_ORDERS], possible[SNUG_BLEU_ORDERS], length, reference_length; /* of bleu, in tokens */
 };
 
@@ -31,6 +33,9 @@ const char *snug_text_score_name(enum snug_text_score score);
 /* Adds a text in UTF-8 to scores, which are zero at the beginning. */
 snug_status snug_text_scores_add(snug_context *ctx, const char *text, const char *reference,
                                  struct snug_text_scores *scores);
+/* Adds those of all ranks; group may be NULL. */
+snug_status snug_text_scores_merge(snug_context *ctx, const struct snug_process_group *group,
+                                   struct snug_text_scores *scores);
 /* NaN without texts. */
 double snug_text_score(const struct snug_text_scores *scores, enum snug_text_score score);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --predict_with_generate: answers to the prompts of an evaluation's file, compared with those that it has. */
+/* --predict_with_generate: answers to the prompts of an evaluation's file, compared with those that it has. Of several
+   ranks each one answers every so-manieth prompt. */
 #include <stdlib.h>
 
 #include "metrics/text_scores.h"
@@ -10,6 +11,7 @@ struct answering {
     const snug_callbacks *callbacks;
     struct snug_token_steps decoding;
     struct snug_generating generating;
+    const struct snug_process_group *group; /* whose ranks answer the prompts in turn; NULL: one */
     struct snug_text text;
     struct snug_text_scores scores;
     size_t next;
@@ -23,7 +25,8 @@ static snug_status next(void *user, struct snug_generation_prompt *out) {
     struct answering *a = user;
     const struct snug_prompts *prompts = &generation_of(a)->prompts;
     const snug_callbacks *callbacks = a->callbacks;
-    if (a->next == prompts->count) return SNUG_END;
+    if (a->next >= prompts->count) return SNUG_END;
+    RETURN_IF_ERROR(snug_group_check(a->session->ctx, a->group));
     if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
         return snug_fail(a->session->ctx, SNUG_E_INTERRUPTED, "interrupted after %zu of %zu prompts", a->next,
                          prompts->count);
@@ -32,7 +35,18 @@ static snug_status next(void *user, struct snug_generation_prompt *out) {
                                            .count = (int64_t)(prompts->ends[a->next] - begin),
                                            .number = (int64_t)a->next,
                                            .sequence = -1};
-    a->next++;
+    a->next += (size_t)snug_group_size(a->group);
+    return SNUG_OK;
+}
+
+static bool stops(void *user, const int32_t *ids, int64_t count) {
+    struct answering *a = user;
+    return snug_generation_stops(a->session->ctx, generation_of(a), a->session->job.setup.tokenizer, ids, count,
+                                 &a->text);
+}
+
+static snug_status stop_at(void *user, const struct snug_generated *so_far, bool *stop) {
+    *stop = stops(user, so_far->ids, so_far->count);
     return SNUG_OK;
 }
 
@@ -48,7 +62,8 @@ static snug_status take(void *user, const struct snug_generated *answer) {
 
 static snug_status answer_all(struct answering *a) {
     struct snug_session *s = a->session;
-    const struct snug_generation_calls calls = {.user = a, .next = next, .answer = take};
+    const struct snug_generation_calls calls = {
+        .user = a, .next = next, .token = stop_at, .stops = stops, .answer = take};
     RETURN_IF_ERROR(snug_decoding_open(s->ctx, s->job.setup.backend, &s->generation_run, &s->job.runner.arena,
                                        snug_session_decoding_memory(s), (int32_t)s->job.setup.config.first_position,
                                        &a->decoding));
@@ -58,8 +73,12 @@ static snug_status answer_all(struct answering *a) {
 
 snug_status snug_session_answer(struct snug_session *s, const snug_callbacks *callbacks,
                                 struct snug_metric_list *metrics) {
-    struct answering a = {.session = s, .callbacks = callbacks};
-    const snug_status status = answer_all(&a);
+    const struct snug_process_group *group = s->job.setup.args->group;
+    struct answering a = {.session = s, .callbacks = callbacks, .group = group, .next = (size_t)snug_group_rank(group)};
+    snug_group_at(group, -1, "answering prompts");
+    snug_status status = answer_all(&a);
+    if (group) status = snug_group_agree(s->ctx, group, status);
+    if (status == SNUG_OK) status = snug_text_scores_merge(s->ctx, group, &a.scores);
     for (int i = 0; i < SNUG_TEXT_SCORE_COUNT && status == SNUG_OK; i++)
         metrics->items[metrics->count++] = (snug_metric){snug_text_score_name((enum snug_text_score)i),
                                                          snug_text_score(&a.scores, (enum snug_text_score)i)};

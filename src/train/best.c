@@ -108,7 +108,7 @@ void snug_best_summarise(const struct snug_trainer *t) {
     const enum snug_task task = setup->config.task;
     const enum snug_problem problem = setup->config.labels.problem;
     const bool chosen = args->metric_for_best_model && args->eval_strategy != SNUG_INTERVAL_NO;
-    const char *name = snug_metric_names(task, problem)[chosen ? setup->best_metric : snug_metric_main(task, problem)];
+    const char *name = snug_setup_metric_name(setup, chosen ? setup->best_metric : snug_metric_main(task, problem));
     const bool loaded = args->load_best_model_at_end && t->best_saved_step >= 0; /* the first of equal ones */
     const bool cost = chosen ? strcasecmp(args->greater_is_better, "true") != 0 : snug_metric_is_smaller_better(name);
     snug_train_result *r = t->result;

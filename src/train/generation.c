@@ -159,6 +159,23 @@ static snug_status read_stops(const snug_args *args, json_t **out) {
                      "--stop_strings %s: must be a text, or a JSON list of texts, [\"\\n\", \"END\"]", text);
 }
 
+bool snug_generation_has_stop(const struct snug_generation_setup *setup, const char *text, size_t from) {
+    for (size_t i = 0; i < json_array_size(setup->stops); i++) {
+        const json_t *stop = json_array_get(setup->stops, i);
+        const size_t length = json_string_length(stop), begin = from >= length ? from - length + 1 : 0;
+        if (strstr(text + begin, json_string_value(stop))) return true;
+    }
+    return false;
+}
+
+bool snug_generation_stops(snug_context *ctx, const struct snug_generation_setup *setup,
+                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                           struct snug_text *text) {
+    if (!setup->stops) return false;
+    if (snug_tokenizer_decode(ctx, tokenizer, ids, (size_t)count, true, text) != SNUG_OK) return true;
+    return snug_generation_has_stop(setup, text->text, 0);
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -196,9 +213,9 @@ static snug_status choose_sizes(const snug_args *args, const struct snug_config 
                                 const struct snug_backend *backend, bool reads, struct snug_generation_setup *s) {
     const int64_t beams = s->how.search.beams, each = beams > 1 ? 1 : s->how.returned;
     const int64_t given = snug_args_is_set(args, "max_seq_length") ? args->max_seq_length : CONTEXT;
-    const int64_t answers = reads ? (int64_t)s->prompts.count * each : 1;
+    const int64_t answers = reads ? (int64_t)s->prompts.count * each : args->plan_only ? INT64_MAX : 1;
     s->longest = reads ? s->prompt + s->how.max_new_tokens : smaller(given, config->positions);
-    if (!reads) s->prompt = s->longest - 1;
+    if (!reads) s->prompt = larger(1, s->longest - (args->plan_only ? s->how.max_new_tokens : 1));
     RETURN_IF_ERROR(check_length(args, config, s));
     s->groups = smaller(args->per_device_eval_batch_size, answers);
     if (backend->independent_rows) s->groups = smaller(s->groups, larger(1, backend->independent_rows / beams));

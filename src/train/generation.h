@@ -22,8 +22,8 @@ struct snug_generation_setup {
 
 /* Settings are those of the arguments, else of generation_config.json in folder, else transformers' defaults; end
    tokens also those of config.json and the tokenizer, if that file names none. reads: the prompts of the arguments;
-   else they come later, and have max_seq_length tokens with their answers. Freed in any case with
-   snug_generation_free(). */
+   else they come later, one at a time, or for a plan alone as many as are allowed, and have max_seq_length tokens with
+   their answers. Freed in any case with snug_generation_free(). */
 snug_status snug_generation_open(snug_args *args, const struct snug_config *config,
                                  const struct snug_tokenizer *tokenizer, const char *folder,
                                  const struct snug_backend *backend, bool reads, struct snug_generation_setup *out);
@@ -31,6 +31,12 @@ snug_status snug_generation_open(snug_args *args, const struct snug_config *conf
 void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_backend *backend, int64_t groups);
 /* Pages of the cache for so many prompts at a time, of so many beams. */
 int64_t snug_generation_pages(const struct snug_generation_setup *setup, int64_t groups, int64_t beams);
+/* Whether an answer has one of the stop strings; also if it cannot be decoded. text: scratch. */
+bool snug_generation_stops(snug_context *ctx, const struct snug_generation_setup *setup,
+                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                           struct snug_text *text);
+/* Whether one is in a text, of which the first `from` bytes were searched. */
+bool snug_generation_has_stop(const struct snug_generation_setup *setup, const char *text, size_t from);
 void snug_generation_free(struct snug_generation_setup *setup);
 
 #endif

@@ -50,22 +50,9 @@ static const struct snug_tokenizer *tokenizer_of(const struct snug_generator *g)
 
 /* ---- texts ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a stop string occurs in text, of which the first `from` bytes were searched. */
-static bool has_stop(const struct snug_generator *g, const char *text, size_t from) {
-    const json_t *stops = setup_of(g)->stops;
-    for (size_t i = 0; i < json_array_size(stops); i++) {
-        const json_t *stop = json_array_get(stops, i);
-        const size_t length = json_string_length(stop), begin = from >= length ? from - length + 1 : 0;
-        if (strstr(text + begin, json_string_value(stop))) return true;
-    }
-    return false;
-}
-
 static bool stops_beam(void *user, const int32_t *ids, int64_t count) {
     struct snug_generator *g = user;
-    if (!setup_of(g)->stops) return false;
-    if (snug_tokenizer_decode(g->ctx, tokenizer_of(g), ids, (size_t)count, true, &g->text) != SNUG_OK) return true;
-    return has_stop(g, g->text.text, 0);
+    return snug_generation_stops(g->ctx, setup_of(g), tokenizer_of(g), ids, count, &g->text);
 }
 
 static snug_status give_piece(struct snug_generator *g, const struct snug_generated *answer, const char *text,
@@ -93,7 +80,7 @@ static snug_status take_token(void *user, const struct snug_generated *answer, b
     RETURN_IF_ERROR(snug_grow(g->ctx, (void **)&growing->text, &growing->capacity, growing->length + length + 1, 1));
     memcpy(growing->text + growing->length, text, length);
     growing->text[growing->length + length] = '\0';
-    *stop = has_stop(g, growing->text, growing->length);
+    *stop = snug_generation_has_stop(setup_of(g), growing->text, growing->length);
     growing->length += length;
     return SNUG_OK;
 }

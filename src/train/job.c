@@ -167,6 +167,15 @@ static snug_status advise_generation(const struct snug_job *job, const struct sn
             "the cache of keys and values takes %lld bytes for each of %lld prompts at a time, and there "
             "is memory for %lld",
             (long long)(page * g->pages / g->groups), (long long)g->groups, (long long)groups);
+    int64_t beams = left > 0 ? g->how.search.beams - 1 : 0; /* that one prompt may have */
+    while (beams > 0 && snug_generation_pages(g, 1, beams) > left) beams--;
+    if (beams > 0) snprintf(advice->add, sizeof advice->add, "--num_beams %lld", (long long)beams);
+    if (beams > 0)
+        return snug_format(
+            job->ctx, &advice->text,
+            "one prompt at a time, with its answer, fits with %lld beams instead of %lld, which may give "
+            "another answer",
+            (long long)beams, (long long)g->how.search.beams);
     if (!tokens)
         return snug_format(job->ctx, &advice->text, "one prompt at a time, with its answer, does not fit either");
     return snug_format(job->ctx, &advice->text,
@@ -275,7 +284,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
         snug_group_alone(args, command == SNUG_COMMAND_PLAN ? "snug plan" : "a session, a bench or a check"));
     const int threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_threads_check(job->ctx, threads));
-    const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;
+    const bool elsewhere = args->gpu && (command == SNUG_COMMAND_PLAN || args->plan_only);
     RETURN_IF_ERROR((elsewhere ? snug_device_plan : snug_device_choose)(args, threads, &job->limits.device));
     RETURN_IF_ERROR(snug_device_check(args, job->limits.device.backend));
     RETURN_IF_ERROR(snug_device_connect(args, &job->limits.device));

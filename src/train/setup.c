@@ -17,6 +17,7 @@
 #include "data/used_rows.h"
 #include "io/json.h"
 #include "metrics/task_results.h"
+#include "metrics/text_scores.h"
 #include "model/quantization.h"
 #include "model/sentence.h"
 #include "model/weights.h"
@@ -328,6 +329,28 @@ static snug_status choose_labels(struct snug_setup *setup) {
     return snug_labels_check(setup->ctx, setup->train.dataset, &setup->config.labels);
 }
 
+static int64_t count_metrics(const char *const *names) {
+    int64_t count = 0;
+    while (names[count]) count++;
+    return count;
+}
+
+const char *snug_setup_metric_name(const struct snug_setup *setup, int64_t index) {
+    const char *const *names = snug_metric_names(setup->config.task, setup->config.labels.problem);
+    const int64_t count = count_metrics(names);
+    return index < count ? names[index] : snug_text_score_name((enum snug_text_score)(index - count));
+}
+
+/* Those of answers come after the other metrics; -1: it is none. */
+static int64_t find_text_score(const char *const *others, const char *name) {
+    const int64_t count = count_metrics(others);
+    for (int i = 0; i < SNUG_TEXT_SCORE_COUNT; i++) {
+        const char *score = snug_text_score_name((enum snug_text_score)i);
+        if (strcmp(score, name) == 0 || strcmp(score + strlen("eval_"), name) == 0) return count + i;
+    }
+    return -1;
+}
+
 /* Until the problem type is known, metrics of all problem types are accepted. */
 static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
     const struct snug_args *args = setup->args;
@@ -338,12 +361,19 @@ static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
     if (setup->command != SNUG_COMMAND_TRAIN || !name || args->eval_strategy == SNUG_INTERVAL_NO) return SNUG_OK;
     for (; problem <= last; problem++) {
         setup->best_metric = snug_metric_find(setup->config.task, (enum snug_problem)problem, name);
+        if (setup->best_metric < 0 && args->predict_with_generate)
+            setup->best_metric =
+                find_text_score(snug_metric_names(setup->config.task, (enum snug_problem)problem), name);
         if (setup->best_metric >= 0) return SNUG_OK;
         for (const char *const *next = snug_metric_names(setup->config.task, (enum snug_problem)problem); *next;
              next++) {
             const size_t used = strlen(known);
             if (!strstr(known, *next)) snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *next);
         }
+    }
+    for (int i = 0; i < SNUG_TEXT_SCORE_COUNT && args->predict_with_generate; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", snug_text_score_name((enum snug_text_score)i));
     }
     return snug_fail(setup->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is not one of this task's metrics: %s", name,
                      known);
@@ -575,8 +605,10 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
 }
 
 static snug_status open_generation(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const bool sizes_alone = args->plan_only && !args->prompt && !args->test_file; /* not from standard input */
     return snug_generation_open(setup->args, &setup->config, setup->tokenizer, setup->model.path, setup->backend,
-                                setup->command != SNUG_COMMAND_CHAT, &setup->generation);
+                                setup->command != SNUG_COMMAND_CHAT && !sizes_alone, &setup->generation);
 }
 
 static snug_status open_answers(struct snug_setup *setup) {
@@ -587,12 +619,11 @@ static snug_status open_answers(struct snug_setup *setup) {
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s is for --task clm: other models write no text", flag);
     if (!args->validation_file || !setup->model.path)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s needs --model_name_or_path and --validation_file", flag);
-    if (args->stop_strings)
-        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "%s: leave --stop_strings out: an answer ends by its tokens",
-                         flag);
-    if (snug_args_ranks(args) > 1)
+    if (snug_args_ranks(args) > 1 && args->zero_stage == 3)
         return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                         "%s is not supported on several ranks: give snug eval %s on one", flag, flag);
+                         "%s: with --zero_stage 3 no rank has all weights, and ranks answer different prompts: give a "
+                         "lower --zero_stage, or snug eval %s later",
+                         flag, flag);
     return open_generation(setup);
 }
 

@@ -109,6 +109,8 @@ static inline bool snug_setup_generates(const struct snug_setup *setup) {
 static inline bool snug_setup_answers(const struct snug_setup *setup) {
     return setup->evaluates && setup->args->predict_with_generate && !snug_setup_predicts(setup);
 }
+/* Of a metric of an evaluation, by its index among them. */
+const char *snug_setup_metric_name(const struct snug_setup *setup, int64_t index);
 /* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
    flags. */
 static inline bool snug_setup_is_inference(const struct snug_setup *setup) {

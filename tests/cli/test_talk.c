@@ -50,6 +50,18 @@ FIXTURE_TEST(test_generate_prints) {
     assert_non_null(strchr(lines, '\n'));
     char *plan = run_well(f, "generate out --prompt What --max_new_tokens 100 --num_beams 4 --plan_only");
     assert_contains(plan, "Cache      1152 bytes a token, 147456 a sequence, 147456 a further beam");
+    char *same = run_well(f, "plan out --task generate --prompt What --max_new_tokens 100 --num_beams 4");
+    *strstr(plan, "Memory") = '\0'; /* of the process, which differs */
+    assert_int_equal(strncmp(plan, same, strlen(plan)), 0);
+    free(same);
+    same =
+        run_well(f, "plan --task=generate out --max_seq_length 64 --max_new_tokens 16 --per_device_eval_batch_size 3");
+    assert_contains(same, "Prompts    3 at a time, 1 beams each, 64 tokens at most with their answers");
+    assert_contains(same, "Cache      1152 bytes a token, 73728 a sequence");
+    free(same);
+    same = run_well(f, "plan out --task generate --gpu H100 --max_seq_length 64");
+    assert_contains(same, "Prompts    8 at a time");
+    free(same);
     json_t *planned = run_json(f, "generate out --prompt What --max_new_tokens 100 --plan_only --json");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(planned, "cache"), "bytes")), 147456);
     assert_int_equal(run(f, "generate out --prompt What --memory_budget 1MiB"), 3);

@@ -135,6 +135,44 @@ FIXTURE_TEST(test_choices) {
     check(f, "choices", "choices.jsonl", 3, "");
 }
 
+/* Each rank answers other prompts; with --zero_stage 3 none has all weights. */
+FIXTURE_TEST(test_answers) {
+    if (skips) return;
+    FILE *file = fopen(path_of(f, "pairs.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 5; i++)
+        fprintf(file, "{\"prompt\": \"w%d good\", \"completion\": \" w%d w2 w%d bad\"}\n", i, i, i + 1);
+    assert_int_equal(fclose(file), 0);
+    char config[512];
+    snprintf(config, sizeof config,
+             "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 2, \"intermediate_size\": 48, \"max_position_embeddings\": 64, "
+             "\"num_key_value_heads\": 1, \"tie_word_embeddings\": true}",
+             VOCABULARY);
+    assert_int_equal(mkdir(path_of(f, "llama"), 0777), 0);
+    write_text(f, "llama/config.json", config);
+    free(run_well(f, "train --use_cpu --config_name llama --tokenizer_name model --task clm --learning_rate 1e-2 "
+                     "--threads 1 --max_steps 6 --save_strategy no --train_file pairs.jsonl --output_dir clm"));
+    static const char *const words =
+        "eval " RUN "2 --model_name_or_path clm --validation_file pairs.jsonl --json --predict_with_generate "
+        "--max_new_tokens 5 --stop_strings bad ";
+    free(run_well(f, words));
+    char *one = metrics_of(f);
+    assert_non_null(strstr(one, "eval_rougeLsum"));
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        run_ranks_well(f, ranks, words);
+        char *many = metrics_of(f);
+        if (strcmp(one, many) != 0) fail_msg("%d ranks: %s instead of %s", ranks, many, one);
+        free(many);
+    }
+    free(one);
+    assert_said(f,
+                run_ranks(f,
+                          "-n 2 " SNUG " train --use_cpu --threads 1 --model_name_or_path clm --train_file pairs.jsonl "
+                          "--validation_file pairs.jsonl --predict_with_generate --zero_stage 3 --output_dir no"),
+                1, (const char *const[]){"with --zero_stage 3 no rank has all weights", NULL});
+}
+
 /* Bytes of function memory in the run's description, which the first row has. */
 static int64_t function_bytes(const struct fixture *f) {
     json_error_t error;

@@ -30,7 +30,7 @@ struct model {
 struct sizes {
     int64_t rows, tokens, longest, pages;
     int32_t top;
-    bool device;
+    bool device, asynchronous, follows;
     enum snug_dtype weights, compute;
     int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
 };
@@ -40,6 +40,34 @@ static snug_status copy_here(snug_context *ctx, void *to, const void *from, int6
     memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
+
+/* A device whose operations may still run, and which reads the ids of a batch that follows, as a GPU does. */
+struct snug_timestamps {
+    int records;
+};
+
+static snug_status load_following(struct snug_run *run) {
+    const int32_t *chosen = snug_run_data(run, run->program->top_ids);
+    for (int64_t t = 0; t < run->batch->tokens; t++)
+        if (run->batch->ids[t] < 0) run->batch->ids[t] = chosen[-1 - run->batch->ids[t]];
+    return snug_backend_cpu()->load(run);
+}
+
+static snug_status record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number) {
+    assert_int_equal(number, 0);
+    if (!*timestamps) *timestamps = calloc(1, sizeof **timestamps);
+    (*timestamps)->records++;
+    return run ? SNUG_OK : SNUG_E_INTERNAL;
+}
+
+static snug_status read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
+                                   size_t count) {
+    assert_true(run && timestamps->records > 0 && count == 1);
+    seconds[0] = 0;
+    return SNUG_OK;
+}
+
+static void free_timestamps(struct snug_timestamps *timestamps) { free(timestamps); }
 
 static void open_model(struct scratch *s, const char *name, const struct snug_backend *backend,
                        const struct sizes *sizes, struct model *m) {
@@ -64,6 +92,14 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
     m->device = *backend;
     m->device.on_device |= sizes->device;
+    if (sizes->asynchronous) {
+        m->device.asynchronous = true;
+        m->device.follows = sizes->follows;
+        m->device.load = load_following;
+        m->device.record_timestamp = record_timestamp;
+        m->device.read_timestamps = read_timestamps;
+        m->device.free_timestamps = free_timestamps;
+    }
     assert_ok(s, snug_runner_start(s->ctx, backend, 2, &m->program, snug_decoding_bytes(&m->program, &m->device), NULL,
                                    &m->runner));
     if (sizes->device) m->runner.arena.copy = copy_here;
@@ -541,15 +577,22 @@ FIXTURE_TEST(test_steps_that_begin_before_the_last_one_is_read) {
                                   .returned = 1,
                                   .max_new_tokens = 20};
     struct asked *first = NULL;
-    for (int way = 0; way < 5; way++) { /* 0: to find tokens; on the host and on a device: all prompts; one of them */
-        const bool device = way == 2 || way == 4, one = way > 2;
-        const struct sizes sizes = {
-            .rows = one ? 1 : 3, .tokens = 160, .longest = 170, .pages = 12, .top = 1, .device = device};
+    /* 0: to find tokens; 1, 2: on the host and on a device; 3, 4: one prompt; 5, 6: on a device that is asynchronous */
+    for (int way = 0; way < 7; way++) {
+        const bool ahead = way == 2 || way == 4 || way == 6, one = way == 3 || way == 4;
+        const struct sizes sizes = {.rows = one ? 1 : 3,
+                                    .tokens = 160,
+                                    .longest = 170,
+                                    .pages = 12,
+                                    .top = 1,
+                                    .device = ahead || way == 5,
+                                    .asynchronous = way > 4,
+                                    .follows = way == 6};
         struct model m;
         json_t *list;
         struct asked *a = many_prompts(&list);
         open_model(s, "llama", snug_backend_cpu(), &sizes, &m);
-        assert_int_equal(snug_decoding_runs_ahead(&m.decoding), device);
+        assert_int_equal(snug_decoding_runs_ahead(&m.decoding), ahead);
         a->count = one ? 1 : a->count;
         a->kept = one ? snug_decoding_begin(&m.decoding) + 1 : 0;
         assert_ok(s, ask(s, &m, &how, a));

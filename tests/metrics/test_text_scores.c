@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test.h"
@@ -12,9 +13,11 @@ TEST(test_scores_are_those_of_evaluate) {
     snug_context *ctx;
     json_error_t error;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
-    json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/text_scores.json", 0, &error), *one, *pair;
+    const char *other = getenv("SNUG_TEXT_SCORES"); /* of tools/compare/check_text_scores.py */
+    json_t *cases = json_load_file(other ? other : SNUG_SOURCE_DIR "/tests/golden/text_scores.json", 0, &error);
+    json_t *one, *pair;
     size_t i, k;
-    assert_true(json_array_size(cases) > 5);
+    assert_true(json_array_size(cases) > 1);
     json_array_foreach(cases, i, one) {
         struct snug_text_scores scores = {0};
         assert_true(isnan(snug_text_score(&scores, SNUG_BLEU)));

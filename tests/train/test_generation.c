@@ -295,6 +295,14 @@ FIXTURE_TEST(test_what_does_not_fit) {
     snug_job_close(&job);
     snug_args_destroy(args);
     refuse(f, words, SNUG_E_DOES_NOT_FIT, "with its answer and --num_beams 1, fits up to about 64 tokens");
+    /* of four beams two or three */
+    args = plain_args(f, "model_name_or_path=@out threads=1 prompt=What max_new_tokens=100 num_beams=4");
+    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snprintf(words, sizeof words, "prompt=What max_new_tokens=100 num_beams=4 memory_budget=%lldB",
+             (long long)(job.plan.total - job.plan.bytes[SNUG_MEMORY_FUNCTION] / 3));
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    refuse(f, words, SNUG_E_DOES_NOT_FIT, "beams instead of 4, which may give another answer; add --num_beams ");
     int64_t budget = 0;
     for (int fits = 0; fits < 2; fits++) {
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 test_file=@many.txt max_new_tokens=100");
@@ -420,11 +428,15 @@ static snug_status evaluate(struct fixture *f, const char *words, const snug_cal
 
 /* The answers of an evaluation are those of snug generate; a training measures them, too. */
 FIXTURE_TEST(test_answers_in_an_evaluation) {
-    static const char *const settings[] = {"max_new_tokens=9", "max_new_tokens=9 num_beams=3 num_return_sequences=2",
-                                           "generation_max_length=30", "generation_max_length=1"};
+    static const char *const settings[] = {"max_new_tokens=9",
+                                           "max_new_tokens=9 num_beams=3 num_return_sequences=2",
+                                           "generation_max_length=30",
+                                           "generation_max_length=1",
+                                           "max_new_tokens=9 stop_strings=a",
+                                           "max_new_tokens=9 num_beams=2 stop_strings=[\"e\"]"};
     make_model(f);
     write_chats(f, "asked.jsonl", NULL, NULL);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char words[512];
         snug_metrics *metrics;
         snprintf(words, sizeof words, "test_file=@asked.jsonl %s", settings[i]);
@@ -461,8 +473,11 @@ FIXTURE_TEST(test_answers_in_an_evaluation) {
     snug_args *args =
         plain_args(f, "model_name_or_path=@out task=clm train_file=@pairs.jsonl validation_file=@pairs.jsonl "
                       "predict_with_generate=True max_new_tokens=4 output_dir=@trained max_steps=2 "
-                      "eval_strategy=steps eval_steps=1 save_strategy=no threads=1");
-    if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+                      "eval_strategy=steps eval_steps=1 save_steps=1 metric_for_best_model=rougeLsum threads=1");
+    snug_train_result *result;
+    if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_string_equal(result->best_metric, "eval_rougeLsum");
+    snug_train_result_destroy(result);
     snug_args_destroy(args);
     char *state = read_text(f, path_of(f, "trained/trainer_state.json"), NULL);
     assert_contains(state, "eval_rougeLsum");
@@ -479,7 +494,7 @@ FIXTURE_TEST(test_evaluations_without_answers) {
          "{\"role\": \"user\", \"content\": \"Ha\"}]}",
          "", SNUG_E_INPUT, "needs an answer to compare with"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"Hm\"}, {\"role\": \"assistant\", \"content\": \"Ha\"}]}",
-         "stop_strings=a", SNUG_E_UNSUPPORTED, "leave --stop_strings out"},
+         "stop_strings=[]", SNUG_E_USAGE, "must be a text, or a JSON list"},
     };
     make_model(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
