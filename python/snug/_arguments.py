@@ -283,6 +283,15 @@ class _Of3(TypedDict, total=False):
     """maximum gradient norm, for clipping; 0: no clipping [1]"""
     label_smoothing_factor: Optional[float]
     """label smoothing; single-label tasks only [0]"""
+    loss_type: Optional[Literal["sigmoid", "hinge", "ipo", "robust", "sigmoid_norm"]]
+    """preference tuning: the loss of a pair, as TRL's DPOTrainer names it [sigmoid]"""
+    beta: Optional[float]
+    """preference tuning: how much a deviation from the reference model counts; ipo: the regularization [0.1]"""
+    label_smoothing: Optional[float]
+    """preference tuning: probability that a preference is wrong, of loss_type sigmoid and robust [0]"""
+    ref_model_name_or_path: Optional[PathLike]
+    """preference tuning: model folder of the reference; default: the model as it is before the first step, without a new
+    adapter"""
     seed: Optional[int]
     """random seed: initial weights, dropout, order of rows, masks [42]"""
     data_seed: Optional[int]
@@ -362,6 +371,8 @@ class _Of7(TypedDict, total=False):
             "clm",
             "causal_lm",
             "text_generation",
+            "dpo",
+            "preference_tuning",
             "token_classification",
             "ner",
             "embedding",

@@ -82,6 +82,8 @@ struct snug_args {
     double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,
         warmup_steps, /* below 1: a ratio */
         label_smoothing_factor;
+    char *loss_type, *ref_model_name_or_path; /* of preference tuning; ref_…: or NULL */
+    double beta, label_smoothing;
     char *class_weights; /* "balanced", a list, or NULL: args/class_weights.h */
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;

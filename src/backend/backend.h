@@ -39,6 +39,10 @@ struct snug_copy_times {
     size_t count; /* of copies */
 };
 
+/* HEAD of preference tuning runs twice: up to PREFERENCE, which computes the scales of the gradients; then without it,
+   and where all loss positions are one chunk, whose logits are still there, from LOSS on. */
+enum snug_head_pass { SNUG_PASS_ALL, SNUG_PASS_SCORES, SNUG_PASS_GRADIENTS };
+
 /* The context of a running operation. */
 struct snug_run {
     snug_context *ctx;
@@ -50,8 +54,9 @@ struct snug_run {
     void *batch_copy; /* batch(program) bytes, 256-byte aligned */
     int threads;
     uint64_t seed;
-    int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
-    int64_t micro_batch;            /* within the step */
+    int64_t step;        /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
+    int64_t micro_batch; /* within the step */
+    enum snug_head_pass pass;
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's loss positions */
     float loss_scale;               /* 1 / weight_in_step */
     float learning_rate, max_grad_norm;

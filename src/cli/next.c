@@ -35,14 +35,23 @@ static void put_file(const struct cli *cli, const char *name, const char *other)
     free(format);
 }
 
+/* What the trained model is for. */
+static void put_use(const struct cli *cli, const snug_train_result *result) {
+    const bool tunes = strcmp(result->task, "dpo") == 0, predicts = strcmp(result->task, "clm") != 0 && !tunes;
+    fprintf(stderr, " %s --model_name_or_path ", tunes ? "generate" : predicts ? "predict" : "eval");
+    cli_put_path(stderr, result->output_dir);
+    if (tunes)
+        fputs(" --prompt \"Who are you?\"", stderr);
+    else
+        put_file(cli, predicts ? "test_file" : "validation_file", "validation_file");
+    if (predicts) fputs(" > predictions.csv", stderr);
+}
+
 void cli_tell_next(const struct cli *cli, const snug_train_result *result) {
-    const bool predicts = strcmp(result->task, "clm") != 0;
     fputs("Next       ", stderr);
     cli_put_program(stderr);
-    fprintf(stderr, " %s --model_name_or_path ", predicts ? "predict" : "eval");
-    cli_put_path(stderr, result->output_dir);
-    put_file(cli, predicts ? "test_file" : "validation_file", "validation_file");
-    fprintf(stderr, "%s\n           ", predicts ? " > predictions.csv" : "");
+    put_use(cli, result);
+    fputs("\n           ", stderr);
     cli_put_program(stderr);
     fputs(" report ", stderr);
     cli_put_path(stderr, result->output_dir);

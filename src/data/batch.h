@@ -42,6 +42,8 @@ struct snug_batch {
     int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none; or see
                                    SNUG_SEGMENT_BEGINS */
     float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
+    float *references;          /* [sequences * 2] preferences: the reference model's log-probability of each sequence's
+                                   completion, and the number of its tokens; sequences 2 i and 2 i + 1 are a pair */
     const float *class_weights; /* [labels] the options' (data/loader_options.h), or NULL */
     /* Generation (program/op.h, CACHE_ROWS): */
     int64_t pages_each;    /* pages of the longest sequence */

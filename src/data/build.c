@@ -11,6 +11,7 @@
 #include "data/loss_mask.h"
 #include "data/numbers.h"
 #include "data/object_rows.h"
+#include "data/preferences.h"
 #include "data/row_texts.h"
 #include "data/task.h"
 #include "data/words.h"
@@ -70,6 +71,7 @@ struct builder {
     int64_t examples;            /* questions or groups so far */
     int64_t roles_line;          /* the first row with ShareGPT's roles; 0: none */
     int64_t across, across_line; /* rows with a token that is of both texts, and the first */
+    int64_t same, same_line;     /* preferences: rows of which both sequences are the same, and the first */
     bool full;                   /* max_samples rows are written: only labels are still read */
     int64_t look;                /* bytes of the file at which the next look is due */
     double begun, last_log_time; /* when */
@@ -209,7 +211,7 @@ static snug_status take_texts(struct builder *builder, struct chunk *chunk, cons
 
 static snug_status take_row(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     struct text_row taken = {.line = row->line, .first_label = chunk->label_count};
-    if (builder->task->apart) return take_texts(builder, chunk, row);
+    if (builder->task->apart && !builder->task->preferences) return take_texts(builder, chunk, row);
     if (builder->source.columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
     if (builder->full) return SNUG_OK;
     taken.labels = chunk->label_count - taken.first_label;
@@ -256,7 +258,9 @@ static snug_status tokenize_object(const struct builder *builder, const char *te
                                    struct text_row *row) {
     char *where;
     RETURN_IF_ERROR(snug_format(builder->ctx, &where, "%s:%" PRId64, builder->options->path, row->line));
-    const snug_status status = (builder->encoding.chat ? snug_encode_chat : builder->task->objects->encode)(
+    const snug_status status = (builder->task->preferences ? snug_encode_preference
+                                : builder->encoding.chat   ? snug_encode_chat
+                                                           : builder->task->objects->encode)(
         builder->ctx, &builder->encoding, where, text, row->length[0], &task->encoder, &row->tokens);
     free(where);
     return status;
@@ -349,10 +353,24 @@ static snug_status gather_texts(struct builder *builder, const struct chunk *chu
     return SNUG_OK;
 }
 
+/* Both sequences in the same format; their score is the number of tokens of the prompt, with which both begin. */
+static snug_status gather_preference(struct builder *builder, const struct task *task, size_t place, size_t *count) {
+    const int32_t *counts = task->encoder.counts.ids + place * SNUG_PREFERENCE_NUMBERS;
+    const float prompt = (float)counts[2];
+    *count = snug_row_texts_numbers(2, true);
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
+                              sizeof *builder->numbers));
+    builder->numbers[0] = 2;
+    memcpy(builder->numbers + 1, counts, 2 * sizeof *counts);
+    memcpy(builder->numbers + 3, &prompt, sizeof prompt);
+    return SNUG_OK;
+}
+
 static void note_causal(struct builder *builder, const struct text_row *row) {
     if (row->tokens.without_loss && !builder->unused++) builder->unused_line = row->line;
     if (row->tokens.other_roles && !builder->roles_line) builder->roles_line = row->line;
     if (row->tokens.across && !builder->across++) builder->across_line = row->line;
+    if (row->tokens.same && !builder->same++) builder->same_line = row->line;
 }
 
 static snug_status write_row(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
@@ -360,12 +378,15 @@ static snug_status write_row(struct builder *builder, const struct chunk *chunk,
     const struct snug_cache_row head = {row->line, (int32_t)row->tokens.first_count, row->tokens.truncated};
     const int32_t *ids = task->encoder.out.ids + row->tokens.ids;
     const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
+    const size_t place = (size_t)(row - chunk->rows) % TASK_ROWS;
     size_t count = row->labels;
     if (builder->task->words) RETURN_IF_ERROR(gather_words(builder, chunk, row, task, &count));
-    if (builder->task->causal)
+    if (builder->task->preferences)
+        RETURN_IF_ERROR(gather_preference(builder, task, place, &count));
+    else if (builder->task->causal)
         RETURN_IF_ERROR(gather_mask(builder, row, task->encoder.has_loss.ids + row->tokens.ids, &count));
-    if (builder->task->apart)
-        RETURN_IF_ERROR(gather_texts(builder, chunk, row, task, (size_t)(row - chunk->rows) % TASK_ROWS, &count));
+    else if (builder->task->apart)
+        RETURN_IF_ERROR(gather_texts(builder, chunk, row, task, place, &count));
     if (builder->task->words || builder->task->causal || builder->task->apart) labels = builder->numbers;
     return snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->tokens.count);
 }
@@ -583,6 +604,12 @@ static void tell_causal(const struct builder *builder) {
                  "%s:%" PRId64 ": this row is the first without a token that has a loss", path, builder->unused_line);
     if (builder->roles_line)
         snug_log(builder->ctx, SNUG_LOG_WARNING, "%s:%" PRId64 ": " SNUG_CHAT_OTHER_ROLES, path, builder->roles_line);
+    if (builder->same)
+        snug_log(builder->ctx, SNUG_LOG_WARNING,
+                 "%s: in %" PRId64 " row%s, first in line %" PRId64
+                 ", the chosen and the rejected text are the same tokens, at least up to --max_seq_length: such a row "
+                 "teaches nothing",
+                 path, builder->same, builder->same == 1 ? "" : "s", builder->same_line);
     const char *several = builder->across == 1 ? "" : "s";
     if (builder->across && builder->encoding.chat)
         snug_log(builder->ctx, SNUG_LOG_WARNING,
@@ -634,9 +661,10 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
                                                 .names = names,
                                                 .delimiter = snug_dataset_delimiter(options),
                                                 .words = builder->task->words,
-                                                .object = chat                     ? "chat"
-                                                          : builder->task->objects ? builder->task->objects->kind
-                                                                                   : NULL};
+                                                .object = builder->task->preferences ? "preference"
+                                                          : chat                     ? "chat"
+                                                          : builder->task->objects   ? builder->task->objects->kind
+                                                                                     : NULL};
     builder->encoding.chat = chat;
     builder->encoding.assistant_only = assistant_only;
     if (columns->has_label) builder->label.name = names[columns->label];

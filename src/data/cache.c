@@ -131,7 +131,11 @@ static const char *check_entries(struct check *check, int64_t count) {
 void snug_cache_tell_unused(snug_context *ctx, const char *path, const struct snug_cache *cache) {
     const uint32_t rows = cache->unused;
     const char *s = rows == 1 ? "" : "s";
-    if (rows && cache->form == SNUG_LABELS_MASK)
+    if (rows && cache->form == SNUG_LABELS_TEXTS)
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%s: %" PRIu32 " row%s whose prompt alone has --max_seq_length tokens %s left out", path, rows, s,
+                 rows == 1 ? "is" : "are");
+    else if (rows && cache->form == SNUG_LABELS_MASK)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: %" PRIu32 " row%s without a token that has a loss %s left out", path, rows,
                  s, rows == 1 ? "is" : "are");
     else if (rows)
@@ -175,6 +179,7 @@ static bool check_texts(struct snug_cache *cache, const uint32_t *numbers, uint3
     if (!cache->texts) cache->texts = texts.count;
     for (int64_t i = 0; i < texts.count; i++) add_sequence(cache, texts.tokens[i]);
     cache->labelled += texts.scored;
+    cache->scores += (double)texts.score;
     return texts.count == cache->texts;
 }
 

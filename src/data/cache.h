@@ -56,6 +56,7 @@ struct snug_cache {
     int64_t words, words_without_tokens; /* of rows of words */
     int64_t row_bytes;                   /* of the largest row */
     int64_t texts;        /* of a row whose texts are sequences of their own, of groups the largest; else 0 */
+    double scores;        /* the sum of these rows' scores */
     int64_t sequences;    /* of all rows of groups */
     int64_t longest_text; /* of those sequences */
     int64_t losses, ends; /* causal LM: tokens with a loss; of these, those that end a row */

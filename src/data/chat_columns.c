@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-const char *const snug_chat_nested[] = {
-    "prompt", "completion", "messages", "conversations", "history", "tools", "documents", "chat_template_kwargs", NULL};
+const char *const snug_chat_nested[] = {"prompt",    "completion",           "chosen",  "rejected",
+                                        "messages",  "conversations",        "history", "tools",
+                                        "documents", "chat_template_kwargs", NULL};
 
 bool snug_chat_is_nested(const char *name) {
     const char *const *next = snug_chat_nested;
@@ -16,8 +17,7 @@ static size_t find(const struct snug_column_names *list, const char *name) {
     return snug_column_find(list, name, strlen(name));
 }
 
-/* Whether the first row that has a value has a list, or its JSON text. */
-static bool has_lists(const struct snug_peek *peek, size_t column) {
+bool snug_chat_has_lists(const struct snug_peek *peek, size_t column) {
     for (size_t i = 0; i < peek->count; i++) {
         const struct snug_field *field = &peek->rows[i].fields[column];
         if (field->kind == SNUG_FIELD_MISSING) continue;
@@ -43,7 +43,7 @@ bool snug_chat_columns_find(const struct snug_column_names *list, const struct s
     size_t found = 0;
     for (size_t i = 0; i < 2; i++) {
         const size_t column = find(list, layouts[layout][i]);
-        found += column < list->count && (layout == SNUG_CHAT_ALPACA || has_lists(peek, column));
+        found += column < list->count && (layout == SNUG_CHAT_ALPACA || snug_chat_has_lists(peek, column));
     }
     if (found < (layout == SNUG_CHAT_MESSAGES ? 1 : 2)) return false;
     out->chat = true;

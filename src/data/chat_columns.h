@@ -9,6 +9,9 @@
 extern const char *const snug_chat_nested[];
 bool snug_chat_is_nested(const char *name);
 
+/* Whether the first row that has a value in the column has a list, or its JSON text. */
+bool snug_chat_has_lists(const struct snug_peek *peek, size_t column);
+
 enum snug_chat_layout {
     SNUG_CHAT_PROMPTS,  /* "prompt" and "completion", if both are lists of messages */
     SNUG_CHAT_MESSAGES, /* "messages" or "conversations" */

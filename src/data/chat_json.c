@@ -39,8 +39,9 @@ snug_status snug_chat_json(snug_context *ctx, const struct snug_text_source *sou
         const struct snug_field *field = &row->fields[column];
         const char *name = source->names[column];
         const bool json = field->kind == SNUG_FIELD_JSON, text = snug_field_is_text(field);
-        /* An empty field of a CSV file is no JSON text, but none. */
-        if (field->kind == SNUG_FIELD_MISSING || (text && !field->length && snug_chat_is_nested(name))) continue;
+        /* An empty field of a CSV file is no JSON text, but none; where the columns are texts, it is one. */
+        const bool nested = snug_chat_is_nested(name) && !(source->columns.preferences && !source->columns.chat);
+        if (field->kind == SNUG_FIELD_MISSING || (text && !field->length && nested)) continue;
         if (strlen(field->text) != field->length)
             return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": column \"%s\": \\u0000 in a %s: remove it",
                              source->path, row->line, name, source->object);

@@ -113,7 +113,7 @@ static void add_texts(struct snug_collator *collator, int64_t epoch, int64_t row
         one.count = one.first_count = text->labels[1 + i];
         add_text(collator, epoch, row, &one, sample * texts + i, batch);
     }
-    if (text->label_count > 1 + texts)
+    if (text->label_count > 1 + texts && batch->targets)
         memcpy(&batch->targets[batch->sequences / texts - 1], &text->labels[1 + texts], sizeof *batch->targets);
 }
 

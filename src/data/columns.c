@@ -9,6 +9,7 @@
 #include "data/chat_columns.h"
 #include "data/labels.h"
 #include "data/object_rows.h"
+#include "data/preferences.h"
 #include "data/task.h"
 
 static size_t find_name(const struct snug_column_names *list, const char *name) {
@@ -304,6 +305,20 @@ static snug_status find_objects(snug_context *ctx, const struct snug_dataset_opt
                      options->path, task->short_title, objects->columns, list->text);
 }
 
+static snug_status find_preferences(snug_context *ctx, const struct snug_dataset_options *options,
+                                    const struct snug_column_names *list, const struct snug_peek *peek,
+                                    struct snug_columns *out) {
+    if (options->text_columns || options->text_column || options->text_pair_column || options->label_column)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "--text_column_name and others that name columns are not for preference tuning, whose "
+                         "columns are \"prompt\", \"chosen\" and \"rejected\": leave them out");
+    if (snug_preferences_columns_find(list, peek, out)) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: no preferences: rows need \"chosen\" and \"rejected\", and may have a \"prompt\", all texts "
+                     "or all lists of messages; its columns are: %s",
+                     options->path, list->text);
+}
+
 static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct snug_column_names *list, const struct snug_peek *peek,
                               struct snug_columns *out) {
@@ -325,6 +340,7 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     const struct snug_conll *conll = snug_reader_conll(peek->reader);
     if (conll) return take_conll(ctx, options, &list, conll, out);
     if (snug_task_info(options->task)->objects) return find_objects(ctx, options, &list, out);
+    if (snug_task_info(options->task)->preferences) return find_preferences(ctx, options, &list, peek, out);
     if (!snug_task_info(options->task)->causal) /* which predicts the text itself */
         RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
     RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));
@@ -370,6 +386,7 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
                                       .apart = columns->apart,
                                       .chat = columns->chat,
                                       .objects = columns->objects,
+                                      .preferences = columns->preferences,
                                       .flags = columns->flags};
     for (size_t i = 0; i < columns->texts; i++) {
         RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
@@ -378,7 +395,8 @@ snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *
     for (size_t i = 0; i < count; i++)
         if (!is_used(columns, i)) snug_column_names_add(unused, sizeof unused, names[i]);
     if (columns->has_label) RETURN_IF_ERROR(join_labels(ctx, columns, names, &out->label));
-    if (columns->texts > 1 && !columns->pair && !columns->apart && !columns->chat && !columns->objects)
+    if (columns->texts > 1 && !columns->pair && !columns->apart && !columns->chat && !columns->objects &&
+        !columns->preferences)
         RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
     return snug_strdup(ctx, unused, &out->unused);
 }

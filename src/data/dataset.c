@@ -544,6 +544,8 @@ int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
 }
 int64_t snug_dataset_losses(const struct snug_dataset *dataset) {
     const struct snug_cache *cache = &dataset->cache;
+    if (cache->form == SNUG_LABELS_TEXTS) /* of preferences, without their prompts */
+        return share_of(dataset, cache->tokens - (int64_t)(2 * cache->scores));
     return share_of(dataset, cache->form == SNUG_LABELS_MASK ? cache->losses : cache->tokens - cache->rows);
 }
 bool snug_dataset_learns_end(const struct snug_dataset *dataset) {

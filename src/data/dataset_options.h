@@ -15,14 +15,15 @@ enum { SNUG_TEXTS_MOST = 32 };
 struct snug_used_columns {
     char *text[SNUG_TEXTS_MOST];
     size_t texts;
-    bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
-    bool apart;      /* each text is a sequence of its own */
-    bool chat;       /* the columns of a chat */
-    bool objects;    /* the columns of the task's objects */
-    char *delimiter; /* NULL where there is one text, a pair, a chat or an object, or texts are apart */
-    char *label;     /* NULL: none */
-    size_t flags;    /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
-    char *unused;    /* all others: "a, b" */
+    bool pair;        /* the two texts are a pair; else several are joined, with delimiter between them */
+    bool apart;       /* each text is a sequence of its own */
+    bool chat;        /* the columns of a chat */
+    bool objects;     /* the columns of the task's objects */
+    bool preferences; /* the columns of preferences */
+    char *delimiter;  /* NULL where there is one text, a pair, a chat or an object, or texts are apart */
+    char *label;      /* NULL: none */
+    size_t flags;     /* label is so many names, "a,b,c", of columns of zeros and ones; 0: one column */
+    char *unused;     /* all others: "a, b" */
 };
 void snug_used_columns_free(struct snug_used_columns *used);
 

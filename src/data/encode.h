@@ -36,7 +36,7 @@ struct snug_encoder {
     struct snug_ids a_word_of, word_of; /* words: the word of each token of a, of out; -1 for special tokens */
     struct snug_word *words;            /* of a row */
     size_t word_capacity;
-    struct snug_ids counts;           /* tokens of each text that is a sequence of its own */
+    struct snug_ids counts;           /* tokens of each text that is a sequence of its own; data/preferences.h */
     struct snug_ids has_loss, prompt; /* causal LM: whether each token of out has a loss; the row of a first text */
     char *text;                       /* the texts of a row, one after the other */
     size_t text_capacity;
@@ -53,6 +53,7 @@ struct snug_encoded {
     bool without_loss;      /* causal LM: no token of the row has a loss, so it has no tokens here */
     bool other_roles;       /* chats: snug_chat_row.other_roles */
     bool across;            /* causal LM: a token is of both texts, and counts as of the second */
+    bool same;              /* preferences: both sequences are the same */
     size_t window, windows; /* of a row that is an object */
 };
 

@@ -12,10 +12,11 @@ enum { SNUG_FLAGS_MOST = 256 };
 
 struct snug_columns {
     size_t text[SNUG_TEXTS_MOST], texts;
-    bool pair;    /* text[0] and text[1] are a pair of texts; else the texts of all are joined into one */
-    bool apart;   /* text[] are sequences of their own, if there are several */
-    bool chat;    /* text[] are the columns of a chat (data/chat_columns.h) */
-    bool objects; /* text[] are those of the task's objects (data/object_rows.h) */
+    bool pair;        /* text[0] and text[1] are a pair of texts; else the texts of all are joined into one */
+    bool apart;       /* text[] are sequences of their own, if there are several */
+    bool chat;        /* text[] are the columns of a chat (data/chat_columns.h) */
+    bool objects;     /* text[] are those of the task's objects (data/object_rows.h) */
+    bool preferences; /* text[] are those of preferences (data/preferences.h) */
     size_t label;
     bool has_label;
     size_t flag[SNUG_FLAGS_MOST], flags; /* instead of one label: columns of zeros and ones, of a class each */

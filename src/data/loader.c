@@ -90,6 +90,8 @@ static void place_batch_arrays(char *base, int64_t *offset, const struct snug_lo
     batch->loss_positions = place_array(base, offset, limits->rows, 4);
     batch->labels = place_array(base, offset, limits->rows, 4);
     batch->targets = targets ? place_array(base, offset, targets, 4) : NULL;
+    if (snug_task_info(options->task)->preferences)
+        batch->references = place_array(base, offset, 2 * limits->sequences, 4);
 }
 
 /* The batch that the caller holds, and those ahead of it. */

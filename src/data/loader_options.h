@@ -29,6 +29,9 @@ struct snug_loader_options {
     enum snug_task task;
     enum snug_problem problem;
     int64_t labels;             /* classes */
+    const float *reference;     /* [rows * 2] preferences: the reference model's log-probabilities of the chosen and the
+                                   rejected completion of each row of the data set; NULL: not known. They outlive the
+                                   loader */
     const float *class_weights; /* [labels] weight of a class's loss; multi-label: of its positives; NULL: all 1. It
                                    outlives the loader */
     double mlm_probability;     /* 0.15 */

@@ -29,6 +29,7 @@ struct snug_task_info {
     bool groups;                            /* which is a group of texts (data/groups.h) */
     int64_t max_length;                     /* default of --max_seq_length; 0: the argument's own */
     bool words;       /* a row is a list of words and a list of their tags, not texts and a label */
+    bool preferences; /* a row is a prompt with a chosen and a rejected completion, two sequences */
     bool apart;       /* a row is one or several texts, each a sequence of its own, and may have a score */
     bool joins;       /* texts are joined and cut into blocks, unless options say line by line */
     bool skips_empty; /* line by line, a text without tokens is not a row */

@@ -12,6 +12,7 @@
     TASK(CLASSIFICATION, classification, "|text_classification") \
     TASK(MLM, mlm, "") \
     TASK(CLM, clm, "|causal_lm|text_generation") \
+    TASK(DPO, dpo, "|preference_tuning") \
     TASK(TOKEN_CLASSIFICATION, token_classification, "|ner") \
     TASK(EMBEDDING, embedding, "|sentence_embedding") \
     TASK(QUESTION_ANSWERING, question_answering, "|question-answering|qa") \
@@ -47,7 +48,8 @@ enum snug_loss_kind {
     SNUG_CROSS_ENTROPY,
     SNUG_BINARY_CROSS_ENTROPY,
     SNUG_MEAN_SQUARED_ERROR,
-    SNUG_SEGMENT_CROSS_ENTROPY /* over the rows of a segment, for each column */
+    SNUG_SEGMENT_CROSS_ENTROPY,    /* over the rows of a segment, for each column */
+    SNUG_PREFERENCE_CROSS_ENTROPY, /* whose sums over the rows of pairs of sequences have a loss: PREFERENCE */
 };
 
 #endif

@@ -71,6 +71,8 @@ void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, co
 /* Adds the sum of the losses of items of this total weight, 1 each unless classes have weights; the logits are added
    separately. */
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight);
+/* Of preferences, with each batch's loss: the sums over its pairs, [SNUG_PREFERENCE_RESULTS]. */
+void snug_metric_accumulator_add_results(struct snug_metric_accumulator *accumulator, const double *results);
 /* On several ranks, each of which added every ranks-th batch of batch_size rows, beginning with the batch of its
    number: afterwards all have what one rank has that added all batches. The losses are not merged: each rank adds those
    of all batches. Once, before the result. */
@@ -86,8 +88,9 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    perplexity = exp(eval_loss). Token classification, as seqeval: eval_precision, eval_recall and eval_f1 of entities,
    eval_accuracy of positions; with entities, for each type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1
    and eval_X_number. Question answering: eval_exact_match and eval_f1, as percentages of the questions. Multiple
-   choice: eval_accuracy. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1
-   and Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
+   choice: eval_accuracy. Preference tuning, as DPOTrainer, means over the pairs: eval_rewards/chosen and others. A
+   metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and Matthews without
+   variance are 0, as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 /* Single label with at most 50 classes, 1024 with each_class: [classes, classes] rows by their class and the
    predicted one; else NULL. */

@@ -4,6 +4,7 @@
 #define SNUG_METRICS_METRICS_IMPL_H
 
 #include "metrics/metrics.h"
+#include "program/op.h"
 
 enum {
     SNUG_METRIC_VALUES = 8,
@@ -33,7 +34,8 @@ struct snug_metric_kind {
 };
 
 extern const struct snug_metric_kind snug_single_label_metrics, snug_multi_label_metrics, snug_regression_metrics,
-    snug_language_model_metrics, snug_entity_metrics, snug_embedding_metrics, snug_answer_metrics, snug_choice_metrics;
+    snug_language_model_metrics, snug_entity_metrics, snug_embedding_metrics, snug_answer_metrics, snug_choice_metrics,
+    snug_preference_metrics;
 
 /* Of two vectors, in fp64. */
 double snug_dot(const float *a, const float *b, int64_t size);
@@ -46,6 +48,7 @@ struct snug_metric_accumulator {
     void *memory, *state;
     int64_t rows, correct;
     double loss_sum, loss_weight;
+    double results[SNUG_PREFERENCE_RESULTS]; /* of preferences: sums over the pairs */
     const char *misuse;
 };
 

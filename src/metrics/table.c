@@ -42,6 +42,7 @@ snug_status snug_metric_accumulator_create(snug_context *ctx, const struct snug_
 void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator) {
     accumulator->rows = accumulator->correct = 0;
     accumulator->loss_sum = accumulator->loss_weight = 0;
+    memset(accumulator->results, 0, sizeof accumulator->results);
     accumulator->misuse = NULL;
     if (accumulator->state) memset(accumulator->state, 0, accumulator->kind->state_size);
     if (accumulator->kind->reset) accumulator->kind->reset(accumulator);
@@ -65,6 +66,10 @@ void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, co
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight) {
     accumulator->loss_sum += loss_sum;
     accumulator->loss_weight += weight;
+}
+
+void snug_metric_accumulator_add_results(struct snug_metric_accumulator *accumulator, const double *results) {
+    for (int i = 0; i < SNUG_PREFERENCE_RESULTS; i++) accumulator->results[i] += results[i];
 }
 
 snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,

@@ -235,15 +235,24 @@ static snug_status digest_tensor(snug_context *ctx, const struct snug_safetensor
     return SNUG_OK;
 }
 
-snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
+static snug_status digest_file(snug_context *ctx, const struct snug_folder *folder, const char *name, uint64_t *out) {
     struct snug_safetensors files;
-    const char *name;
     *out = 0;
-    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, name, &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < files.count && status == SNUG_OK; i++)
         status = digest_tensor(ctx, &files, &files.tensors[i], out);
     snug_safetensors_close(&files);
     return status;
+}
+
+snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
+    const char *name;
+    *out = 0;
+    RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
+    return digest_file(ctx, folder, name, out);
+}
+
+snug_status snug_adapter_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out) {
+    return digest_file(ctx, folder, SNUG_ADAPTER_WEIGHTS, out);
 }

@@ -19,4 +19,7 @@ snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folde
    at the beginning, in the middle and at the end of each. */
 snug_status snug_weights_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out);
 
+/* The same of the adapters in their folder. */
+snug_status snug_adapter_digest(snug_context *ctx, const struct snug_folder *folder, uint64_t *out);
+
 #endif

@@ -313,7 +313,10 @@ static void tag_maker(struct snug_builder *b, int32_t tensor, enum snug_block_ki
 
 /* A dropout's site is counted even if dropout is off, so that a model's sites always have the same numbers. */
 static uint32_t next_site(struct snug_builder *b) { return b->program->sites++; }
-static float rate(const struct snug_builder *b, double p) { return b->training ? (float)p : 0; }
+/* Preference tuning has no dropout, as DPOTrainer: the log-probabilities are compared with the reference's. */
+static float rate(const struct snug_builder *b, double p) {
+    return b->training && !snug_task_info(b->config->task)->preferences ? (float)p : 0;
+}
 
 static struct snug_norm_form norm_form(const struct snug_builder *b, struct snug_affine norm) {
     return (struct snug_norm_form){
@@ -742,20 +745,50 @@ void snug_build_vectors(struct snug_builder *b, int32_t vectors) {
     b->program->best = best_op(b, vectors);
 }
 
-void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
-    set_logits(b, logits);
-    if (b->program->cache_pages) return add_top(b, logits); /* generation has no labels */
+/* What lives from one chunk of HEAD to the next, and what the host reads. */
+static int32_t add_result(struct snug_builder *b, enum snug_dtype type, int64_t cols, const char *name) {
+    int32_t made = 0;
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(b->program,
-                                        (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
+                                        (struct snug_tensor){.dtype = type,
+                                                             .memory_class = SNUG_MEMORY_TEMPORARY,
                                                              .rows = 1,
-                                                             .cols = 1,
+                                                             .cols = cols,
                                                              .part = b->part,
                                                              .layer = -1,
                                                              .persistent = true},
-                                        &b->program->loss, "loss");
+                                        &made, "%s", name);
+    return made;
+}
+
+/* The loss of pairs of sequences. */
+static void add_preference(struct snug_builder *b, int32_t logits) {
+    struct snug_program *program = b->program;
+    const int64_t most = program->capacity[SNUG_EXTENT_SEQUENCES], sequences = most ? most : 1;
+    const int32_t rows = add_value(b, logits, 1, false, "losses"),
+                  scales = add_result(b, SNUG_F32, sequences, "preference.scales");
+    program->sums = add_result(b, SNUG_F64, sequences, "preference.sums");
+    program->results = add_result(b, SNUG_F32, SNUG_PREFERENCE_RESULTS, "preference.results");
+    add_op(b,
+           (struct snug_op){
+               .kind = SNUG_OP_LOSS,
+               .loss = {.logits = logits, .scales = scales, .rows = rows, .function = SNUG_PREFERENCE_CROSS_ENTROPY}});
+    add_op(b, (struct snug_op){.kind = SNUG_OP_PREFERENCE,
+                               .preference = {.rows = rows,
+                                              .sums = program->sums,
+                                              .scales = scales,
+                                              .loss = program->loss,
+                                              .results = program->results,
+                                              .form = program->preference}});
+}
+
+void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
+    set_logits(b, logits);
+    if (b->program->cache_pages) return add_top(b, logits); /* generation has no labels */
+    b->program->loss = add_result(b, SNUG_F32, 1, "loss");
     share(b, b->program->loss);
     if (!b->training) b->program->best = best_op(b, logits);
+    if (kind == SNUG_PREFERENCE_CROSS_ENTROPY) return add_preference(b, logits);
     add_op(b, (struct snug_op){.kind = SNUG_OP_LOSS,
                                .loss = {.logits = logits,
                                         .loss = b->program->loss,

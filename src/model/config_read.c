@@ -363,6 +363,7 @@ static void read_architecture(const struct snug_reading *r) {
     if (!name) return;
     for (int task = 0; task < SNUG_TASK_COUNT; task++)
         if (snug_family_has(family, (enum snug_task)task) && task != SNUG_TASK_EMBEDDING && /* any base model's class */
+            !snug_task_info((enum snug_task)task)->preferences && /* whose models are causal language models */
             strcmp(name, snug_family_class(family, (enum snug_task)task).text) == 0)
             found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)

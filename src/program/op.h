@@ -59,6 +59,7 @@
     X(GATHER, gather, gather)                                                                                          \
     X(NORMALIZE, normalize, normalize)                                                                                 \
     X(LOSS, loss, loss)                                                                                                \
+    X(PREFERENCE, preference, preference)                                                                              \
     X(BEST, best, best)                                                                                                \
     X(FILL, fill, fill)                                                                                                \
     X(ADD, add, add)                                                                                                   \
@@ -360,13 +361,59 @@ struct snug_normalize_backward {
    [R] (C = 1). Segment cross entropy: rows from one with SNUG_SEGMENT_BEGINS in batch->labels [R] up to the next one
    are a segment, and its loss is the mean over columns c of cross entropy over its rows, of which that with bit c is
    the target; a column without target has none. All rows of a segment are in one chunk. weighted: with
-   batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's pos_weight */
+   batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's pos_weight. Preference cross
+   entropy: rows[i] = the cross entropy of row i; the row's d is also multiplied by the scale of its token's sequence,
+   and is not written in the pass SNUG_PASS_SCORES: PREFERENCE */
 struct snug_loss_op {
-    int32_t logits;  /* [R,C] F32 or the compute type, see low_logits */
-    int32_t loss, d; /* [1] F32; [R,C] (= logits if of its type) or none */
+    int32_t logits, scales; /* [R,C] F32 or the compute type, see low_logits; [1,B] F32 or none */
+    int32_t loss, rows, d;  /* [1] F32, of preferences none; [R,1] F32 of preferences, else none; [R,C] (= logits if of
+                               its type) or none */
     enum snug_loss_kind function;
     float label_smoothing;
     bool weighted;
+};
+/*
+ * Preference tuning (Rafailov et al., arXiv:2305.18290), as TRL's DPOTrainer. Sequences 2 i and 2 i + 1 of the batch
+ * are a pair, the chosen and the rejected one. sums[s] = the sum of rows over the loss positions of sequence s in this
+ * chunk
+ * (+= in later chunks), in their order: minus the log-probability of its completion. With the reference's, r_s =
+ * batch->references[2 s], and the completion's tokens n_s = batch->references[2 s + 1] (at least 1):
+ *   x_s = -sums[s] - r_s, the score of a sequence; x = x_chosen - x_rejected; l(x) = -log sigmoid(x); e: label
+ * smoothing sigmoid       (1 - e) l(beta x) + e l(-beta x) robust        ((1 - e) l(beta x) - e l(-beta x)) / (1 - 2 e)
+ *   hinge         max(0, 1 - beta x)
+ *   ipo           (x_chosen / n_chosen - x_rejected / n_rejected - 1 / (2 beta))^2
+ *   sigmoid_norm  l(beta (x_chosen / n_chosen - x_rejected / n_rejected))
+ * loss = the sum over the pairs; scales[s] = d loss / d sums[s]; results: sums over the pairs (enum
+ * snug_preference_result). After the last chunk all are those of the batch. HEAD runs twice over its chunks (enum
+ * snug_head_pass): up to this operation, then without it.
+ */
+enum snug_preference_loss {
+    SNUG_PREFERENCE_SIGMOID,
+    SNUG_PREFERENCE_HINGE,
+    SNUG_PREFERENCE_IPO,
+    SNUG_PREFERENCE_ROBUST,
+    SNUG_PREFERENCE_SIGMOID_NORM,
+    SNUG_PREFERENCE_LOSSES
+};
+struct snug_preference_form {
+    enum snug_preference_loss loss;
+    float beta, label_smoothing;
+};
+/* beta times the scores; 1 where the chosen one is larger; their difference; the log-probabilities. */
+enum snug_preference_result {
+    SNUG_REWARDS_CHOSEN,
+    SNUG_REWARDS_REJECTED,
+    SNUG_REWARDS_ACCURACIES,
+    SNUG_REWARDS_MARGINS,
+    SNUG_LOGPS_CHOSEN,
+    SNUG_LOGPS_REJECTED,
+    SNUG_PREFERENCE_RESULTS
+};
+struct snug_preference {
+    int32_t rows;          /* [R,1] F32 */
+    int32_t sums, scales;  /* [1,B] F64, [1,B] F32 */
+    int32_t loss, results; /* [1] F32, [1,SNUG_PREFERENCE_RESULTS] F32 */
+    struct snug_preference_form form;
 };
 /* best[i] = the column of the largest value of row i, the first of equal ones; or one of the values below, which say
    that not all of them are finite. Evaluations need no more of the logits, unless scores are asked for. */
@@ -566,6 +613,7 @@ struct snug_op {
         struct snug_normalize normalize;
         struct snug_normalize_backward normalize_backward;
         struct snug_loss_op loss;
+        struct snug_preference preference;
         struct snug_best best;
         struct snug_top top;
         struct snug_fill fill;
@@ -662,6 +710,7 @@ enum {
     SNUG_OP_STORES = 1024,        /* COPIES: from the arena */
     SNUG_OP_WAITS = 2048,         /* COPIES: waits for one of them, or for a collective */
     SNUG_OP_ENDS_FORWARD = 4096,  /* computes the loss: what follows it in HEAD is backward */
+    SNUG_OP_SCORES = 32768,       /* in HEAD: runs in SNUG_PASS_SCORES alone, which it ends */
     SNUG_OP_FLUSHES = 8192,       /* a flush runs it: snug_run_flush() */
     SNUG_OP_LAZY_FORM = 16384,    /* an update that ADAM_ROWS and LAZY_UPDATE do with the same bits, row by row */
     SNUG_OP_CLEARS = 8,           /* only clears: computes no values */

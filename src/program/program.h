@@ -138,9 +138,11 @@ struct snug_program {
     bool to_file;                           /* its backing store is the offload file */
     bool weighs_classes;                    /* the loss has a weight for each class (data/batch.h) */
     bool low_logits;                        /* a vocabulary's logits are in the compute type, if it trains */
+    struct snug_preference_form preference; /* of preference tuning */
     bool updates_in_backward;               /* weights change in BACKWARD, before the gradient norm is known */
     int32_t top_ids, top_log_probabilities; /* of TOP, 0 if none */
     int32_t logits, best, loss, clip;       /* tensors that the host reads, 0 if none; clip is {norm, scale} */
+    int32_t sums, results; /* of PREFERENCE, 0 if none */
     int32_t scaler;                         /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */
 };
 

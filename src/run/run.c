@@ -175,9 +175,15 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
         status = note(run, backend, profile->times, SNUG_TIMES_BEGIN, 0);
     if (status == SNUG_OK && !done) {
         const struct snug_moment moment = moment_of(run);
+        bool skips = phase == SNUG_PHASE_HEAD && run->pass == SNUG_PASS_GRADIENTS;
         for (size_t i = 0; i < run->program->op_count; i++) {
             const struct snug_op *op = &run->program->ops[i];
-            if (op->phase == phase && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
+            if (op->phase != phase || snug_op_is_idle(op, &moment)) continue;
+            const bool scores = snug_op_is(op, SNUG_OP_SCORES);
+            skips = skips && !snug_op_is(op, SNUG_OP_ENDS_FORWARD);
+            if (skips || (scores && run->pass != SNUG_PASS_SCORES)) continue;
+            RETURN_IF_ERROR(run_op(run, backend, i, profile));
+            if (scores) break;
         }
         status = backend->end(run, phase);
         if (status == SNUG_OK && profile && profile->times && run->program->crosses)
@@ -255,6 +261,20 @@ snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend
     return compute(&(struct call){.run = &all, .backend = backend, .profile = profile}, run_flush);
 }
 
+static snug_status run_scores(void *user) {
+    const struct call *call = user;
+    const int64_t chunks = snug_head_chunks(call->run);
+    call->run->pass = SNUG_PASS_SCORES;
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+        RETURN_IF_ERROR(snug_run_head_chunk(call->run, call->backend, chunk, call->profile));
+    call->run->pass = SNUG_PASS_ALL;
+    return SNUG_OK;
+}
+
+snug_status snug_run_scores(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+    return compute(&(struct call){.run = run, .backend = backend, .profile = profile}, run_scores);
+}
+
 static snug_status run_phase(void *user) {
     const struct call *call = user;
     struct snug_run *run = call->run;
@@ -275,8 +295,11 @@ static snug_status run_phase(void *user) {
         note_crossing(run, phase);
         return SNUG_OK;
     }
-    for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
-        RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
+    const int64_t chunks = snug_head_chunks(run);
+    if (run->program->sums) RETURN_IF_ERROR(run_scores(user));
+    run->pass = run->program->sums && chunks == 1 ? SNUG_PASS_GRADIENTS : SNUG_PASS_ALL;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
+    run->pass = SNUG_PASS_ALL;
     return SNUG_OK;
 }
 

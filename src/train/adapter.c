@@ -87,6 +87,7 @@ static const struct {
 } task_types[] = {{"SEQ_CLS", SNUG_TASK_CLASSIFICATION},
                   {"TOKEN_CLS", SNUG_TASK_TOKEN_CLASSIFICATION},
                   {"CAUSAL_LM", SNUG_TASK_CLM},
+                  {"CAUSAL_LM", SNUG_TASK_DPO},
                   {"QUESTION_ANS", SNUG_TASK_QUESTION_ANSWERING}};
 enum { TASK_TYPES = sizeof task_types / sizeof *task_types };
 

@@ -25,15 +25,19 @@
 /* State that only snug reads, in the place where transformers stores the state of callbacks. A sum that is not finite
  * is written as null, and read back as NaN. */
 static json_t *own_state_of(const struct snug_trainer *t) {
-    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "loss_sum",
-                     snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
-                     (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
-                     (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
-                     "best_evaluation_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(),
-                     "best_evaluation_step", (json_int_t)t->best_step, "unjudged", t->unjudged, "nan_inf_losses",
-                     (json_int_t)t->infinite_losses, "nan_inf_gradients", (json_int_t)t->infinite_gradients,
-                     "best_checkpoint_step", (json_int_t)t->best_saved_step, "identity",
-                     snug_identity(&t->session->job));
+    json_t *preferences = t->pairs > 0 ? json_array() : json_null();
+    for (int i = 0; i < SNUG_PREFERENCE_RESULTS && t->pairs > 0; i++)
+        snug_json_append(&preferences, snug_json_number(t->results[i]));
+    if (t->pairs > 0) snug_json_append(&preferences, snug_json_number(t->pairs));
+    return json_pack(
+        "{s:{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "preferences",
+        preferences, "loss_sum", snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total),
+        "logged_step", (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
+        (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
+        "best_evaluation_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_evaluation_step",
+        (json_int_t)t->best_step, "unjudged", t->unjudged, "nan_inf_losses", (json_int_t)t->infinite_losses,
+        "nan_inf_gradients", (json_int_t)t->infinite_gradients, "best_checkpoint_step", (json_int_t)t->best_saved_step,
+        "identity", snug_identity(&t->session->job));
 }
 
 /* best_metric, best_global_step and best_model_checkpoint are of one step: the best saved one, else the best
@@ -122,6 +126,10 @@ static snug_status take_state(struct snug_trainer *t, const char *path, const js
     t->loss_sum = real_of(own, "loss_sum");
     t->loss_total = real_of(own, "loss_total");
     t->logged_step = int_of(own, "logged_step");
+    const json_t *preferences = json_object_get(own, "preferences");
+    for (size_t i = 0; i < SNUG_PREFERENCE_RESULTS; i++)
+        t->results[i] = json_number_value(json_array_get(preferences, i));
+    t->pairs = json_number_value(json_array_get(preferences, SNUG_PREFERENCE_RESULTS));
     t->evaluated_step = int_of(own, "evaluated_step");
     t->samples = int_of(own, "samples");
     t->tokens = int_of(own, "tokens");

@@ -10,6 +10,7 @@
 #include "core/wrap.h"
 #include "data/label_names.h"
 #include "data/loss_mask.h"
+#include "data/row_texts.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
@@ -379,6 +380,15 @@ static void add_text(struct line *line, const char *text, size_t length) {
     }
 }
 
+/* Whether token i of a row has a loss; of preferences those of the completions of both sequences have one. */
+static bool has_loss(const struct snug_session *s, const struct snug_dataset_row *row, int64_t i) {
+    struct snug_row_texts texts;
+    if (!snug_setup_task(&s->job.setup)->preferences) return i && snug_loss_mask_has(row->labels, row->label_count, i);
+    if (!snug_row_texts_of(row->labels, row->label_count, row->count, &texts)) return false;
+    const int64_t place = i < (int64_t)texts.tokens[0] ? i : i - (int64_t)texts.tokens[0];
+    return place && (double)place >= (double)texts.score;
+}
+
 /* Tokens first … end - 1 of a row, as ids and as text, those with a loss within marks. */
 static snug_status add_tokens(const struct snug_session *s, const struct snug_dataset_row *row, int64_t first,
                               int64_t end, struct line *ids, struct line *text) {
@@ -388,7 +398,7 @@ static snug_status add_tokens(const struct snug_session *s, const struct snug_da
     bool marked = false;
     snug_status status = SNUG_OK;
     for (int64_t i = first; i < end && status == SNUG_OK; i++) {
-        const bool loss = i && snug_loss_mask_has(row->labels, row->label_count, i);
+        const bool loss = has_loss(s, row, i);
         const char *mark = loss == marked ? "" : loss ? "«" : "»";
         add(ids, "%s%s%s%" PRId32, loss ? "" : mark, i > first ? " " : "", loss ? mark : "", row->ids[i]);
         status = snug_decode_stream_push(s->ctx, &stream, row->ids[i], &part, &length);
@@ -412,8 +422,7 @@ static snug_status say_first_row(const struct snug_session *s) {
     struct line line = {"", 0}, ids = {"", 0}, text = {"", 0};
     int64_t losses = 0;
     snug_status status = snug_dataset_read(s->ctx, data, 0, &buffer, &row);
-    for (int64_t i = 1; status == SNUG_OK && i < row.count; i++)
-        losses += snug_loss_mask_has(row.labels, row.label_count, i);
+    for (int64_t i = 0; status == SNUG_OK && i < row.count; i++) losses += has_loss(s, &row, i);
     if (status == SNUG_OK) {
         const bool whole = row.count <= 2 * TOKENS_SHOWN;
         add(&line, "line %" PRId64 ": %" PRId64 " tokens, %" PRId64 " with a loss (« »)", row.line, row.count, losses);

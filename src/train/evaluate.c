@@ -60,6 +60,7 @@ static snug_status show_chunk(struct snug_session *s, const struct snug_inferenc
 static snug_status run_batch(struct snug_session *s, const struct snug_inference *inference) {
     struct snug_run *run = &s->eval_run;
     run->loss_scale = 1;
+    run->pass = run->program->sums ? SNUG_PASS_SCORES : SNUG_PASS_ALL; /* which is all that it has */
     RETURN_IF_ERROR(snug_session_load(s, run));
     RETURN_IF_ERROR(snug_run_phase(run, s->job.setup.backend, SNUG_PHASE_FORWARD, NULL));
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
@@ -123,6 +124,7 @@ enum { TOGETHER = 16 };
 struct snug_losses {
     double stop; /* not 0: the rank was asked to stop */
     double count, sums[TOGETHER], weights[TOGETHER];
+    double results[TOGETHER][SNUG_PREFERENCE_RESULTS]; /* of preferences */
 };
 
 static struct snug_losses *own_losses(const struct snug_measurement *m) {
@@ -145,6 +147,11 @@ snug_status snug_measurement_add(void *user, const struct snug_chunk *chunk, con
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
     struct snug_losses *own = own_losses(m);
+    if (s->evaluation->program.results) {
+        float results[SNUG_PREFERENCE_RESULTS];
+        RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.results, results, sizeof results));
+        for (int i = 0; i < SNUG_PREFERENCE_RESULTS; i++) own->results[(int)own->count][i] = results[i];
+    }
     own->sums[(int)own->count] = loss;
     own->weights[(int)own->count++] = batch->weight;
     return SNUG_OK;
@@ -165,8 +172,9 @@ snug_status snug_measurement_share(void *user, bool last, bool *stop) {
         for (int r = 0; r < snug_group_size(group); r++) {
             const struct snug_losses *its = &m->ranks[r];
             *stop |= its->stop != 0;
-            if (round < (int64_t)its->count)
-                snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], its->weights[round]);
+            if (round >= (int64_t)its->count) continue;
+            snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], its->weights[round]);
+            snug_metric_accumulator_add_results(s->accumulator, its->results[round]);
         }
     *own_losses(m) = (struct snug_losses){0};
     m->rounds = 0;

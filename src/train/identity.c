@@ -107,6 +107,12 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "adam_beta2", snug_json_number(args->adam_beta2));
     snug_json_add(&o, "adam_epsilon", snug_json_number(args->adam_epsilon));
     snug_json_add(&o, "max_grad_norm", snug_json_number(args->max_grad_norm));
+    if (snug_setup_task(setup)->preferences) {
+        snug_json_add(&o, "loss_type", text_or_null(args->loss_type));
+        snug_json_add(&o, "beta", snug_json_number(args->beta));
+        snug_json_add(&o, "label_smoothing", snug_json_number(args->label_smoothing));
+        snug_json_add(&o, "reference", snug_json_hex(setup->train.reference_key));
+    }
     snug_json_add(&o, "label_smoothing_factor", snug_json_number(args->label_smoothing_factor));
     snug_json_add(&o, "mlm_probability",
                   snug_json_number(snug_setup_task(setup)->labelled ? 0 : args->mlm_probability));
@@ -216,6 +222,26 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
                  text);
     }
     return SNUG_OK;
+}
+
+snug_status snug_identity_compare_models(snug_context *ctx, const char *path, const struct snug_config *here,
+                                         const struct snug_config *other) {
+    json_t *a = json_object(), *b = json_object(), *value;
+    const char *key;
+    char text[256] = "";
+    add_model(&a, here);
+    add_model(&b, other);
+    const bool whole = a && b;
+    json_object_foreach(a, key, value) {
+        if (*text || is_same(value, json_object_get(b, key))) continue;
+        describe(key, json_object_get(b, key), value, text, sizeof text);
+    }
+    json_decref(a);
+    json_decref(b);
+    if (!whole) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while comparing models");
+    if (!*text) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: the reference must be a model of the same form as the trained one: %s",
+                     path, text);
 }
 
 snug_status snug_identity_check_loop(const struct snug_job *job, const char *path, json_t *saved, bool *refrozen) {

@@ -16,6 +16,9 @@ json_t *snug_identity(const struct snug_job *job);
 /* SNUG_E_INPUT names what differs in "fixed"; what differs in "settings" is logged. path: of the saved identity.
    other_best: the best checkpoint has another metric, or was measured on other data. */
 snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best);
+/* SNUG_E_INPUT if a model of the configuration `other`, whose name is path, cannot have the weights of this one. */
+snug_status snug_identity_compare_models(snug_context *ctx, const char *path, const struct snug_config *here,
+                                         const struct snug_config *other);
 /* snug_identity_check() for a loop of the caller's, which may freeze other parts: *refrozen. */
 snug_status snug_identity_check_loop(const struct snug_job *job, const char *path, json_t *saved, bool *refrozen);
 

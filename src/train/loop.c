@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "train/session.h"
+#include "train/reference.h"
 
 /* ---- opening and entering ---------------------------------------------------------------------------------------- */
 
@@ -15,7 +15,13 @@ snug_status snug_session_create(snug_args *args, snug_session **out) {
     SNUG_REQUIRE_OUT(out);
     SNUG_REQUIRE(args);
     RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
-    return snug_leave(args->ctx, snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out));
+    snug_status status = snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out);
+    if (status == SNUG_OK) status = snug_reference_find(*out, NULL, &(struct snug_folder){0});
+    if (status != SNUG_OK) {
+        snug_session_close(*out);
+        *out = NULL;
+    }
+    return snug_leave(args->ctx, status);
 }
 
 /* In a child of fork() it is left as it is: what its parent's threads do cannot be ended there. */

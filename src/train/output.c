@@ -213,10 +213,10 @@ static snug_status remove_results(struct snug_output *o, const char *const *name
     return SNUG_OK;
 }
 
-snug_status snug_output_replace(struct snug_output *o) {
+snug_status snug_output_replace(struct snug_output *o, const char *const *kept) {
     struct names removed = {""};
     const bool model = snug_entry_kind(&o->folder, "config.json");
-    RETURN_IF_ERROR(remove_results(o, (const char *const[]){NULL}, &removed));
+    RETURN_IF_ERROR(remove_results(o, kept, &removed));
     if (!model && !*removed.text) return SNUG_OK;
     snug_log(o->ctx, o->overwrite ? SNUG_LOG_INFO : SNUG_LOG_WARNING, "%s has %s an earlier training%s%s%s",
              o->folder.path, model ? "the model of" : "results of",

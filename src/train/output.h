@@ -42,8 +42,8 @@ snug_status snug_output_start(struct snug_output *output, const struct snug_prov
 /* Before another training than the folder's last one: removes the results that the manifest lists (metrics, reports,
    the model card, predictions), since they would be taken for this one's, and logs what is removed or replaced. Its
    model stays until the new one is written. A file that was changed since snug wrote it stays, if a training does not
-   replace it anyway. Call snug_output_start() next. */
-snug_status snug_output_replace(struct snug_output *output);
+   replace it anyway, and so do those of the names kept (NULL-terminated). Call snug_output_start() next. */
+snug_status snug_output_replace(struct snug_output *output, const char *const *kept);
 /* Notes in the manifest that the files of these names (NULL-terminated) are being written. If it has config.json, it
    removes those files of a model that this list lacks, since files of two models would be read as one, and the results
    that belong to the model before; but weights stay until snug_output_end_model(). */

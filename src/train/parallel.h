@@ -15,9 +15,10 @@ int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_ba
 
 /* What every rank reports in a step, in memory of snug_parallel_report_doubles(): a report for each rank. */
 struct snug_report {
-    double stop;                           /* not 0: the rank was asked to stop */
-    double micro_batches, samples, tokens; /* the rank's own */
-    double losses[];                       /* of its micro-batches */
+    double stop;                                    /* not 0: the rank was asked to stop */
+    double micro_batches, samples, tokens;          /* the rank's own */
+    double pairs, results[SNUG_PREFERENCE_RESULTS]; /* of preferences: sums over its pairs */
+    double losses[];                                /* of its micro-batches */
 };
 /* Doubles of one rank's report. */
 int64_t snug_parallel_report_doubles(const struct snug_loader_options *options);

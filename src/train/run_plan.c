@@ -45,6 +45,14 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
     return load;
 }
 
+/* The reference model sees all rows, also those that are in no batch: the longest one fits. */
+static void fit_rows(const struct snug_dataset *dataset, struct snug_loader_limits *limits) {
+    const int64_t longest = snug_dataset_longest(dataset);
+    if (limits->tokens < longest) limits->rows = limits->tokens = longest;
+    if (limits->longest < longest) limits->longest = longest;
+    snug_sizes_add(&limits->sizes, longest);
+}
+
 static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
@@ -73,6 +81,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .problem = setup->config.labels.problem,
         .labels = setup->config.labels.count,
         .class_weights = setup->class_weights,
+        .reference = source->reference,
         .mlm_probability = args->mlm_probability,
         .whole_words = args->whole_word_mask,
         .predict = snug_setup_predicts(setup),
@@ -109,7 +118,10 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
     const double steps = ceil(args->num_train_epochs * (double)out->steps_per_epoch - 1e-9);
     out->max_steps = args->max_steps > 0 ? args->max_steps : steps < 1 ? 1 : (int64_t)steps;
     out->epochs = (out->max_steps + out->steps_per_epoch - 1) / out->steps_per_epoch;
-    return snug_loader_limits(args->ctx, source->dataset, &out->options, out->epochs, out->max_steps, &out->limits);
+    RETURN_IF_ERROR(
+        snug_loader_limits(args->ctx, source->dataset, &out->options, out->epochs, out->max_steps, &out->limits));
+    if (source->reference) fit_rows(source->dataset, &out->limits);
+    return SNUG_OK;
 }
 
 /* Its batches are steps of new tokens. */
@@ -293,7 +305,8 @@ static snug_status find_layout(const struct snug_setup *setup, const struct snug
                                     : snug_loader_bytes(&pipeline->limits, &pipeline->options);
         batch += planned->loader_bytes;
         if (planned->role == SNUG_ROLE_TRAINING)
-            losses = snug_loader_share(&pipeline->options) * (int64_t)sizeof(float);
+            losses =
+                snug_loader_share(&pipeline->options) * snug_step_results(&planned->program) * (int64_t)sizeof(float);
         if (planned->role != SNUG_ROLE_EVALUATION) continue;
         plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
         function = plan->metric_bytes + plan_outputs(setup, &planned->program, plan);

@@ -40,7 +40,7 @@ struct snug_run_plan {
     struct snug_planned_program *programs;
     int count;
     struct snug_layout layout;
-    int64_t losses_offset; /* in the host's block: a float for each micro-batch of a step */
+    int64_t losses_offset; /* in the host's block: snug_step_results() floats for each micro-batch of a step */
     int64_t metric_bytes;  /* of the evaluation's metric accumulator */
     /* What an evaluation copies from a device, in the host's function memory: after the accumulator the best classes of
        a chunk, then, logits_offset bytes later, logits of output_rows rows. 0 rows: it copies no logits. */
@@ -69,6 +69,10 @@ snug_status snug_run_plan_place(const struct snug_setup *setup, const struct snu
                                 struct snug_run_plan *plan);
 void snug_run_plan_free(struct snug_run_plan *plan);
 
+/* What the host reads of a micro-batch: its loss, and the results of preferences. */
+static inline int64_t snug_step_results(const struct snug_program *training) {
+    return 1 + (training->results ? SNUG_PREFERENCE_RESULTS : 0);
+}
 /* The program of a role, or NULL. */
 static inline struct snug_planned_program *snug_run_plan_find(const struct snug_run_plan *plan, enum snug_role role) {
     for (int i = 0; i < plan->count; i++)

@@ -90,6 +90,22 @@ static void open_shards(struct snug_session *s) {
         if (program->tensors[i].shards.chunk) s->memory.written = &s->written;
 }
 
+static snug_status load_folder(struct snug_session *s, const struct snug_folder *folder) {
+    const struct snug_setup *setup = &s->job.setup;
+    const struct snug_program *program = any_program(s);
+    const uint64_t seed = (uint64_t)setup->args->seed;
+    RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, program, &setup->config, &s->memory, seed,
+                                      setup->args->ignore_mismatched_sizes, &s->source));
+    RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder->path, program, &setup->config, &s->memory));
+    return setup->adapter.path ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
+                               : snug_adapter_init_lengths(s->ctx, folder, program, &setup->config, &s->memory, seed);
+}
+
+snug_status snug_session_load_base(struct snug_session *s, const struct snug_folder *folder) {
+    RETURN_IF_ERROR(load_folder(s, folder));
+    return snug_session_prepare(s);
+}
+
 static snug_status load_weights(struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_program *program = any_program(s);
@@ -101,12 +117,7 @@ static snug_status load_weights(struct snug_session *s) {
                  program->parameter_count);
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(snug_weights_load(s->ctx, &setup->model, program, &setup->config, &s->memory, seed,
-                                      setup->args->ignore_mismatched_sizes, &s->source));
-    RETURN_IF_ERROR(snug_sentence_load(s->ctx, setup->model.path, program, &setup->config, &s->memory));
-    return setup->adapter.path
-               ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
-               : snug_adapter_init_lengths(s->ctx, &setup->model, program, &setup->config, &s->memory, seed);
+    return load_folder(s, &setup->model);
 }
 
 const char *snug_session_weights(const struct snug_session *s) {
@@ -364,9 +375,14 @@ snug_status snug_session_head(struct snug_session *s, double *loss) {
     return SNUG_OK;
 }
 
+/* The loss of a micro-batch, and the results after it. */
 static float *loss_of(const struct snug_session *s, int64_t micro_batch) {
     return (float *)(s->job.runner.host.base + s->job.plan.layout.batch_offset + s->job.plan.losses_offset) +
-           micro_batch;
+           micro_batch * snug_step_results(&s->training->program);
+}
+
+const float *snug_session_results(const struct snug_session *s, int64_t micro_batch) {
+    return s->training->program.results ? loss_of(s, micro_batch) + 1 : NULL;
 }
 
 double snug_session_loss(const struct snug_session *s, int64_t micro_batch) {
@@ -403,6 +419,13 @@ snug_status snug_session_attend(struct snug_session *s) {
     return SNUG_OK;
 }
 
+static snug_status copy_later(struct snug_session *s, int32_t tensor, float *to, int64_t count) {
+    const struct snug_run *run = &s->train_run;
+    return after_operations(s, run,
+                            snug_block_copy_later(s->ctx, &s->job.runner.arena, to, snug_run_data(run, tensor),
+                                                  count * (int64_t)sizeof *to));
+}
+
 snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_info **info) {
     if (s->training->pipeline.options.in_turns)
         s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
@@ -411,9 +434,8 @@ snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_in
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     const struct snug_run *run = &s->train_run;
     float *to = loss_of(s, run->micro_batch);
-    const void *loss = snug_run_data(run, s->training->program.loss);
-    RETURN_IF_ERROR(
-        after_operations(s, run, snug_block_copy_later(s->ctx, &s->job.runner.arena, to, loss, sizeof *to)));
+    RETURN_IF_ERROR(copy_later(s, run->program->loss, to, 1));
+    if (run->program->results) RETURN_IF_ERROR(copy_later(s, run->program->results, to + 1, SNUG_PREFERENCE_RESULTS));
     return snug_session_backward(s);
 }
 
@@ -512,8 +534,8 @@ struct written_names {
     char (*weights)[SNUG_WEIGHT_FILE_NAME];
     const char **all;
 };
-/* config.json, an adapter's two files, training_args.json, and NULL at the end */
-enum { OTHERS_MOST = 5 + SNUG_TOKENIZER_FILES };
+/* config.json, an adapter's two files, training_args.json, those of a reference, and NULL at the end */
+enum { OTHERS_MOST = 7 + SNUG_TOKENIZER_FILES };
 
 static void free_names(struct written_names *names) {
     free(names->weights);
@@ -535,6 +557,10 @@ static snug_status list_names(const struct snug_session *s, const struct snug_we
         n += snug_weight_files_list(files, out->weights, out->all + n);
     }
     out->all[n++] = SNUG_TRAINING_ARGS;
+    if (s->job.setup.train.reference) { /* which stay beside the model */
+        out->all[n++] = SNUG_REFERENCE_TRAIN;
+        out->all[n++] = SNUG_REFERENCE_EVAL;
+    }
     for (size_t i = 0; tokenizer && (out->all[n] = snug_tokenizer_file(tokenizer, i)); i++) n++;
     return SNUG_OK;
 }

@@ -111,6 +111,13 @@ snug_status snug_session_attend(struct snug_session *session);
 snug_status snug_session_micro_batch(struct snug_session *session, const snug_batch_info **info);
 /* The loss of the step's micro-batch number micro_batch, as in snug_session_head(). */
 double snug_session_loss(const struct snug_session *session, int64_t micro_batch);
+/* Its sums over the pairs, [SNUG_PREFERENCE_RESULTS]; NULL: the task is another one. */
+const float *snug_session_results(const struct snug_session *session, int64_t micro_batch);
+/* Files of the output folder: train/reference.h. */
+#define SNUG_REFERENCE_TRAIN "reference_train.bin"
+#define SNUG_REFERENCE_EVAL "reference_eval.bin"
+/* Loads the weights that training begins with from this folder, with the session's adapters, if they are new. */
+snug_status snug_session_load_base(struct snug_session *session, const struct snug_folder *folder);
 
 /* Of a session with a program that generates. */
 uint8_t *snug_session_decoding_memory(const struct snug_session *session);

@@ -122,7 +122,7 @@ static const char *kind_of(const struct snug_used_columns *columns) {
    is given, which may be joined already. */
 static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = trained_columns(setup);
-    if (!there->texts || !here->texts || here->apart || here->objects) return;
+    if (!there->texts || !here->texts || here->apart || here->objects || here->preferences) return;
     const bool same = here->pair == there->pair && here->chat == there->chat;
     if (same && (given || here->chat || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
@@ -285,6 +285,9 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                  "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
                  "class, or by model_input_names)",
                  path);
+    if (snug_setup_task(setup)->preferences && setup->command == SNUG_COMMAND_TRAIN)
+        RETURN_IF_ERROR(
+            snug_alloc(setup->ctx, (size_t)(2 * source->rows), sizeof *source->reference, (void **)&source->reference));
     tell_truncated(setup, source);
     tell_end(setup, source);
     const int64_t lost = snug_dataset_words_without_tokens(source->dataset);
@@ -716,6 +719,8 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
 void snug_setup_close(struct snug_setup *setup) {
     if (setup->train.packs) snug_packs_close(setup->train.packs);
     free(setup->train.packs);
+    free(setup->train.reference);
+    free(setup->eval.reference);
     snug_dataset_close(setup->train.dataset);
     snug_dataset_close(setup->eval.dataset);
     snug_generation_free(&setup->generation);

@@ -34,6 +34,9 @@ struct snug_data_source {
     int64_t rows;
     int64_t bytes; /* of a training's file; -1: it is no regular file */
     uint64_t digest;
+    float *reference;         /* [rows * 2] of preferences: snug_loader_options.reference; or NULL */
+    uint64_t reference_key;   /* of all that they depend on */
+    bool reference_stale;     /* the output folder has others */
     struct snug_packs *packs; /* of a training with micro-batches by tokens, or NULL */
 };
 

@@ -111,6 +111,15 @@ static snug_status check_task(const struct snug_setup *setup) {
             return snug_fail(setup->ctx, SNUG_E_USAGE,
                              "snug predict is for labels, and the model is a sentence embedding: snug embed writes the "
                              "vectors of texts, and with --similarity compares pairs");
+        if (snug_task_info(task)->preferences && !setup->trains)
+            return snug_fail(
+                setup->ctx, SNUG_E_UNSUPPORTED,
+                "--task %s is a training: snug train --task %s evaluates on --validation_file; the model is "
+                "a causal language model, which snug eval, generate and chat take without --task",
+                snug_task_name(task), snug_task_name(task));
+        if (snug_task_info(task)->preferences && snug_args_ranks(setup->args) > 1)
+            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "--task %s is not supported on several ranks yet",
+                             snug_task_name(task));
         if (snug_task_results(task)->take || snug_setup_generates(setup) || setup->command == SNUG_COMMAND_TRAIN ||
             setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
             return SNUG_OK;
@@ -199,6 +208,15 @@ static snug_status open_adapter(struct snug_setup *setup) {
 
 snug_status snug_setup_build(const struct snug_setup *setup, const struct snug_args *args,
                              const struct snug_config *config, bool training, struct snug_program *program) {
+    static const char *const losses[SNUG_PREFERENCE_LOSSES] = {[SNUG_PREFERENCE_SIGMOID] = "sigmoid",
+                                                               [SNUG_PREFERENCE_HINGE] = "hinge",
+                                                               [SNUG_PREFERENCE_IPO] = "ipo",
+                                                               [SNUG_PREFERENCE_ROBUST] = "robust",
+                                                               [SNUG_PREFERENCE_SIGMOID_NORM] = "sigmoid_norm"};
+    program->preference =
+        (struct snug_preference_form){.beta = (float)args->beta, .label_smoothing = (float)args->label_smoothing};
+    for (int i = 0; i < SNUG_PREFERENCE_LOSSES; i++)
+        if (strcmp(args->loss_type, losses[i]) == 0) program->preference.loss = (enum snug_preference_loss)i;
     RETURN_IF_ERROR(snug_build_model(program, config, training, args->label_smoothing_factor));
     if (setup->trains && args->freeze) /* in all programs: they share the weights, and so their types */
         RETURN_IF_ERROR(snug_program_freeze(program, config->num_hidden_layers, args->freeze));

@@ -20,6 +20,7 @@
 #include "train/memory.h"
 #include "train/model_card.h"
 #include "train/no_effect.h"
+#include "train/reference.h"
 #include "train/results.h"
 #include "train/training_args.h"
 
@@ -35,7 +36,8 @@ double snug_trainer_flops(const struct snug_trainer *t) {
     const struct snug_planned_program *training = s->training;
     const int64_t micro = s->step * training->pipeline.options.accumulation;
     if (micro == 0) return 0;
-    const int64_t tokens = t->tokens / micro, sequences = (t->samples + micro - 1) / micro;
+    const int64_t texts = training->pipeline.options.texts ? training->pipeline.options.texts : 1;
+    const int64_t tokens = t->tokens / micro, sequences = texts * ((t->samples + micro - 1) / micro);
     const struct snug_setup *setup = &s->job.setup;
     const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
                                                                     (double)sequences, (double)tokens);
@@ -89,6 +91,20 @@ static snug_status record(struct snug_trainer *t, const struct snug_metric_list 
 /* Seconds of training, without evaluating and saving. */
 static double training_seconds(const struct snug_trainer *t) { return snug_seconds() - t->started - t->idle; }
 
+/* Of preferences, as DPOTrainer names them. */
+static void add_results(struct snug_trainer *t, struct snug_metric_list *metrics) {
+    static const char *const names[SNUG_PREFERENCE_RESULTS] = {[SNUG_REWARDS_CHOSEN] = "rewards/chosen",
+                                                               [SNUG_REWARDS_REJECTED] = "rewards/rejected",
+                                                               [SNUG_REWARDS_ACCURACIES] = "rewards/accuracies",
+                                                               [SNUG_REWARDS_MARGINS] = "rewards/margins",
+                                                               [SNUG_LOGPS_CHOSEN] = "logps/chosen",
+                                                               [SNUG_LOGPS_REJECTED] = "logps/rejected"};
+    for (int i = 0; i < SNUG_PREFERENCE_RESULTS && t->pairs > 0; i++)
+        metrics->items[metrics->count++] = (snug_metric){names[i], t->results[i] / t->pairs};
+    memset(t->results, 0, sizeof t->results);
+    t->pairs = 0;
+}
+
 static snug_status log_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
     const int64_t step = t->session->step;
     if (step == t->logged_step) return SNUG_OK;
@@ -99,8 +115,9 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
     t->logged_step = step;
     t->logged_seconds = seconds;
     t->logged_samples = t->result->samples;
-    const struct snug_metric_list metrics = {
+    struct snug_metric_list metrics = {
         4, {{"loss", loss}, {"grad_norm", grad_norm}, {"learning_rate", learning_rate}, {"samples_per_second", rate}}};
+    add_results(t, &metrics);
     RETURN_IF_ERROR(record(t, &metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
     return SNUG_OK;
@@ -246,7 +263,7 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     do {
         RETURN_IF_ERROR(snug_group_check(t->ctx, t->args->group));
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
-        own->samples += (double)info->sequences;
+        own->samples += (double)(s->batch->texts ? info->sequences / s->batch->texts : info->sequences);
         own->tokens += (double)info->tokens;
     } while (!info->last_in_step);
     return snug_session_attend(s);
@@ -258,6 +275,8 @@ static void add_report(struct snug_trainer *t, const struct snug_report *report)
     t->result->samples += (int64_t)report->samples;
     t->result->tokens += (int64_t)report->tokens;
     t->stop |= report->stop != 0;
+    t->pairs += report->pairs;
+    for (int i = 0; i < SNUG_PREFERENCE_RESULTS; i++) t->results[i] += report->results[i];
 }
 
 static void add_loss(const struct snug_trainer *t, const struct snug_report *report, int64_t micro, double *loss,
@@ -265,6 +284,14 @@ static void add_loss(const struct snug_trainer *t, const struct snug_report *rep
     if (micro >= (int64_t)report->micro_batches) return;
     *loss += report->losses[micro];
     *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
+}
+
+/* Of preferences: those of this rank's micro-batches. */
+static void sum_results(const struct snug_session *s, struct snug_report *own) {
+    memset(own->results, 0, sizeof own->results);
+    own->pairs = snug_session_results(s, 0) ? own->samples : 0;
+    for (int64_t micro = 0; micro < s->train_run.micro_batch && own->pairs > 0; micro++)
+        for (int i = 0; i < SNUG_PREFERENCE_RESULTS; i++) own->results[i] += (double)snug_session_results(s, micro)[i];
 }
 
 /* Completes this rank's report, and adds those of all ranks in order: the sums are those of one rank that has all
@@ -275,6 +302,7 @@ static snug_status share_reports(struct snug_trainer *t, double *loss, double *l
     const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
     struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(group));
     own->micro_batches = (double)s->train_run.micro_batch;
+    sum_results(s, own);
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) own->losses[micro] = snug_session_loss(s, micro);
     if (group) own->stop = is_asked(t);
     RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, t->reports, doubles * (int64_t)sizeof(double)));
@@ -413,6 +441,8 @@ static void tell_no_effect(const struct snug_trainer *t) {
 
 static snug_status begin(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
+    const bool refers = t->session->job.setup.train.reference;
+    const char *const kept[] = {refers ? SNUG_REFERENCE_TRAIN : NULL, SNUG_REFERENCE_EVAL, NULL};
     t->calendar = snug_calendar_of(args, t->session->max_steps, t->session->steps_per_epoch);
     t->save_total_limit = args->save_total_limit < SNUG_NEVER ? args->save_total_limit : SNUG_NEVER;
     t->from = new_training();
@@ -420,6 +450,7 @@ static snug_status begin(struct snug_trainer *t) {
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(open_reports(t));
+    RETURN_IF_ERROR(snug_reference_find(t->session, t->callbacks, &t->output.folder)); /* of the first weights */
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* before anything is written but the copy of a checkpoint */
     RETURN_IF_ERROR(snug_parallel_compare(&t->session->job, &t->session->memory, t->session->step));
     RETURN_IF_ERROR(snug_group_broadcast(t->ctx, args->group, &t->from, sizeof t->from));
@@ -436,8 +467,9 @@ static snug_status begin(struct snug_trainer *t) {
     if (t->events) RETURN_IF_ERROR(record_arguments(t));
     tell_no_effect(t);
     if (snug_trainer_starts_over(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
-    if (t->output.from.run != t->from.run) RETURN_IF_ERROR(snug_output_replace(&t->output));
-    return snug_output_start(&t->output, &t->from);
+    if (t->output.from.run != t->from.run) RETURN_IF_ERROR(snug_output_replace(&t->output, kept));
+    RETURN_IF_ERROR(snug_output_start(&t->output, &t->from));
+    return snug_reference_write(t->session, &t->output);
 }
 
 /* Before the data is read, and without creating the folder: a refused run leaves no files. */

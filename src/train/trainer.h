@@ -61,7 +61,8 @@ struct snug_trainer {
 
     /* The state in a checkpoint in addition to weights and optimizer. */
     json_t *log_history;
-    double loss_sum, loss_total; /* of steps since the last log; of all */
+    double loss_sum, loss_total;                    /* of steps since the last log; of all */
+    double results[SNUG_PREFERENCE_RESULTS], pairs; /* preferences: sums over the pairs since the last log */
     int64_t logged_step, evaluated_step;
     int64_t finished; /* steps before the current one, whose update may have begun */
     int64_t samples, tokens;

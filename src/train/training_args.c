@@ -42,10 +42,12 @@ static json_t *split_json(const struct snug_setup *setup) {
 static json_t *data_json(const struct snug_setup *setup) {
     const struct snug_used_columns *columns = snug_dataset_columns(setup->train.dataset);
     json_t *o = json_object(), *texts = json_array();
-    for (size_t i = 0; i < columns->texts; i++) snug_json_append(&texts, snug_json_from_text(columns->text[i]));
+    const bool kept = !columns->preferences; /* the model is then evaluated as a causal LM, on other columns */
+    for (size_t i = 0; i < columns->texts && kept; i++)
+        snug_json_append(&texts, snug_json_from_text(columns->text[i]));
     snug_json_add(&o, "text", texts);
     snug_json_add(&o, "pair", json_boolean(columns->pair));
-    snug_json_add(&o, "chat", json_boolean(columns->chat));
+    snug_json_add(&o, "chat", json_boolean(columns->chat && kept));
     snug_json_add(&o, "chat_template_date", text_or_null(snug_dataset_chat_date(setup->train.dataset)));
     snug_json_add(&o, "completion_only_loss", json_boolean(setup->args->completion_only_loss));
     snug_json_add(&o, "assistant_only_loss", json_boolean(setup->args->assistant_only_loss));

@@ -365,6 +365,44 @@ static void assert_near(double got, double want) {
     if (!(fabs(got - want) <= 4e-7 * fabs(want))) fail_msg("%.9g, expected %.9g", got, want);
 }
 
+/* ---- preferences ---- */
+
+/* The loss after `more` was added to a row of sequence s; its scale. */
+static double run_preference(const struct snug_backend *backend, int variant, int64_t s, double more, double *scale) {
+    static const struct ops_shape pair = {{5, 7}, 1, 1, 1, 1, 1, 1, 12};
+    struct ops f;
+    ops_open(&f, &pair, SNUG_F32);
+    build_preference(&f, variant);
+    f.run.chunk = 0;
+    const struct snug_preference *p = &f.ops[0].preference;
+    for (int64_t row = 0; row < f.run.rows; row++) ops_set(&f, p->rows, row, 0.25 * (double)(row % 3));
+    const int64_t last = s ? f.run.rows - 1 : 0; /* a row of that sequence */
+    ops_set(&f, p->rows, last, ops_get(&f, f.arena, p->rows, last) + more);
+    for (int64_t i = 0; i < 2; i++) f.batch.references[2 * i + 1] = (float)(3 - i);
+    ops_run(&f, backend, &f.ops[0], 1);
+    const double loss = ops_get(&f, f.arena, p->loss, 0);
+    *scale = ops_get(&f, f.arena, p->scales, s);
+    ops_close(&f);
+    return loss;
+}
+
+TEST(test_preferences) {
+    const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
+    const double step = 0x1p-6; /* sums are exact in fp32 */
+    double scale, none;
+    for (size_t b = 0; b < 2; b++)
+        for (int variant = 0; variant < PREFERENCE_VARIANTS; variant++)
+            for (int64_t s = 0; s < 2; s++) {
+                const double up = run_preference(backends[b], variant, s, step, &none),
+                             down = run_preference(backends[b], variant, s, -step, &none);
+                run_preference(backends[b], variant, s, 0, &scale);
+                const double slope = (up - down) / (2 * step);
+                if (!(fabs(slope - scale) <= 1e-3 * fabs(scale)) || scale == 0)
+                    fail_msg("variant %d, sequence %d: the scale is %g, and the slope %g", variant, (int)s, scale,
+                             slope);
+            }
+}
+
 /* What finite differences do not verify: the values themselves, as torch 2 prints them. */
 TEST(test_values) {
     assert_near(run_activation(SNUG_GELU, 1), 0.8413447460685429);

@@ -87,6 +87,11 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
     b->loss_positions = ops_array(rows, sizeof(int32_t));
     b->labels = ops_array(rows, sizeof(int32_t));
     b->targets = ops_array(rows * (size_t)shape->classes, sizeof(float));
+    b->references = ops_array(2 * (size_t)b->sequences, sizeof(float));
+    for (int64_t s = 0; s < b->sequences; s++) {
+        b->references[2 * s] = -(float)(ops_word(10, (uint64_t)s) % 64) / 16;
+        b->references[2 * s + 1] = (float)(s % 3 * lengths[s] / 2); /* 0, too */
+    }
     float *weights = ops_array((size_t)shape->classes, sizeof *weights);
     b->class_weights = weights;
     for (int32_t s = 0, t = 0; s < b->sequences; s++) {
@@ -171,19 +176,13 @@ static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum s
 
 static inline void ops_close(struct ops *f) {
     struct snug_batch *b = &f->batch;
-    void *arrays[] = {b->offsets,
-                      b->ids,
-                      b->types,
-                      b->positions,
-                      b->position_ids,
-                      b->sample,
-                      b->by_id,
-                      b->loss_positions,
-                      b->labels,
-                      b->targets,
-                      b->pages,
-                      b->copied_pages,
-                      (void *)b->class_weights};
+    void *arrays[] = {b->offsets,      b->ids,
+                      b->types,        b->positions,
+                      b->position_ids, b->sample,
+                      b->by_id,        b->loss_positions,
+                      b->labels,       b->targets,
+                      b->references,   b->pages,
+                      b->copied_pages, (void *)b->class_weights};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     if (f->room == OPS_ARENA && !ops_spare)
         ops_spare = f->arena;

@@ -562,6 +562,59 @@ static inline void build_segment_loss(struct ops *f, int variant) {
     ops_pair(f, logits, d);
 }
 
+/* Of whole pairs. */
+static inline int64_t ops_paired(const struct ops *f) { return f->batch.sequences / 2 * 2; }
+
+/* 0: without scales. 1: with. 2: with, the gradient in place of the logits. 3: the pass of the scores, no gradient. 4:
+   as 1, with logits in the compute type. */
+enum { PREFERENCE_LOSS_LOW = 4, PREFERENCE_LOSS_VARIANTS = 5 };
+static inline void build_preference_loss(struct ops *f, int variant) {
+    const bool low = variant == PREFERENCE_LOSS_LOW;
+    const int32_t logits = ops_tensor(f, low ? f->program.compute : SNUG_F32, R, 0, f->shape->classes),
+                  rows = ops_tensor(f, SNUG_F32, R, 0, 1),
+                  scales = variant ? ops_source(f, SNUG_F32, FIXED, 1, f->batch.sequences) : 0;
+    for (int64_t i = 0; i < ops_count(f, logits); i++) ops_set(f, logits, i, 4 * ops_value(6, (uint64_t)i));
+    const int32_t d = variant == 2   ? logits
+                      : variant == 3 ? 0
+                                     : ops_tensor(f, f->program.compute, R, 0, f->shape->classes);
+    if (variant == 3) f->run.pass = SNUG_PASS_SCORES;
+    ops_add(
+        f,
+        (struct snug_op){
+            .kind = SNUG_OP_LOSS,
+            .loss = {
+                .logits = logits, .scales = scales, .rows = rows, .d = d, .function = SNUG_PREFERENCE_CROSS_ENTROPY}});
+    f->program.logits = logits;
+    if (variant) return;
+    f->y = rows;
+    ops_pair(f, logits, d);
+}
+
+/* The losses; then sigmoid and robust with label smoothing, and sigmoid in a later chunk. */
+enum { PREFERENCE_VARIANTS = SNUG_PREFERENCE_LOSSES + 3 };
+static inline void build_preference(struct ops *f, int variant) {
+    static const enum snug_preference_loss more[] = {SNUG_PREFERENCE_SIGMOID, SNUG_PREFERENCE_ROBUST,
+                                                     SNUG_PREFERENCE_SIGMOID};
+    const bool plain = variant < SNUG_PREFERENCE_LOSSES;
+    const int32_t rows = ops_source(f, SNUG_F32, R, 0, 1), sums = ops_source(f, SNUG_F64, FIXED, 1, f->batch.sequences),
+                  scales = ops_tensor(f, SNUG_F32, FIXED, 1, ops_paired(f)),
+                  loss = ops_tensor(f, SNUG_F32, FIXED, 1, 1),
+                  results = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_PREFERENCE_RESULTS);
+    if (variant == PREFERENCE_VARIANTS - 1) f->run.chunk = 1;
+    f->run.pass = SNUG_PASS_SCORES;
+    f->program.sums = sums;
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_PREFERENCE,
+                                .preference = {.rows = rows,
+                                               .sums = sums,
+                                               .scales = scales,
+                                               .loss = loss,
+                                               .results = results,
+                                               .form = {.loss = plain ? (enum snug_preference_loss)variant
+                                                                      : more[variant - SNUG_PREFERENCE_LOSSES],
+                                                        .beta = 0.3f,
+                                                        .label_smoothing = plain ? 0 : 0.125f}}});
+}
+
 /* 0: clipped, with decay and a bf16 copy. 1: no clipping, a late step. 2: below the limit, first step. 3: as 0, the
    weight itself in bf16. */
 static inline void build_optimizer(struct ops *f, int variant) {

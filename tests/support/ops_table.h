@@ -72,6 +72,16 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_LOSS, build_loss, LOSS_WEIGHTED, LOSS_WEIGHTED_END, {32, 1}, {64, 2}, 0, 0},
     {SNUG_OP_LOSS, build_loss, LOSS_LOW, LOSS_LOW_END, {32, 1}, {64, 2}, 0, LOW_LOGITS},
     {SNUG_OP_LOSS, build_segment_loss, 0, SEGMENT_VARIANTS, {32, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_LOSS, build_preference_loss, 0, PREFERENCE_LOSS_LOW, {32, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_LOSS,
+     build_preference_loss,
+     PREFERENCE_LOSS_LOW,
+     PREFERENCE_LOSS_VARIANTS,
+     {32, 1},
+     {64, 2},
+     0,
+     LOW_LOGITS},
+    {SNUG_OP_PREFERENCE, build_preference, 0, PREFERENCE_VARIANTS, {8, 1}, {16, 2}, 1, 0},
     {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},
@@ -200,6 +210,7 @@ static inline bool ops_keeps(const struct ops *f, const struct snug_op *op, int 
     case SNUG_OP_LINEAR_DX: return op->accumulate || op->linear_dx.of_dx.count; /* further columns are kept */
     case SNUG_OP_CACHE_ROWS: return true;
     case SNUG_OP_LOSS: return k == OPERAND(loss.loss) && f->run.chunk > 0;
+    case SNUG_OP_PREFERENCE: return k == OPERAND(preference.sums) && f->run.chunk > 0;
     case SNUG_OP_CLIP: return k == OPERAND(clip.scaler);
     case SNUG_OP_ADD:
     case SNUG_OP_GATHER_BACKWARD:

@@ -116,10 +116,21 @@ static double segment_cross_entropy(struct snug_matrix logits, struct snug_matri
     return loss;
 }
 
+/* Cross entropy, with a gradient that is also multiplied by the scale of the row's sequence. */
+static void preference_row(const struct snug_run *run, const struct snug_op *op, struct snug_matrix logits,
+                           struct snug_matrix d, int64_t row) {
+    const int64_t item = run->first_row + row;
+    const float *scales = snug_run_data(run, op->loss.scales);
+    float *rows = snug_run_data(run, op->loss.rows), scale = run->loss_scale;
+    if (run->pass == SNUG_PASS_SCORES) d.data = NULL;
+    if (scales) scale *= scales[snug_batch_sequence(run->batch, run->batch->loss_positions[item])];
+    rows[row] = (float)cross_entropy(logits, d, row, run->batch->labels[item], NULL, 0, scale);
+}
+
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     float *loss = snug_run_data(run, op->loss.loss);
-    double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
+    double *row_loss = run->workspace, sum = run->chunk == 0 || !loss ? 0 : *loss;
     const float *weights = op->loss.weighted ? run->batch->class_weights : NULL;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
@@ -143,9 +154,10 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
                 row_loss[row] =
                     segment_cross_entropy(logits, d, row, run->batch->labels + run->first_row, run->loss_scale);
             break;
+        case SNUG_PREFERENCE_CROSS_ENTROPY: preference_row(run, op, logits, d, row); break;
         }
     }
-    for (int64_t row = 0; row < logits.rows; row++) sum += row_loss[row];
-    *loss = (float)sum;
+    for (int64_t row = 0; row < logits.rows && loss; row++) sum += row_loss[row];
+    if (loss) *loss = (float)sum;
     return SNUG_OK;
 }

@@ -172,6 +172,7 @@ static snug_status load(struct snug_run *run) {
     put(h->loss_positions, b->loss_positions, 4 * b->rows);
     put(h->labels, b->labels, 4 * b->rows);
     put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
+    if (run->program->sums) put(h->references, b->references, 8 * b->sequences);
     put(h->class_weights, b->class_weights, 4 * snug_cuda_weight_width(run->program));
     if (run->program->cache_pages) put_pages(cuda, h, b);
     find_step(run, h->step, &possible);

@@ -79,12 +79,30 @@ static double segment_cross_entropy(struct snug_matrix logits, struct snug_matri
     return loss;
 }
 
+/* The rows of preferences: cross entropy, and its gradient times the scale of the row's sequence. */
+static void preference_rows(const struct snug_run *run, const struct snug_op *op, double scale) {
+    struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
+    struct snug_matrix rows = snug_matrix_of(run, op->loss.rows), scales = snug_matrix_of(run, op->loss.scales);
+    if (run->pass == SNUG_PASS_SCORES) d.data = NULL;
+    for (int64_t row = 0; row < logits.rows; row++) {
+        const int64_t item = run->first_row + row,
+                      sequence = snug_batch_sequence(run->batch, run->batch->loss_positions[item]);
+        const double own = scales.data ? scale * load(scales, 0, sequence) : scale;
+        store(rows, row, 0, cross_entropy(logits, d, row, run->batch->labels[item], NULL, 0, own));
+    }
+}
+
 snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits);
     struct snug_matrix loss = snug_matrix_of(run, op->loss.loss), d = snug_matrix_of(run, op->loss.d);
-    double sum = run->chunk == 0 ? 0 : load(loss, 0, 0), scale = run->loss_scale;
+    double scale = run->loss_scale;
     const float *scaler = scaler_of(run), *weights = op->loss.weighted ? run->batch->class_weights : NULL;
     if (scaler) scale *= scaler[SNUG_SCALE];
+    if (op->loss.function == SNUG_PREFERENCE_CROSS_ENTROPY) {
+        preference_rows(run, op, scale);
+        return SNUG_OK;
+    }
+    double sum = run->chunk == 0 ? 0 : load(loss, 0, 0);
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
@@ -102,6 +120,7 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
             sum += segment_cross_entropy(logits, d, row, segment_rows(labels, row, logits.rows), labels, scale);
             break;
         }
+        case SNUG_PREFERENCE_CROSS_ENTROPY: break; /* above */
         }
     }
     store(loss, 0, 0, sum);

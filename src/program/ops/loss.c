@@ -13,7 +13,7 @@ static bool are_capped(const struct snug_program *program, int32_t logits) {
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     const int32_t logits = op->loss.logits;
     if (!snug_tape_needs(t, logits)) return;
-    if (t->gradient[logits]) snug_tape_refuse(t, op->loss.loss, "other operations read the logits");
+    if (t->gradient[logits]) snug_tape_refuse(t, op->loss.logits, "other operations read the logits");
     const bool same_type = t->program->compute == SNUG_F32 || t->program->tensors[logits].low_precision;
     const bool in_place = same_type && !are_capped(t->program, logits);
     const int32_t d = in_place ? logits : snug_tape_new(t, logits);
@@ -29,7 +29,11 @@ const struct snug_op_info snug_op_loss_info = {
     .name = "loss",
     .group = SNUG_GROUP_NORMALIZATION,
     .flags = SNUG_OP_MODEL | SNUG_OP_ENDS_FORWARD,
-    .operands = {{"logits", SNUG_READ, 0}, {"loss", SNUG_GRADIENT, 0}, {"d", SNUG_WRITE, SNUG_OPTIONAL}},
+    .operands = {{"logits", SNUG_READ, 0},
+                 {"scales", SNUG_READ, SNUG_OPTIONAL},
+                 {"loss", SNUG_GRADIENT, SNUG_OPTIONAL},
+                 {"rows", SNUG_WRITE, SNUG_OPTIONAL},
+                 {"d", SNUG_WRITE, SNUG_OPTIONAL}},
     .differentiate = differentiate,
     .cost = cost,
 };

@@ -13,6 +13,8 @@ struct loss {
     const void *logits;
     void *d; /* NULL: none */
     double *rows;
+    float *losses;       /* of preferences: of each row */
+    const float *scales; /* of preferences: what d of a sequence's rows is multiplied by, or NULL */
     struct snug_cuda_batch batch;
     int64_t classes;
     const float *weights; /* of the classes, or NULL */
@@ -59,10 +61,11 @@ static __device__ void row_sums(const struct loss &a, const L *x, float *floats,
 /* -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
    class. */
 template <int N, typename L, typename T>
-static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, float *floats) {
+static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, float scale,
+                                       float *floats) {
     const int32_t label = a.batch.labels[item];
     const bool counts = label != SNUG_IGNORE_LABEL;
-    const float scale = a.batch.step->loss_scale, each = a.smoothing / (float)a.classes;
+    const float each = a.smoothing / (float)a.classes;
     float max;
     double sum, part = 0, loss = 0;
     row_sums<N>(a, x, floats, max, sum);
@@ -85,6 +88,21 @@ static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, i
         if (d) store<N>(d + c, values);
     }
     return block_sum<WARPS>(loss);
+}
+
+/* The scale of the sequence that a loss position's token belongs to. */
+static __device__ float scale_of(const struct loss &a, int64_t item) {
+    const int32_t token = a.batch.loss_positions[item];
+    int32_t low = 0, high = a.batch.step->sequences - 1;
+    if (!a.scales) return 1;
+    while (low < high) {
+        const int32_t middle = (low + high + 1) / 2;
+        if (a.batch.offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return a.scales[low];
 }
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow, and, with a class's weight w,
@@ -145,7 +163,10 @@ static __global__ void loss_kernel(const struct loss a) {
     if (row >= a.batch.step->rows) {
         for (int64_t c = threadIdx.x; d && c < a.classes; c += THREADS) d[c] = from_float<T>(0);
     } else if constexpr (K == SNUG_CROSS_ENTROPY) {
-        loss = cross_entropy<N>(a, x, d, item, floats);
+        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale, floats);
+    } else if constexpr (K == SNUG_PREFERENCE_CROSS_ENTROPY) {
+        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale * scale_of(a, item), floats);
+        if (threadIdx.x == 0) a.losses[row] = (float)loss;
     } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
         loss = binary_cross_entropy(a, x, d, item);
     } else if constexpr (K == SNUG_SEGMENT_CROSS_ENTROPY) {
@@ -181,6 +202,9 @@ static void launch_as(const struct snug_run *run, const struct snug_op *op, cons
     case SNUG_SEGMENT_CROSS_ENTROPY:
         loss_kernel<L, T, N, SNUG_SEGMENT_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a);
         break;
+    case SNUG_PREFERENCE_CROSS_ENTROPY:
+        loss_kernel<L, T, N, SNUG_PREFERENCE_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a);
+        break;
     }
 }
 
@@ -192,9 +216,12 @@ static void launch(const struct snug_run *run, const struct snug_op *op, const s
 
 extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
+    const bool scores = op->loss.rows && run->pass == SNUG_PASS_SCORES;
     const struct loss a = {.logits = snug_run_data(run, op->loss.logits),
-                           .d = snug_run_data(run, op->loss.d),
+                           .d = scores ? NULL : snug_run_data(run, op->loss.d),
                            .rows = (double *)run->workspace,
+                           .losses = (float *)snug_run_data(run, op->loss.rows),
+                           .scales = (const float *)snug_run_data(run, op->loss.scales),
                            .batch = cuda->batch,
                            .classes = snug_run_cols(run, op->loss.logits),
                            .weights = op->loss.weighted ? cuda->batch.class_weights : NULL,
@@ -209,6 +236,7 @@ extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op
             else
                 launch<decltype(d), decltype(d)>(run, op, a, rows);
         });
-    add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->loss.loss), a.rows, rows, run->chunk == 0);
+    float *loss = (float *)snug_run_data(run, op->loss.loss);
+    if (loss) add_rows<<<1, 32, 0, cuda->stream>>>(loss, a.rows, rows, run->chunk == 0);
     return snug_cuda_done(run, op);
 }

@@ -24,7 +24,8 @@ static int64_t arrivals(const struct snug_program *program) {
 int64_t snug_cuda_target_width(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_LOSS && op->loss.function != SNUG_CROSS_ENTROPY)
+        const enum snug_loss_kind function = op->loss.function;
+        if (op->kind == SNUG_OP_LOSS && function != SNUG_CROSS_ENTROPY && function != SNUG_PREFERENCE_CROSS_ENTROPY)
             return program->tensors[op->loss.logits].cols;
     }
     return 0;
@@ -50,6 +51,7 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->loss_positions = place(base, &size, 4 * rows);
     out->labels = place(base, &size, 4 * rows);
     out->targets = place(base, &size, 4 * rows * snug_cuda_target_width(program));
+    out->references = place(base, &size, snug_program_has(program, SNUG_OP_PREFERENCE) ? 8 * sequences : 0);
     out->class_weights = place(base, &size, 4 * snug_cuda_weight_width(program));
     out->pages = place(base, &size, 4 * sequences * snug_cuda_pages_each(program));
     out->copied_pages = place(base, &size, program->cache_pages ? 8 * sequences : 0);
