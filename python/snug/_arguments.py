@@ -135,8 +135,8 @@ class _Of15(TypedDict, total=False):
     """folder of an adapter of model_name_or_path: to continue its training, to evaluate or to predict with it; also
     model_name_or_path can be such a folder, which names its model (snug's own)"""
     offload: Optional[Union[str, list[str], tuple[str, ...]]]
-    """tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to
-    page-locked host memory, or to a file in offload_dir (snug's own)"""
+    """tensors to offload: optimizer, gradients, weights, master_weights, embeddings, activations; from the CPU to a file,
+    from a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"""
     offload_ratio: Optional[float]
     """fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own) [1]"""
     offload_update: Optional[float]

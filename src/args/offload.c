@@ -13,6 +13,7 @@ static bool is_word(const char *name, const char *text, size_t length) {
 static unsigned class_of(const char *text, size_t length) {
     for (int i = SNUG_MEMORY_WEIGHTS; i <= SNUG_MEMORY_ACTIVATIONS; i++)
         if (is_word(snug_memory_class_name((snug_memory_class)i), text, length)) return 1u << i;
+    if (is_word("embeddings", text, length)) return SNUG_OFFLOAD_TABLES;
     return is_word("master_weights", text, length) ? SNUG_OFFLOAD_MASTERS : 0;
 }
 
@@ -28,10 +29,10 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
         const size_t length = strcspn(text, ",");
         const unsigned known = class_of(text, length);
         if (!known)
-            return snug_fail(
-                args->ctx, SNUG_E_USAGE,
-                "--offload %s: \"%.*s\" is not one of optimizer, gradients, weights, master_weights, activations",
-                args->offload, (int)length, text);
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--offload %s: \"%.*s\" is not one of optimizer, gradients, weights, master_weights, "
+                             "embeddings, activations",
+                             args->offload, (int)length, text);
         *classes |= known;
         text = text[length] ? text + length + 1 : NULL;
     }

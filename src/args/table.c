@@ -312,7 +312,8 @@ const struct snug_argument snug_arguments[] = {
          "for "
          "all layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"),
     TEXT(offload, "", MEMORY, "A,B",
-         "tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from "
+         "tensors to offload: optimizer, gradients, weights, master_weights, embeddings, activations; from the CPU to "
+         "a file, from "
          "a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
     REAL(offload_ratio, MEMORY, "1", "(0,1]",
          "fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own)"),

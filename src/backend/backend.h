@@ -89,16 +89,18 @@ enum snug_block_use {
                           buffers of one in a file */
 };
 
-enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT };
+enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT, SNUG_OFFLOAD_TABLES = 2 << SNUG_MEMORY_CLASS_COUNT };
 
 /* Which tensors are in the backing store, and how they are copied; see plan/stages.h. */
 struct snug_offload {
     /* Bits 1 << memory class, of weights, gradients, optimizer and activations, and SNUG_OFFLOAD_MASTERS: of weights
-     * those of which 16-bit copies stay in the arena. 0: nothing. */
+     * those of which 16-bit copies stay in the arena; SNUG_OFFLOAD_TABLES: the frozen word table, if only EMBED reads
+     * it. 0: nothing. */
     unsigned classes;
     int32_t ahead;   /* operations between the start of a copy and the use, and between the use and the end of a copy */
     int64_t part;    /* elements of a part, for norms and optimizers of large tensors */
     int64_t least;   /* bytes; smaller tensors are not offloaded */
+    bool reads_rows; /* EMBED reads the rows of an offloaded word table where the backing store has them */
     bool overlaps;   /* the update's copies run during BACKWARD and the next FORWARD, too */
     double resident; /* share of each class's bytes that stays in the arena; not of activations */
     double on_host;  /* share of the offloaded weights' bytes that the host updates */
@@ -219,7 +221,9 @@ bool snug_backend_cpu_fast_bf16(void);
 
 /* Address of a tensor; NULL for none. */
 static inline void *snug_run_data(const struct snug_run *run, int32_t tensor) {
-    return tensor <= 0 ? NULL : run->arena + run->program->tensors[tensor].offset;
+    if (tensor <= 0) return NULL;
+    const struct snug_tensor *t = &run->program->tensors[tensor];
+    return (t->in_place ? run->backing.memory.base : run->arena) + t->offset;
 }
 
 /* Which rows of a table have a gradient in this step: rows[i], for i below *count, has row i of g; slots[row] is the

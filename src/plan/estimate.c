@@ -51,6 +51,14 @@ static bool uses_file(const struct snug_rates *rates, const struct snug_program 
     return rates->overlaps && program->to_file && snug_op_is(op, SNUG_OP_COPIES);
 }
 
+/* Of EMBED, reading the rows of a table in host memory: those of a copy. */
+static double rows_seconds(const struct snug_rates *rates, const struct snug_program *program, const struct snug_op *op,
+                           double tokens) {
+    const struct snug_tensor *table = &program->tensors[op->embed.word];
+    const struct snug_rate *rate = find_rate(rates, SNUG_OP_FETCH, 0, false, false);
+    return rate ? rate->byte * tokens * (double)table->cols * snug_dtype_size(table->dtype) : 0;
+}
+
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
                                       const struct snug_op *op, const struct snug_load *load, double rows) {
     /* snug_op_cost() assumes sequences of equal length: where pairs of tokens matter, their number is chosen to match
@@ -63,7 +71,9 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
     const struct snug_rate *rate = NULL;
     if (rates)
         rate = find_rate(rates, op->kind, snug_operand_types(program, op), op->p > 0, uses_file(rates, program, op));
+    const bool in_place = op->kind == SNUG_OP_EMBED && program->tensors[op->embed.word].in_place;
     if (rate) estimate.seconds = rate->call + rate->flop * estimate.flops + rate->byte * estimate.bytes;
+    if (rates && in_place) estimate.seconds += rows_seconds(rates, program, op, tokens);
     return estimate;
 }
 

@@ -8,6 +8,7 @@ struct choice {
     struct snug_program *program;
     const struct snug_offload *how;
     int32_t begin[SNUG_PHASE_COUNT + 1];
+    int32_t table; /* a word table that is chosen as such; else 0 */
 };
 
 static bool is_chosen(const struct choice *c, const struct snug_tensor *tensor, snug_memory_class memory_class) {
@@ -68,21 +69,56 @@ static snug_status choose_transient(struct choice *c) {
     return SNUG_OK;
 }
 
-static bool is_of(const struct snug_tensor *tensor, snug_memory_class memory_class) {
-    return tensor->offloaded && tensor->persistent && tensor->memory_class == memory_class;
+/* Whether the word table is frozen, and operations read rows of tokens of it alone. Copies in 16 bits, of identities
+   below 0, are written by updates. */
+static bool is_fixed_table(const struct snug_program *program, int32_t word) {
+    if (program->tensors[word].trainable || program->tensors[word].identity < 0) return false;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        for (int k = 0; k < snug_op_operands(op); k++) {
+            const unsigned flags = snug_op_info(op->kind)->operands[k].flags;
+            if (op->operands[k] == word && !(flags & SNUG_TABLE && flags & SNUG_BY_TOKEN)) return false;
+        }
+    }
+    return true;
+}
+
+static snug_status choose_table(struct choice *c) {
+    const bool asked = c->how->classes & SNUG_OFFLOAD_TABLES;
+    for (size_t i = 0; i < c->program->op_count && !c->table; i++) {
+        if (c->program->ops[i].kind != SNUG_OP_EMBED) continue;
+        const int32_t word = c->program->ops[i].embed.word;
+        struct snug_tensor *table = &c->program->tensors[word];
+        if (!(table->offloaded || asked) || snug_tensor_bytes(c->program, table) < c->how->least) continue;
+        if (!is_fixed_table(c->program, word)) continue;
+        table->offloaded = true;
+        table->in_place = c->how->reads_rows;
+        if (asked || table->in_place) c->table = word;
+    }
+    if (c->table || !asked) return SNUG_OK;
+    return snug_fail(c->program->ctx, SNUG_E_USAGE,
+                     "--offload embeddings: there is no frozen word table that the embeddings alone read: it is "
+                     "trained, the output's weight, too, or too small; leave it out, or offload weights");
+}
+
+static bool is_of(const struct choice *c, const struct snug_tensor *tensor, snug_memory_class memory_class) {
+    const bool table = tensor == &c->program->tensors[c->table];
+    return tensor->offloaded && !table && tensor->persistent && tensor->memory_class == memory_class;
 }
 
 /* The first tensors of the class stay in the arena, up to their share of its bytes: the same weights in the programs of
-   a run. The update needs them first, while the others are fetched. */
+   a run. The update needs them first, while the others are fetched. A table of which rows are read costs next to
+   nothing where it is. */
 static void keep_resident(struct choice *c, snug_memory_class memory_class) {
     int64_t all = 0;
     for (size_t i = 0; i < c->program->tensor_count; i++)
-        if (is_of(&c->program->tensors[i], memory_class)) all += snug_tensor_bytes(c->program, &c->program->tensors[i]);
+        if (is_of(c, &c->program->tensors[i], memory_class))
+            all += snug_tensor_bytes(c->program, &c->program->tensors[i]);
     int64_t left = (int64_t)(c->how->resident * (double)all);
     for (size_t i = 0; i < c->program->tensor_count; i++) {
         struct snug_tensor *tensor = &c->program->tensors[i];
         const int64_t bytes = snug_tensor_bytes(c->program, tensor);
-        if (!is_of(tensor, memory_class) || bytes > left) continue;
+        if (!is_of(c, tensor, memory_class) || bytes > left) continue;
         tensor->offloaded = false;
         left -= bytes;
     }
@@ -96,6 +132,7 @@ snug_status snug_choose_offloaded(struct snug_program *program, const struct snu
         const bool table = tensor->memory_class == SNUG_MEMORY_OPTIMIZER && !tensor->saved; /* of norms */
         if (tensor->persistent && !table) tensor->offloaded = is_chosen(&c, tensor, tensor->memory_class);
     }
+    RETURN_IF_ERROR(choose_table(&c));
     RETURN_IF_ERROR(choose_transient(&c));
     if (how->classes & SNUG_OFFLOAD_MASTERS && !(how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(&c);
     for (int i = SNUG_MEMORY_WEIGHTS; i < SNUG_MEMORY_ACTIVATIONS; i++) keep_resident(&c, (snug_memory_class)i);

@@ -39,7 +39,8 @@ static int32_t item_of(const struct residencies *r, int32_t tensor) {
     if (!tensor) return -1;
     const int32_t item = snug_moves_base(r->program, tensor);
     const bool part = (size_t)item >= r->tensors && !r->program->tensors[tensor].view;
-    return part || r->program->tensors[item].offloaded ? item : -1;
+    const struct snug_tensor *t = &r->program->tensors[item];
+    return part || (t->offloaded && !t->in_place) ? item : -1;
 }
 
 /* always: op needs the previous contents of item. unless_first: only if it does not overwrite gradients. */

@@ -48,6 +48,7 @@ struct snug_tensor {
     bool narrowed;      /* a frozen weight in the compute type; it is saved with the values that it was loaded with */
     bool saved;         /* an optimizer's state, which checkpoints hold */
     bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/residency.c) */
+    bool in_place;      /* offloaded, and read from the backing store without a staging buffer: a table */
     bool view;          /* a view of tensor base, from `element` on */
     int32_t base;
     int64_t element;

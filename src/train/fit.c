@@ -46,12 +46,13 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings =
-                     "--offload activations|--offload optimizer|--offload weights|--offload weights,activations|"
-                     "--offload optimizer,master_weights|"
-                     "--offload optimizer,gradients|--offload optimizer,gradients,master_weights|"
-                     "--offload optimizer,gradients,weights|"
-                     "--offload optimizer,gradients,weights,activations"},
+                 .settings = "--offload embeddings|--offload embeddings,activations|--offload activations|--offload "
+                             "optimizer|--offload weights|"
+                             "--offload weights,activations|"
+                             "--offload optimizer,master_weights|"
+                             "--offload optimizer,gradients|--offload optimizer,gradients,master_weights|"
+                             "--offload optimizer,gradients,weights|"
+                             "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
 };

@@ -155,6 +155,7 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     const struct snug_backend *backend = setup->backend;
     plan->offload = backend->copying;
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
+    plan->offload.reads_rows &= !plan->offload_dir; /* from host memory */
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     if (args->to_host && !snug_backend_is_device(backend)) plan->offload.classes = 0;
     plan->offload.resident = 1 - args->offload_ratio;

@@ -56,6 +56,21 @@ static snug_status build(const struct snug_setup *run, struct snug_args *args, c
     return status;
 }
 
+/* The table is not frozen where all is trained. */
+static void keep_embeddings(struct snug_args *args) {
+    static const char word[] = "embeddings";
+    char *at = args->offload ? strstr(args->offload, word) : NULL, *rest = at;
+    if (!at) return;
+    rest += strlen(word);
+    if (*rest)
+        memmove(at, rest + 1, strlen(rest));
+    else
+        at[at == args->offload ? 0 : -1] = '\0';
+    if (*args->offload) return;
+    free(args->offload);
+    args->offload = NULL;
+}
+
 snug_status snug_training_plan(snug_context *ctx, const struct snug_setup *setup, const struct snug_run_plan *asked,
                                enum snug_training kind, const char *flags, struct snug_run_plan *out) {
     struct snug_priced given = {0};
@@ -64,6 +79,7 @@ snug_status snug_training_plan(snug_context *ctx, const struct snug_setup *setup
     snprintf(given.flags, sizeof given.flags, "%s%s%s", flags_of(setup, kind), *flags ? " " : "", flags);
     free(args->freeze);
     args->freeze = NULL;
+    if (kind == SNUG_TRAINING_FULL) keep_embeddings(args);
     snug_status status = snug_fit_give(args, &given);
     if (status == SNUG_OK && *given.flags) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) status = build(setup, args, asked, kind, out);

@@ -83,6 +83,28 @@ FIXTURE_TEST(resumed_is_uninterrupted_in_fp16) {
     }
 }
 
+/* Rows of a frozen table are read from host memory, in training and evaluation, beside other weights that stay or are
+   copied. */
+FIXTURE_TEST(rows_of_an_offloaded_table_are_read_in_place) {
+    static const char words[] =
+        "device=cuda fp16=True config_name=@wide freeze=embeddings max_steps=4 validation_file=@dev.csv "
+        "eval_strategy=steps eval_steps=2 save_strategy=steps save_steps=2";
+    static const char *const ways[] = {"offload=embeddings", "offload=weights offload_ratio=0.3",
+                                       "offload=embeddings,weights,activations"};
+    if (!there_is_a_gpu(f)) skip();
+    write_model(f, "wide", 0.1, 64, 2, 4096);
+    train(f, "whole", words);
+    for (int i = 0; i < 3; i++) {
+        char more[512];
+        snprintf(more, sizeof more, "%s %s", words, ways[i]);
+        train(f, "offloaded", more);
+        assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "offloaded/model.safetensors"));
+        assert_same_file(f, path_of(f, "whole/checkpoint-4/optimizer.safetensors"),
+                         path_of(f, "offloaded/checkpoint-4/optimizer.safetensors"));
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "offloaded")), SNUG_OK);
+    }
+}
+
 /* The trainer reads the losses of a step after the step; snug_loss() waits for each. */
 FIXTURE_TEST(losses_are_those_of_ones_own_loop) {
     static const char words[] = "device=cuda per_device_train_batch_size=4 gradient_accumulation_steps=3 max_steps=4";

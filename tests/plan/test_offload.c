@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inspect/plan.h"
 #include "io/offload_file.h"
 #include "model/family.h"
 #include "training_fixture.h"
@@ -508,6 +509,72 @@ FIXTURE_TEST(test_same_bits) {
 
 #define ALL "offload=optimizer,gradients,weights,activations"
 
+/* A frozen word table: on a CPU it is copied, on a GPU its rows are read where they are, and it takes no memory there.
+ */
+FIXTURE_TEST(test_frozen_tables) {
+    static const char words[] = "config_name=@wide freeze=embeddings max_steps=4 save_strategy=steps save_steps=2 "
+                                "validation_file=@dev.csv eval_strategy=steps eval_steps=2";
+    enum { ROWS = 4096, H = 64 };
+    write_model(f, "wide", 0.1, H, 2, ROWS);
+    train(f, "plain", words);
+    static const char *const ways[] = {"offload=embeddings", "offload=embeddings,weights offload_ratio=0.5",
+                                       "offload=weights offload_ratio=0.5"};
+    for (int i = 0; i < 3; i++) {
+        char more[512];
+        snprintf(more, sizeof more, "%s %s offload_dir=@offload", words, ways[i]);
+        train(f, "offloaded", more);
+        assert_same(f, "plain", "offloaded", "model.safetensors");
+        assert_same(f, "plain", "offloaded", "checkpoint-4/optimizer.safetensors");
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "offloaded")), SNUG_OK);
+    }
+    static const char *const gpus[] = {"", "offload=embeddings", "offload=embeddings,optimizer",
+                                       "offload=weights offload_ratio=0.01"};
+    int64_t weights[4], temporary[4];
+    double seconds[4];
+    for (int i = 0; i < 4; i++) {
+        snug_plan *plan;
+        char more[512];
+        snprintf(more, sizeof more, "config_name=@wide freeze=embeddings bf16=True gpu=H100 train_file=dummy:64x16 %s",
+                 gpus[i]);
+        snug_args *args = plain_args(f, more);
+        if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s: %s", more, snug_error_message(f->ctx));
+        weights[i] = plan->bytes[SNUG_MEMORY_WEIGHTS];
+        temporary[i] = plan->bytes[SNUG_MEMORY_TEMPORARY];
+        seconds[i] = plan->methods[0].work.seconds;
+        assert_int_equal(plan->offloaded[SNUG_MEMORY_WEIGHTS], i ? ROWS * H * 2 : 0);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+    for (int i = 1; i < 4; i++) assert_int_equal(weights[i], weights[0] - ROWS * H * 2);
+    for (int i = 1; i < 4; i++) assert_int_equal(temporary[i], temporary[0]);
+    assert_true(seconds[1] > seconds[0]);
+    train(f, "whole", "config_name=@wide max_steps=1");
+    static const char adapter[] = "config_name= model_name_or_path=@whole use_peft=True max_steps=4";
+    train(f, "adapter", adapter);
+    char more[512];
+    snprintf(more, sizeof more, "%s offload=embeddings,activations offload_dir=@offload", adapter);
+    train(f, "offloaded", more);
+    assert_same(f, "adapter", "offloaded", "adapter_model.safetensors");
+}
+
+/* What all of it takes is in a plan of adapters, whatever of it is offloaded. */
+FIXTURE_TEST(test_all_trained_beside_an_offloaded_table) {
+    static const char *const lists[] = {"embeddings", "embeddings,optimizer", "optimizer,embeddings",
+                                        "optimizer,embeddings,gradients"};
+    write_model(f, "wide", 0.1, 64, 2, 4096);
+    for (int i = 0; i < 4; i++) {
+        snug_plan *plan;
+        char words[256];
+        snprintf(words, sizeof words,
+                 "config_name=@wide use_peft=True bf16=True gpu=H100 train_file=dummy:64x16 offload=%s", lists[i]);
+        snug_args *args = plain_args(f, words);
+        if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+        assert_true(plan->frozen.bytes[SNUG_MEMORY_WEIGHTS] > plan->bytes[SNUG_MEMORY_WEIGHTS]);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
 /* A run resumes from another's checkpoint, with or without offloading in either, and best models are loaded. */
 FIXTURE_TEST(test_resumed_is_uninterrupted) {
     static const char *const words = "save_strategy=steps save_steps=4 max_steps=12";
@@ -647,7 +714,11 @@ FIXTURE_TEST(test_refusals) {
         const char *words, *message;
         snug_status status;
     } cases[] = {
-        {"offload=optimiser", "is not one of optimizer, gradients, weights, master_weights, activations", SNUG_E_USAGE},
+        {"offload=optimiser", "is not one of optimizer, gradients, weights, master_weights, embeddings, activations",
+         SNUG_E_USAGE},
+        {"offload=embeddings", "no frozen word table that the embeddings alone read", SNUG_E_USAGE},
+        {"offload=embeddings freeze=embeddings task=mlm line_by_line=True train_file=@train.txt",
+         "no frozen word table that the embeddings alone read", SNUG_E_USAGE},
         {"offload=optimizer,", "\"\" is not one of", SNUG_E_USAGE},
         {"offload=master_weights", "this run has none: use --bf16", SNUG_E_USAGE},
         {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},

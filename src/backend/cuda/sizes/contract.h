@@ -45,6 +45,7 @@ static inline enum snug_cuda_generation snug_cuda_generation_of(int capability) 
         .ahead = 4,                                                                                                    \
         .part = 1 << 22,                                                                                               \
         .least = 1 << 18,                                                                                              \
+        .reads_rows = true,                                                                                            \
         .overlaps = true,                                                                                              \
     }
 
