@@ -73,6 +73,11 @@ class _Of15(TypedDict, total=False):
     """token classification: label all tokens of a word, not only the first [False]"""
     return_entity_level_metrics: Optional[bool]
     """token classification: also metrics of each entity type [False]"""
+    ranking_loss: Optional[Literal["binary", "listnet", "margin"]]
+    """reranking: loss; binary: cross entropy of each document's label from 0 to 1; listnet: of a query's labels together;
+    margin: squared error of the scores' differences (snug's own) [binary]"""
+    query: Optional[str]
+    """reranking: predict: the query of all documents of test_file, which are sorted by their scores (snug's own)"""
     doc_stride: Optional[int]
     """question answering: tokens that neighbouring parts of a long context share [128]"""
     version_2_with_negative: Optional[bool]
@@ -383,6 +388,9 @@ class _Of7(TypedDict, total=False):
             "multiple_choice",
             "multiple-choice",
             "swag",
+            "reranking",
+            "rerank",
+            "cross-encoder",
         ]
     ]
     """task, which selects the head; default: derived from the data and the model folder (snug's own)"""

@@ -56,6 +56,7 @@ struct snug_args {
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;
+    char *query, *ranking_loss;                         /* reranking */
     int64_t doc_stride, n_best_size, max_answer_length; /* question answering */
     double null_score_diff_threshold;
     bool version_2_with_negative;
@@ -151,6 +152,8 @@ struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path)
 /* Refuses path if it stands for rows in memory that a repeated run does not have. */
 snug_status snug_args_check_rows(const struct snug_args *args, const char *path);
 /* Whether the user set the argument, under any of its names. */
+/* --ranking_loss */
+enum snug_ranking_loss snug_args_ranking_loss(const struct snug_args *args);
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Whether the user set it to another value than the default, which a dump of all arguments sets too. */
 bool snug_args_is_chosen(const struct snug_args *args, const char *name);

@@ -686,6 +686,11 @@ enum snug_regression snug_args_regression(const struct snug_args *args) {
     return strcmp(args->do_regression, "True") == 0 ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
 }
 
+enum snug_ranking_loss snug_args_ranking_loss(const struct snug_args *args) {
+    if (strcmp(args->ranking_loss, "listnet") == 0) return SNUG_RANKING_LISTNET;
+    return strcmp(args->ranking_loss, "margin") == 0 ? SNUG_RANKING_MARGIN : SNUG_RANKING_BINARY;
+}
+
 /* A size that was parsed before; -1 if it is unset. */
 static snug_status read_size(const struct snug_args *args, const char *name, const char *text, int64_t *bytes) {
     *bytes = -1;

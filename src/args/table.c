@@ -144,6 +144,11 @@ const struct snug_argument snug_arguments[] = {
     FLAG(whole_word_mask, "", DATA, "False", "masked LM: mask whole words, as run_mlm_wwm.py, not single tokens"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
     FLAG(return_entity_level_metrics, "", DATA, "False", "token classification: also metrics of each entity type"),
+    ROW(CHOICE, ranking_loss, "", DATA, "binary|listnet|margin", "binary", NULL, NULL,
+        "reranking: loss; binary: cross entropy of each document's label from 0 to 1; listnet: of a query's labels "
+        "together; margin: squared error of the scores' differences (snug's own)"),
+    TEXT(query, "", DATA, "TEXT",
+         "reranking: predict: the query of all documents of test_file, which are sorted by their scores (snug's own)"),
     COUNT(doc_stride, "", DATA, "128", "[0,)",
           "question answering: tokens that neighbouring parts of a long context share"),
     FLAG(version_2_with_negative, "", DATA, "False", "question answering: questions may have no answer, as in SQuAD 2"),

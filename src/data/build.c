@@ -574,6 +574,9 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .prompt = options->prompt,
                                                .stride = options->doc_stride,
                                                .need_labels = options->need_labels,
+                                               .keep_texts = options->keep_words,
+                                               .query = options->query,
+                                               .ranking_loss = options->ranking_loss,
                                                .skips_empty = builder->task->skips_empty && !builder->join,
                                                .max_length = builder->join ? INT32_MAX : (size_t)options->max_length};
     RETURN_IF_ERROR(snug_encoding_check(builder->ctx, &builder->encoding, options->max_length, builder->join));

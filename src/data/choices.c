@@ -38,7 +38,9 @@ static bool add_any(const struct snug_column_names *list, const char *const name
     return false;
 }
 
-static bool find(const struct snug_column_names *list, struct snug_columns *out) {
+static bool find(const struct snug_column_names *list, const struct snug_dataset_options *options,
+                 struct snug_columns *out) {
+    (void)options;
     bool text = add_any(list, contexts, out);
     text |= add_any(list, questions, out);
     bool choices = add_any(list, nested, out);
@@ -46,7 +48,7 @@ static bool find(const struct snug_column_names *list, struct snug_columns *out)
     while (!choices && add(list, ending_name(endings).text, out)) endings++;
     choices |= endings > 1;
     add_any(list, labels, out);
-    return text && choices;
+    return text && choices && out->texts < SNUG_TEXTS_MOST;
 }
 
 /* ---- a row ------------------------------------------------------------------------------------------------------ */
@@ -147,14 +149,14 @@ static snug_status encode_choices(snug_context *ctx, const struct snug_encoding 
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: the label%s%s is none of the %zu choices: give their number, from 0, or letter, from A",
                          q->where, q->label ? " " : "", q->label ? q->label : "", q->count);
-    RETURN_IF_ERROR(snug_group_begin(ctx, q->count, answer >= 0, encoder));
+    RETURN_IF_ERROR(snug_group_begin(ctx, q->count, answer >= 0, 0, encoder));
     for (size_t i = 0; i < q->count; i++) {
         const char *second;
         RETURN_IF_ERROR(join(ctx, q, i, &second));
         RETURN_IF_ERROR(snug_group_add(ctx, encoding, q->context ? q->context : q->question, second,
                                        (int64_t)i == answer, encoder));
     }
-    return SNUG_OK;
+    return snug_group_end(ctx, encoder);
 }
 
 static snug_status encode(snug_context *ctx, const struct snug_encoding *encoding, const char *where, const char *text,

@@ -299,7 +299,7 @@ static snug_status find_objects(snug_context *ctx, const struct snug_dataset_opt
                          "--text_column_name and others that name columns are not for %s, whose columns are %s: leave "
                          "them out",
                          task->short_title, objects->columns);
-    out->objects = objects->find(list, out);
+    out->objects = objects->find(list, options, out);
     if (out->objects) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_INPUT, "%s: no rows of %s: they have the columns %s; the file's are: %s",
                      options->path, task->short_title, objects->columns, list->text);

@@ -127,7 +127,7 @@ static void add_dummy_texts(const struct snug_dataset *dataset, int64_t row, uin
 /* Its members are parts of the row, and of one the target is 1. */
 static void add_dummy_group(const struct snug_dataset *dataset, int64_t row, uint32_t *numbers, uint32_t count) {
     const uint32_t right = dummy_block(dataset, row, UINT32_MAX).word[0] % DUMMY_MEMBERS;
-    const uint32_t head[SNUG_GROUP_HEAD] = {(uint32_t)row, DUMMY_MEMBERS, true};
+    const uint32_t head[SNUG_GROUP_HEAD] = {(uint32_t)row, DUMMY_MEMBERS, true, (uint32_t)row};
     memcpy(numbers, head, sizeof head);
     for (uint32_t i = 0; i < DUMMY_MEMBERS; i++) {
         const float target = i == right;
@@ -324,6 +324,17 @@ static snug_status add_prompt(const struct opening *o, char **text) {
     return status;
 }
 
+/* What rows of reranking depend on, too. */
+static snug_status add_ranking(const struct opening *o, char **text) {
+    const struct snug_dataset_options *options = o->options;
+    char *longer;
+    const snug_status status = snug_format(o->ctx, &longer, "%s\n%d %s", *text, (int)options->ranking_loss,
+                                           options->query ? options->query : "");
+    free(*text);
+    *text = longer;
+    return status;
+}
+
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status make_key(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
@@ -340,6 +351,7 @@ static snug_status make_key(struct opening *o) {
         options->max_length, options->max_samples, o->hot, task->objects ? options->doc_stride : 0);
     free(columns);
     if (status == SNUG_OK && task->causal) status = add_causal(o, &text);
+    if (status == SNUG_OK && task->groups) status = add_ranking(o, &text);
     if (status == SNUG_OK && options->prompt) status = add_prompt(o, &text);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
@@ -552,6 +564,7 @@ bool snug_dataset_learns_end(const struct snug_dataset *dataset) {
     return dataset->cache.form != SNUG_LABELS_MASK || dataset->cache.ends;
 }
 int64_t snug_dataset_texts(const struct snug_dataset *dataset) { return dataset->cache.texts; }
+int64_t snug_dataset_all_sequences(const struct snug_dataset *dataset) { return dataset->cache.sequences; }
 double snug_dataset_sequences(const struct snug_dataset *dataset) {
     const struct snug_cache *cache = &dataset->cache;
     if (cache->form == SNUG_LABELS_GROUP) return (double)cache->sequences / (double)cache->rows;

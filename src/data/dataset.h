@@ -40,6 +40,7 @@ bool snug_dataset_learns_end(const struct snug_dataset *dataset);
    sequences. */
 int64_t snug_dataset_texts(const struct snug_dataset *dataset);
 double snug_dataset_sequences(const struct snug_dataset *dataset);
+int64_t snug_dataset_all_sequences(const struct snug_dataset *dataset); /* of the whole file's groups */
 int64_t snug_dataset_words(const struct snug_dataset *dataset);
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */

@@ -53,11 +53,13 @@ struct snug_dataset_options {
     const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
     size_t texts_most;                       /* of a row whose texts are sequences of their own; 0: any number */
     const char *prompt;                      /* put before each of them, or NULL */
-    bool keep_words;                         /* token classification: the cache holds the words' texts, too */
-    int64_t max_length;                      /* max_seq_length */
-    int64_t doc_stride;                      /* question answering: snug_encoding.stride */
-    int64_t max_samples;                     /* rows at most, or -1 */
-    bool strict;                             /* malformed UTF-8 is an error */
+    bool keep_words;                         /* the cache holds the texts of tagged words, and of reranked documents */
+    const char *query;                       /* reranking: of all rows, or NULL */
+    enum snug_ranking_loss ranking_loss;
+    int64_t max_length;  /* max_seq_length */
+    int64_t doc_stride;  /* question answering: snug_encoding.stride */
+    int64_t max_samples; /* rows at most, or -1 */
+    bool strict;         /* malformed UTF-8 is an error */
     bool overwrite_cache;
     int threads;
     uint64_t seed;      /* of dummy data */

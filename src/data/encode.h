@@ -4,6 +4,7 @@
 #define SNUG_DATA_ENCODE_H
 
 #include "data/chat.h"
+#include "data/tasks.h"
 
 struct snug_encoding {
     const struct snug_tokenizer *tokenizer;
@@ -20,6 +21,9 @@ struct snug_encoding {
     const char *end;              /* text of the token with which a row ends; NULL: rows end as they are */
     int64_t stride;               /* question answering: tokens that neighbouring windows of a context share */
     bool need_labels;             /* groups: a row without a label is an error */
+    bool keep_texts;              /* groups: the texts of reranking's documents are kept */
+    const char *query;            /* reranking: of all rows; NULL: each has its own */
+    enum snug_ranking_loss ranking_loss;
 };
 
 /* A window of a question (data/answers.h), or a group (data/groups.h). */
@@ -39,7 +43,7 @@ struct snug_encoder {
     struct snug_ids counts;           /* tokens of each text that is a sequence of its own; data/preferences.h */
     struct snug_ids has_loss, prompt; /* causal LM: whether each token of out has a loss; the row of a first text */
     char *text;                       /* the texts of a row, one after the other */
-    size_t text_capacity;
+    size_t text_size, text_capacity;
     struct snug_window *windows; /* of rows that are objects */
     struct snug_ids offsets;     /* of the tokens of b */
     uint32_t *numbers;

@@ -36,8 +36,9 @@ struct snug_loader_options {
                                    outlives the loader */
     double mlm_probability;     /* 0.15 */
     bool whole_words;           /* masked LM: whole words are masked, not single tokens */
-    bool predict;          /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
-                              and labels are SNUG_IGNORE_LABEL */
+    bool predict; /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
+                     and labels are SNUG_IGNORE_LABEL */
+    enum snug_ranking_loss ranking_loss; /* reranking */
     bool label_all_tokens; /* token classification: all tokens of a word have its tag, not the first one only */
     const struct snug_tokenizer *tokenizer; /* masked LM: special tokens; vocabulary size */
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */

@@ -15,7 +15,8 @@ struct snug_object_rows {
     const char *const *nested; /* names of columns that hold lists and objects, up to NULL */
     const char *columns;       /* which columns a file must have, for a message */
     /* Finds them; false if there are none. */
-    bool (*find)(const struct snug_column_names *list, struct snug_columns *out);
+    bool (*find)(const struct snug_column_names *list, const struct snug_dataset_options *options,
+                 struct snug_columns *out);
     /* Appends the rows of the object in text to encoder->windows, encoder->numbers and encoder->out. where is for
        messages: "train.json:7". */
     snug_status (*encode)(snug_context *ctx, const struct snug_encoding *encoding, const char *where, const char *text,

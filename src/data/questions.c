@@ -19,7 +19,9 @@ static void add(const struct snug_column_names *list, const char *name, struct s
     if (column < list->count) out->text[out->texts++] = column;
 }
 
-static bool find_columns(const struct snug_column_names *list, struct snug_columns *out) {
+static bool find_columns(const struct snug_column_names *list, const struct snug_dataset_options *options,
+                         struct snug_columns *out) {
+    (void)options;
     static const char *const names[] = {"id", "question", "context", "answers"};
     const bool articles = find(list, "paragraphs") < list->count;
     if (!articles && (find(list, "question") == list->count || find(list, "context") == list->count)) return false;

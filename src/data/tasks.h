@@ -16,7 +16,8 @@
     TASK(TOKEN_CLASSIFICATION, token_classification, "|ner") \
     TASK(EMBEDDING, embedding, "|sentence_embedding") \
     TASK(QUESTION_ANSWERING, question_answering, "|question-answering|qa") \
-    TASK(MULTIPLE_CHOICE, multiple_choice, "|multiple-choice|swag")
+    TASK(MULTIPLE_CHOICE, multiple_choice, "|multiple-choice|swag") \
+    TASK(RERANKING, reranking, "|rerank|cross-encoder")
 /* clang-format on */
 
 #define SNUG_TASK_MEMBER(NAME, name, others) SNUG_TASK_##NAME,
@@ -49,7 +50,12 @@ enum snug_loss_kind {
     SNUG_BINARY_CROSS_ENTROPY,
     SNUG_MEAN_SQUARED_ERROR,
     SNUG_SEGMENT_CROSS_ENTROPY,    /* over the rows of a segment, for each column */
+    SNUG_SEGMENT_DISTRIBUTION,     /* the same of one column, with a target for each row */
+    SNUG_SEGMENT_MARGIN,           /* of the first row's value over each other's, squared error */
     SNUG_PREFERENCE_CROSS_ENTROPY, /* whose sums over the rows of pairs of sequences have a loss: PREFERENCE */
 };
+
+/* The choices of --ranking_loss. */
+enum snug_ranking_loss { SNUG_RANKING_BINARY, SNUG_RANKING_LISTNET, SNUG_RANKING_MARGIN };
 
 #endif

@@ -49,6 +49,7 @@ struct snug_metric_accumulator_options {
     /* Question answering: */
     const struct snug_dataset *dataset; /* whose rows are added; outlives the metrics */
     struct snug_answer_rules answers;
+    enum snug_ranking_loss ranking_loss; /* reranking */
 };
 
 /* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */

@@ -35,7 +35,7 @@ struct snug_metric_kind {
 
 extern const struct snug_metric_kind snug_single_label_metrics, snug_multi_label_metrics, snug_regression_metrics,
     snug_language_model_metrics, snug_entity_metrics, snug_embedding_metrics, snug_answer_metrics, snug_choice_metrics,
-    snug_preference_metrics;
+    snug_preference_metrics, snug_ranking_metrics;
 
 /* Of two vectors, in fp64. */
 double snug_dot(const float *a, const float *b, int64_t size);

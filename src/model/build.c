@@ -799,5 +799,8 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
 
 void snug_build_loss(struct snug_builder *b, int32_t logits) {
     const struct snug_task_info *task = snug_task_info(b->config->task);
-    snug_loss_op(b, logits, task->loss[b->config->labels.problem], task->labelled ? b->label_smoothing : 0);
+    const bool ranks = b->config->task == SNUG_TASK_RERANKING;
+    const enum snug_loss_kind loss =
+        ranks ? task->loss[b->config->ranking_loss] : task->loss[b->config->labels.problem];
+    snug_loss_op(b, logits, loss, task->labelled ? b->label_smoothing : 0);
 }

@@ -31,14 +31,15 @@ struct snug_config {
     int64_t pad_token_id;   /* -1: none */
     enum snug_activation hidden_act;
     const char *hidden_act_name;
-    bool tie_word_embeddings;           /* of the file that was read */
-    bool own_decoder;                   /* masked LM's decoder is not the word table */
-    void *settings;                     /* those that the family alone has (its settings_size); NULL: none */
-    struct snug_quantized quantized;    /* how linears store their weights, without rows and cols */
-    struct snug_sentence *sentence;     /* of a sentence embedding, else NULL */
-    const struct snug_adapter *adapter; /* LoRA adapters of its linears; NULL: none. Not the config's own */
-    enum snug_task task;                /* from architectures; the default if they name no head */
-    bool has_head;                      /* architectures name the head of task */
+    bool tie_word_embeddings;            /* of the file that was read */
+    bool own_decoder;                    /* masked LM's decoder is not the word table */
+    void *settings;                      /* those that the family alone has (its settings_size); NULL: none */
+    struct snug_quantized quantized;     /* how linears store their weights, without rows and cols */
+    struct snug_sentence *sentence;      /* of a sentence embedding, else NULL */
+    const struct snug_adapter *adapter;  /* LoRA adapters of its linears; NULL: none. Not the config's own */
+    enum snug_ranking_loss ranking_loss; /* reranking */
+    enum snug_task task;                 /* from architectures; the default if they name no head */
+    bool has_head;                       /* architectures name the head of task */
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */
     json_t *json;              /* the whole file, unknown keys included: written back */
@@ -60,6 +61,10 @@ snug_status snug_config_find(snug_context *ctx, const struct snug_hub_place *pla
 /* Sets the task, the classes and the problem type, and updates json accordingly. Takes ownership of labels. */
 snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
                                  struct snug_labels *labels);
+/* Gives a reranker its only score, and updates json accordingly. */
+snug_status snug_config_set_score(snug_context *ctx, struct snug_config *config);
+/* Whether a reranker's scores are the sigmoid of its logits, as CrossEncoder has them unless config.json says other. */
+bool snug_config_has_sigmoid(const struct snug_config *config);
 /* Whether config.json can be read back once it is written; path: the data that the classes come from, for the message.
  */
 snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path);

@@ -364,12 +364,26 @@ static void read_architecture(const struct snug_reading *r) {
     for (int task = 0; task < SNUG_TASK_COUNT; task++)
         if (snug_family_has(family, (enum snug_task)task) && task != SNUG_TASK_EMBEDDING && /* any base model's class */
             !snug_task_info((enum snug_task)task)->preferences && /* whose models are causal language models */
+            task != SNUG_TASK_RERANKING &&                        /* a classifier's */
             strcmp(name, snug_family_class(family, (enum snug_task)task).text) == 0)
             found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
         if (strcmp(a->name, name) == 0) found = (int)a->task;
     config->has_head = found >= 0;
     if (found >= 0) config->task = (enum snug_task)found;
+}
+
+/* What sentence-transformers computes of a CrossEncoder's logits, under its present name or that of its earlier
+   versions; NULL: it is no CrossEncoder. */
+static const char *activation_of(const json_t *json) {
+    const json_t *own = json_object_get(json_object_get(json, "sentence_transformers"), "activation_fn");
+    if (!own) own = json_object_get(json, "sbert_ce_default_activation_function");
+    return json_string_value(own);
+}
+
+bool snug_config_has_sigmoid(const struct snug_config *config) {
+    const char *name = activation_of(config->json);
+    return !name || !strstr(name, "Identity");
 }
 
 static snug_status read_config(snug_context *ctx, const char *path, json_t *json, struct snug_config *config) {
@@ -393,7 +407,11 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     if (!config->positions) config->positions = config->max_position_embeddings - config->first_position;
     RETURN_IF_ERROR(check_sum(&r));
     read_architecture(&r);
-    return read_labels(&r);
+    RETURN_IF_ERROR(read_labels(&r));
+    if (config->has_head && config->task == SNUG_TASK_CLASSIFICATION && config->labels.count == 1 &&
+        activation_of(json))
+        config->task = SNUG_TASK_RERANKING;
+    return SNUG_OK;
 }
 
 snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out) {
@@ -483,6 +501,21 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     }
     if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
     return SNUG_OK;
+}
+
+snug_status snug_config_set_score(snug_context *ctx, struct snug_config *config) {
+    json_t *json = config->json;
+    for (int64_t i = 1; i < config->labels.count; i++) free(config->labels.names[i]);
+    config->labels.count = 1;
+    config->labels.problem = SNUG_PROBLEM_REGRESSION;
+    json_object_del(json, "num_labels");
+    json_object_del(json, "problem_type");
+    int failed = json_object_set_new(json, "id2label", json_pack("{s:s}", "0", config->labels.names[0])) |
+                 json_object_set_new(json, "label2id", json_pack("{s:i}", config->labels.names[0], 0));
+    if (!activation_of(json))
+        failed |= json_object_set_new(json, "sentence_transformers",
+                                      json_pack("{s:s}", "activation_fn", "torch.nn.modules.activation.Sigmoid"));
+    return failed ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config") : SNUG_OK;
 }
 
 /* The number of values, as the JSON reader counts them. */

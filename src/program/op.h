@@ -360,7 +360,9 @@ struct snug_normalize_backward {
    CrossEntropyLoss; binary cross entropy with logits: of batch->targets [R,C]; mean squared error: of batch->targets
    [R] (C = 1). Segment cross entropy: rows from one with SNUG_SEGMENT_BEGINS in batch->labels [R] up to the next one
    are a segment, and its loss is the mean over columns c of cross entropy over its rows, of which that with bit c is
-   the target; a column without target has none. All rows of a segment are in one chunk. weighted: with
+   the target; a column without target has none. All rows of a segment are in one chunk. Segment distribution, margin:
+   of one column, by batch->targets [R]: -sum t log softmax(x), and the sum of (x_0 - x_i - t_i)^2 over the rows but the
+   first, whose target is 1, or 0 if the segment has no loss. weighted: with
    batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's pos_weight. Preference cross
    entropy: rows[i] = the cross entropy of row i; the row's d is also multiplied by the scale of its token's sequence,
    and is not written in the pass SNUG_PASS_SCORES: PREFERENCE */

@@ -62,6 +62,8 @@ static json_t *fixed_of(const struct snug_job *job) {
     json_t *o = json_object();
     add_model(&o, &setup->config);
     snug_json_add(&o, "task", json_string(snug_task_name(setup->config.task)));
+    if (setup->config.task == SNUG_TASK_RERANKING)
+        snug_json_add(&o, "ranking_loss", json_integer(setup->config.ranking_loss));
     snug_json_add(&o, "problem", json_integer(task->labelled ? labels->problem : 0));
     snug_json_add(&o, "labels", task->labelled ? hash_labels(labels) : json_null());
     snug_json_add(&o, "vocabulary",

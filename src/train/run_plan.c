@@ -85,6 +85,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .mlm_probability = args->mlm_probability,
         .whole_words = args->whole_word_mask,
         .predict = snug_setup_predicts(setup),
+        .ranking_loss = setup->config.ranking_loss,
         .label_all_tokens = args->label_all_tokens,
         .tokenizer = setup->tokenizer,
         .vocab_size = setup->config.vocab_size,

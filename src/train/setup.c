@@ -213,6 +213,33 @@ static snug_status find_prompt(struct snug_setup *setup) {
                      setup->model.path);
 }
 
+/* Whether the model can take the rows of a data set. */
+static snug_status check_rows(const struct snug_setup *setup, const char *path, struct snug_data_source *source) {
+    source->rows = snug_dataset_rows(source->dataset);
+    if (source->rows > SNUG_ROWS_MOST)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
+                         (long long)source->rows, (int)SNUG_ROWS_MOST);
+    const int64_t longest = snug_dataset_longest_sequence(source->dataset);
+    if (longest > setup->config.positions)
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "%s: a text of %lld tokens is longer than the model's %lld positions", path,
+                         (long long)longest, (long long)setup->config.positions);
+    if (snug_dataset_pairs(source->dataset) && snug_setup_lacks_type(setup))
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "%s contains pairs of texts, and the tokenizer gives the second one token type 1, which the "
+                         "model does not have (type_vocab_size 1): give one column with --text_column_name, or join "
+                         "them with --text_column_names",
+                         path);
+    const struct snug_used_columns *columns = snug_dataset_columns(source->dataset);
+    if (columns->pair && !snug_setup_task(setup)->causal && setup->config.type_vocab_size > 1 &&
+        !snug_tokenizer_types(setup->tokenizer))
+        snug_log(setup->ctx, SNUG_LOG_INFO,
+                 "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
+                 "class, or by model_input_names)",
+                 path);
+    return SNUG_OK;
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
@@ -242,6 +269,8 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
             remembers(setup, "completion_only_loss") ? setup->trained.completion_only_loss : args->completion_only_loss,
         .chats = snug_setup_task(setup)->causal,
         .doc_stride = args->doc_stride,
+        .query = snug_setup_predicts(setup) ? args->query : NULL,
+        .ranking_loss = setup->config.ranking_loss,
         .assistant_only = args->assistant_only_loss,
         .assistant_only_trained = remembers(setup, "assistant_only_loss") && setup->trained.assistant_only_loss,
         .chat_date = args->chat_template_date ? args->chat_template_date : setup->trained.chat_date,
@@ -263,28 +292,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     source->bytes = -1;
     if (setup->command == SNUG_COMMAND_TRAIN && !rows)
         RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
-    source->rows = snug_dataset_rows(source->dataset);
-    if (source->rows > SNUG_ROWS_MOST)
-        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
-                         (long long)source->rows, (int)SNUG_ROWS_MOST);
-    const int64_t longest = snug_dataset_longest_sequence(source->dataset);
-    if (longest > setup->config.positions)
-        return snug_fail(setup->ctx, SNUG_E_INPUT,
-                         "%s: a text of %lld tokens is longer than the model's %lld positions", path,
-                         (long long)longest, (long long)setup->config.positions);
-    if (snug_dataset_pairs(source->dataset) && snug_setup_lacks_type(setup))
-        return snug_fail(setup->ctx, SNUG_E_INPUT,
-                         "%s contains pairs of texts, and the tokenizer gives the second one token type 1, which the "
-                         "model does not have (type_vocab_size 1): give one column with --text_column_name, or join "
-                         "them with --text_column_names",
-                         path);
-    const struct snug_used_columns *columns = snug_dataset_columns(source->dataset);
-    if (columns->pair && !snug_setup_task(setup)->causal && setup->config.type_vocab_size > 1 &&
-        !snug_tokenizer_types(setup->tokenizer))
-        snug_log(setup->ctx, SNUG_LOG_INFO,
-                 "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
-                 "class, or by model_input_names)",
-                 path);
+    RETURN_IF_ERROR(check_rows(setup, path, source));
     if (snug_setup_task(setup)->preferences && setup->command == SNUG_COMMAND_TRAIN)
         RETURN_IF_ERROR(
             snug_alloc(setup->ctx, (size_t)(2 * source->rows), sizeof *source->reference, (void **)&source->reference));
@@ -667,6 +675,7 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .each_class = setup->args->class_metrics,
                                                     .threshold = setup->args->threshold,
                                                     .dataset = setup->eval.dataset,
+                                                    .ranking_loss = setup->config.ranking_loss,
                                                     .answers = {.n_best = setup->args->n_best_size,
                                                                 .longest = setup->args->max_answer_length,
                                                                 .negative = setup->args->version_2_with_negative,

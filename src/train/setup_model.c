@@ -136,6 +136,12 @@ static snug_status check_task(const struct snug_setup *setup) {
                      snug_task_name(task), family->name, known);
 }
 
+/* A reranker has one score, whatever head the model had. */
+static snug_status prepare_ranking(struct snug_setup *setup) {
+    setup->config.ranking_loss = snug_args_ranking_loss(setup->args);
+    return snug_config_set_score(setup->ctx, &setup->config);
+}
+
 /* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
 static snug_status choose_task(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
@@ -167,6 +173,7 @@ static snug_status choose_task(struct snug_setup *setup) {
             snug_task_info((enum snug_task)SNUG_TASK_DEFAULT)->model_class);
     }
     RETURN_IF_ERROR(check_task(setup));
+    if (setup->config.task == SNUG_TASK_RERANKING) RETURN_IF_ERROR(prepare_ranking(setup));
     if (snug_setup_generates(setup)) return SNUG_OK; /* --top_k is for generation, too */
     return snug_args_check_task(args, setup->config.task);
 }

@@ -293,7 +293,10 @@ FIXTURE_TEST(test_table) {
                                       "qa",
                                       "multiple_choice",
                                       "multiple-choice",
-                                      "swag"};
+                                      "swag",
+                                      "reranking",
+                                      "rerank",
+                                      "cross-encoder"};
     static const int tasks[] = {SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_CLASSIFICATION,
                                 SNUG_TASK_MLM,
@@ -309,9 +312,12 @@ FIXTURE_TEST(test_table) {
                                 SNUG_TASK_QUESTION_ANSWERING,
                                 SNUG_TASK_MULTIPLE_CHOICE,
                                 SNUG_TASK_MULTIPLE_CHOICE,
-                                SNUG_TASK_MULTIPLE_CHOICE};
+                                SNUG_TASK_MULTIPLE_CHOICE,
+                                SNUG_TASK_RERANKING,
+                                SNUG_TASK_RERANKING,
+                                SNUG_TASK_RERANKING};
     char names_text[512] = "";
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 19; i++) {
         assert_int_equal(snug_task_find(all[i]), tasks[i]);
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
     }

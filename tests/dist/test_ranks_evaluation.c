@@ -173,6 +173,20 @@ FIXTURE_TEST(test_answers) {
                 1, (const char *const[]){"with --zero_stage 3 no rank has all weights", NULL});
 }
 
+/* The documents of a query are on several ranks. */
+FIXTURE_TEST(test_rankings) {
+    if (skips) return;
+    FILE *file = fopen(path_of(f, "ranked.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 11; i++)
+        fprintf(file, "{\"query\": \"w%d good\", \"docs\": [\"w1 w2\", \"bad w%d\"%s], \"labels\": [1, 0%s]}\n", i % 4,
+                i + 1, i % 2 ? ", \"w3 w4 w5\"" : "", i % 2 ? ", 1" : "");
+    assert_int_equal(fclose(file), 0);
+    free(run_well(f, TRAIN_MODEL "--task reranking --train_file ranked.jsonl --output_dir reranker"));
+    check(f, "reranker", "ranked.jsonl", 2, "");
+    check(f, "reranker", "ranked.jsonl", 3, "");
+}
+
 /* Bytes of function memory in the run's description, which the first row has. */
 static int64_t function_bytes(const struct fixture *f) {
     json_error_t error;

@@ -5,6 +5,7 @@
 
 #include "ops_adapters.h"
 #include "ops_generation.h"
+#include "ops_losses.h"
 #include "ops_updates.h"
 
 /* What a row requires of a backend. */
@@ -82,6 +83,7 @@ static const struct ops_row ops_rows[] = {
      0,
      LOW_LOGITS},
     {SNUG_OP_PREFERENCE, build_preference, 0, PREFERENCE_VARIANTS, {8, 1}, {16, 2}, 1, 0},
+    {SNUG_OP_LOSS, build_ranking_loss, 0, RANKING_VARIANTS, {32, 1}, {64, 2}, 0, 0},
     {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},

@@ -139,6 +139,22 @@ FIXTURE_TEST(test_refused_rows) {
         {"{\"question\":[\"x\"]," TWO ",\"label\":0}\n", "must be a text, and is a list"},
     };
     struct snug_tokenizer *tokenizer = tokenizer_of(f);
+    char *many = malloc(1 << 19), *columns = malloc(4096);
+    strcpy(many, "{\"question\":\"she\",\"label\":0,\"choices\":[\"a\"");
+    for (size_t at = strlen(many), i = 0; i < 1 << 16; i++, at += 4) strcpy(many + at, ",\"a\"");
+    strcat(many, "]}\n");
+    strcpy(columns, "{\"question\":\"she\"");
+    for (int i = 0; i < 40; i++) sprintf(columns + strlen(columns), ",\"ending%d\":\"a\"", i);
+    strcat(columns, ",\"label\":0}\n");
+    const char *const large[][2] = {{many, "the row has 65537 choices"}, {columns, "no rows of multiple choice"}};
+    for (size_t i = 0; i < 2; i++) {
+        const struct snug_dataset_options options = options_of(f, "c.jsonl", large[i][0]);
+        struct snug_dataset *dataset;
+        assert_failed(f, "large", snug_dataset_open(f->ctx, tokenizer, &options, &dataset), SNUG_E_INPUT, large[i][1]);
+        snug_clear_error(f->ctx);
+    }
+    free(many);
+    free(columns);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct snug_dataset_options options = options_of(f, "c.jsonl", cases[i].text);
         struct snug_dataset *dataset;
@@ -196,20 +212,34 @@ FIXTURE_TEST(test_groups) {
     }
 }
 
-/* Numbers that are no valid row. */
+/* Numbers that are no valid row; behind them may be the texts of both members, each with its NUL. */
 FIXTURE_TEST(test_damaged_rows) {
     static const struct {
         int place;
         uint32_t value;
         int64_t count;
-    } cases[] = {{0, 0, 2}, {1, 0, 0}, {1, 1 << 17, 0}, {1, 3, 0}, {3, 0, 0}, {3, 4, 0}, {4, 6, 0}, {8, 0x7f800000, 0}};
+        bool valid;
+    } cases[] = {{0, 0, 0, true},
+                 {0, 0, 4, false},
+                 {0, 0, 10, false},
+                 {1, 0, 0, false},
+                 {1, 1 << 17, 0, false},
+                 {1, 3, 0, false},
+                 {5, 0, 0, false},
+                 {5, 4, 0, false},
+                 {6, 6, 0, false},
+                 {10, 0x7f800000, 0, false},
+                 {11, 0x00620061, 12, true},
+                 {11, 0x62630061, 12, false},
+                 {11, 0x62630061, 13, true},
+                 {11, 0x00620061, 13, false}};
     struct snug_group group;
     (void)f;
-    for (int i = -1; i < (int)(sizeof cases / sizeof *cases); i++) {
-        uint32_t numbers[] = {0, 2, 1, 5, 3, 0, 4, 4, 0};
-        if (i >= 0) numbers[cases[i].place] = cases[i].value;
-        const int64_t count = i >= 0 && cases[i].count ? cases[i].count : 9;
-        if (snug_group_of(numbers, count, 9, &group) != (i < 0)) fail_msg("case %d", i);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t numbers[] = {0, 2, 1, 7, 8, 5, 3, 0, 4, 4, 0, 0, 0};
+        numbers[cases[i].place] = cases[i].value;
+        if (snug_group_of(numbers, cases[i].count ? cases[i].count : 11, 9, &group) != cases[i].valid)
+            fail_msg("case %zu", i);
     }
 }
 

@@ -127,6 +127,46 @@ static void preference_row(const struct snug_run *run, const struct snug_op *op,
     rows[row] = (float)cross_entropy(logits, d, row, run->batch->labels[item], NULL, 0, scale);
 }
 
+static double value_at(struct snug_matrix logits, int64_t row) { return *(const float *)matrix_at(logits, row, 0); }
+
+/* Rows of the segment that begins at row. */
+static int64_t segment_rows(const int32_t *labels, int64_t row, int64_t rows) {
+    int64_t end = row + 1;
+    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    return end - row;
+}
+
+/* -sum t log softmax over the rows of the segment, of targets whose sum is 1, or 0 where they are not known. */
+static double segment_distribution(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
+                                   const float *targets, double scale) {
+    double max = -INFINITY, sum = 0, known = 0, loss = 0;
+    for (int64_t i = row; i < row + rows; i++) max = fmax(max, value_at(logits, i));
+    for (int64_t i = row; i < row + rows; i++) sum += exp(value_at(logits, i) - max);
+    for (int64_t i = row; i < row + rows; i++) known += (double)targets[i];
+    for (int64_t i = row; i < row + rows; i++) {
+        const double log_p = value_at(logits, i) - max - log(sum), target = (double)targets[i];
+        loss -= target * log_p;
+        put(d, i, 0, (exp(log_p) * known - target) * scale);
+    }
+    return loss;
+}
+
+/* The sum of (x_0 - x_i - t_i)^2 over the rows of the segment but the first, whose target is 0 where the others are not
+   known, else 1. */
+static double segment_margin(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
+                             const float *targets, double scale) {
+    const double known = (double)targets[row], first = value_at(logits, row);
+    double loss = 0, sum = 0;
+    for (int64_t i = row + 1; i < row + rows; i++) {
+        const double difference = (first - value_at(logits, i) - (double)targets[i]) * known;
+        loss += difference * difference;
+        sum += difference;
+        put(d, i, 0, -2 * difference * scale);
+    }
+    put(d, row, 0, 2 * sum * scale);
+    return loss;
+}
+
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     float *loss = snug_run_data(run, op->loss.loss);
@@ -155,6 +195,14 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
                     segment_cross_entropy(logits, d, row, run->batch->labels + run->first_row, run->loss_scale);
             break;
         case SNUG_PREFERENCE_CROSS_ENTROPY: preference_row(run, op, logits, d, row); break;
+        case SNUG_SEGMENT_DISTRIBUTION:
+        case SNUG_SEGMENT_MARGIN:
+            row_loss[row] = 0;
+            if (run->batch->labels[item] & SNUG_SEGMENT_BEGINS)
+                row_loss[row] = (op->loss.function == SNUG_SEGMENT_MARGIN ? segment_margin : segment_distribution)(
+                    logits, d, row, segment_rows(run->batch->labels + run->first_row, row, logits.rows),
+                    run->batch->targets + run->first_row, run->loss_scale);
+            break;
         }
     }
     for (int64_t row = 0; row < logits.rows && loss; row++) sum += row_loss[row];

@@ -92,6 +92,37 @@ static void preference_rows(const struct snug_run *run, const struct snug_op *op
     }
 }
 
+/* -sum t log softmax over the rows of the segment, of targets whose sum is 1, or 0 where they are not known. */
+static double segment_distribution(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
+                                   const float *targets, double scale) {
+    double max = -INFINITY, sum = 0, known = 0, loss = 0;
+    for (int64_t i = row; i < row + rows; i++) max = fmax(max, load(logits, i, 0));
+    for (int64_t i = row; i < row + rows; i++) sum += exp(load(logits, i, 0) - max);
+    for (int64_t i = row; i < row + rows; i++) known += (double)targets[i];
+    for (int64_t i = row; i < row + rows; i++) {
+        const double log_p = load(logits, i, 0) - max - log(sum), target = (double)targets[i];
+        loss -= target * log_p;
+        if (d.data) store(d, i, 0, (exp(log_p) * known - target) * scale);
+    }
+    return loss;
+}
+
+/* The sum of (x_0 - x_i - t_i)^2 over the rows of the segment but the first, whose target is 0 where the others are not
+   known, else 1. */
+static double segment_margin(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
+                             const float *targets, double scale) {
+    const double known = (double)targets[row], first = load(logits, row, 0);
+    double loss = 0, sum = 0;
+    for (int64_t i = row + 1; i < row + rows; i++) {
+        const double difference = (first - load(logits, i, 0) - (double)targets[i]) * known;
+        loss += difference * difference;
+        sum += difference;
+        if (d.data) store(d, i, 0, -2 * difference * scale);
+    }
+    if (d.data) store(d, row, 0, 2 * sum * scale);
+    return loss;
+}
+
 snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits);
     struct snug_matrix loss = snug_matrix_of(run, op->loss.loss), d = snug_matrix_of(run, op->loss.d);
@@ -121,6 +152,14 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
             break;
         }
         case SNUG_PREFERENCE_CROSS_ENTROPY: break; /* above */
+        case SNUG_SEGMENT_DISTRIBUTION:
+        case SNUG_SEGMENT_MARGIN: {
+            const int32_t *labels = run->batch->labels + run->first_row;
+            if (!(labels[row] & SNUG_SEGMENT_BEGINS)) break;
+            sum += (op->loss.function == SNUG_SEGMENT_MARGIN ? segment_margin : segment_distribution)(
+                logits, d, row, segment_rows(labels, row, logits.rows), run->batch->targets + run->first_row, scale);
+            break;
+        }
         }
     }
     store(loss, 0, 0, sum);

@@ -152,6 +152,53 @@ static __device__ double segment_cross_entropy(const struct loss &a, const L *lo
     return block_sum<WARPS>(loss);
 }
 
+/* The rows of the segment that begins at row. */
+static __device__ int64_t segment_rows(const struct loss &a, int64_t row) {
+    const int32_t *labels = a.batch.labels + a.batch.step->first_row;
+    int64_t end = row + 1;
+    while (end < a.batch.step->rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    return end - row;
+}
+
+/* -sum t log softmax over the rows of a segment, of targets whose sum is 1, or 0 where they are not known. */
+template <typename L, typename T>
+static __device__ double segment_distribution(const struct loss &a, const L *x, T *d, const float *targets,
+                                              int64_t rows, float *floats) {
+    float max = -FLT_MAX;
+    double part = 0, own = 0, loss = 0;
+    for (int64_t i = threadIdx.x; i < rows; i += THREADS) max = fmaxf(max, to_float(x[i]));
+    max = block_max(max, floats);
+    for (int64_t i = threadIdx.x; i < rows; i += THREADS) {
+        part += expf(to_float(x[i]) - max);
+        own += targets[i];
+    }
+    const float log_sum = (float)log(block_sum<WARPS>(part)), known = (float)block_sum<WARPS>(own);
+    for (int64_t i = threadIdx.x; i < rows; i += THREADS) {
+        const float log_p = to_float(x[i]) - max - log_sum;
+        loss -= (double)(targets[i] * log_p);
+        if (d) d[i] = from_float<T>((expf(log_p) * known - targets[i]) * a.batch.step->loss_scale);
+    }
+    return block_sum<WARPS>(loss);
+}
+
+/* The sum of (x_0 - x_i - t_i)^2 over the rows of a segment but the first, whose target is 0 where the others are not
+   known, else 1. */
+template <typename L, typename T>
+static __device__ double segment_margin(const struct loss &a, const L *x, T *d, const float *targets, int64_t rows) {
+    const float known = targets[0], first = to_float(x[0]);
+    double loss = 0, part = 0;
+    __syncthreads(); /* d may be x: all have read the first */
+    for (int64_t i = 1 + threadIdx.x; i < rows; i += THREADS) {
+        const float difference = (first - to_float(x[i]) - targets[i]) * known;
+        loss += (double)difference * difference;
+        part += difference;
+        if (d) d[i] = from_float<T>(-2 * difference * a.batch.step->loss_scale);
+    }
+    const double sum = block_sum<WARPS>(part);
+    if (d && threadIdx.x == 0) d[0] = from_float<T>((float)(2 * sum) * a.batch.step->loss_scale);
+    return block_sum<WARPS>(loss);
+}
+
 /* L, T: types of the logits and of d. N: elements that a thread reads at once. */
 template <typename L, typename T, int N, enum snug_loss_kind K>
 static __global__ void loss_kernel(const struct loss a) {
@@ -172,6 +219,15 @@ static __global__ void loss_kernel(const struct loss a) {
     } else if constexpr (K == SNUG_SEGMENT_CROSS_ENTROPY) {
         if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS)
             loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row, floats);
+    } else if constexpr (K == SNUG_SEGMENT_DISTRIBUTION || K == SNUG_SEGMENT_MARGIN) {
+        if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS) {
+            const float *targets = a.batch.targets + item;
+            const int64_t rows = segment_rows(a, row);
+            if constexpr (K == SNUG_SEGMENT_MARGIN)
+                loss = segment_margin(a, x, d, targets, rows);
+            else
+                loss = segment_distribution(a, x, d, targets, rows, floats);
+        }
     } else if (threadIdx.x == 0) {
         const float difference = to_float(x[0]) - a.batch.targets[item];
         if (d) d[0] = from_float<T>(2 * difference * a.batch.step->loss_scale);
@@ -205,6 +261,10 @@ static void launch_as(const struct snug_run *run, const struct snug_op *op, cons
     case SNUG_PREFERENCE_CROSS_ENTROPY:
         loss_kernel<L, T, N, SNUG_PREFERENCE_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a);
         break;
+    case SNUG_SEGMENT_DISTRIBUTION:
+        loss_kernel<L, T, N, SNUG_SEGMENT_DISTRIBUTION><<<blocks, THREADS, 0, stream>>>(a);
+        break;
+    case SNUG_SEGMENT_MARGIN: loss_kernel<L, T, N, SNUG_SEGMENT_MARGIN><<<blocks, THREADS, 0, stream>>>(a); break;
     }
 }
 
