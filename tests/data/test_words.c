@@ -284,6 +284,8 @@ FIXTURE_TEST(test_table) {
                                       "clm",
                                       "causal_lm",
                                       "text_generation",
+                                      "dpo",
+                                      "preference_tuning",
                                       "token_classification",
                                       "ner",
                                       "embedding",
@@ -303,6 +305,8 @@ FIXTURE_TEST(test_table) {
                                 SNUG_TASK_CLM,
                                 SNUG_TASK_CLM,
                                 SNUG_TASK_CLM,
+                                SNUG_TASK_DPO,
+                                SNUG_TASK_DPO,
                                 SNUG_TASK_TOKEN_CLASSIFICATION,
                                 SNUG_TASK_TOKEN_CLASSIFICATION,
                                 SNUG_TASK_EMBEDDING,
@@ -317,7 +321,7 @@ FIXTURE_TEST(test_table) {
                                 SNUG_TASK_RERANKING,
                                 SNUG_TASK_RERANKING};
     char names_text[512] = "";
-    for (int i = 0; i < 19; i++) {
+    for (int i = 0; i < 21; i++) {
         assert_int_equal(snug_task_find(all[i]), tasks[i]);
         snprintf(names_text + strlen(names_text), sizeof names_text - strlen(names_text), "%s%s", i ? "|" : "", all[i]);
     }

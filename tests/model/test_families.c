@@ -200,7 +200,8 @@ FIXTURE_TEST(classes_have_one_task) {
             struct snug_config config;
             /* That of an embedding is any base model's. */
             if (!snug_family_has(snug_families[f], (enum snug_task)task) || task == SNUG_TASK_EMBEDDING) continue;
-            if (task == SNUG_TASK_RERANKING) continue; /* that of a classifier */
+            /* Those of a classifier, and of a causal language model. */
+            if (task == SNUG_TASK_RERANKING || task == SNUG_TASK_DPO) continue;
             snprintf(name, sizeof name, "%s", snug_family_class(snug_families[f], (enum snug_task)task).text);
             snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"architectures\": [\"%s\"]}",
                      snug_families[f]->model_type, name);
