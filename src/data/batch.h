@@ -49,7 +49,7 @@ struct snug_batch {
     int64_t pages_each;    /* pages of the longest sequence */
     int64_t page_copies;   /* pages to copy, at most `sequences` */
     int32_t *pages;        /* [sequences * pages_each] the pages of each sequence */
-    int32_t *copied_pages; /* [page_copies * 2] from, to */
+    int32_t *copied_pages; /* [page_copies * 3] from, to; how many rows, those before the sequence's new ones */
     bool follows;          /* an id -1 - r is the one that row r of the step before gives (SNUG_OP_TOP): see load() */
 };
 

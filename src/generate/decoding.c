@@ -28,7 +28,7 @@ static int64_t place(const struct snug_program *program, int32_t *base, struct s
     batch->sample = carve(base, &at, tokens);
     batch->loss_positions = carve(base, &at, rows);
     batch->pages = carve(base, &at, rows * batch->pages_each);
-    batch->copied_pages = carve(base, &at, 2 * rows);
+    batch->copied_pages = carve(base, &at, 3 * rows);
     *pages = carve(base, &at, 2 * rows * batch->pages_each);
     return at;
 }
@@ -136,8 +136,10 @@ static snug_status extend(struct snug_token_steps *d, struct snug_decoded *s, in
     if (shared) {
         const int32_t page = snug_pages_take(&d->pages), from = s->pages[last];
         if (page < 0) return snug_fail(d->ctx, SNUG_E_MEMORY, "the cache of keys and values is full");
-        d->batch.copied_pages[2 * d->batch.page_copies] = from;
-        d->batch.copied_pages[2 * d->batch.page_copies++ + 1] = page;
+        int32_t *const copied = d->batch.copied_pages + 3 * d->batch.page_copies++;
+        copied[0] = from;
+        copied[1] = page;
+        copied[2] = (int32_t)(s->length % SNUG_CACHE_PAGE);
         snug_pages_leave(&d->pages, from);
         s->pages[last] = page;
     }

@@ -220,10 +220,10 @@ struct snug_attention_backward {
  * p % SNUG_CACHE_PAGE of page batch->pages[s * batch->pages_each + p / SNUG_CACHE_PAGE].
  */
 enum { SNUG_CACHE_PAGE = 64 };
-/* First page `to` = page `from` for each of batch->page_copies, at most one for each sequence, of which none writes
-   what another one reads or writes. With q, its first `heads` heads and those of k are rotated in place by the position
-   of the row's token, k without the rotation's growth. Then the row of each token's position = its row of k and v, from
-   column[0] and column[1] on. */
+/* The first rows of page `to` = those of page `from` for each of batch->page_copies, at most one for each sequence, of
+   which none writes what another one, or a new row, reads or writes. With q, its first `heads` heads and those of k are
+   rotated in place by the position of the row's token, k without the rotation's growth. Then the row of each token's
+   position = its row of k and v, from column[0] and column[1] on. */
 struct snug_cache_rows {
     int32_t q;            /* [T,…], which may be k's tensor; or none: nothing is rotated */
     int32_t k, v;         /* [T,…] */

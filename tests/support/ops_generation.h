@@ -55,9 +55,9 @@ static inline void build_cache(struct ops *f, int variant) {
     const int64_t pages = f->program.cache_pages = b->sequences * b->pages_each + 2;
     b->pages = ops_array((size_t)(b->sequences * b->pages_each), sizeof(int32_t));
     for (int64_t i = 0; i < b->sequences * b->pages_each; i++) b->pages[i] = (int32_t)(pages - 1 - i);
-    b->copied_pages = ops_array(4, sizeof(int32_t));
+    b->copied_pages = ops_array(6, sizeof(int32_t));
     b->page_copies = variant != 2 ? 0 : b->sequences < 2 ? b->sequences : 2;
-    const int32_t copied[] = {(int32_t)pages - 1, 0, (int32_t)pages - 1, 1};
+    const int32_t copied[] = {(int32_t)pages - 1, 0, 14, (int32_t)pages - 1, 1, 9}; /* the first 14 rows are not new */
     memcpy(b->copied_pages, copied, sizeof copied);
     const int32_t q = ops_source(f, type, T, 0, cols), k = fused ? q : ops_source(f, type, T, 0, kv),
                   v = fused ? q : ops_source(f, type, T, 0, kv);

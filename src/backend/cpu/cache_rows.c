@@ -5,9 +5,10 @@
 static void write_rows(struct snug_run *run, struct snug_matrix to, struct snug_matrix from, int64_t column) {
     const struct snug_batch *batch = run->batch;
     const size_t row = (size_t)(to.cols * snug_dtype_size(to.dtype));
-    for (int64_t i = 0; i < batch->page_copies; i++)
-        memcpy(matrix_at(to, (int64_t)batch->copied_pages[2 * i + 1] * SNUG_CACHE_PAGE, 0),
-               matrix_at(to, (int64_t)batch->copied_pages[2 * i] * SNUG_CACHE_PAGE, 0), SNUG_CACHE_PAGE * row);
+    for (const int32_t *copied = batch->copied_pages; copied < batch->copied_pages + 3 * batch->page_copies;
+         copied += 3)
+        memcpy(matrix_at(to, (int64_t)copied[1] * SNUG_CACHE_PAGE, 0),
+               matrix_at(to, (int64_t)copied[0] * SNUG_CACHE_PAGE, 0), (size_t)copied[2] * row);
     for (int64_t s = 0; s < batch->sequences; s++)
         for (int64_t t = batch->offsets[s]; t < batch->offsets[s + 1]; t++)
             memcpy(matrix_at(to, snug_run_cache_row(run, s, batch->positions[t]), 0), matrix_at(from, t, column), row);

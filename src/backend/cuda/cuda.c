@@ -99,7 +99,7 @@ static void put(void *to, const void *from, int64_t bytes) {
 /* Which pages the sequences have, and what kind of step it is: its launches depend on that. */
 static void put_pages(struct snug_cuda *cuda, const struct snug_cuda_batch *h, const struct snug_batch *b) {
     put(h->pages, b->pages, 4 * b->sequences * b->pages_each);
-    put(h->copied_pages, b->copied_pages, 8 * b->page_copies);
+    put(h->copied_pages, b->copied_pages, 12 * b->page_copies);
     cuda->decoding = (struct snug_cuda_decoding){
         .single = b->tokens == b->sequences, .fresh = b->tokens > b->sequences, .copies = b->page_copies > 0};
     for (int64_t s = 0; s < b->sequences; s++)
@@ -194,13 +194,21 @@ snug_status snug_cuda_send_tables(struct snug_run *run) {
     return snug_cuda_send_step(run);
 }
 
+/* The update's numbers follow from what is compared of it. */
+static bool is_same_step(const struct snug_cuda_step *a, const struct snug_cuda_step *b) {
+    return a->tokens == b->tokens && a->sequences == b->sequences && a->rows == b->rows &&
+           a->first_row == b->first_row && a->page_copies == b->page_copies && a->key == b->key && a->step == b->step &&
+           a->loss_scale == b->loss_scale && a->max_grad_norm == b->max_grad_norm &&
+           a->update.updates == b->update.updates && a->update.learning_rate == b->update.learning_rate;
+}
+
 /* Nothing is sent if the batch came with the same numbers. */
 snug_status snug_cuda_send_step(struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     struct snug_cuda_step step;
     struct snug_cuda_possible_numbers possible;
     find_step(run, &step, &possible);
-    if (cuda->has_step && memcmp(&step, &cuda->sent_step, sizeof step) == 0) return SNUG_OK;
+    if (cuda->has_step && is_same_step(&step, &cuda->sent_step)) return SNUG_OK;
     cuda->sent_step = step;
     snug_cuda_set_step(cuda, step, &possible, snug_run_data(run, cuda->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");

@@ -17,10 +17,11 @@ snug_status snug_reference_cache_rows(struct snug_run *run, const struct snug_op
                                   r->factor);
     }
     for (int n = 0; n < 2; n++) {
-        const int64_t page = SNUG_CACHE_PAGE * to[n].cols * snug_dtype_size(to[n].dtype);
-        for (int64_t i = 0; i < batch->page_copies; i++)
-            memcpy(to[n].data + batch->copied_pages[2 * i + 1] * page, to[n].data + batch->copied_pages[2 * i] * page,
-                   (size_t)page);
+        const int64_t row = to[n].cols * snug_dtype_size(to[n].dtype), page = SNUG_CACHE_PAGE * row;
+        for (int64_t i = 0; i < batch->page_copies; i++) {
+            const int32_t *copied = batch->copied_pages + 3 * i;
+            memcpy(to[n].data + copied[1] * page, to[n].data + copied[0] * page, (size_t)(copied[2] * row));
+        }
         for (int64_t s = 0; s < batch->sequences; s++)
             for (int64_t t = batch->offsets[s]; t < batch->offsets[s + 1]; t++)
                 for (int64_t col = 0; col < to[n].cols; col++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* New rows of a cache of keys and values, and copies of its pages, in units U of a row: 16 bytes, or a value. Queries
-   and keys are rotated before, by the same kernel: see rotate.cu. */
+   and keys are rotated before, by the same kernel: see rotate.cu. The blocks after those of tokens copy pages, of which
+   they write other rows. */
 #include "backend/cuda/rows/rotation.cuh"
 
 enum { THREADS = 128, PAGE_BLOCKS = 8 };
@@ -11,6 +12,7 @@ template <typename U> struct rows {
     int64_t from_row, units; /* from a row to the next one; in a row of the cache */
     int pages_each;
     bool single; /* every sequence has one new token */
+    int tokens;  /* blocks of tokens; PAGE_BLOCKS for each copy follow */
     struct snug_cuda_batch batch;
 };
 
@@ -22,17 +24,20 @@ struct rotated {
     struct snug_rotation rotation;
 };
 
-/* Part blockIdx.x of copy blockIdx.y. */
-template <typename U> static __global__ void __launch_bounds__(THREADS) copy_pages(const struct rows<U> r) {
-    if ((int)blockIdx.y >= r.batch.step->page_copies) return;
-    const int64_t page = SNUG_CACHE_PAGE * r.units;
-    const int64_t from = r.batch.copied_pages[2 * blockIdx.y] * page,
-                  to = r.batch.copied_pages[2 * blockIdx.y + 1] * page;
-    for (int64_t i = blockIdx.x * THREADS + threadIdx.x; i < page; i += PAGE_BLOCKS * THREADS) {
+/* Whether the block copies a part of a page, which it does then. */
+template <typename U> static __device__ __forceinline__ bool copies_page(const struct rows<U> &r) {
+    const int block = (int)blockIdx.x - r.tokens, copy = block / PAGE_BLOCKS;
+    if (block < 0) return false;
+    wait_before();
+    if (copy >= r.batch.step->page_copies) return true;
+    const int32_t *copied = r.batch.copied_pages + 3 * copy;
+    const int64_t page = SNUG_CACHE_PAGE * r.units, from = copied[0] * page, to = copied[1] * page;
+    for (int64_t i = block % PAGE_BLOCKS * THREADS + threadIdx.x; i < copied[2] * r.units; i += PAGE_BLOCKS * THREADS) {
         const U key = r.to[0][from + i], value = r.to[1][from + i];
         r.to[0][to + i] = key;
         r.to[1][to + i] = value;
     }
+    return true;
 }
 
 /* The unit of the cache at which the row of a token begins. */
@@ -54,6 +59,7 @@ template <typename U> static __device__ __forceinline__ int64_t cache_row(const 
 template <typename U> static __global__ void __launch_bounds__(THREADS) write_rows(const struct rows<U> r) {
     const int64_t token = blockIdx.x, from = token * r.from_row;
     start_next();
+    if (copies_page(r)) return;
     if (token >= r.batch.step->tokens) return wait_before();
     const int64_t to = cache_row(r, token);
     wait_before();
@@ -74,6 +80,7 @@ static __global__ void __launch_bounds__(THREADS) rotate_and_write(const struct 
     const int pairs = a.rotation.pairs;
     const int64_t token = blockIdx.x, from = token * r.from_row;
     start_next();
+    if (copies_page(r)) return;
     if (token >= r.batch.step->tokens) return wait_before();
     const int position = r.batch.positions[token];
     const int64_t to = cache_row(r, token);
@@ -111,19 +118,18 @@ static void fill(struct rows<U> *r, const struct snug_run *run, const struct snu
     r->from[1] = (const U *)snug_run_data(run, c.v) + c.column[1] / each;
     r->to[0] = (U *)snug_run_data(run, c.keys);
     r->to[1] = (U *)snug_run_data(run, c.values);
-    if (!cuda->decoding.copies) return;
-    const dim3 grid(PAGE_BLOCKS, (unsigned)run->program->capacity[SNUG_EXTENT_SEQUENCES]);
-    copy_pages<U><<<grid, THREADS, 0, cuda->stream>>>(*r);
+    r->tokens = (int)snug_cuda_rows(run, c.k);
 }
 
 template <typename T, int W, typename U>
 static void launch(const struct snug_run *run, const struct snug_cache_rows &c) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const int64_t tokens = snug_cuda_rows(run, c.k);
+    const int64_t copies = cuda->decoding.copies ? run->program->capacity[SNUG_EXTENT_SEQUENCES] : 0;
     struct rows<U> r;
     fill(&r, run, c, W);
-    if (tokens == 0) return;
-    if (!c.q) return launch_chained(cuda, (unsigned)tokens, THREADS, write_rows<U>, r);
+    if (r.tokens == 0) return;
+    const unsigned blocks = (unsigned)(r.tokens + PAGE_BLOCKS * copies);
+    if (!c.q) return launch_chained(cuda, blocks, THREADS, write_rows<U>, r);
     const struct rotated a = {.q = snug_run_data(run, c.q),
                               .k = (T *)snug_run_data(run, c.k) + c.column[0],
                               .q_row = snug_run_cols(run, c.q),
@@ -132,7 +138,7 @@ static void launch(const struct snug_run *run, const struct snug_cache_rows &c) 
                               .kv_heads = c.kv_heads,
                               .head_dim = c.head_dim,
                               .rotation = run->program->rotations[c.rotation]};
-    launch_chained(cuda, (unsigned)tokens, THREADS, rotate_and_write<T, W, U>, r, a);
+    launch_chained(cuda, blocks, THREADS, rotate_and_write<T, W, U>, r, a);
 }
 
 /* Rows of k and of v have the same width: they are columns of one tensor, or both of their own. */

@@ -46,6 +46,8 @@ static __global__ void __launch_bounds__(THREADS)
     choose_kernel(struct part *parts, uint64_t *chosen, const float *logits, const struct snug_cuda_batch batch,
                   int64_t classes, int count) {
     const int64_t row = blockIdx.y, first = (int64_t)blockIdx.x * SNUG_CUDA_TOP_PART;
+    start_next();
+    wait_before();
     if (row >= batch.step->rows) return;
     uint64_t keys[EACH];
 #pragma unroll
@@ -79,6 +81,8 @@ static __global__ void __launch_bounds__(THREADS)
     merge_kernel(int32_t *ids, float *log_probabilities, const struct part *parts, const uint64_t *chosen,
                  const struct snug_cuda_batch batch, int64_t part_count, int count) {
     const int64_t row = blockIdx.x;
+    start_next();
+    wait_before();
     if (row >= batch.step->rows) return;
     parts += row * part_count;
     chosen += row * part_count * count;
@@ -127,10 +131,10 @@ extern "C" snug_status snug_cuda_top(struct snug_run *run, const struct snug_op 
     uint64_t *chosen = (uint64_t *)run->workspace;
     struct part *sums = (struct part *)(chosen + rows * parts * count);
     if (rows == 0) return SNUG_OK;
-    choose_kernel<<<dim3((unsigned)parts, (unsigned)rows), THREADS, 0, cuda->stream>>>(
-        sums, chosen, (const float *)snug_run_data(run, o.logits), cuda->batch, classes, count);
-    merge_kernel<<<(unsigned)rows, THREADS, 0, cuda->stream>>>((int32_t *)snug_run_data(run, o.ids),
-                                                               (float *)snug_run_data(run, o.log_probabilities), sums,
-                                                               chosen, cuda->batch, parts, count);
+    launch_chained(cuda, dim3((unsigned)parts, (unsigned)rows), THREADS, choose_kernel, sums, chosen,
+                   (const float *)snug_run_data(run, o.logits), cuda->batch, classes, count);
+    launch_chained(cuda, (unsigned)rows, THREADS, merge_kernel, (int32_t *)snug_run_data(run, o.ids),
+                   (float *)snug_run_data(run, o.log_probabilities), (const struct part *)sums,
+                   (const uint64_t *)chosen, cuda->batch, parts, count);
     return snug_cuda_done(run, op);
 }

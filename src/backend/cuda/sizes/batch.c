@@ -55,7 +55,7 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->references = place(base, &size, snug_program_has(program, SNUG_OP_PREFERENCE) ? 8 * sequences : 0);
     out->class_weights = place(base, &size, 4 * snug_cuda_weight_width(program));
     out->pages = place(base, &size, 4 * sequences * snug_cuda_pages_each(program));
-    out->copied_pages = place(base, &size, program->cache_pages ? 8 * sequences : 0);
+    out->copied_pages = place(base, &size, program->cache_pages ? 12 * sequences : 0);
     out->arrivals = place(base, &size, 4 * arrivals(program));
     out->norms = place(base, &size,
                        snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);

@@ -27,7 +27,7 @@ struct snug_cuda_batch {
     struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for deferred updates */
     int32_t *offsets, *ids, *types, *positions, *position_ids, *sample, *by_id, *loss_positions, *labels;
     float *targets, *references, *class_weights;
-    int32_t *pages, *copied_pages; /* a cache's: [sequences, snug_cuda_pages_each()], [2 * sequences] */
+    int32_t *pages, *copied_pages; /* a cache's: [sequences, snug_cuda_pages_each()], [3 * sequences] */
     uint32_t *arrivals; /* 0 for each sequence and head (cached_attention.cu), or block of rows (streamed.cu) */
     struct snug_cuda_entry *norms, *updates, *updates_8bit;
     struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
