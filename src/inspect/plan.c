@@ -137,11 +137,7 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
         RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
     }
     RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
-    const snug_status priced = price_trainings(job, &rates, plan);
-    if (!rates.count || priced != SNUG_OK) {
-        snug_rates_free(&rates);
-        return priced;
-    }
+    if (!rates.count) return SNUG_OK;
     plan->scaled = rates.scaled_from != NULL;
     plan->untried = plan->scaled && !job->limits.device.model->tried;
     snprintf(plan->rates_of, sizeof plan->rates_of, "%s", plan->scaled ? rates.scaled_from : rates.device);
@@ -150,6 +146,7 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     if (plan->ranks > 1) status = estimate_communication(job, &rates, plan);
     if (status == SNUG_OK)
         status = snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
+    if (status == SNUG_OK) status = price_trainings(job, &rates, plan);
     snug_rates_free(&rates);
     return status;
 }
@@ -206,6 +203,7 @@ static snug_status create_plan(snug_args *args, snug_plan **out) {
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_plan *plan = memory;
     plan->ctx = args->ctx;
+    plan->training = SNUG_TRAINING_COUNT;
     const snug_status opened = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
     snug_status status = opened;
     if (opened == SNUG_OK || opened == SNUG_E_DOES_NOT_FIT) {

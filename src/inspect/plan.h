@@ -49,7 +49,8 @@ struct snug_plan {
         double flops;
         int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     } frozen;
-    /* Of a decoder: the trainings that are compared, and which of them this one is; SNUG_TRAINING_COUNT: none is. */
+    /* Of a decoder, if rates are known: the trainings that are compared, and which of them this one is;
+       SNUG_TRAINING_COUNT: none is. */
     struct snug_priced trainings[SNUG_TRAINING_COUNT];
     enum snug_training training;
     int64_t training_limit; /* bytes that they have */

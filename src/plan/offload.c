@@ -77,7 +77,7 @@ static bool is_fixed_table(const struct snug_program *program, int32_t word) {
         const struct snug_op *op = &program->ops[i];
         for (int k = 0; k < snug_op_operands(op); k++) {
             const unsigned flags = snug_op_info(op->kind)->operands[k].flags;
-            if (op->operands[k] == word && !(flags & SNUG_TABLE && flags & SNUG_BY_TOKEN)) return false;
+            if (op->operands[k] == word && !(flags & SNUG_TABLE)) return false;
         }
     }
     return true;

@@ -244,19 +244,17 @@ static void print_methods(FILE *out, const snug_plan *plan) {
 static void print_trainings(FILE *out, const snug_plan *plan) {
     if (plan->training == SNUG_TRAINING_COUNT) return;
     fputs("\nTrainings of this model on these batches, which train different parameters\n", out);
-    fprintf(out, "%-6s%12s %12s %12s %12s %12s %10s %9s\n", "", "weights", "grad.+opt.", "activations", "other", "MiB",
+    fprintf(out, "%-18s %10s %10s %12s %10s %10s %9s %9s\n", "", "weights", "grad.+opt.", "activations", "other", "MiB",
             "s a step", "");
     for (int kind = 0; kind < SNUG_TRAINING_COUNT; kind++) {
         const struct snug_priced *t = &plan->trainings[kind];
         const int64_t states = t->bytes[SNUG_MEMORY_GRADIENTS] + t->bytes[SNUG_MEMORY_OPTIMIZER];
         const int64_t rest = t->total - t->bytes[SNUG_MEMORY_WEIGHTS] - t->bytes[SNUG_MEMORY_ACTIVATIONS] - states;
-        char seconds[24] = "unknown";
         if (!t->total) continue;
-        if (t->work.seconds > 0) snprintf(seconds, sizeof seconds, "%.3g", t->work.seconds);
-        fprintf(out, "%-6s%12.1f %12.1f %12.1f %12.1f %12.1f %10s %9s  %s\n", t->name,
-                mib(t->bytes[SNUG_MEMORY_WEIGHTS]), mib(states), mib(t->bytes[SNUG_MEMORY_ACTIVATIONS]), mib(rest),
-                mib(t->total), seconds, t->total <= plan->training_limit ? "" : "too large",
-                (int)plan->training == kind && !*t->flags ? "(this plan)" : t->flags);
+        fprintf(out, "%-5s %-12s %10.1f %10.1f %12.1f %10.1f %10.1f %9.3g %9s  %s\n", t->name,
+                (int)plan->training == kind ? "(this plan)" : "", mib(t->bytes[SNUG_MEMORY_WEIGHTS]), mib(states),
+                mib(t->bytes[SNUG_MEMORY_ACTIVATIONS]), mib(rest), mib(t->total), t->work.seconds,
+                t->total <= plan->training_limit ? "" : "too large", t->flags);
     }
 }
 

@@ -107,7 +107,7 @@ static snug_status price(const struct pricing *p, enum snug_training kind, const
         snprintf(out->flags, sizeof out->flags, "%s%s%s", own, *own && *flags ? " " : "", flags);
         memcpy(out->bytes, plan.bytes, sizeof out->bytes);
         out->total = plan.total;
-        status = p->rates->count ? snug_run_plan_step(&plan, p->rates, &out->work) : SNUG_OK;
+        status = snug_run_plan_step(&plan, p->rates, &out->work);
     }
     snug_run_plan_free(&plan);
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_OK : status;
@@ -121,7 +121,7 @@ static snug_status price_all(const struct pricing *p, int64_t limit, struct snug
         RETURN_IF_ERROR(price(p, (enum snug_training)kind, "", &out[kind]));
         if (pinned || !out[kind].total || out[kind].total + SNUG_FIT_MARGIN <= limit) continue;
         RETURN_IF_ERROR(price(p, (enum snug_training)kind, "--recompute layer", &recomputing));
-        if (recomputing.total && recomputing.total + SNUG_FIT_MARGIN <= limit) out[kind] = recomputing;
+        if (recomputing.total + SNUG_FIT_MARGIN <= limit) out[kind] = recomputing;
     }
     return SNUG_OK;
 }

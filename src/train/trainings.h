@@ -15,8 +15,7 @@ const char *snug_training_name(enum snug_training kind);
 snug_status snug_training_plan(snug_context *ctx, const struct snug_setup *setup, const struct snug_run_plan *asked,
                                enum snug_training kind, const char *flags, struct snug_run_plan *out);
 /* The bytes and the time of each training, out[SNUG_TRAINING_COUNT], with the arguments that make it of the run's. One
-   that does not fit limit recomputes its layers, unless that is set. total is 0 where it is not possible, and work 0
-   without rates. */
+   that does not fit limit recomputes its layers, unless that is set. total is 0 where it is not possible. */
 snug_status snug_trainings_price(const struct snug_setup *setup, const struct snug_limits *limits,
                                  const struct snug_run_plan *asked, const struct snug_rates *rates, int64_t limit,
                                  struct snug_priced *out);

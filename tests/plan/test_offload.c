@@ -548,6 +548,12 @@ FIXTURE_TEST(test_frozen_tables) {
     for (int i = 1; i < 4; i++) assert_int_equal(weights[i], weights[0] - ROWS * H * 2);
     for (int i = 1; i < 4; i++) assert_int_equal(temporary[i], temporary[0]);
     assert_true(seconds[1] > seconds[0]);
+    snug_plan *refused; /* copies of less than 256 KiB do not pay on a GPU */
+    snug_args *small =
+        plain_args(f, "config_name=@model freeze=embeddings gpu=H100 train_file=dummy:64x16 offload=embeddings");
+    assert_int_equal(snug_plan_create(small, &refused), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "or too small");
+    snug_args_destroy(small);
     train(f, "whole", "config_name=@wide max_steps=1");
     static const char adapter[] = "config_name= model_name_or_path=@whole use_peft=True max_steps=4";
     train(f, "adapter", adapter);

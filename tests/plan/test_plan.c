@@ -371,6 +371,21 @@ FIXTURE_TEST(test_plan_compares_trainings) {
         json_decref(plan);
     }
     assert_true(bytes[2] < bytes[1] && bytes[1] < bytes[0] / 4);
+    /* What a model excludes is left out: GPT-2 has no codes. */
+    static const char gpt2[] = "gpu=H100 config_name=" SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm";
+    snug_plan *created;
+    char *text;
+    snug_args *args = plain_args(f, gpt2);
+    assert_int_equal(snug_plan_create(args, &created), SNUG_OK);
+    assert_int_equal(snug_plan_text(created, &text), SNUG_OK);
+    assert_contains(text, "\nfull  (this plan) ");
+    assert_null(strstr(text, "\nQLoRA "));
+    free(text);
+    snug_plan_destroy(created);
+    snug_args_destroy(args);
+    json_t *without = json_plan(f, gpt2);
+    assert_int_equal(json_object_size(json_object_get(without, "trainings")), 2);
+    json_decref(without);
     static const char *const none[] = {LLAMA "freeze=layer.0-3", "gpu=H100 config_name=bert-base-uncased"};
     for (int i = 0; i < 2; i++) {
         json_t *plan = json_plan(f, none[i]);
@@ -384,14 +399,16 @@ FIXTURE_TEST(test_adapters_are_proposed_in_words) {
         const char *words, *proposed, *row;
         bool fits, q;
     } cases[] = {
-        {LLAMA "recompute=layer memory_budget=12GiB", "LoRA (" ADAPTERS ") would take", "too large  (this plan)", true,
+        {LLAMA "recompute=layer memory_budget=12GiB", "LoRA (" ADAPTERS ") would take", "full  (this plan) ", true,
          true},
-        {LLAMA "recompute=layer memory_budget=3GiB", "training: QLoRA (" ADAPTERS " --load_in_4bit) would take",
-         "too large  " ADAPTERS "\n", true, true},
+        {LLAMA "gradient_checkpointing=True memory_budget=3GiB",
+         "training: QLoRA (" ADAPTERS " --load_in_4bit) would take", "too large  " ADAPTERS "\n", true, true},
         {LLAMA "recompute=layer memory_budget=1GiB", "MiB, which does not fit, about", "too large  " ADAPTERS " --load",
          false, true},
         {LLAMA "memory_budget=2100MiB offload=optimizer", "QLoRA (" ADAPTERS " --load_in_4bit --recompute layer) would",
          ADAPTERS " --load_in_4bit --recompute layer\n", false, true},
+        {"gpu=H100 config_name=" SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm memory_budget=10MiB",
+         "training: LoRA (" ADAPTERS ") would take", "too large  " ADAPTERS "\n", false, true},
         {LLAMA "recompute=layer memory_budget=3GiB use_peft=True lora_target_modules=all-linear",
          "QLoRA (--load_in_4bit) would", "--load_in_4bit\n", true, false},
     };
