@@ -290,33 +290,24 @@ static snug_status find_apart(snug_context *ctx, const struct snug_dataset_optio
                      options->path, list->text);
 }
 
+/* Rows that are read as objects, or as preferences. */
 static snug_status find_objects(snug_context *ctx, const struct snug_dataset_options *options,
-                                const struct snug_column_names *list, struct snug_columns *out) {
+                                const struct snug_column_names *list, const struct snug_peek *peek,
+                                struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
-    const struct snug_object_rows *objects = task->objects;
+    const char *columns = task->preferences ? SNUG_PREFERENCES_COLUMNS : task->objects->columns;
     if (options->text_columns || options->text_column || options->text_pair_column || options->label_column)
         return snug_fail(ctx, SNUG_E_USAGE,
                          "--text_column_name and others that name columns are not for %s, whose columns are %s: leave "
                          "them out",
-                         task->short_title, objects->columns);
-    out->objects = objects->find(list, options, out);
-    if (out->objects) return SNUG_OK;
+                         task->short_title, columns);
+    if (task->preferences)
+        out->preferences = snug_preferences_columns_find(list, peek, out);
+    else
+        out->objects = task->objects->find(list, options, out);
+    if (out->preferences || out->objects) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_INPUT, "%s: no rows of %s: they have the columns %s; the file's are: %s",
-                     options->path, task->short_title, objects->columns, list->text);
-}
-
-static snug_status find_preferences(snug_context *ctx, const struct snug_dataset_options *options,
-                                    const struct snug_column_names *list, const struct snug_peek *peek,
-                                    struct snug_columns *out) {
-    if (options->text_columns || options->text_column || options->text_pair_column || options->label_column)
-        return snug_fail(ctx, SNUG_E_USAGE,
-                         "--text_column_name and others that name columns are not for preference tuning, whose "
-                         "columns are \"prompt\", \"chosen\" and \"rejected\": leave them out");
-    if (snug_preferences_columns_find(list, peek, out)) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: no preferences: rows need \"chosen\" and \"rejected\", and may have a \"prompt\", all texts "
-                     "or all lists of messages; its columns are: %s",
-                     options->path, list->text);
+                     options->path, task->short_title, columns, list->text);
 }
 
 static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
@@ -339,8 +330,8 @@ snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_optio
     snug_column_names_init(&list, names, count);
     const struct snug_conll *conll = snug_reader_conll(peek->reader);
     if (conll) return take_conll(ctx, options, &list, conll, out);
-    if (snug_task_info(options->task)->objects) return find_objects(ctx, options, &list, out);
-    if (snug_task_info(options->task)->preferences) return find_preferences(ctx, options, &list, peek, out);
+    if (snug_task_info(options->task)->objects || snug_task_info(options->task)->preferences)
+        return find_objects(ctx, options, &list, peek, out);
     if (!snug_task_info(options->task)->causal) /* which predicts the text itself */
         RETURN_IF_ERROR(snug_label_columns_find(ctx, options, &list, peek, out));
     RETURN_IF_ERROR(find_texts(ctx, options, &list, peek, out));

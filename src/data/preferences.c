@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/min_max.h"
 #include "data/chat_columns.h"
+#include "data/object_rows.h"
 #include "io/json.h"
 
 bool snug_preferences_columns_find(const struct snug_column_names *list, const struct snug_peek *peek,
@@ -15,7 +15,6 @@ bool snug_preferences_columns_find(const struct snug_column_names *list, const s
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         columns[i] = snug_column_find(list, names[i], strlen(names[i]));
     if (columns[CHOSEN] == list->count || columns[REJECTED] == list->count) return false;
-    out->preferences = true;
     out->chat = snug_chat_has_lists(peek, columns[CHOSEN]);
     for (size_t i = 0; i < (out->chat ? sizeof names / sizeof *names : TOOLS); i++)
         if (columns[i] < list->count) out->text[out->texts++] = columns[i];
@@ -98,7 +97,7 @@ static struct part split_prompt(struct part parts[BOTH]) {
 static snug_status encode_text(snug_context *ctx, const struct snug_encoding *encoding, struct part prompt,
                                struct part completion, const char *end, struct snug_encoder *encoder,
                                struct snug_ids *out) {
-    const size_t most = encoding->max_length == INT32_MAX ? SIZE_MAX : encoding->max_length + 1, size = strlen(end);
+    const size_t most = encoding->max_length + 1, size = strlen(end);
     const bool ends = completion.length >= size && !memcmp(completion.text + completion.length - size, end, size);
     const struct part parts[] = {prompt, completion, {end, ends ? 0 : size}};
     size_t length = 0;
@@ -161,7 +160,7 @@ static snug_status read_chat(snug_context *ctx, const char *where, const json_t 
                              json_t *completion, struct snug_chat_row *out) {
     json_t *one = json_copy((json_t *)(uintptr_t)row);
     *out = (struct snug_chat_row){0};
-    for (int k = 0; k < BOTH && one; k++) json_object_del(one, completions[k]);
+    for (int k = 0; k < BOTH; k++) json_object_del(one, completions[k]);
     snug_json_add(&one, "prompt", json_incref(prompt));
     snug_json_add(&one, "completion", json_incref(completion));
     if (!one) return snug_fail(ctx, SNUG_E_MEMORY, "%s: out of memory while reading a chat", where);
@@ -224,11 +223,8 @@ static snug_status encode_chats(snug_context *ctx, const struct snug_encoding *e
 snug_status snug_encode_preference(snug_context *ctx, const struct snug_encoding *encoding, const char *where,
                                    const char *text, size_t length, struct snug_encoder *encoder,
                                    struct snug_encoded *out) {
-    json_error_t error;
-    *out = (struct snug_encoded){.ids = encoder->out.count};
-    json_t *row = snug_json_parse(text, length, 0, &error);
-    if (!row)
-        return snug_fail(ctx, snug_json_status(&error), "%s: the row cannot be read as JSON: %s", where, error.text);
+    json_t *row;
+    RETURN_IF_ERROR(snug_object_begin(ctx, where, text, length, encoder, out, &row));
     const snug_status status = (encoding->chat ? encode_chats : encode_texts)(ctx, encoding, where, row, encoder, out);
     json_decref(row);
     return status;

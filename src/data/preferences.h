@@ -7,6 +7,10 @@
 #include "data/encode.h"
 #include "data/label_columns.h"
 
+/* For messages. */
+#define SNUG_PREFERENCES_COLUMNS                                                                                       \
+    "\"chosen\" and \"rejected\", and \"prompt\" unless both begin with it, all texts or all lists of messages"
+
 /* The columns of a file of preferences: "chosen" and "rejected", with "prompt" if it is there, and what chat templates
    take. They are texts or lists of messages. False if it is none. */
 bool snug_preferences_columns_find(const struct snug_column_names *list, const struct snug_peek *peek,

@@ -60,7 +60,7 @@ static bool read_values(const struct snug_folder *in, const char *name, uint64_t
     const size_t size = size_of(source);
     bool good = opened && snug_read_at(fd, &header, sizeof header, 0) == (ssize_t)sizeof header &&
                 memcmp(header.magic, magic, sizeof magic) == 0;
-    if (good && (header.key != key || header.rows != (uint64_t)source->rows)) {
+    if (good && header.key != key) { /* which has the number of rows, too */
         *problem = "is of another reference model, other data or another precision";
         good = false;
     }
@@ -117,11 +117,12 @@ static snug_status plan_scoring(struct scoring *c, const struct snug_data_pipeli
     c->options.packs = NULL;
     c->options.pack_count = 0;
     c->options.accumulation = 1;
+    c->options.independent = true;
     c->options.drop_last = c->options.in_turns = false;
     c->options.workers = 0;
     for (c->options.batch_size = most->sequences / 2; c->options.batch_size > 0; c->options.batch_size /= 2) {
         RETURN_IF_ERROR(snug_loader_limits(c->s->ctx, c->source->dataset, &c->options, 1, 0, &c->limits));
-        if (c->limits.tokens <= most->tokens && c->limits.longest <= most->longest) return SNUG_OK;
+        if (c->limits.tokens <= most->tokens) return SNUG_OK;
     }
     return snug_fail(c->s->ctx, SNUG_E_INTERNAL, "%s: a row is larger than planned",
                      snug_dataset_path(c->source->dataset));
@@ -156,21 +157,47 @@ static snug_status score_batch(struct scoring *c) {
     return SNUG_OK;
 }
 
+/* A rank without a batch in the last round: with ZeRO stage 3 the others need its shards of the weights. */
+static snug_status attend(struct scoring *c) {
+    struct snug_run run = *c->run;
+    run.idle = true;
+    run.batch = NULL;
+    return snug_run_phase(&run, c->s->job.setup.backend, SNUG_PHASE_FORWARD, NULL);
+}
+
+/* Each value is of one rank, and 0 on the others. */
+static snug_status share(struct scoring *c, const struct snug_process_group *group) {
+    enum { TOGETHER = 1024 };
+    int64_t words[TOGETHER]; /* the two floats of a row */
+    for (int64_t row = 0; group && row < c->source->rows; row += TOGETHER) {
+        const int64_t count = c->source->rows - row < TOGETHER ? c->source->rows - row : TOGETHER;
+        memcpy(words, c->source->reference + 2 * row, (size_t)count * sizeof *words);
+        RETURN_IF_ERROR(snug_group_sum(c->s->ctx, group, words, count));
+        memcpy(c->source->reference + 2 * row, words, (size_t)count * sizeof *words);
+    }
+    return SNUG_OK;
+}
+
+/* The ranks take turns with the batches. One of them cannot stop alone. */
 static snug_status score_batches(struct scoring *c, const snug_callbacks *callbacks) {
+    const struct snug_process_group *group = c->s->job.setup.args->group;
     const int64_t batches = snug_loader_batches(c->source->rows, &c->options);
-    snug_status status = snug_loader_begin_epoch(c->loader, 0, 0);
-    for (int64_t done = 0; status == SNUG_OK; done++) {
-        if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
+    RETURN_IF_ERROR(snug_loader_begin_epoch(c->loader, 0, 0));
+    for (int64_t done = 0; done < batches; done += snug_group_size(group)) {
+        RETURN_IF_ERROR(snug_group_check(c->s->ctx, group));
+        if (!group && callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
             return snug_fail(c->s->ctx, SNUG_E_INTERRUPTED,
                              "interrupted after %lld of %lld batches of the reference model", (long long)done,
                              (long long)batches);
-        status = snug_loader_next(c->loader, &c->run->batch);
-        if (status == SNUG_OK) status = score_batch(c);
+        const snug_status status = snug_loader_next(c->loader, &c->run->batch);
+        if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
+        RETURN_IF_ERROR(status == SNUG_OK ? score_batch(c) : attend(c));
     }
-    return status == SNUG_END ? SNUG_OK : status;
+    return share(c, group);
 }
 
 static snug_status score(struct snug_session *s, int k, const snug_callbacks *callbacks) {
+    const struct snug_process_group *group = s->job.setup.args->group;
     const bool train = k == 0;
     struct scoring c = {.s = s, .run = train ? &s->train_run : &s->eval_run, .source = source_of(s, k)};
     const double begun = snug_seconds();
@@ -182,6 +209,7 @@ static snug_status score(struct snug_session *s, int k, const snug_callbacks *ca
     free(c.sums);
     c.run->batch = NULL;
     RETURN_IF_ERROR(status);
+    if (snug_group_rank(group) > 0) return SNUG_OK;
     snug_log(s->ctx, SNUG_LOG_INFO, "%s: the reference model's log-probabilities of %lld rows took %.1f s",
              snug_dataset_path(c.source->dataset), (long long)c.source->rows, snug_seconds() - begun);
     return SNUG_OK;
@@ -238,6 +266,24 @@ static snug_status compute(struct snug_session *s, const bool missing[2], const 
     return status;
 }
 
+/* Takes the values of the file, which are then everywhere those of rank 0. */
+static snug_status take_file(struct snug_session *s, int k, const struct snug_folder *in, bool *missing) {
+    const struct snug_process_group *group = s->job.setup.args->group;
+    struct snug_data_source *source = source_of(s, k);
+    const char *problem = NULL;
+    if (snug_group_rank(group) == 0) {
+        *missing = !read_values(in, names[k], source->reference_key, source, s->ctx, &problem);
+        if (!*missing)
+            snug_log(s->ctx, SNUG_LOG_INFO, "%s/%s has the reference model's log-probabilities", in->path, names[k]);
+        source->reference_stale = *missing && problem;
+        if (source->reference_stale)
+            snug_log(s->ctx, SNUG_LOG_WARNING, "%s/%s %s: it is computed again", in->path, names[k], problem);
+    }
+    RETURN_IF_ERROR(snug_group_broadcast(s->ctx, group, missing, sizeof *missing));
+    if (*missing) return SNUG_OK;
+    return snug_group_broadcast(s->ctx, group, source->reference, (int64_t)size_of(source));
+}
+
 static snug_status find(struct snug_session *s, const snug_callbacks *callbacks, const struct snug_folder *in,
                         const struct snug_folder *other) {
     bool missing[2] = {false};
@@ -245,15 +291,9 @@ static snug_status find(struct snug_session *s, const snug_callbacks *callbacks,
     RETURN_IF_ERROR(digest_of(s, other, &model));
     for (int k = 0; k < 2; k++) {
         struct snug_data_source *source = source_of(s, k);
-        const char *problem;
         if (!source->reference) continue;
         RETURN_IF_ERROR(find_key(s, source, model, &source->reference_key));
-        missing[k] = !read_values(in, names[k], source->reference_key, source, s->ctx, &problem);
-        if (!missing[k])
-            snug_log(s->ctx, SNUG_LOG_INFO, "%s/%s has the reference model's log-probabilities", in->path, names[k]);
-        if (problem && missing[k])
-            snug_log(s->ctx, SNUG_LOG_WARNING, "%s/%s %s: it is computed again", in->path, names[k], problem);
-        if (problem && missing[k]) source->reference_stale = true;
+        RETURN_IF_ERROR(take_file(s, k, in, &missing[k]));
     }
     return missing[0] || missing[1] ? compute(s, missing, other, callbacks) : SNUG_OK;
 }

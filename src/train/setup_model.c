@@ -117,9 +117,6 @@ static snug_status check_task(const struct snug_setup *setup) {
                 "--task %s is a training: snug train --task %s evaluates on --validation_file; the model is "
                 "a causal language model, which snug eval, generate and chat take without --task",
                 snug_task_name(task), snug_task_name(task));
-        if (snug_task_info(task)->preferences && snug_args_ranks(setup->args) > 1)
-            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED, "--task %s is not supported on several ranks yet",
-                             snug_task_name(task));
         if (snug_task_results(task)->take || snug_setup_generates(setup) || setup->command == SNUG_COMMAND_TRAIN ||
             setup->command == SNUG_COMMAND_PLAN || setup->command == SNUG_COMMAND_EVAL)
             return SNUG_OK;

@@ -98,6 +98,17 @@ FIXTURE_TEST(test_end) {
     free(text);
 }
 
+/* What preference tuning writes generates text. */
+FIXTURE_TEST(test_end_of_tuning) {
+    free(run_well(f, "train --task dpo --model_name_or_path " SNUG_SOURCE_DIR
+                     "/tests/golden/dpo --train_file " SNUG_SOURCE_DIR
+                     "/tests/golden/dpo/texts.jsonl --max_steps 1 --threads 1 --use_cpu --output_dir out"));
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "\nNext       snug generate --model_name_or_path out --prompt \"Who are you?\"\n");
+    run_copied(f, text, "Next  ", 0, "");
+    free(text);
+}
+
 /* The memory report: with --log_level info, or where the plan differs from what was measured. */
 FIXTURE_TEST(test_memory_table) {
     static const char *const levels[] = {"info", "debug", "detail"};

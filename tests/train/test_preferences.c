@@ -104,7 +104,8 @@ FIXTURE_TEST(test_refused_rows) {
     static const struct {
         const char *name, *text, *says;
     } cases[] = {
-        {"a.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n", "no preferences: rows need \"chosen\""},
+        {"a.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n",
+         "no rows of preference tuning: they have the columns \"chosen\""},
         {"a.jsonl", "{\"chosen\":\"a\",\"rejected\":\"b\"}\n{\"chosen\":\"a\"}\n",
          "a.jsonl:2: \"rejected\" is missing"},
         {"a.jsonl", "{\"chosen\":\"a\",\"rejected\":\"b\"}\n{\"chosen\":\"a\",\"rejected\":" CHAT("b") "}\n",
@@ -152,7 +153,9 @@ FIXTURE_TEST(test_tables) {
     } cases[] = {{"prompt,chosen,rejected\n,a,b\n", 1, 4},
                  {"chosen,rejected\nab,ac\n", 1, 6},
                  {"chosen,rejected\na b,a c\n\"x\",\"x\"\n", 2, 4 + 4 + 4},
-                 {"prompt,chosen,rejected\na,,b\n", 1, 5}};
+                 {"prompt,chosen,rejected\na,,b\n", 1, 5},
+                 {"chosen,rejected\n,b\n", 1, 3},                         /* the shorter one is empty */
+                 {"chosen,rejected\n\"\303\251\",\"\303\250\"\n", 1, 6}}; /* characters are not divided */
     struct snug_tokenizer *tokenizer = tokenizer_of(f);
     struct snug_dataset *dataset;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -324,6 +327,19 @@ FIXTURE_TEST(test_reference_file) {
                SHORT "ref_model_name_or_path=" GOLDEN "/reference overwrite_output_dir=True train_file=" GOLDEN
                      "/texts.jsonl",
                "reference_train.bin is damaged: it is computed again");
+    file[0]++;
+    file[size - 1] ^= 1;
+    write_bytes(path_of(f, "out/reference_train.bin"), file, size);
+    expect_log(f,
+               SHORT "ref_model_name_or_path=" GOLDEN "/reference overwrite_output_dir=True train_file=" GOLDEN
+                     "/texts.jsonl",
+               "reference_train.bin is damaged: it is computed again");
+    file[0]--;
+    write_bytes(path_of(f, "out/reference_train.bin"), file, 40);
+    expect_log(f,
+               SHORT "ref_model_name_or_path=" GOLDEN "/reference overwrite_output_dir=True train_file=" GOLDEN
+                     "/texts.jsonl",
+               "reference_train.bin is damaged: it is computed again");
     write_bytes(path_of(f, "out/reference_train.bin"), file, 20);
     free(file);
     expect_log(f,
@@ -385,6 +401,57 @@ FIXTURE_TEST(test_stopped) {
 
 /* ---- methods and types --------------------------------------------------------------------------------------------
  */
+
+/* The model with so large weights of its last norm that its logits overflow. */
+static void write_huge(const struct fixture *f) {
+    size_t size;
+    uint64_t header;
+    char *file = read_text(f, GOLDEN "/model.safetensors", &size);
+    memcpy(&header, file, sizeof header);
+    json_t *tensors = json_loadb(file + sizeof header, header, 0, NULL);
+    const json_t *place = json_object_get(json_object_get(tensors, "model.norm.weight"), "data_offsets");
+    for (int64_t at = json_integer_value(json_array_get(place, 0)); at < json_integer_value(json_array_get(place, 1));
+         at += (int64_t)sizeof(float))
+        memcpy(file + sizeof header + header + at, &(float){3e38f}, sizeof(float));
+    json_decref(tensors);
+    assert_int_equal(mkdir(path_of(f, "huge"), 0777), 0);
+    write_bytes(path_of(f, "huge/model.safetensors"), file, size);
+    free(file);
+    file = read_text(f, GOLDEN "/config.json", &size);
+    write_bytes(path_of(f, "huge/config.json"), file, size);
+    free(file);
+}
+
+/* From scratch the seed is the reference; values that overflow have none. A caller's loop has a reference, too. */
+FIXTURE_TEST(test_other_models) {
+#define SCRATCH                                                                                                        \
+    "task=dpo threads=1 use_cpu=True tokenizer_name=" GOLDEN " max_seq_length=40 max_steps=2 save_strategy=no "        \
+    "eval_strategy=no train_file=" GOLDEN "/texts.jsonl "
+    tune(f, "out", SCRATCH "per_device_train_tokens=80 config_name=" GOLDEN);
+    write_huge(f);
+    assert_failed(f, "huge", try_preferences(f, "none", SCRATCH "model_name_or_path=@huge", 0), SNUG_E_NUMERIC,
+                  "the reference model's log-probability is not finite");
+    snug_clear_error(f->ctx);
+    tune(f, "synthetic", MODEL "train_file=dummy:8x2-9 max_steps=2 save_strategy=no eval_strategy=no");
+    snug_session *session;
+    double loss;
+    snug_args *args = plain_args(f, SHORT "train_file=" GOLDEN "/texts.jsonl");
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_session_begin_epoch(session, 0));
+    ok(f, snug_next_batch(session, NULL));
+    ok(f, snug_forward(session));
+    ok(f, snug_loss(session, &loss));
+    assert_true(fabs(loss - log(2)) < 1e-6);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+    args = plain_args(f, SHORT "ref_model_name_or_path=@none train_file=" GOLDEN "/texts.jsonl");
+    assert_failed(f, "loop", snug_session_create(args, &session), SNUG_E_INPUT, "none");
+    snug_args_destroy(args);
+    snug_clear_error(f->ctx);
+    args = plain_args(f, SHORT "output_dir=@bare train_file=" GOLDEN "/texts.jsonl");
+    ok(f, snug_train(args, &(snug_callbacks){0}, NULL));
+    snug_args_destroy(args);
+}
 
 /* The model that is written is a causal language model; one that was trained is a reference, too. */
 FIXTURE_TEST(test_model) {
