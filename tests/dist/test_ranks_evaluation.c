@@ -112,14 +112,16 @@ FIXTURE_TEST(test_preferences) {
     "train --use_cpu --threads 1 --task dpo --model_name_or_path " DPO " --train_file " DPO                            \
     "/texts.jsonl --validation_file " DPO                                                                              \
     "/implicit.jsonl --max_seq_length 40 --per_device_train_batch_size 2 --max_steps 6 --learning_rate 2e-3 "          \
-    "--logging_steps 1 --eval_strategy steps --eval_steps 3 --save_strategy no --per_device_eval_batch_size 3 "
+    "--logging_steps 1 --eval_strategy steps --eval_steps 3 --save_strategy no --per_device_eval_batch_size 3 "        \
+    "--use_peft --lora_target_modules all-linear "
     static const char *const more[] = {"", "--zero_stage 3 "};
     free(run_well(f, TUNE "--gradient_accumulation_steps 2 --output_dir one"));
     for (int i = 0; i < 2; i++) {
         char words[1024];
         snprintf(words, sizeof words, TUNE "%s--output_dir two", more[i]);
         run_ranks_well(f, 2, words);
-        assert_same_run(f, "one", "two");
+        assert_same_in_both(f, "one", "two", "adapter_model.safetensors");
+        assert_same_history(f, "one", "two");
         assert_same_in_both(f, "one", "two", "reference_train.bin");
         assert_same_in_both(f, "one", "two", "reference_eval.bin");
         char *text;
@@ -127,7 +129,8 @@ FIXTURE_TEST(test_preferences) {
         text = output_of(f, "stderr");
         assert_contains(text, "two/reference_eval.bin has the reference model's log-probabilities");
         free(text);
-        assert_same_run(f, "one", "two");
+        assert_same_in_both(f, "one", "two", "adapter_model.safetensors");
+        assert_same_history(f, "one", "two");
         ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "two")));
     }
 }

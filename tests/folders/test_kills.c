@@ -22,7 +22,7 @@
 #define FIXTURE struct fixture *f, set_up, tear_down
 
 enum { BROAD = 256 }; /* hidden size */
-static int killed_trainings = 7, interrupted_trainings = 3;
+static int killed_trainings = 8, interrupted_trainings = 3;
 static uint32_t seed = 1;
 static char **given; /* a model and its two data files, or NULL */
 static bool on_gpu;
@@ -31,6 +31,11 @@ static bool on_gpu;
     "per_device_train_batch_size=4 gradient_accumulation_steps=4 max_steps=8 validation_file=@dev.csv "                \
     "per_device_eval_batch_size=1 eval_strategy=steps eval_steps=2 save_strategy=steps save_steps=2 "
 #define KILLED KILLED_ANYWHERE "device=cpu "
+#define GOLDEN SNUG_SOURCE_DIR "/tests/golden/dpo"
+#define PREFERENCES                                                                                                    \
+    "task=dpo config_name= tokenizer_name= model_name_or_path=" GOLDEN " train_file=" GOLDEN                           \
+    "/texts.jsonl validation_file=" GOLDEN                                                                             \
+    "/implicit.jsonl max_seq_length=40 per_device_train_batch_size=1 gradient_accumulation_steps=2 "
 #define DECODER "task=clm train_file=@train.txt validation_file=@dev.txt line_by_line=True "
 
 static const char *const ways[] = {
@@ -42,6 +47,7 @@ static const char *const ways[] = {
     KILLED DECODER "config_name=@gemma bf16=True recompute=layer per_device_train_batch_size=2",
     KILLED DECODER "config_name= model_name_or_path=@llama_base use_peft=True lora_target_modules=all-linear "
                    "load_in_4bit=True lora_dropout=0.1 load_best_model_at_end=True",
+    KILLED PREFERENCES "ref_model_name_or_path=" GOLDEN "/reference",
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -58,6 +64,7 @@ static const char *const gpu_ways[WAYS] = {
     KILLED_OFFLOADED DECODER "config_name=@gemma bf16=True recompute=layer offload=optimizer,gradients",
     KILLED_OFFLOADED DECODER "config_name= model_name_or_path=@llama_base use_peft=True "
                              "lora_target_modules=all-linear load_in_4bit=True lora_dropout=0.1 bf16=True",
+    KILLED_OFFLOADED PREFERENCES "offload=optimizer",
 };
 
 static const char *words_of(int way) { return on_gpu ? gpu_ways[way] : ways[way]; }
