@@ -453,6 +453,15 @@ FIXTURE_TEST(test_other_models) {
     snug_args_destroy(args);
 }
 
+/* Without data all rows have the longest length. */
+FIXTURE_TEST(test_plan) {
+    snug_plan *plan;
+    snug_args *args = plain_args(f, MODEL "per_device_train_batch_size=2 max_seq_length=40");
+    ok(f, snug_plan_create(args, &plan));
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
 /* The model that is written is a causal language model; one that was trained is a reference, too. */
 FIXTURE_TEST(test_model) {
     snug_metrics *found;
