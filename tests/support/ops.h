@@ -90,8 +90,8 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
     b->references = ops_array(2 * (size_t)b->sequences, sizeof(float));
     for (int64_t s = 0; s < b->sequences; s++) {
         b->references[2 * s] = -(float)(ops_word(10, (uint64_t)s) % 64) / 16;
-        const int64_t tokens = s % 3 * lengths[s] / 2; /* 0, too */
-        b->references[2 * s + 1] = (float)tokens;
+        const int64_t completion = s % 3 * lengths[s] / 2; /* tokens; 0, too */
+        b->references[2 * s + 1] = (float)completion;
     }
     float *weights = ops_array((size_t)shape->classes, sizeof *weights);
     b->class_weights = weights;
