@@ -181,6 +181,7 @@ static snug_status load(struct snug_run *run) {
     cuda->sent_step = *h->step;
     cuda->has_step = !cuda->scaler;
     if (b->follows) snug_cuda_follow(run);
+    if (cuda->scaler) return snug_cuda_send_step(run); /* only the device knows the loss scale */
     return snug_cuda_check(run->ctx, cudaGetLastError(), "sending a batch");
 }
 
