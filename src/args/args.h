@@ -85,7 +85,12 @@ struct snug_args {
         label_smoothing_factor;
     char *loss_type, *ref_model_name_or_path; /* of preference tuning; ref_…: or NULL */
     double beta, label_smoothing;
-    char *class_weights; /* "balanced", a list, or NULL: args/class_weights.h */
+    char *class_weights;             /* "balanced", a list, or NULL: args/class_weights.h */
+    char *loss;                      /* embedding: a name, or NULL: by the data */
+    double similarity_scale, margin; /* embedding; margin 0: the loss's own, unless it is set */
+    bool symmetric;
+    char *matryoshka_dims, *matryoshka_weights; /* lists, or NULL */
+    int64_t mini_batch_size;                    /* embedding: rows of a micro-batch; 0: per_device_train_batch_size */
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
@@ -181,6 +186,13 @@ static inline int snug_args_ranks(const struct snug_args *args) {
 static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
     const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
     return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
+}
+/* Rows of a micro-batch, and micro-batches of a step: mini_batch_size divides the batch. */
+static inline int64_t snug_args_micro_batch(const struct snug_args *args) {
+    return args->mini_batch_size ? args->mini_batch_size : args->per_device_train_batch_size;
+}
+static inline int64_t snug_args_micro_batches(const struct snug_args *args) {
+    return args->per_device_train_batch_size / snug_args_micro_batch(args) * args->gradient_accumulation_steps;
 }
 /* The seed of the order of rows. */
 uint64_t snug_args_data_seed(const struct snug_args *args);

@@ -376,6 +376,10 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
 }
 
 static snug_status check_batches(const struct snug_args *args) {
+    if (args->mini_batch_size && args->per_device_train_batch_size % args->mini_batch_size)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--mini_batch_size %lld: --per_device_train_batch_size %lld is no multiple of it",
+                         (long long)args->mini_batch_size, (long long)args->per_device_train_batch_size);
     if (!args->per_device_train_tokens) return SNUG_OK;
     if (snug_args_is_chosen(args, "per_device_train_batch_size"))
         return snug_fail(args->ctx, SNUG_E_USAGE,

@@ -287,7 +287,6 @@ static const struct {
     {"pretrained checkpoint ckpt weights", "give --model_name_or_path DIR, or --resume_from_checkpoint DIR"},
     {"dropout", "config.json has the dropout: change it in a copy of the model's folder"},
     {"labels classes num", "the labels decide: leave it out; --do_regression makes them values"},
-    {"loss", "the labels decide on the loss: leave it out; --class_weights and --label_smoothing_factor change it"},
     {"dataset datasets split splits", "snug reads files: give --train_file, --validation_file or --test_file"},
     {"sampling generate beams generation", "snug generate answers prompts: see snug generate --help"},
     {"debug verbosity loglevel logging", "give --log_level debug"},

@@ -242,6 +242,24 @@ const struct snug_argument snug_arguments[] = {
           "packs are shuffled; 0: rows (snug's own)"),
     COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]",
           "micro-batches per optimizer step, on each rank"),
+    COUNT(mini_batch_size, "", TRAINING, "0", "[0,65536]",
+          "embedding: rows of a micro-batch, of which per_device_train_batch_size is a multiple: the loss is over the "
+          "whole batch, the memory that of a micro-batch; 0: the batch is one"),
+    ROW(CHOICE, loss, "", TRAINING, "multiple_negatives_ranking|cosent|angle|cosine_similarity|contrastive|triplet", "",
+        NULL, NULL,
+        "embedding: the loss, as sentence-transformers names it; default: cosent where rows have a score or label, "
+        "else "
+        "multiple_negatives_ranking (snug's own)"),
+    REAL(similarity_scale, TRAINING, "20", "(0,1e6]",
+         "embedding: what similarities are multiplied by, sentence-transformers' scale: of multiple_negatives_ranking, "
+         "cosent and angle (snug's own)"),
+    REAL(margin, TRAINING, "0", "[0,1e6]",
+         "embedding: the margin of contrastive (default: 0.5) and triplet (default: 5)"),
+    FLAG(symmetric, "", TRAINING, "False",
+         "embedding: multiple_negatives_ranking also finds the first text of each second one (snug's own)"),
+    TEXT(matryoshka_dims, "", TRAINING, "A,B",
+         "embedding: the loss is summed over vectors that are cut off after so many values, as MatryoshkaLoss does"),
+    TEXT(matryoshka_weights, "", TRAINING, "A,B", "embedding: weights of matryoshka_dims; default: 1 each"),
     REAL(num_train_epochs, TRAINING, "3", "(0,1000000]", "number of training epochs"),
     COUNT(max_steps, "", TRAINING, "-1", "[-1,1e12]", "optimizer steps; overrides num_train_epochs; -1: unset"),
     REAL(learning_rate, TRAINING, "5e-5", "[0,)", "peak learning rate of the schedule"),

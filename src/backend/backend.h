@@ -58,6 +58,7 @@ struct snug_run {
     int64_t micro_batch; /* within the step */
     enum snug_head_pass pass;
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's loss positions */
+    int64_t step_rows;              /* S: vectors of the step, with a loss over the step */
     float loss_scale;               /* 1 / weight_in_step */
     float learning_rate, max_grad_norm;
     /* In fp16 only the device may know yet whether a step was skipped: the number of skipped steps that the host knows
@@ -246,6 +247,7 @@ static inline int64_t snug_run_rows(const struct snug_run *run, int32_t tensor) 
     case SNUG_EXTENT_TOKENS: return run->batch->tokens;
     case SNUG_EXTENT_SEQUENCES: return run->batch->sequences;
     case SNUG_EXTENT_ROWS: return run->rows;
+    case SNUG_EXTENT_STEP: return run->step_rows;
     default: return t->rows;
     }
 }

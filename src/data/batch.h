@@ -29,6 +29,8 @@ struct snug_batch {
     int64_t longest;       /* tokens of the longest sequence, with those of earlier batches in generation */
     int64_t texts;         /* sequences of a row, of groups at most; 0: one */
     int64_t truncated;     /* sequences whose text was truncated */
+    bool collects, last_in_pass; /* it is in the first of two passes (data/loader_options.h), in which none is
+                                    last_in_step; it is the last one of its pass */
     bool last_in_step;
 
     int32_t *offsets;           /* [sequences + 1] */

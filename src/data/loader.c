@@ -139,7 +139,8 @@ struct snug_loader {
 
     pthread_mutex_t lock;
     pthread_cond_t work, done; /* a batch can be taken; a batch was finished */
-    int64_t epoch, batches;    /* batches of the epoch, 0 before the first */
+    int64_t epoch, batches;    /* batches of the epoch, 0 before the first; those of two passes count twice */
+    int64_t own;               /* different ones, of which a step has the same number but for the last one */
     int64_t taken, busy;       /* the next batch to collate; batches being collated */
     int64_t given, released;   /* the next batch to return; batches whose slots are free again */
     bool stop;
@@ -148,10 +149,27 @@ struct snug_loader {
     double weight_in_step;
 };
 
+/* Where batch `number` is, where those of a step come twice. */
+struct turn {
+    int64_t own; /* the number of a rank's batch */
+    bool collects;
+};
+static struct turn turn_of(const struct snug_loader *loader, int64_t number) {
+    const int64_t share = snug_loader_share(&loader->options);
+    if (!loader->options.two_passes) return (struct turn){number, false};
+    const int64_t first = number / (2 * share) * share, left = loader->own - first, count = left < share ? left : share;
+    const int64_t place = number % (2 * share);
+    return (struct turn){first + place % count, place < count};
+}
+
 static void fill_slot(struct worker *worker, int64_t epoch, int64_t number, struct slot *slot) {
     snug_clear_error(slot->errors);
-    const int64_t in_epoch = epoch_number(&worker->loader->options, number);
+    const struct turn turn = turn_of(worker->loader, number);
+    const int64_t in_epoch = epoch_number(&worker->loader->options, turn.own);
     slot->status = snug_collator_collate(slot->errors, &worker->collator, epoch, in_epoch, &slot->batch);
+    slot->batch.collects = turn.collects;
+    slot->batch.last_in_pass = slot->batch.last_in_step;
+    slot->batch.last_in_step &= !turn.collects;
 }
 
 static void *run_worker(void *argument) {
@@ -266,8 +284,10 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
     loader->batches = 0; /* no new batch is started, and none is being collated */
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     loader->epoch = epoch;
-    loader->batches = own_batches(rows, &loader->options);
-    int64_t first = first_step * snug_loader_share(&loader->options);
+    const int64_t passes = loader->options.two_passes ? 2 : 1;
+    loader->own = own_batches(rows, &loader->options);
+    loader->batches = passes * loader->own;
+    int64_t first = passes * first_step * snug_loader_share(&loader->options);
     if (first > loader->batches) first = loader->batches;
     loader->taken = loader->given = loader->released = first;
     pthread_cond_broadcast(&loader->work);
@@ -297,14 +317,14 @@ snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch
     if (slot->status != SNUG_OK) return snug_fail(loader->ctx, slot->status, "%s", snug_context_message(slot->errors));
     loader->given++;
     struct snug_batch *batch = &slot->batch;
-    if (number % snug_loader_share(&loader->options) == 0) {
+    if (turn_of(loader, number).own % snug_loader_share(&loader->options) == 0) {
         loader->items_in_step = batch->items_in_step;
         loader->weight_in_step = batch->weight_in_step;
     }
     batch->items_in_step = loader->items_in_step;
     batch->weight_in_step = loader->weight_in_step;
-    loader->tokens += batch->tokens;
-    loader->padded += batch->sequences * batch->longest;
+    loader->tokens += batch->collects ? 0 : batch->tokens;
+    loader->padded += batch->collects ? 0 : batch->sequences * batch->longest;
     *out = batch;
     return SNUG_OK;
 }

@@ -19,6 +19,7 @@ struct snug_loader_options {
     int64_t pack_count;             /* of them */
     int64_t accumulation;           /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
     int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
+    bool two_passes; /* a loss over the step: its micro-batches come twice, first to collect their vectors */
     bool in_turns;   /* instead, it has the step's micro-batches r, r + ranks, … */
     bool independent; /* evaluation: accumulation is 1, and rank r has the batches r, r + ranks, r + 2 ranks, … */
     bool drop_last;   /* drop the epoch's last incomplete micro-batch */

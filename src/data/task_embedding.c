@@ -3,21 +3,20 @@
 #include "data/collate.h"
 #include "data/task.h"
 
-/* Losses are of the step's vectors together: each counts once. */
+/* Losses are of the step's vectors together, and their mean is over rows of data. */
 static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, const struct snug_dataset_row *text,
                     int64_t first, struct snug_batch *batch) {
-    (void)collator, (void)epoch, (void)row, (void)text;
+    (void)epoch, (void)row, (void)text;
     batch->labels[batch->rows] = SNUG_IGNORE_LABEL;
     batch->loss_positions[batch->rows++] = (int32_t)first;
-    batch->items++;
-    batch->weight++;
+    batch->weight += batch->items++ % collator->options->texts == 0;
 }
 
 static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                          struct snug_items *items) {
     (void)ctx, (void)epoch, (void)row;
     items->count += collator->options->texts;
-    items->weight += (double)collator->options->texts;
+    items->weight++;
     return SNUG_OK;
 }
 
@@ -39,7 +38,8 @@ const struct snug_task_info snug_task_embedding = {
     .apart = true,
     .head = SNUG_HEAD_VECTOR,
     .model_class = "Model",
-    .only = {"prompt_name", "truncate_dim", "normalize_embeddings", "similarity"},
+    .only = {"prompt_name", "truncate_dim", "normalize_embeddings", "similarity", "loss", "mini_batch_size",
+             "similarity_scale", "margin", "symmetric", "matryoshka_dims", "matryoshka_weights"},
     .text_column = {"sentence", "text"},
     .label_column = {"label", "labels", "score", "scores"},
     .targets = targets,

@@ -99,6 +99,8 @@ static const char *const always[] = {"use_cpu",
                                      "none",
                                      "logging_strategy",
                                      "steps",
+                                     "mini_batch_size",
+                                     "0",
                                      NULL};
 
 static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
@@ -502,14 +504,12 @@ static snug_status run_step(struct snug_session *session, double *loss) {
     const snug_batch_info *info;
     *loss = 0;
     RETURN_IF_ERROR(snug_session_start_epoch(session, 0));
-    do {
-        double part;
-        RETURN_IF_ERROR(snug_session_next_batch(session, &info));
-        RETURN_IF_ERROR(snug_session_forward(session));
-        RETURN_IF_ERROR(snug_session_head(session, &part));
-        RETURN_IF_ERROR(snug_session_backward(session));
-        *loss += part;
-    } while (!info->last_in_step);
+    do RETURN_IF_ERROR(snug_session_micro_batch(session, &info));
+    while (!info->last_in_step);
+    float last; /* reading it waits for the losses */
+    const struct snug_run *run = &session->train_run;
+    RETURN_IF_ERROR(snug_session_read(session, run, session->training->program.loss, &last, sizeof last));
+    for (int64_t micro = 0; micro < run->micro_batch; micro++) *loss += snug_session_loss(session, micro);
     return SNUG_OK;
 }
 

@@ -745,20 +745,27 @@ void snug_build_vectors(struct snug_builder *b, int32_t vectors) {
     b->program->best = best_op(b, vectors);
 }
 
-/* What lives from one chunk of HEAD to the next, and what the host reads. */
-static int32_t add_result(struct snug_builder *b, enum snug_dtype type, int64_t cols, const char *name) {
+/* What lives across the chunks of HEAD, or the micro-batches of a step, and what the host reads; rows: of a FIXED one.
+ */
+static int32_t add_kept(struct snug_builder *b, enum snug_dtype type, enum snug_extent extent, int64_t rows,
+                        int64_t cols, const char *name) {
     int32_t made = 0;
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(b->program,
                                         (struct snug_tensor){.dtype = type,
                                                              .memory_class = SNUG_MEMORY_TEMPORARY,
-                                                             .rows = 1,
+                                                             .extent = extent,
+                                                             .rows = rows,
                                                              .cols = cols,
                                                              .part = b->part,
                                                              .layer = -1,
                                                              .persistent = true},
                                         &made, "%s", name);
     return made;
+}
+
+static int32_t add_result(struct snug_builder *b, enum snug_dtype type, int64_t cols, const char *name) {
+    return add_kept(b, type, SNUG_EXTENT_FIXED, 1, cols, name);
 }
 
 /* The loss of pairs of sequences. */
@@ -780,6 +787,20 @@ static void add_preference(struct snug_builder *b, int32_t logits) {
                                               .loss = program->loss,
                                               .results = program->results,
                                               .form = program->preference}});
+}
+
+void snug_build_vector_loss(struct snug_builder *b, int32_t vectors, const struct snug_vector_loss_form *form,
+                            bool scored) {
+    const int32_t all = add_kept(b, SNUG_F32, SNUG_EXTENT_STEP, 0, cols_of(b, vectors), "step.vectors");
+    const int32_t scores = scored ? add_kept(b, SNUG_F32, SNUG_EXTENT_STEP, 0, 1, "step.scores") : 0;
+    b->program->loss_of_step = true;
+    b->program->loss = add_result(b, SNUG_F32, 1, "loss");
+    add_op(b, (struct snug_op){.kind = SNUG_OP_COLLECT,
+                               .collect = {.x = vectors, .vectors = all, .scores = scores, .texts = form->texts}});
+    b->phase = SNUG_PHASE_STEP;
+    add_op(b, (struct snug_op){
+                  .kind = SNUG_OP_VECTOR_LOSS,
+                  .vector_loss = {.vectors = all, .scores = scores, .loss = b->program->loss, .form = *form}});
 }
 
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {

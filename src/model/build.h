@@ -135,6 +135,9 @@ int32_t snug_embed_normed(struct snug_builder *b, int32_t word, int32_t position
 int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool low, const char *name);
 /* The vectors of sequences as the program's outputs. */
 void snug_build_vectors(struct snug_builder *b, int32_t vectors);
+/* The loss over the vectors of a step, of all its micro-batches. */
+void snug_build_vector_loss(struct snug_builder *b, int32_t vectors, const struct snug_vector_loss_form *form,
+                            bool scored);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
 /* The loss of the config's task and problem. */
 void snug_build_loss(struct snug_builder *b, int32_t logits);

@@ -265,7 +265,11 @@ void snug_build_sentence(struct snug_builder *b, int32_t hidden) {
         if (s->modules[i].dense) x = add_dense(b, x, &s->modules[i]);
         unit = !s->modules[i].dense;
     }
-    snug_build_vectors(b, snug_normalize_rows(b, x, unit, false, "vectors"));
+    const int32_t vectors = snug_normalize_rows(b, x, unit, false, "vectors");
+    if (b->training)
+        snug_build_vector_loss(b, vectors, &s->loss, s->scored);
+    else
+        snug_build_vectors(b, vectors);
 }
 
 /* ---- weights --------------------------------------------------------------------------------------------------- */

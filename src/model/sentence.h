@@ -22,6 +22,8 @@ struct snug_sentence_module {
 };
 
 struct snug_sentence {
+    struct snug_vector_loss_form loss; /* of a training; texts 0: none */
+    bool scored;                       /* rows of the training have scores */
     enum snug_pooling pooling;
     bool without_prompt; /* pooling leaves the prompt's tokens out */
     int count;

@@ -33,7 +33,7 @@ static void check_operands(struct snug_tape *tape, const struct snug_op *op) {
         if (!snug_op_reads(op, k) || !snug_tape_needs(tape, x)) continue;
         const struct snug_tensor *tensor = &tape->program->tensors[x];
         const bool weight = info->operands[k].flags & SNUG_WEIGHT;
-        if (tensor->persistent == weight) continue;
+        if (tensor->trainable == weight) continue;
         tape->status =
             snug_fail(tape->program->ctx, SNUG_E_INTERNAL,
                       "%s reads %s as its %s, but %s: snug cannot compute its gradient", info->name, tensor->name,
@@ -45,7 +45,10 @@ static void differentiate(struct snug_tape *tape, size_t index) {
     const struct snug_op op = tape->program->ops[index];
     tape->of = op; /* a copy: emitting may reallocate the list */
     tape->index = index;
-    tape->phase = op.phase == SNUG_PHASE_FORWARD ? SNUG_PHASE_BACKWARD : SNUG_PHASE_HEAD;
+    /* After a loss over the step the head is differentiated with the rest: another micro-batch may be the current one.
+     */
+    const bool with_rest = op.phase == SNUG_PHASE_FORWARD || tape->program->loss_of_step;
+    tape->phase = with_rest ? SNUG_PHASE_BACKWARD : SNUG_PHASE_HEAD;
     if (snug_op_is(&op, SNUG_OP_MODEL)) {
         check_operands(tape, &op);
         snug_op_info(op.kind)->differentiate(tape, &op);

@@ -235,10 +235,13 @@ static double chunks_of(const struct snug_program *program, const struct snug_lo
     return load->rows > size ? ceil(load->rows / size) : 1;
 }
 
-/* HEAD of preference tuning runs twice, forward; of one chunk the loss alone (enum snug_head_pass). */
-static double passes_of(const struct snug_program *program, const struct snug_op *op, double chunks, bool after_loss) {
+/* HEAD of preference tuning runs twice, forward; of one chunk the loss alone (enum snug_head_pass). So does all of
+   forward where a loss is over several micro-batches. */
+static double passes_of(const struct snug_program *program, const struct snug_op *op, const struct snug_load *load,
+                        double chunks, bool after_loss) {
     const bool loss = op->kind == SNUG_OP_LOSS, head = op->phase == SNUG_PHASE_HEAD;
     bool trains = false;
+    if (program->loss_of_step) return load->micro_batches > 1 && (head || op->phase == SNUG_PHASE_FORWARD) ? 2 : 1;
     for (size_t i = 0; i < program->op_count && program->sums; i++)
         trains |= program->ops[i].kind == SNUG_OP_LOSS && program->ops[i].loss.d;
     return trains && head && !after_loss && (loss || chunks > 1) ? 2 : 1;
@@ -266,13 +269,13 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         if (op->unless == SNUG_UNLESS_FETCHED) continue; /* BACKWARD has fetched it */
         /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
         const bool once = op->crosses || op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
-                          (snug_op_is(op, SNUG_OP_CLEARS) && op->first && !op->each);
+                          op->phase == SNUG_PHASE_STEP || (snug_op_is(op, SNUG_OP_CLEARS) && op->first && !op->each);
         const double each = load->micro_batches - (op->unless == SNUG_UNLESS_UPDATED); /* the first one updates */
         const bool together = snug_op_is(op, SNUG_OP_COLLECTIVE); /* a rank without a micro-batch runs it, too */
         const double chunks = op->phase == SNUG_PHASE_HEAD ? chunks_of(program, load) : 1;
         const double times = once       ? 1
                              : together ? fmax(each, 1)
-                                        : each * chunks * passes_of(program, op, chunks, after_loss);
+                                        : each * chunks * passes_of(program, op, load, chunks, after_loss);
         struct snug_call_estimate call = snug_estimate_call(rates, program, i, load, &after_loss);
         const bool apart = snug_op_is(op, SNUG_OP_COPIES) || op->on_host || is_beside(op);
         if (together) out->collectives += times * call.work.seconds;

@@ -3,7 +3,8 @@
 
 double snug_cost_elements(const struct snug_cost_view *view, int32_t tensor) {
     const struct snug_tensor *t = &view->program->tensors[tensor];
-    const double extent[SNUG_EXTENT_COUNT] = {(double)t->rows, view->tokens, view->sequences, view->rows};
+    const double extent[SNUG_EXTENT_COUNT] = {(double)t->rows, view->tokens, view->sequences, view->rows,
+                                              (double)view->program->capacity[SNUG_EXTENT_STEP]};
     return extent[t->extent] * (double)t->cols;
 }
 

@@ -4,17 +4,16 @@
  * the groups and the tables of the backends follow from the list; ops/NAME.c has the descriptor of an operation, its
  * derivative and its cost; backend/BACKEND/NAME computes it.
  *
- * Notation: T tokens, B sequences, R loss positions of the current chunk (all of the current batch), h hidden size; n
- * any of T, B, R (the extent of the tensor). Matrices are row-major. x is of the program's compute type unless
- * noted; parameters, their gradients, losses and statistics are F32. Matrices and tables that are read (word, position,
- * type, w, bias of ATTENTION) may also be BF16 whatever the compute type, and are widened to fp32; w must be of the
- * compute type where x or dy is not F32. Arithmetic inside an operation is fp32 (sums over rows or batches in a fixed
- * order that does not depend on the number of threads), whatever the storage type. An extent of 0 is allowed: outputs
- * that are overwritten become zero.
- * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 is no dropout. Masks are replayed
- * backward, never stored.
- * norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta where there is none. See
- * struct snug_norm_form.
+ * Notation: T tokens, B sequences, R loss positions of the current chunk (all of the current batch), S vectors of the
+ * step (all of its micro-batches), h hidden size; n any of T, B, R, S (the extent of the tensor). Matrices are
+ * row-major. x is of the program's compute type unless noted; parameters, their gradients, losses and statistics are
+ * F32. Matrices and tables that are read (word, position, type, w, bias of ATTENTION) may also be BF16 whatever the
+ * compute type, and are widened to fp32; w must be of the compute type where x or dy is not F32. Arithmetic inside an
+ * operation is fp32 (sums over rows or batches in a fixed order that does not depend on the number of threads),
+ * whatever the storage type. An extent of 0 is allowed: outputs that are overwritten become zero. Dropout masks are
+ * those of core/philox.h, with p = op->p and site = op->site; p = 0 is no dropout. Masks are replayed backward, never
+ * stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta where there is
+ * none. See struct snug_norm_form.
  * "+=" gradients: op->first and snug_run_overwrites() decide whether they are overwritten or added to. In a program
  * that accumulates, LINEAR_DW, EMBED_BACKWARD and NORM_BACKWARD complete the sum of a micro-batch before they add it,
  * except for further chunks of HEAD.
@@ -60,6 +59,8 @@
     X(NORMALIZE, normalize, normalize)                                                                                 \
     X(LOSS, loss, loss)                                                                                                \
     X(PREFERENCE, preference, preference)                                                                              \
+    X(COLLECT, collect, collect)                                                                                       \
+    X(VECTOR_LOSS, vector_loss, vector_loss)                                                                           \
     X(BEST, best, best)                                                                                                \
     X(FILL, fill, fill)                                                                                                \
     X(ADD, add, add)                                                                                                   \
@@ -74,6 +75,7 @@
     X(SCALE_COLUMNS_BACKWARD, scale_columns_backward, scale_columns_backward)                                          \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
     X(NORMALIZE_BACKWARD, normalize_backward, normalize_backward)                                                      \
+    X(COLLECT_BACKWARD, collect_backward, collect_backward)                                                            \
     X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
     X(CLIP, clip, clip)                                                                                                \
     SNUG_OPTIMIZERS(X)                                                                                                 \
@@ -118,6 +120,7 @@ enum snug_phase {
     SNUG_PHASE_PREPARE, /* after weights and states are loaded: low-precision copies */
     SNUG_PHASE_FORWARD,
     SNUG_PHASE_HEAD,
+    SNUG_PHASE_STEP, /* a loss over the whole step: once, after FORWARD and HEAD of all its micro-batches */
     SNUG_PHASE_BACKWARD,
     SNUG_PHASE_CLIP,
     SNUG_PHASE_UPDATE,
@@ -417,6 +420,58 @@ struct snug_preference {
     int32_t loss, results; /* [1] F32, [1,SNUG_PREFERENCE_RESULTS] F32 */
     struct snug_preference_form form;
 };
+/* A loss over all vectors of a step, which sees them in an order that does not depend on its micro-batches: the vector
+   of loss position i is row batch->sample[its token]. COLLECT runs in HEAD of each micro-batch: vectors[that row] =
+   x[i]; with scores, scores[that row] = batch->targets[i / texts], the score of the row of data to which the text
+   belongs. COLLECT_BACKWARD: dx[i] = d[that row] */
+struct snug_collect {
+    int32_t x;               /* [R,m] F32 */
+    int32_t vectors, scores; /* [S,m] F32, [S,1] F32 or none */
+    int32_t texts;           /* of a row of data */
+};
+struct snug_collect_backward {
+    int32_t d;  /* [S,m] F32 */
+    int32_t dx; /* [R,m] F32 */
+};
+/*
+ * loss = the loss of the step's n rows of data times n;  d = d loss / d vectors * run->loss_scale, which is 1 / n
+ *
+ * Row i of data has the vectors a_i, b_i1, … b_ik, k = texts - 1, rows i * texts and following; y_i is its score. Each
+ * loss is summed over dims: with the first dims[j] components of each vector, normalized to length 1, and times
+ * weights[j]; dim_count 0: once, with the vectors as they are. s(a, b) is the cosine. The losses are
+ * sentence-transformers':
+ *   RANKING      mean over i of -log softmax over all b of all rows of scale s(a_i, b), at b_i1 (multiple negatives
+ *                ranking); symmetric: of that and of -log softmax over all a of scale s(a, b_i1), at a_i, the mean
+ *   COSENT       log(1 + sum of exp(scale (s(a_i, b_i) - s(a_j, b_j))) over i, j with y_i < y_j)
+ *   ANGLE        COSENT with |s(a, b) + s(a, Jb)|, where J turns b's halves (p, q) to (-q, p); of an odd number of
+ *                components p has one more than q, which then ends with a 0
+ *   COSINE       mean of (s(a_i, b_i) - y_i)^2
+ *   CONTRASTIVE  mean of (y_i D^2 + (1 - y_i) max(0, margin - D)^2) / 2, D = 1 - s(a_i, b_i)
+ *   TRIPLET      mean of max(0, |a_i - b_i1| - |a_i - b_i2| + margin)
+ */
+enum snug_vector_loss {
+    SNUG_LOSS_RANKING,
+    SNUG_LOSS_COSENT,
+    SNUG_LOSS_ANGLE,
+    SNUG_LOSS_COSINE,
+    SNUG_LOSS_CONTRASTIVE,
+    SNUG_LOSS_TRIPLET,
+    SNUG_VECTOR_LOSSES
+};
+enum { SNUG_LOSS_DIMS_MOST = 16 };
+struct snug_vector_loss_form {
+    enum snug_vector_loss function;
+    bool symmetric;
+    float scale, margin;
+    int32_t texts, dim_count;
+    int32_t dims[SNUG_LOSS_DIMS_MOST];
+    float weights[SNUG_LOSS_DIMS_MOST];
+};
+struct snug_vector_loss_op {
+    int32_t vectors, scores; /* [S,m] F32, [S,1] F32 or none */
+    int32_t loss, d;         /* [1] F32; [S,m] F32 */
+    struct snug_vector_loss_form form;
+};
 /* best[i] = the column of the largest value of row i, the first of equal ones; or one of the values below, which say
    that not all of them are finite. Evaluations need no more of the logits, unless scores are asked for. */
 struct snug_best {
@@ -616,6 +671,9 @@ struct snug_op {
         struct snug_normalize_backward normalize_backward;
         struct snug_loss_op loss;
         struct snug_preference preference;
+        struct snug_collect collect;
+        struct snug_collect_backward collect_backward;
+        struct snug_vector_loss_op vector_loss;
         struct snug_best best;
         struct snug_top top;
         struct snug_fill fill;

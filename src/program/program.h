@@ -26,6 +26,7 @@ enum snug_extent {
     SNUG_EXTENT_TOKENS,    /* T */
     SNUG_EXTENT_SEQUENCES, /* B */
     SNUG_EXTENT_ROWS,      /* R: loss positions of one chunk */
+    SNUG_EXTENT_STEP,      /* S: vectors of a step, of all its micro-batches */
     SNUG_EXTENT_COUNT
 };
 
@@ -123,7 +124,7 @@ struct snug_program {
     size_t parameter_count, parameter_capacity;
     struct snug_rotation *rotations;
     size_t rotation_count, rotation_capacity;
-    int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
+    int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R, S of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     int64_t cache_pages;                 /* of keys and values, in a program that generates; else 0: CACHE_ROWS */
     int32_t
@@ -137,6 +138,7 @@ struct snug_program {
     int32_t identities;                     /* number of tensors with an identity so far */
     bool crosses;                           /* it has operations that cross phases (struct snug_crossing) */
     bool to_file;                           /* its backing store is the offload file */
+    bool loss_of_step;                      /* its loss is over the vectors of all micro-batches of a step */
     bool weighs_classes;                    /* the loss has a weight for each class (data/batch.h) */
     bool low_logits;                        /* a vocabulary's logits are in the compute type, if it trains */
     struct snug_preference_form preference; /* of preference tuning */

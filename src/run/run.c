@@ -130,7 +130,8 @@ snug_status snug_run_one(struct snug_run *run, const struct snug_backend *backen
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
 const char *snug_phase_name(enum snug_phase phase) {
-    static const char *const names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head", "backward", "clip", "update"};
+    static const char *const names[SNUG_PHASE_COUNT] = {"prepare",  "forward", "head",  "step",
+                                                        "backward", "clip",    "update"};
     return names[phase];
 }
 

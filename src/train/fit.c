@@ -32,7 +32,7 @@ struct method {
 enum { SPLIT, STAGE, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). Users set the accumulation to fix the micro-batch. */
-    [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
+    [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps", "mini_batch_size"}},
     [STAGE] = {.name = "ZeRO stage",
                .pins = {"zero_stage", "deepspeed"},
                .settings = "--zero_stage 1|--zero_stage 2|--zero_stage 3"},

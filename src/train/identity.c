@@ -120,6 +120,7 @@ static json_t *settings_of(const struct snug_job *job) {
                   snug_json_number(snug_setup_task(setup)->labelled ? 0 : args->mlm_probability));
     snug_json_add(&o, "whole_word_mask", args->whole_word_mask ? json_true() : json_null());
     snug_json_add(&o, "label_all_tokens", json_boolean(training->pipeline.options.label_all_tokens));
+    snug_json_add(&o, "loss", snug_setup_loss_json(setup));
     snug_json_add(&o, "seed", json_integer(args->seed));
     snug_json_add(&o, "per_device_train_batch_size", json_integer(training->pipeline.options.batch_size));
     snug_json_add(&o, "compute",

@@ -11,11 +11,23 @@
 
 /* ---- opening and entering ---------------------------------------------------------------------------------------- */
 
+/* A loop's calls are one after the other for each micro-batch. */
+static snug_status create(struct snug_args *args, struct snug_session **out) {
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out));
+    if (!(*out)->training->pipeline.options.two_passes) return SNUG_OK;
+    snug_session_close(*out);
+    *out = NULL;
+    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                     "snug_session_create: a loop over steps of several micro-batches is not supported for --task "
+                     "embedding, whose loss is over all of them: leave mini_batch_size and gradient_accumulation_steps "
+                     "out, or call snug_train");
+}
+
 snug_status snug_session_create(snug_args *args, snug_session **out) {
     SNUG_REQUIRE_OUT(out);
     SNUG_REQUIRE(args);
     RETURN_IF_ERROR(snug_enter(args->ctx, __func__, SNUG_TURN_ALONE));
-    snug_status status = snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out);
+    snug_status status = create(args, out);
     if (status == SNUG_OK) status = snug_reference_find(*out, NULL, &(struct snug_folder){0});
     if (status != SNUG_OK) {
         snug_session_close(*out);

@@ -57,6 +57,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
     const int ranks = snug_args_ranks(args);
+    const enum snug_task task = setup->config.task;
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
@@ -64,12 +65,13 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .seed = snug_args_data_seed(args),
         .batch_size = !training       ? args->per_device_eval_batch_size
                       : source->packs ? 1
-                                      : args->per_device_train_batch_size,
+                                      : snug_args_micro_batch(args),
         .packs = source->packs,
         .pack_count = source->packs ? snug_packs_count(source->packs) : 0,
-        .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
+        .accumulation = training ? snug_args_micro_batches(args) * ranks : 1,
         .ranks = ranks,
         .rank = snug_group_rank(args->group),
+        .two_passes = training && task == SNUG_TASK_EMBEDDING && snug_args_micro_batches(args) > 1,
         .in_turns = training && ranks > 1 && args->zero_stage >= 2,
         .independent = !training,
         .drop_last = training && args->dataloader_drop_last && !source->packs,
@@ -77,7 +79,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .workers = setup->command == SNUG_COMMAND_MODEL ? 0 : (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
         .threads = setup->threads,
-        .task = setup->config.task,
+        .task = task,
         .problem = setup->config.labels.problem,
         .labels = setup->config.labels.count,
         .class_weights = setup->class_weights,
@@ -222,6 +224,13 @@ static bool may_update_lazily(const struct snug_setup *setup, const struct snug_
     return snug_args_ranks(args) == 1 && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
 }
 
+/* The most vectors of a step that has a loss over them. */
+static int64_t step_vectors(const struct snug_setup *setup, const struct snug_data_pipeline *pipeline) {
+    const int64_t rows = pipeline->options.batch_size * pipeline->options.accumulation;
+    const int64_t texts = pipeline->options.texts ? pipeline->options.texts : 1;
+    return texts * (setup->train.rows ? snug_min(rows, setup->train.rows) : rows);
+}
+
 static snug_status build_program(const struct snug_setup *setup, const struct snug_args *args,
                                  const struct snug_run_plan *plan, struct snug_planned_program *planned) {
     const bool training = planned->role == SNUG_ROLE_TRAINING;
@@ -249,13 +258,14 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     const bool divides = snug_task_is_per_token(task) && task->head != SNUG_HEAD_SPAN; /* whose loss is of sequences */
     if (!program->cache_pages && divides && pipeline->limits.rows > positions)
         program->capacity[SNUG_EXTENT_ROWS] = positions;
+    program->capacity[SNUG_EXTENT_STEP] = training ? step_vectors(setup, pipeline) : 0;
     RETURN_IF_ERROR(snug_setup_build(setup, args, &setup->config, training, program));
     const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,
                                          .weights = plan->weights,
                                          .recompute = plan->recompute,
                                          .update_in_backward = args->update_in_backward,
                                          .clips = args->max_grad_norm > 0,
-                                         .accumulates = args->gradient_accumulation_steps > 1,
+                                         .accumulates = snug_args_micro_batches(args) > 1,
                                          .micro_batches = snug_loader_share(&pipeline->options),
                                          .ranks = snug_args_ranks(args),
                                          .rank = snug_group_rank(args->group),

@@ -346,6 +346,7 @@ snug_status snug_session_next_batch(struct snug_session *s, const snug_batch_inf
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
     set_rates(s);
+    s->train_run.step_rows = (int64_t)s->batch->weight_in_step * s->batch->texts;
     s->train_run.loss_scale = s->batch->weight_in_step > 0 ? (float)(1.0 / s->batch->weight_in_step) : 0;
     s->info = (snug_batch_info){.sequences = s->batch->sequences,
                                 .tokens = s->batch->tokens,
@@ -367,8 +368,15 @@ static double mean_of(const struct snug_session *s, float sum) {
     return s->batch->weight_in_step > 0 ? snug_without_sign(sum / s->batch->weight_in_step) : 0;
 }
 
-snug_status snug_session_head(struct snug_session *s, double *loss) {
+/* Of a loss over the step, which has one micro-batch, or whose vectors are all collected, also that. */
+static snug_status run_head(struct snug_session *s) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
+    const bool once = s->training->program.loss_of_step && !s->training->pipeline.options.two_passes;
+    return once ? run_training(s, SNUG_PHASE_STEP) : SNUG_OK;
+}
+
+snug_status snug_session_head(struct snug_session *s, double *loss) {
+    RETURN_IF_ERROR(run_head(s));
     float sum;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->training->program.loss, &sum, sizeof sum));
     *loss = mean_of(s, sum);
@@ -426,14 +434,32 @@ static snug_status copy_later(struct snug_session *s, int32_t tensor, float *to,
                                                   count * (int64_t)sizeof *to));
 }
 
+/* The first pass over a step's micro-batches: their vectors; then the loss, and the gradients of all vectors. The
+   second pass repeats its forward, with the same dropout, since that follows from an element's place in the step. */
+static snug_status collect(struct snug_session *s) {
+    do {
+        RETURN_IF_ERROR(snug_session_next_batch(s, NULL));
+        RETURN_IF_ERROR(snug_session_forward(s));
+        RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
+        s->train_run.micro_batch++;
+    } while (!s->batch->last_in_pass);
+    s->train_run.micro_batch = 0;
+    return run_training(s, SNUG_PHASE_STEP);
+}
+
 snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_info **info) {
     if (s->training->pipeline.options.in_turns)
         s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
+    if (s->training->pipeline.options.two_passes && s->train_run.micro_batch == 0) RETURN_IF_ERROR(collect(s));
     RETURN_IF_ERROR(snug_session_next_batch(s, info));
     RETURN_IF_ERROR(snug_session_forward(s));
-    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
+    RETURN_IF_ERROR(run_head(s));
     const struct snug_run *run = &s->train_run;
     float *to = loss_of(s, run->micro_batch);
+    if (run->program->loss_of_step && run->micro_batch) { /* the first micro-batch has the step's */
+        *to = 0;
+        return snug_session_backward(s);
+    }
     RETURN_IF_ERROR(copy_later(s, run->program->loss, to, 1));
     if (run->program->results) RETURN_IF_ERROR(copy_later(s, run->program->results, to + 1, SNUG_PREFERENCE_RESULTS));
     return snug_session_backward(s);

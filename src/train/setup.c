@@ -522,6 +522,19 @@ static snug_status choose_compute(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+/* An embedding is evaluated on pairs of texts with a score. */
+static snug_status check_scores(const struct snug_setup *setup) {
+    const struct snug_dataset *dataset = setup->eval.dataset;
+    const struct snug_used_columns *columns = snug_dataset_columns(dataset);
+    const int64_t texts = snug_dataset_texts(dataset);
+    if (texts == 2 && (columns->label || !columns->texts)) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_INPUT,
+                     "%s: an embedding is evaluated on two texts and their score in each row, and there %s %lld text%s "
+                     "and %s: name them with --text_column_names A,B and --label_column_name",
+                     snug_dataset_path(dataset), texts == 1 ? "is" : "are", (long long)texts, texts == 1 ? "" : "s",
+                     columns->label ? "a score" : "no score");
+}
+
 /* Opens the data to train on and that of its evaluations, from which the classes follow. */
 static snug_status open_training_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
@@ -534,6 +547,8 @@ static snug_status open_training_data(struct snug_setup *setup) {
     if (args->validation_file)
         RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     RETURN_IF_ERROR(choose_labels(setup));
+    if (setup->config.sentence) RETURN_IF_ERROR(snug_setup_choose_loss(setup));
+    if (setup->config.sentence && setup->eval.dataset) RETURN_IF_ERROR(check_scores(setup));
     if (setup->eval.dataset && labelled && !splits) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
     /* A part of the same file, whose labels were reported. */
     if (splits && labelled)
@@ -542,19 +557,6 @@ static snug_status open_training_data(struct snug_setup *setup) {
     RETURN_IF_ERROR(check_classes(setup, &setup->train, args->max_train_samples, true));
     RETURN_IF_ERROR(pack(setup));
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
-}
-
-/* An embedding is evaluated on pairs of texts with a score. */
-static snug_status check_scores(const struct snug_setup *setup) {
-    const struct snug_dataset *dataset = setup->eval.dataset;
-    const struct snug_used_columns *columns = snug_dataset_columns(dataset);
-    const int64_t texts = snug_dataset_texts(dataset);
-    if (texts == 2 && (columns->label || !columns->texts)) return SNUG_OK;
-    return snug_fail(setup->ctx, SNUG_E_INPUT,
-                     "%s: an embedding is evaluated on two texts and their score in each row, and there %s %lld text%s "
-                     "and %s: name them with --text_column_names A,B and --label_column_name",
-                     snug_dataset_path(dataset), texts == 1 ? "is" : "are", (long long)texts, texts == 1 ? "" : "s",
-                     columns->label ? "a score" : "no score");
 }
 
 static snug_status check_vectors(const struct snug_setup *setup) {

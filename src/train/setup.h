@@ -97,6 +97,7 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup);
 /* Whether the tokenizer gives second texts token type 1, which the model does not have. */
 bool snug_setup_lacks_type(const struct snug_setup *setup);
 int64_t snug_setup_classes(const struct snug_setup *setup);            /* width of the logits, or of a vector */
+json_t *snug_setup_loss_json(const struct snug_setup *setup);          /* of a sentence embedding, else null */
 json_t *snug_setup_class_weights_json(const struct snug_setup *setup); /* a list in the classes' order, or null */
 static inline bool snug_setup_predicts_file(const struct snug_setup *setup) {
     return setup->command == SNUG_COMMAND_PREDICT || setup->command == SNUG_COMMAND_EMBED;

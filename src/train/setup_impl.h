@@ -12,4 +12,7 @@ snug_status snug_setup_open_model(struct snug_setup *setup);
 /* The tokenizer for texts, which file contains; NULL: there are none, and no tokenizer is opened. */
 snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file);
 
+/* Of a training of sentence embeddings: its loss, config.sentence->loss. */
+snug_status snug_setup_choose_loss(struct snug_setup *setup);
+
 #endif

@@ -103,10 +103,6 @@ static snug_status check_task(const struct snug_setup *setup) {
                          "%s is from a file, not from single texts: snug predict --test_file, with the columns %s",
                          snug_task_info(task)->short_title, snug_task_info(task)->objects->columns);
     if (snug_family_has(family, task)) {
-        if (task == SNUG_TASK_EMBEDDING && setup->trains)
-            return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                             "sentence embeddings are not trained yet: snug embed writes their vectors, and snug eval "
-                             "compares the similarities of pairs with their scores");
         if (task == SNUG_TASK_EMBEDDING && setup->command == SNUG_COMMAND_PREDICT)
             return snug_fail(setup->ctx, SNUG_E_USAGE,
                              "snug predict is for labels, and the model is a sentence embedding: snug embed writes the "

@@ -7,6 +7,7 @@
 #include "ops_generation.h"
 #include "ops_losses.h"
 #include "ops_updates.h"
+#include "ops_vectors.h"
 
 /* What a row requires of a backend. */
 enum {
@@ -84,6 +85,17 @@ static const struct ops_row ops_rows[] = {
      LOW_LOGITS},
     {SNUG_OP_PREFERENCE, build_preference, 0, PREFERENCE_VARIANTS, {8, 1}, {16, 2}, 1, 0},
     {SNUG_OP_LOSS, build_ranking_loss, 0, RANKING_VARIANTS, {32, 1}, {64, 2}, 0, 0},
+    {SNUG_OP_COLLECT, build_collect, 0, COLLECT_VARIANTS, {0, 0}, {0, 0}, 1, 0},
+    {SNUG_OP_COLLECT_BACKWARD, build_collect, 0, 1, {0, 0}, {0, 0}, 1, 0},
+    {SNUG_OP_VECTOR_LOSS, build_vector_loss, 0, VECTOR_LOSS_VARIANTS, {64, 1}, {128, 2}, 1, 0},
+    {SNUG_OP_VECTOR_LOSS,
+     build_vector_loss,
+     VECTOR_LOSS_SCALED,
+     VECTOR_LOSS_SCALED + 1,
+     {64, 1},
+     {128, 2},
+     0,
+     SCALES_LOSS},
     {SNUG_OP_BEST, build_best, 0, BEST_VARIANTS, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_FILL, build_gather, 0, 1, {0, 0}, {0, 0}, 1, 0},
     {SNUG_OP_ADD, build_add, 0, ADD_VARIANTS, {0, 0}, {0, 0}, 1, 0},
@@ -210,6 +222,7 @@ static inline bool ops_keeps(const struct ops *f, const struct snug_op *op, int 
         return adds && (k == OPERAND(norm_backward.dgamma) || k == OPERAND(norm_backward.dbeta));
     case SNUG_OP_ATTENTION_BACKWARD: return adds && k == OPERAND(attention_backward.dbias);
     case SNUG_OP_LINEAR_DX: return op->accumulate || op->linear_dx.of_dx.count; /* further columns are kept */
+    case SNUG_OP_COLLECT:                                                       /* other rows are kept */
     case SNUG_OP_CACHE_ROWS: return true;
     case SNUG_OP_LOSS: return k == OPERAND(loss.loss) && f->run.chunk > 0;
     case SNUG_OP_PREFERENCE: return k == OPERAND(preference.sums) && f->run.chunk > 0;

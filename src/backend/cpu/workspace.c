@@ -52,6 +52,15 @@ static int64_t rotate_workspace(const struct snug_program *program, int32_t rota
     return (int64_t)sizeof(float) * (threads * snug_cpu_padded(head_dim) + table);
 }
 
+/* Losses, sums, lengths, sums of exponentials, similarities, slopes, flags; a block of each thread. */
+static int64_t vector_loss_workspace(const struct snug_program *program, const struct snug_vector_loss_form *form,
+                                     int threads) {
+    const int64_t rows = program->capacity[SNUG_EXTENT_STEP] / form->texts, texts = form->texts;
+    const int64_t vectors = (4 + texts + 2 + 2 * (texts - 1) + texts) * snug_cpu_padded(rows);
+    const bool all = form->function == SNUG_LOSS_RANKING;
+    return (int64_t)sizeof(float) * (vectors + (all ? threads * snug_cpu_vector_loss_block(texts, rows) : 0));
+}
+
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     const int64_t size = sizeof(float);
 
@@ -73,6 +82,7 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     case SNUG_OP_ATTENTION_BACKWARD: return attention_workspace(program, op, threads);
     case SNUG_OP_CACHED_ATTENTION:
         return size * threads * snug_cpu_cached_attention_floats(program, &op->cached_attention.form);
+    case SNUG_OP_VECTOR_LOSS: return vector_loss_workspace(program, &op->vector_loss.form, threads);
     case SNUG_OP_LOSS: return (int64_t)sizeof(double) * program->capacity[SNUG_EXTENT_ROWS];
     default: return 0;
     }

@@ -52,6 +52,12 @@ static inline int64_t snug_cpu_block_rows(const struct snug_attention_form *form
 static inline int64_t snug_cpu_block_room(const struct snug_attention_form *form) { /* in whole tiles */
     return (snug_cpu_block_rows(form) + 7) / 8 * 8;
 }
+/* VECTOR_LOSS, of so many rows of data: vectors of a block, and the floats of their similarities with all others. */
+enum { SNUG_CPU_LOSS_ROWS = 64 };
+static inline int64_t snug_cpu_vector_loss_block(int64_t texts, int64_t rows) {
+    return SNUG_CPU_LOSS_ROWS * (texts - 1) * snug_cpu_padded(rows);
+}
+
 int64_t snug_cpu_cached_attention_floats(const struct snug_program *program, const struct snug_attention_form *form);
 
 #endif

@@ -142,6 +142,7 @@ static void find_step(const struct snug_run *run, struct snug_cuda_step *step,
     step->sequences = run->batch ? (int32_t)run->batch->sequences : 0;
     step->rows = (int32_t)run->rows;
     step->first_row = (int32_t)run->first_row;
+    step->step_rows = (int32_t)run->step_rows;
     step->page_copies = run->batch ? (int32_t)run->batch->page_copies : 0;
     step->key = snug_philox_key(run->seed);
     step->step = (uint32_t)run->step;

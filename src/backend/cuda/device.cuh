@@ -276,6 +276,7 @@ static __device__ __forceinline__ int64_t live_rows(const struct snug_cuda_step 
     return extent == SNUG_EXTENT_TOKENS      ? step->tokens
            : extent == SNUG_EXTENT_SEQUENCES ? step->sequences
            : extent == SNUG_EXTENT_ROWS      ? step->rows
+           : extent == SNUG_EXTENT_STEP      ? step->step_rows
                                              : fixed;
 }
 

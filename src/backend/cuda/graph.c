@@ -14,7 +14,7 @@
 struct key {
     const struct snug_program *program;
     enum snug_phase phase;
-    int64_t bucket, sequences, loss_positions;
+    int64_t bucket, sequences, loss_positions, step_rows;
     enum snug_head_pass pass;
     bool first_batch, first_chunk, last_batch, fetched, pending;
     struct snug_cuda_decoding decoding;
@@ -36,10 +36,11 @@ void snug_cuda_free_graphs(struct snug_cuda *cuda) {
 
 static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
-           a->loss_positions == b->loss_positions && a->pass == b->pass && a->first_batch == b->first_batch &&
-           a->first_chunk == b->first_chunk && a->last_batch == b->last_batch && a->fetched == b->fetched &&
-           a->pending == b->pending && a->contributors == b->contributors && a->decoding.single == b->decoding.single &&
-           a->decoding.fresh == b->decoding.fresh && a->decoding.copies == b->decoding.copies;
+           a->loss_positions == b->loss_positions && a->pass == b->pass && a->step_rows == b->step_rows &&
+           a->first_batch == b->first_batch && a->first_chunk == b->first_chunk && a->last_batch == b->last_batch &&
+           a->fetched == b->fetched && a->pending == b->pending && a->contributors == b->contributors &&
+           a->decoding.single == b->decoding.single && a->decoding.fresh == b->decoding.fresh &&
+           a->decoding.copies == b->decoding.copies;
 }
 
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
@@ -79,6 +80,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .sequences = cuda->decoding.single ? cuda->bucket : run->batch->sequences,
                             .loss_positions = phase == SNUG_PHASE_HEAD ? snug_cuda_loss_positions(run) : 0,
                             .pass = run->pass,
+                            .step_rows = phase == SNUG_PHASE_STEP ? run->step_rows : 0,
                             .first_batch = run->micro_batch == 0,
                             .first_chunk = run->chunk == 0,
                             .last_batch = run->batch->last_in_step,

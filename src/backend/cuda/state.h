@@ -125,7 +125,7 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
     const int64_t rows = snug_run_rows(run, tensor);
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const enum snug_extent extent = run->program->tensors[tensor].extent;
-    if (extent == SNUG_EXTENT_FIXED || !cuda->padded) return rows;
+    if (extent == SNUG_EXTENT_FIXED || extent == SNUG_EXTENT_STEP || !cuda->padded) return rows;
     return extent == SNUG_EXTENT_TOKENS ? cuda->bucket
            : extent == SNUG_EXTENT_ROWS ? snug_cuda_loss_positions(run)
                                         : snug_cuda_round_up(run->batch->sequences, SNUG_ROW_TILE);

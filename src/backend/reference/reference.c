@@ -15,6 +15,12 @@ static int64_t norm_backward_doubles(const struct snug_program *program, int32_t
     return 3 * program->tensors[dy].cols;
 }
 
+/* The vectors of a step and their gradients, all similarities and theirs. */
+static int64_t vector_loss_doubles(const struct snug_program *program, const struct snug_vector_loss_op *op) {
+    const int64_t vectors = program->capacity[SNUG_EXTENT_STEP], rows = vectors / op->form.texts;
+    return 2 * vectors * program->tensors[op->vectors].cols + 2 * rows * rows * (op->form.texts - 1);
+}
+
 /* Sums over rows, kept in double until they are complete. */
 static int64_t reference_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
@@ -29,6 +35,7 @@ static int64_t reference_workspace(const struct snug_program *program, const str
         break;
     case SNUG_OP_CACHED_ATTENTION: doubles = program->longest; break;
     case SNUG_OP_EMBED_BACKWARD: doubles = program->tensors[op->embed_backward.ds].cols; break;
+    case SNUG_OP_VECTOR_LOSS: doubles = vector_loss_doubles(program, &op->vector_loss); break;
     case SNUG_OP_NORM_BACKWARD: doubles = norm_backward_doubles(program, op->norm_backward.dy); break;
     default: break;
     }

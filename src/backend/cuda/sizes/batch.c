@@ -25,6 +25,7 @@ int64_t snug_cuda_target_width(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const enum snug_loss_kind function = op->loss.function;
+        if (op->kind == SNUG_OP_COLLECT && op->collect.scores) return 1;
         if (op->kind == SNUG_OP_LOSS && function != SNUG_CROSS_ENTROPY && function != SNUG_SEGMENT_CROSS_ENTROPY &&
             function != SNUG_PREFERENCE_CROSS_ENTROPY)
             return program->tensors[op->loss.logits].cols;

@@ -16,7 +16,7 @@ struct snug_cuda_update_numbers {
 /* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
    captured graph serves every batch of its size. */
 struct snug_cuda_step {
-    int32_t tokens, sequences, rows, first_row, page_copies;
+    int32_t tokens, sequences, rows, first_row, step_rows, page_copies;
     uint32_t key, step; /* Philox's, for dropout */
     float loss_scale, max_grad_norm;
     bool skip;                              /* this update is skipped: the gradients are not finite (fp16) */
@@ -38,7 +38,7 @@ struct snug_cuda_batch {
     uint8_t *received; /* gradients of other ranks */
 };
 
-/* The loss's width where it reads targets; 0 where it reads labels. */
+/* The width of targets, where a loss or COLLECT reads them; 0 where a loss reads labels. */
 int64_t snug_cuda_target_width(const struct snug_program *program);
 /* The loss's width where it has class weights; else 0. */
 int64_t snug_cuda_weight_width(const struct snug_program *program);

@@ -44,6 +44,11 @@ enum { SNUG_CUDA_MMA_ROW = 16 };
    multiprocessors. */
 #define SNUG_CUDA_STREAMED_BLOCKS 264
 
+/* Vectors that vector_loss.cu compares with all others at a time: enough blocks for a GPU. */
+#ifndef SNUG_CUDA_LOSS_ROWS /* the emulator's is smaller: its losses have several blocks, too */
+#define SNUG_CUDA_LOSS_ROWS 1024
+#endif
+
 /* Columns of logits from which a block of top.cu chooses. */
 #define SNUG_CUDA_TOP_PART 2048
 

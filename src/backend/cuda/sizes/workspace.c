@@ -53,6 +53,15 @@ static int64_t top_bytes(const struct snug_program *program, const struct snug_o
     return snug_cuda_round_up(program->capacity[SNUG_EXTENT_ROWS], SNUG_ROW_TILE) * parts * 8 * (count + 1);
 }
 
+/* Losses, sums, lengths, sums of exponentials, similarities, slopes; a block's similarities with all others. */
+static int64_t vector_loss_bytes(const struct snug_program *program, const struct snug_vector_loss_form *form) {
+    const int64_t texts = form->texts, rows = program->capacity[SNUG_EXTENT_STEP] / texts;
+    const int64_t block = rows < SNUG_CUDA_LOSS_ROWS ? rows : SNUG_CUDA_LOSS_ROWS;
+    const bool all = form->function == SNUG_LOSS_RANKING;
+    return (int64_t)sizeof(float) * ((4 + 2 * texts + 2 + 2 * (texts - 1)) * rows + SNUG_CUDA_LOSS_ROWS +
+                                     (all ? block * (texts - 1) * rows : 0));
+}
+
 static int64_t squared_norm_bytes(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_tensor *g = &program->tensors[op->squared_norm.g];
     const int64_t own = (g->rows * g->cols + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
@@ -86,6 +95,7 @@ int64_t snug_cuda_workspace(const struct snug_program *program, const struct snu
     case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_backward_workspace(program, op);
     case SNUG_OP_CACHED_ATTENTION: return snug_cuda_cached_attention_workspace(program, op);
     case SNUG_OP_TOP: return top_bytes(program, op);
+    case SNUG_OP_VECTOR_LOSS: return vector_loss_bytes(program, &op->vector_loss.form);
     case SNUG_OP_LOSS: return loss_bytes(program);
     case SNUG_OP_SQUARED_NORM: return squared_norm_bytes(program, op);
     case SNUG_OP_ADAFACTOR: return adafactor_bytes(program, op);

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings of sentence embeddings: sentence-transformers' losses (tools/golden/embedding_losses.py); a step of any
+   number of micro-batches, repeated and resumed; what is refused. */
+#include "training_fixture.h"
+
+#define FIXTURE struct fixture *f, set_up_rows, tear_down
+#define GOLDEN "tests/golden/embedding/"
+#define EMBEDDING "task=embedding train_file=@pairs.csv "
+
+/* Rows of two or three texts, which share words, and with a score of 0 or more. */
+static void write_rows(const struct fixture *f, const char *name, int texts, bool scored, uint32_t rows) {
+    static const char *const heads[] = {NULL, NULL, "anchor,positive", "anchor,positive,negative"};
+    FILE *file = fopen(path_of(f, "%s", name), "w");
+    assert_non_null(file);
+    fprintf(file, "%s%s\n", heads[texts], scored ? ",score" : "");
+    for (uint32_t row = 0; row < rows; row++) {
+        for (int text = 0; text < texts; text++) {
+            const uint32_t length = 2 + random_word(row, (uint32_t)text, 3) % 12;
+            fprintf(file, "%sw%u", text ? "," : "", text < 2 ? row % WORDS : random_word(row, 40, 5) % WORDS);
+            for (uint32_t i = 0; i < length; i++) fprintf(file, " w%u", frequent_word(row, 50 * (uint32_t)text + i, 4));
+        }
+        fprintf(file, scored ? ",%g\n" : "\n", random_word(row, 60, 6) % 5 / 4.0);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static int set_up_rows(void **state) {
+    const int failed = set_up(state);
+    const struct fixture *f = *state;
+    write_rows(f, "pairs.csv", 2, false, TRAIN_ROWS);
+    write_rows(f, "scored.csv", 2, true, TRAIN_ROWS);
+    write_rows(f, "triplets.csv", 3, false, TRAIN_ROWS);
+    return failed;
+}
+
+/* ---- sentence-transformers --------------------------------------------------------------------------------------- */
+
+/* The golden model without dropout, and a case's rows. */
+static void write_case(const struct fixture *f, const json_t *one) {
+    static const char *const files[] = {"model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    static const char *const names[] = {"anchor", "positive", "negative"};
+    const json_t *scores = json_object_get(one, "scores");
+    char path[128];
+    json_t *row, *text;
+    size_t size, i, k;
+    for (size_t file = 0; file < 3; file++) {
+        snprintf(path, sizeof path, GOLDEN "model/%s", files[file]);
+        char *data = read_text(f, path, &size);
+        write_bytes(path_of(f, "golden/%s", files[file]), data, size);
+        free(data);
+    }
+    json_t *config = read_json(f, GOLDEN "model/config.json");
+    json_object_set_new(config, "hidden_dropout_prob", json_integer(0));
+    json_object_set_new(config, "attention_probs_dropout_prob", json_integer(0));
+    assert_int_equal(json_dump_file(config, path_of(f, "golden/config.json"), 0), 0);
+    json_decref(config);
+    FILE *out = fopen(path_of(f, "golden.jsonl"), "w");
+    assert_non_null(out);
+    json_array_foreach(json_object_get(one, "rows"), i, row) {
+        json_t *object = json_object();
+        json_array_foreach(row, k, text) json_object_set(object, names[k], text);
+        if (json_is_array(scores)) json_object_set(object, "score", json_array_get(scores, i));
+        char *line = json_dumps(object, JSON_COMPACT);
+        fprintf(out, "%s\n", line);
+        free(line);
+        json_decref(object);
+    }
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Losses that are nearly 0 are compared with the first one. */
+static void expect_losses(const struct fixture *f, const char *output, const json_t *losses, const char *what) {
+    json_t *history = history_of(f, output), *entry;
+    const double first = json_number_value(json_array_get(losses, 0));
+    size_t i, seen = 0;
+    json_array_foreach(history, i, entry) {
+        const json_t *loss = json_object_get(entry, "loss");
+        if (!loss) continue;
+        const double want = json_number_value(json_array_get(losses, seen++)), got = json_number_value(loss);
+        if (fabs(got - want) > 1e-5 * first)
+            fail_msg("%s, step %zu: the loss is %.9g, not %.9g", what, seen, got, want);
+    }
+    assert_int_equal(seen, json_array_size(losses));
+    json_decref(history);
+}
+
+FIXTURE_TEST(test_losses_of_sentence_transformers) {
+    json_t *golden = read_json(f, GOLDEN "losses.json"), *one;
+    static const char *const batches[] = {"--per_device_train_batch_size 6",
+                                          "--per_device_train_batch_size 6 --mini_batch_size 2"};
+    size_t i;
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "golden")), SNUG_OK);
+    json_array_foreach(golden, i, one) {
+        const char *own = json_string_value(json_object_get(one, "arguments"));
+        write_case(f, one);
+        for (size_t k = 0; k < 2; k++) {
+            char words[512], *argv[48] = {words}, *rest = words;
+            int argc = 0;
+            snug_args *args;
+            snprintf(words, sizeof words,
+                     "train --task embedding --learning_rate 5e-4 --lr_scheduler_type constant --num_train_epochs 10 "
+                     "--logging_steps 1 --save_strategy no --threads 1 --device cpu %s %s",
+                     batches[k], own);
+            while ((argv[argc] = strsep(&rest, " "))) argc += *argv[argc] != '\0';
+            assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+            ok(f, snug_args_parse(args, argc, argv));
+            set_args(f, args, "model_name_or_path=@golden train_file=@golden.jsonl output_dir=@golden_out");
+            if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s: %s", own, snug_error_message(f->ctx));
+            snug_args_destroy(args);
+            expect_losses(f, "golden_out", json_object_get(one, "losses"), own);
+        }
+    }
+    json_decref(golden);
+}
+
+/* ---- micro-batches ----------------------------------------------------------------------------------------------- */
+
+/* The relative difference of the weights of two models. */
+static double weights_apart(const struct fixture *f, const char *a, const char *b) {
+    size_t sizes[2];
+    char *files[2] = {read_text(f, path_of(f, "%s/model.safetensors", a), &sizes[0]),
+                      read_text(f, path_of(f, "%s/model.safetensors", b), &sizes[1])};
+    uint64_t header;
+    double apart = 0, whole = 0;
+    assert_int_equal(sizes[0], sizes[1]);
+    memcpy(&header, files[0], sizeof header);
+    for (size_t at = 8 + header; at + 4 <= sizes[0]; at += 4) {
+        float x, y;
+        memcpy(&x, files[0] + at, sizeof x);
+        memcpy(&y, files[1] + at, sizeof y);
+        apart += (double)(x - y) * (double)(x - y);
+        whole += (double)x * (double)x;
+    }
+    free(files[0]);
+    free(files[1]);
+    return sqrt(apart / whole);
+}
+
+static void same_up_to_rounding(const struct fixture *f, const char *a, const char *b) {
+    json_t *x = history_of(f, a), *y = history_of(f, b), *entry;
+    size_t i;
+    json_array_foreach(x, i, entry) {
+        const json_t *loss = json_object_get(entry, "loss");
+        const double other = json_number_value(json_object_get(json_array_get(y, i), "loss"));
+        if (loss && !(fabs(json_number_value(loss) / other - 1) < 2e-5))
+            fail_msg("%s: %g, %s: %g", a, json_number_value(loss), b, other);
+    }
+    json_decref(x);
+    json_decref(y);
+    const double apart = weights_apart(f, a, b);
+    if (!(apart < 1e-5)) fail_msg("weights of %s and %s are %g apart", a, b, apart);
+}
+
+/* With dropout, and an epoch's last step that has fewer micro-batches, and one that is not full. */
+FIXTURE_TEST(test_a_step_does_not_depend_on_its_micro_batches) {
+    static const char *const runs[] = {
+        "", "train_file=@triplets.csv symmetric=True ", "train_file=@scored.csv loss=cosent matryoshka_dims=32,8 ",
+        "train_file=@scored.csv loss=contrastive update_in_backward=True max_grad_norm=0 "};
+    static const char *const splits[] = {"per_device_train_batch_size=32",
+                                         "per_device_train_batch_size=8 gradient_accumulation_steps=4",
+                                         "per_device_train_batch_size=32 mini_batch_size=4"};
+    char words[256];
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
+        for (size_t k = 0; k < 3; k++) {
+            char name[16];
+            snprintf(name, sizeof name, "split%zu", k);
+            snprintf(words, sizeof words, EMBEDDING "logging_steps=1 learning_rate=1e-4 %s%s", runs[run], splits[k]);
+            assert_int_equal(train(f, name, words).steps, 6);
+        }
+        same_up_to_rounding(f, "split0", "split1");
+        same_up_to_rounding(f, "split0", "split2");
+        snprintf(words, sizeof words,
+                 EMBEDDING "logging_steps=1 learning_rate=1e-4 threads=2 dataloader_num_workers=2 %s%s", runs[run],
+                 splits[2]);
+        train(f, "again", words);
+        assert_same_run(f, "split2", "again");
+    }
+}
+
+FIXTURE_TEST(test_resumed_is_uninterrupted) {
+    const char *words = EMBEDDING "logging_steps=1 save_strategy=steps save_steps=1 per_device_train_batch_size=16 "
+                                  "mini_batch_size=4 ";
+    train(f, "whole", words);
+    for (int stop = 1; stop < 9; stop += 3) {
+        char more[256];
+        assert_int_equal(try_train(f, "cut", words, stop, NULL), SNUG_E_INTERRUPTED);
+        snprintf(more, sizeof more, "%sresume_from_checkpoint=True", words);
+        train(f, "cut", more);
+        assert_same_run(f, "whole", "cut");
+        snprintf(more, sizeof more, "%soverwrite_output_dir=True", words);
+        train(f, "cut", more);
+    }
+}
+
+/* ---- what is refused ----------------------------------------------------------------------------------------------
+ */
+
+FIXTURE_TEST(test_what_is_refused) {
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"loss=cosent", "there is none: name it with --label_column_name"},
+        {"loss=triplet", "is of three texts in each row, and there are 2"},
+        {"train_file=@triplets.csv loss=cosine_similarity", "is of two texts in each row, and there are 3"},
+        {"text_column_name=anchor", "is of two or more texts in each row, and there is 1"},
+        {"mini_batch_size=3", "is no multiple of it"},
+        {"margin=1", "--margin is not a setting of --loss multiple_negatives_ranking"},
+        {"train_file=@scored.csv symmetric=True", "--symmetric is not a setting of --loss cosent"},
+        {"train_file=@scored.csv loss=contrastive similarity_scale=3", "--similarity_scale is not a setting"},
+        {"matryoshka_dims=33", "from 1 to the 32 values of a vector"},
+        {"matryoshka_dims=8,x", "whole numbers"},
+        {"matryoshka_dims=8,1.5", "whole numbers"},
+        {"matryoshka_dims=8,16 matryoshka_weights=1", "a number above 0 for each"},
+        {"matryoshka_weights=1", "give these, too"},
+        {"per_device_train_tokens=512", "in place of --per_device_train_tokens"},
+        {"mini_batch_size=2 offload=activations", "steps of one micro-batch"},
+        {"validation_file=@pairs.csv eval_strategy=epoch", "is evaluated on two texts and their score"},
+        {"task=classification train_file=@train.csv loss=cosent", "--loss is for sentence embedding"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        snprintf(words, sizeof words, EMBEDDING "%s", cases[i].words);
+        if (try_train(f, "refused", words, 0, NULL) == SNUG_OK) fail_msg("%s is not refused", cases[i].words);
+        assert_contains(snug_error_message(f->ctx), cases[i].says);
+    }
+}
+
+/* What is reported: the loss that the data decides on. */
+FIXTURE_TEST(test_loss_is_reported) {
+    train(f, "out", EMBEDDING "max_steps=1");
+    assert_contains(f->log, "loss: multiple_negatives_ranking, scale 20, over the 8 rows of a step together");
+    train(f, "out", EMBEDDING "train_file=@scored.csv max_steps=1 overwrite_output_dir=True matryoshka_dims=8");
+    assert_contains(f->log, "loss: cosent, scale 20, of the first values 8, over");
+    assert_contains(f->log, "whole vectors, of 32 values, are not among them");
+    train(f, "out",
+          EMBEDDING "train_file=@scored.csv loss=multiple_negatives_ranking max_steps=1 "
+                    "overwrite_output_dir=True");
+    assert_contains(f->log, "does not read the scores");
+    train(f, "out", EMBEDDING "train_file=@triplets.csv loss=triplet max_steps=1 overwrite_output_dir=True");
+    assert_contains(f->log, "loss: triplet, margin 5");
+}
+TEST_MAIN(NULL, NULL)
