@@ -231,6 +231,32 @@ class _Of3(TypedDict, total=False):
     shuffled; 0: rows (snug's own) [0]"""
     gradient_accumulation_steps: Optional[int]
     """micro-batches per optimizer step, on each rank [1]"""
+    mini_batch_size: Optional[int]
+    """embedding: rows of a micro-batch, of which per_device_train_batch_size is a multiple: the loss is over the whole
+    batch, the memory that of a micro-batch; 0: the batch is one [0]"""
+    loss: Optional[
+        Literal[
+            "multiple_negatives_ranking",
+            "cosent",
+            "angle",
+            "cosine_similarity",
+            "contrastive",
+            "triplet",
+        ]
+    ]
+    """embedding: the loss, as sentence-transformers names it; default: cosent where rows have a score or label, else
+    multiple_negatives_ranking (snug's own)"""
+    similarity_scale: Optional[float]
+    """embedding: what similarities are multiplied by, sentence-transformers' scale: of multiple_negatives_ranking, cosent
+    and angle (snug's own) [20]"""
+    margin: Optional[float]
+    """embedding: the margin of contrastive (default: 0.5) and triplet (default: 5) [0]"""
+    symmetric: Optional[bool]
+    """embedding: multiple_negatives_ranking also finds the first text of each second one (snug's own) [False]"""
+    matryoshka_dims: Optional[Union[str, list[str], tuple[str, ...]]]
+    """embedding: the loss is summed over vectors that are cut off after so many values, as MatryoshkaLoss does"""
+    matryoshka_weights: Optional[Union[str, list[str], tuple[str, ...]]]
+    """embedding: weights of matryoshka_dims; default: 1 each"""
     num_train_epochs: Optional[float]
     """number of training epochs [3]"""
     max_steps: Optional[int]

@@ -9,7 +9,8 @@ static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, 
     (void)epoch, (void)row, (void)text;
     batch->labels[batch->rows] = SNUG_IGNORE_LABEL;
     batch->loss_positions[batch->rows++] = (int32_t)first;
-    batch->weight += batch->items++ % collator->options->texts == 0;
+    const int64_t texts = collator->options->texts ? collator->options->texts : 1;
+    batch->weight += batch->items++ % texts == 0;
 }
 
 static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,

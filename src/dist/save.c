@@ -485,6 +485,19 @@ snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group
     return status;
 }
 
+snug_status snug_module_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                             const char *name, const struct snug_program *program, const struct snug_memory *memory,
+                             const char *prefix) {
+    struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
+    const size_t length = strlen(prefix);
+    const snug_status status = begin(&s, program->parameter_count);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        const char *own = program->parameters[i].name;
+        if (strncmp(own, prefix, length) == 0) add_parameter(&s, own + length, i);
+    }
+    return end_alone(&s, status, in, name);
+}
+
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory) {
     struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .fd = -1};

@@ -24,6 +24,10 @@ snug_status snug_weights_save(snug_context *ctx, const struct snug_process_group
 /* The adapters and the modules saved with them, alone, under PEFT's names. */
 snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                               const char *name, const struct snug_program *program, const struct snug_memory *memory);
+/* The parameters whose names begin with prefix, alone, and without it. */
+snug_status snug_module_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
+                             const char *name, const struct snug_program *program, const struct snug_memory *memory,
+                             const char *prefix);
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_save(snug_context *ctx, const struct snug_process_group *group, const struct snug_folder *in,
                              const char *name, const struct snug_program *program, const struct snug_memory *memory);

@@ -44,6 +44,9 @@ static const struct {
 };
 enum { POOLINGS = sizeof poolings / sizeof *poolings };
 
+const char *snug_pooling_key(int i) { return i < POOLINGS ? poolings[i].key : NULL; }
+enum snug_pooling snug_pooling_of(int i) { return poolings[i].pooling; }
+
 static snug_status take_pooling(const struct reading *r, const char *path, const json_t *json) {
     const json_t *mode = json_object_get(json, "pooling_mode");
     int found = 0, count = 0;
@@ -78,13 +81,23 @@ static snug_status read_pooling(const struct reading *r, const char *sub) {
 }
 
 static const struct {
-    const char *name;
+    const char *class; /* with its package, which may be another one in older files */
     bool activates;
     enum snug_activation activation;
 } activations[] = {
-    {"Tanh", true, SNUG_TANH}, {"Identity", false, SNUG_TANH}, {"ReLU", true, SNUG_RELU},
-    {"GELU", true, SNUG_GELU}, {"SiLU", true, SNUG_SILU},
+    {"torch.nn.modules.activation.Tanh", true, SNUG_TANH}, {"torch.nn.modules.linear.Identity", false, SNUG_TANH},
+    {"torch.nn.modules.activation.ReLU", true, SNUG_RELU}, {"torch.nn.modules.activation.GELU", true, SNUG_GELU},
+    {"torch.nn.modules.activation.SiLU", true, SNUG_SILU},
 };
+enum { ACTIVATIONS = sizeof activations / sizeof *activations };
+
+const char *snug_dense_activation(const struct snug_sentence_module *m) {
+    int i = 0;
+    while (activations[i].activates != m->activates || activations[i].activation != m->activation) i++;
+    return activations[i].class;
+}
+
+static const char *last_part(const char *class) { return strrchr(class, '.') ? strrchr(class, '.') + 1 : class; }
 
 static snug_status take_dense(const struct reading *r, const char *path, const json_t *json,
                               struct snug_sentence_module *m) {
@@ -99,9 +112,9 @@ static snug_status take_dense(const struct reading *r, const char *path, const j
         return snug_fail(r->ctx, SNUG_E_INPUT,
                          "%s: in_features %lld and out_features %lld do not follow a vector of %lld", path,
                          (long long)m->in, (long long)m->out, (long long)r->to->size);
-    name = strrchr(full, '.') ? strrchr(full, '.') + 1 : full;
-    for (size_t i = 0; i < sizeof activations / sizeof *activations && !residual; i++) {
-        if (strcmp(name, activations[i].name) != 0) continue;
+    name = last_part(full);
+    for (int i = 0; i < ACTIVATIONS && !residual; i++) {
+        if (strcmp(name, last_part(activations[i].class)) != 0) continue;
         m->activates = activations[i].activates;
         m->activation = activations[i].activation;
         r->to->size = m->out;
@@ -175,7 +188,7 @@ static snug_status read_transformer(const struct reading *r) {
     char *path = NULL;
     json_t *json;
     bool lower = false;
-    snug_status status = read_json(r, "", "sentence_bert_config.json", &path, &json);
+    snug_status status = read_json(r, "", SNUG_SENTENCE_LENGTH, &path, &json);
     if (status == SNUG_OK) status = snug_json_int(r->ctx, path, json, "max_seq_length", 0, &r->to->max_seq_length);
     if (status == SNUG_OK) status = snug_json_bool(r->ctx, path, json, "do_lower_case", false, &lower);
     if (status == SNUG_OK && r->to->max_seq_length < 0)
@@ -190,7 +203,7 @@ static snug_status read_transformer(const struct reading *r) {
 
 static snug_status read_settings(const struct reading *r) {
     char *path = NULL;
-    const snug_status status = read_json(r, "", "config_sentence_transformers.json", &path, &r->to->settings);
+    const snug_status status = read_json(r, "", SNUG_SENTENCE_SETTINGS, &path, &r->to->settings);
     free(path);
     return status;
 }
@@ -296,22 +309,35 @@ static snug_status load_parameter(const struct stored *from, const struct snug_p
     return status;
 }
 
-static snug_status load_module(snug_context *ctx, const char *folder, const struct snug_sentence_module *m,
-                               const struct snug_program *program, const struct snug_memory *memory) {
-    struct snug_safetensors files;
-    struct snug_folder in = {.fd = -1};
-    char *path;
-    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder, m->folder));
-    snug_status status = snug_folder_open(ctx, NULL, path, &in);
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, &in, "model.safetensors", &files);
+/* Where a module's parameters are: its folder, without its name before theirs; or in a checkpoint, which has no
+   folders, with the model's weights. */
+static snug_status open_module(snug_context *ctx, const struct snug_folder *folder, const char *path, bool *own,
+                               struct snug_safetensors *files) {
+    const char *name = "model.safetensors";
+    struct snug_folder in;
+    *own = snug_sentence_is_in(folder) || snug_folder_exists(path);
+    if (!*own) RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
+    if (!*own) return snug_safetensors_open(ctx, folder, name, files);
+    RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &in));
+    const snug_status status = snug_safetensors_open(ctx, &in, name, files);
     snug_folder_close(&in);
+    return status;
+}
+
+static snug_status load_module(snug_context *ctx, const struct snug_folder *folder,
+                               const struct snug_sentence_module *m, const struct snug_program *program,
+                               const struct snug_memory *memory) {
+    struct snug_safetensors files;
+    bool own;
+    char *path, prefix[64];
+    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder->path, m->folder));
+    snug_status status = open_module(ctx, folder, path, &own, &files);
     const bool open = status == SNUG_OK;
-    char prefix[64];
     const int length = snprintf(prefix, sizeof prefix, "%s.", m->folder);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
         if (!p->apart || strncmp(p->name, prefix, (size_t)length) != 0) continue;
-        const struct stored from = {ctx, &files, snug_safetensors_find(&files, p->name + length)};
+        const struct stored from = {ctx, &files, snug_safetensors_find(&files, p->name + (own ? length : 0))};
         status = load_parameter(&from, program, memory, p, path);
     }
     if (open) snug_safetensors_close(&files);
@@ -319,7 +345,7 @@ static snug_status load_module(snug_context *ctx, const char *folder, const stru
     return status;
 }
 
-snug_status snug_sentence_load(snug_context *ctx, const char *folder, const struct snug_program *program,
+snug_status snug_sentence_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                                const struct snug_config *config, const struct snug_memory *memory) {
     const struct snug_sentence *s = config->sentence;
     for (int i = 0; s && i < s->count; i++)

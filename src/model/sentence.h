@@ -12,6 +12,8 @@
 
 enum { SNUG_SENTENCE_MODULES = 8 };
 #define SNUG_SENTENCE_LIST "modules.json"
+#define SNUG_SENTENCE_LENGTH "sentence_bert_config.json"
+#define SNUG_SENTENCE_SETTINGS "config_sentence_transformers.json"
 
 struct snug_sentence_module {
     char folder[48];
@@ -43,11 +45,17 @@ void snug_sentence_free(struct snug_sentence *sentence);
 snug_status snug_sentence_prompt(snug_context *ctx, const struct snug_sentence *sentence, const char *name,
                                  const char **out);
 
+/* The switch of pooling number i in the files of sentence-transformers, NULL after the last one; and the pooling. */
+const char *snug_pooling_key(int i);
+enum snug_pooling snug_pooling_of(int i);
+/* The class of a linear's activation there. */
+const char *snug_dense_activation(const struct snug_sentence_module *module);
+
 /* Appends the modules on the layers' output: program->logits are the vectors, [B,size] F32. */
 void snug_build_sentence(struct snug_builder *b, int32_t hidden);
-/* Fills the linears' parameters, which no file of the model itself has, from folder. Those of new linears are
-   initialised by snug_weights_init(). */
-snug_status snug_sentence_load(snug_context *ctx, const char *folder, const struct snug_program *program,
+/* Fills the linears' parameters from folder: from their own folders, or from a checkpoint's weights. Those of new
+   linears are initialised by snug_weights_init(). */
+snug_status snug_sentence_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                                const struct snug_config *config, const struct snug_memory *memory);
 
 #endif

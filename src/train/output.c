@@ -7,6 +7,7 @@
 
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "model/sentence.h"
 #include "model/weight_files.h"
 #include "tokenizer/tokenizer_parts.h"
 #include "train/training_args.h"
@@ -23,6 +24,9 @@ static const struct known fixed[] = {
     {"adapter_config.json", true, false},
     {"adapter_model.safetensors", true, false},
     {SNUG_TRAINING_ARGS, true, false},
+    {SNUG_SENTENCE_LIST, true, false},
+    {SNUG_SENTENCE_LENGTH, true, false},
+    {SNUG_SENTENCE_SETTINGS, true, false},
     {"trainer_state.json", false, false},
     {SNUG_RUN_REPORT, false, false},
     {"train_results.json", false, false},

@@ -96,7 +96,7 @@ static snug_status load_folder(struct snug_session *s, const struct snug_folder 
     const uint64_t seed = (uint64_t)setup->args->seed;
     RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, program, &setup->config, &s->memory, seed,
                                       setup->args->ignore_mismatched_sizes, &s->source));
-    RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder->path, program, &setup->config, &s->memory));
+    RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder, program, &setup->config, &s->memory));
     return setup->adapter.path ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
                                : snug_adapter_init_lengths(s->ctx, folder, program, &setup->config, &s->memory, seed);
 }
@@ -132,7 +132,8 @@ snug_status snug_session_load_weights(struct snug_session *s, const struct snug_
     else
         RETURN_IF_ERROR(snug_weights_load(s->ctx, folder, any_program(s), &setup->config, &s->memory,
                                           (uint64_t)setup->args->seed, false, &s->source));
-    RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder->path, any_program(s), &setup->config, &s->memory));
+    if (!setup->lora) /* else they are frozen, or among the adapters */
+        RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder, any_program(s), &setup->config, &s->memory));
     return snug_session_prepare(s);
 }
 
@@ -560,8 +561,9 @@ struct written_names {
     char (*weights)[SNUG_WEIGHT_FILE_NAME];
     const char **all;
 };
-/* config.json, an adapter's two files, training_args.json, those of a reference, and NULL at the end */
-enum { OTHERS_MOST = 7 + SNUG_TOKENIZER_FILES };
+/* config.json, an adapter's two files, training_args.json, those of a reference, an embedding's three, and NULL at the
+   end */
+enum { OTHERS_MOST = 10 + SNUG_TOKENIZER_FILES };
 
 static void free_names(struct written_names *names) {
     free(names->weights);
@@ -587,6 +589,7 @@ static snug_status list_names(const struct snug_session *s, const struct snug_we
         out->all[n++] = SNUG_REFERENCE_TRAIN;
         out->all[n++] = SNUG_REFERENCE_EVAL;
     }
+    n += snug_session_list_sentence(s, out->all + n);
     for (size_t i = 0; tokenizer && (out->all[n] = snug_tokenizer_file(tokenizer, i)); i++) n++;
     return SNUG_OK;
 }
@@ -606,7 +609,7 @@ snug_status snug_session_check_model(const struct snug_session *s, const struct 
     RETURN_IF_ERROR(name_files(s, &names));
     const snug_status status = snug_output_check(output, names.all);
     free_names(&names);
-    return status;
+    return status == SNUG_OK ? snug_session_check_sentence(s, output) : status;
 }
 
 snug_status snug_session_write_model(struct snug_session *s, struct snug_output *output) {
@@ -616,6 +619,7 @@ snug_status snug_session_write_model(struct snug_session *s, struct snug_output 
     RETURN_IF_ERROR(name_files(s, &names));
     snug_status status = snug_output_begin(output, names.all);
     if (status == SNUG_OK) status = snug_session_write_files(s, &output->folder);
+    if (status == SNUG_OK) status = snug_session_write_sentence(s, output);
     if (status == SNUG_OK) status = snug_output_end_model(output, names.all);
     free_names(&names);
     return status;

@@ -166,6 +166,11 @@ const char *snug_session_weights(const struct snug_session *s);
 /* Writes config.json, the weights (or adapter_config.json and the adapters) and the tokenizer's files. Rank 0 has the
  * folder; all ranks write the weights. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
+/* Of a trained sentence embedding (sentence_folder.c): names of the files, at most three, that make its folder one of
+ * sentence-transformers; whether their folders can be written; writes both. */
+size_t snug_session_list_sentence(const struct snug_session *session, const char **names);
+snug_status snug_session_check_sentence(const struct snug_session *session, const struct snug_output *output);
+snug_status snug_session_write_sentence(struct snug_session *session, const struct snug_output *output);
 /* Whether an output folder has files of others where snug_session_write_model() would write: SNUG_E_IO names one. */
 snug_status snug_session_check_model(const struct snug_session *session, const struct snug_output *output);
 /* Writes these files into an output folder, where they replace those of an earlier run. */

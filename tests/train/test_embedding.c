@@ -404,11 +404,6 @@ FIXTURE_TEST(test_evaluation_of_pairs) {
     snprintf(words, sizeof words, "--validation_file %s", path_of(f, "odd.csv"));
     assert_int_equal(evaluate(f, words, values), SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "there is 1 text and a score");
-
-    snug_args *args = args_of(f, "--task embedding --train_file dummy:4x8 --output_dir out");
-    assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_UNSUPPORTED);
-    assert_contains(snug_error_message(f->ctx), "are not trained yet");
-    snug_args_destroy(args);
     json_decref(golden);
 }
 

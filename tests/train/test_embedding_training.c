@@ -192,6 +192,97 @@ FIXTURE_TEST(test_resumed_is_uninterrupted) {
     }
 }
 
+/* ---- folders ------------------------------------------------------------------------------------------------------
+ */
+
+/* A golden model's folder, with the modules of a case of cases.json. */
+static void write_folder(const struct fixture *f, const json_t *one) {
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    const char *name;
+    json_t *value, *kind;
+    char from[128];
+    size_t size, i;
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "golden")), SNUG_OK);
+    for (size_t file = 0; file < 4; file++) {
+        snprintf(from, sizeof from, GOLDEN "model/%s", files[file]);
+        char *data = read_text(f, from, &size);
+        write_bytes(path_of(f, "golden/%s", files[file]), data, size);
+        free(data);
+    }
+    json_object_foreach(json_object_get(one, "files"), name, value) {
+        const char *slash = strchr(name, '/');
+        if (slash) mkdir(path_of(f, "golden/%.*s", (int)(slash - name), name), 0700);
+        assert_int_equal(json_dump_file(value, path_of(f, "golden/%s", name), JSON_ENCODE_ANY), 0);
+    }
+    json_array_foreach(json_object_get(one, "dense"), i, kind) {
+        if (strcmp(json_string_value(kind), "normalize") == 0) continue;
+        snprintf(from, sizeof from, GOLDEN "model/%s.safetensors", json_string_value(kind));
+        char *data = read_text(f, from, &size);
+        write_bytes(path_of(f, "golden/%zu_Dense/model.safetensors", i + 2), data, size);
+        free(data);
+    }
+}
+
+struct expected {
+    const json_t *vectors;
+    size_t seen;
+};
+static snug_status compare_vector(void *user, const snug_prediction *row) {
+    struct expected *e = user;
+    const json_t *vector = json_array_get(e->vectors, e->seen++);
+    assert_int_equal(row->logits_count, json_array_size(vector));
+    for (size_t i = 0; i < row->logits_count; i++)
+        assert_true(fabs((double)row->logits[i] - json_number_value(json_array_get(vector, i))) < 1e-5);
+    return SNUG_OK;
+}
+
+/* A training that changes nothing writes a folder with the same vectors, and one in which checkpoints are resumed. */
+FIXTURE_TEST(test_folders_of_sentence_transformers) {
+    json_t *golden = read_json(f, GOLDEN "cases.json"), *one, *text;
+    size_t i, k;
+    char words[256];
+    json_array_foreach(json_object_get(golden, "cases"), i, one) {
+        write_folder(f, one);
+        const char *still =
+            "task=embedding model_name_or_path=@golden train_file=@pairs.csv learning_rate=0 max_steps=2 "
+            "threads=1 output_dir=@still overwrite_output_dir=True save_strategy=no";
+        snug_args *args = plain_args(f, still);
+        if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        snug_args_destroy(args);
+        snug_rows *rows;
+        ok(f, snug_rows_create(f->ctx, &rows));
+        json_array_foreach(json_object_get(golden, "texts"), k, text) {
+            ok(f, snug_rows_text(rows, "text", json_string_value(text)));
+            ok(f, snug_rows_end(rows));
+        }
+        struct expected expected = {.vectors = json_object_get(one, "vectors")};
+        args = plain_args(f, "model_name_or_path=@still threads=1");
+        ok(f, snug_args_set_rows(args, "test_file", rows));
+        if (snug_embed(args, NULL, compare_vector, &expected) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        assert_int_equal(expected.seen, json_array_size(expected.vectors));
+        snug_args_destroy(args);
+        snug_rows_destroy(rows);
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "golden")));
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "still")));
+    }
+    write_folder(f, json_array_get(json_object_get(golden, "cases"), 7)); /* two linears */
+    const char *common = "task=embedding config_name= model_name_or_path=@golden tokenizer_name= train_file=@pairs.csv "
+                         "save_strategy=steps save_steps=3 ";
+    snprintf(words, sizeof words, "%s", common);
+    train(f, "whole", words);
+    assert_int_equal(try_train(f, "cut", words, 7, NULL), SNUG_E_INTERRUPTED);
+    snprintf(words, sizeof words, "%sresume_from_checkpoint=True", common);
+    train(f, "cut", words);
+    assert_same_run(f, "whole", "cut");
+    assert_same_in_both(f, "whole", "cut", "2_Dense/model.safetensors");
+    /* A folder of that name that snug did not make stays. */
+    ok(f, snug_folder_create(f->ctx, path_of(f, "own/1_Pooling")));
+    write_text(f, "own/1_Pooling/config.json", "{}");
+    assert_int_equal(try_train(f, "own", common, 0, NULL), SNUG_E_IO);
+    assert_contains(snug_error_message(f->ctx), "was not made by snug");
+    json_decref(golden);
+}
+
 /* ---- what is refused ----------------------------------------------------------------------------------------------
  */
 

@@ -5,7 +5,6 @@
 
 static void differentiate_collect(struct snug_tape *t, const struct snug_op *op) {
     const int32_t d = snug_tape_take(t, op->collect.vectors), x = op->collect.x;
-    if (!d) return;
     const int32_t dx = snug_tape_new(t, x);
     if (t->status == SNUG_OK) t->program->tensors[dx].low_precision = false;
     snug_tape_emit(t, (struct snug_op){.kind = SNUG_OP_COLLECT_BACKWARD, .collect_backward = {.d = d, .dx = dx}});
@@ -15,7 +14,6 @@ static void differentiate_collect(struct snug_tape *t, const struct snug_op *op)
 /* The loss computes its own gradient, which lives until the step's last micro-batch has read its rows. */
 static void differentiate_loss(struct snug_tape *t, const struct snug_op *op) {
     const int32_t vectors = op->vector_loss.vectors;
-    if (!snug_tape_needs(t, vectors)) return;
     struct snug_tensor like = t->program->tensors[vectors];
     int32_t d = 0;
     if (t->status == SNUG_OK) t->status = snug_program_tensor(t->program, like, &d, "grad.%s", "step.vectors");
