@@ -214,7 +214,7 @@ TEST(test_refused) {
         {other_operation, "add cannot be differentiated: it is not an operation of a model", SNUG_E_INTERNAL},
         {reads_statistics, "attention.log_sum_exp cannot be differentiated: it is not a function of the model",
          SNUG_E_INTERNAL},
-        {two_losses, "loss of loss cannot be differentiated: other operations read the logits", SNUG_E_INTERNAL},
+        {two_losses, "loss of logits cannot be differentiated: other operations read the logits", SNUG_E_INTERNAL},
         {capped_sum, "scale of layer.0.y cannot be differentiated: the capped value is not stored", SNUG_E_INTERNAL},
         {shared_in_head, "terms cannot be differentiated: its gradient is also another tensor's", SNUG_E_INTERNAL},
         {frozen, "all parameters are frozen", SNUG_E_USAGE},
