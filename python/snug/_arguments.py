@@ -475,4 +475,51 @@ class _Of7(TypedDict, total=False):
     generation_max_length: Optional[int]
     """predict_with_generate: tokens of a prompt and its answer at most, without max_new_tokens; 0: generation_config.json's
     [0]"""
-    stop_strings: Optional[
+
+
+class _Of12(TypedDict, total=False):
+    prompt_name: Optional[str]
+    """embed: the name of the model's prompt that is put before each text; default: default_prompt_name of the model"""
+    bf16_full_eval: Optional[bool]
+    """eval, predict: weights in bf16, too: half the memory [False]"""
+    fp16_full_eval: Optional[bool]
+    """eval, predict: weights in fp16, too: half the memory; on a GPU only [False]"""
+
+
+class _Of8(TypedDict, total=False):
+    top_k: Optional[int]
+    """predict: masked LM: the most probable tokens of a mask, at most 1000 (snug's own); generate: with do_sample: one of
+    so many is drawn; 0: of all; there the default is 50 [1]"""
+    normalize_embeddings: Optional[bool]
+    """embed: scale vectors to length 1 [False]"""
+    truncate_dim: Optional[int]
+    """embed: keep so many of a vector's first values; 0: all [0]"""
+    prompt: Optional[str]
+    """generate: one prompt, instead of test_file; with chat: a user's message; embed: what is put before each text (snug's
+    own)"""
+
+
+class _Of2(TypedDict, total=False):
+    gpu: Optional[PathLike]
+    """plan: for a GPU that is not installed, by its name, as "RTX 4090" or H100, or by a file of its rates, as snug bench
+    rates --device cuda --json prints them (snug's own)"""
+
+
+class TrainArguments(_Of3, _Of7, _Of15, _Of31, total=False):
+    """The arguments of train()."""
+
+
+class PlanArguments(_Of2, _Of3, _Of7, _Of15, _Of31, total=False):
+    """The arguments of plan()."""
+
+
+class EvaluateArguments(_Of7, _Of12, _Of15, _Of31, total=False):
+    """The arguments of evaluate()."""
+
+
+class LoadArguments(_Of8, _Of12, _Of15, _Of31, total=False):
+    """The arguments of load()."""
+
+
+class PullArguments(_Of31, total=False):
+    """The arguments of pull()."""
