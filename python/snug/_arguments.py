@@ -475,6 +475,8 @@ class _Of7(TypedDict, total=False):
     generation_max_length: Optional[int]
     """predict_with_generate: tokens of a prompt and its answer at most, without max_new_tokens; 0: generation_config.json's
     [0]"""
+    stop_strings: Optional[str]
+    """texts that end an answer: one, or a JSON list of them"""
 
 
 class _Of12(TypedDict, total=False):

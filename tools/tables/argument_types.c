@@ -44,6 +44,7 @@ static const struct {
     {"A=W,B=W", "Union[str, Mapping[str, float], list[float], tuple[float, ...]]"},
     {"NAME", "str"},
     {"TEXT", "str"},
+    {"TEXT|JSON", "str"},
     {"NAME|A,B", TEXTS},
     {"A,B", TEXTS},
     {"PARTS", TEXTS},
