@@ -145,7 +145,7 @@ struct snug_program {
     bool updates_in_backward;               /* weights change in BACKWARD, before the gradient norm is known */
     int32_t top_ids, top_log_probabilities; /* of TOP, 0 if none */
     int32_t logits, best, loss, clip;       /* tensors that the host reads, 0 if none; clip is {norm, scale} */
-    int32_t sums, results; /* of PREFERENCE, 0 if none */
+    int32_t sums, results;                  /* of PREFERENCE, 0 if none */
     int32_t scaler;                         /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */
 };
 
