@@ -99,8 +99,6 @@ static const char *const always[] = {"use_cpu",
                                      "none",
                                      "logging_strategy",
                                      "steps",
-                                     "mini_batch_size",
-                                     "0",
                                      NULL};
 
 static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
@@ -116,6 +114,8 @@ static snug_status make_args(const struct verifying *v, const char *output, word
     if (status == SNUG_OK) status = snug_args_assign(*out, "output_dir", folder);
     free(folder);
     if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
+    if (status == SNUG_OK && v->args->mini_batch_size) /* the checks choose the micro-batches */
+        status = set_number(*out, "mini_batch_size", 0);
     if (status == SNUG_OK) status = choose_data(v, *out, rows);
     return status == SNUG_OK ? set_words(*out, list) : status;
 }
