@@ -316,6 +316,53 @@ FIXTURE_TEST(test_what_is_refused) {
     }
 }
 
+static void plan(struct fixture *f, const char *words, snug_status expected, const char *says) {
+    snug_args *args = plain_args(f, words);
+    snug_plan *found = NULL;
+    const snug_status status = snug_plan_create(args, &found);
+    if (status != expected) fail_msg("%s: %d: %s", words, (int)status, snug_error_message(f->ctx));
+    if (says) assert_contains(snug_error_message(f->ctx), says);
+    snug_plan_destroy(found);
+    snug_args_destroy(args);
+}
+
+/* Plans without data have pairs, with a score where the loss needs it. */
+FIXTURE_TEST(test_plans) {
+    static const char *const losses[] = {"", "loss=cosent"};
+    char words[256];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(words, sizeof words, "task=embedding config_name=@model mini_batch_size=2 threads=1 %s", losses[i]);
+        plan(f, words, SNUG_OK, NULL);
+    }
+    plan(f, "task=embedding config_name=@model num_processes=2", SNUG_E_UNSUPPORTED, "train on one");
+    plan(f, "task=embedding config_name=@model matryoshka_dims=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", SNUG_E_USAGE,
+         "up to 16 whole numbers");
+    plan(f, "task=embedding config_name=@model train_file=dummy:64x16 per_device_train_batch_size=16 mini_batch_size=4",
+         SNUG_OK, NULL);
+}
+
+/* A loop has steps of one micro-batch. */
+FIXTURE_TEST(test_loop) {
+    snug_args *args = training_args(f, EMBEDDING "save_strategy=no");
+    snug_session *session;
+    const snug_batch_info *batch;
+    double loss, norm;
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_session_begin_epoch(session, 0));
+    ok(f, snug_next_batch(session, &batch));
+    ok(f, snug_forward(session));
+    ok(f, snug_loss(session, &loss));
+    assert_true(loss > 0);
+    ok(f, snug_backward(session));
+    ok(f, snug_clip_grad_norm(session, 1, &norm));
+    ok(f, snug_optimizer_step(session));
+    snug_session_destroy(session);
+    set_args(f, args, "mini_batch_size=2");
+    assert_int_equal(snug_session_create(args, &session), SNUG_E_UNSUPPORTED);
+    assert_contains(snug_error_message(f->ctx), "leave mini_batch_size and gradient_accumulation_steps out");
+    snug_args_destroy(args);
+}
+
 /* What is reported: the loss that the data decides on. */
 FIXTURE_TEST(test_loss_is_reported) {
     train(f, "out", EMBEDDING "max_steps=1");
