@@ -315,7 +315,7 @@ static snug_status open_module(snug_context *ctx, const struct snug_folder *fold
                                struct snug_safetensors *files) {
     const char *name = "model.safetensors";
     struct snug_folder in;
-    *own = snug_sentence_is_in(folder) || snug_folder_exists(path);
+    *own = snug_sentence_is_in(folder);
     if (!*own) RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     if (!*own) return snug_safetensors_open(ctx, folder, name, files);
     RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &in));

@@ -18,8 +18,8 @@
 
 static snug_status write_json(struct snug_session *s, const struct snug_folder *folder, const char *name,
                               json_t *json) {
-    const snug_status status = json ? snug_json_write(s->ctx, folder, name, json)
-                                    : snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing %s", name);
+    if (!json) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while writing %s", name);
+    const snug_status status = snug_json_write(s->ctx, folder, name, json);
     json_decref(json);
     return status;
 }
@@ -49,9 +49,9 @@ static json_t *list_modules(const struct snug_sentence *sentence) {
 /* The model's own settings, with the defaults of what they lack. */
 static json_t *settings_of(const struct snug_sentence *sentence) {
     json_t *o = json_deep_copy(sentence->settings);
-    if (o && !json_object_get(o, "prompts")) snug_json_add(&o, "prompts", json_object());
-    if (o && !json_object_get(o, "default_prompt_name")) snug_json_add(&o, "default_prompt_name", json_null());
-    if (o && !json_object_get(o, "similarity_fn_name")) snug_json_add(&o, "similarity_fn_name", json_string("cosine"));
+    if (!json_object_get(o, "prompts")) snug_json_add(&o, "prompts", json_object());
+    if (!json_object_get(o, "default_prompt_name")) snug_json_add(&o, "default_prompt_name", json_null());
+    if (!json_object_get(o, "similarity_fn_name")) snug_json_add(&o, "similarity_fn_name", json_string("cosine"));
     return o;
 }
 
@@ -101,9 +101,7 @@ static snug_status write_folder(struct snug_session *s, const struct snug_output
     return status;
 }
 
-static bool has_folder(const struct snug_session *s) {
-    return s->job.setup.config.sentence && s->training && !s->job.setup.lora;
-}
+static bool has_folder(const struct snug_session *s) { return s->job.setup.config.sentence && !s->job.setup.lora; }
 
 size_t snug_session_list_sentence(const struct snug_session *s, const char **names) {
     if (!has_folder(s)) return 0;

@@ -29,9 +29,10 @@ static snug_status refuse(const struct snug_setup *setup, const char *why) {
 }
 
 static enum snug_vector_loss find_loss(const struct snug_args *args, bool scored) {
-    for (int i = 0; args->loss && i < SNUG_VECTOR_LOSSES; i++)
-        if (strcmp(args->loss, losses[i].name) == 0) return (enum snug_vector_loss)i;
-    return scored ? SNUG_LOSS_COSENT : SNUG_LOSS_RANKING;
+    int i = 0;
+    if (!args->loss) return scored ? SNUG_LOSS_COSENT : SNUG_LOSS_RANKING;
+    while (strcmp(args->loss, losses[i].name) != 0) i++; /* one of its choices */
+    return (enum snug_vector_loss)i;
 }
 
 /* Whether a row of data has what the loss reads. */

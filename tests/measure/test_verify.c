@@ -125,6 +125,7 @@ FIXTURE_TEST(test_all_invariants_hold) {
         "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
         "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
         adapters,
+        "task=embedding max_seq_length=64 mini_batch_size=4",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard;

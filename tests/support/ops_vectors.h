@@ -72,7 +72,8 @@ static inline void build_vector_loss(struct ops *f, int variant) {
     /* An angle's absolute value is far from 0, where it has no derivative. */
     for (int64_t i = 0; form.function == SNUG_LOSS_ANGLE && i < rows * h; i++) {
         const int64_t a = i / h * 2 * h + i % h;
-        ops_set(f, x, a + h, ops_get(f, f->arena, x, a) + ops_get(f, f->arena, x, a + h) / 4);
+        const double sign = i / h % 2 ? -1 : 1;
+        ops_set(f, x, a + h, sign * ops_get(f, f->arena, x, a) + ops_get(f, f->arena, x, a + h) / 4);
     }
     for (int64_t i = 0; variant == 14 && i < h * form.texts; i++) ops_set(f, x, i, 0);
     for (int64_t i = 0; variant == 15 && i < ops_count(f, scores); i++) ops_set(f, scores, i, 0.5 * (double)(i / 6));

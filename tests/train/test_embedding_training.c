@@ -301,6 +301,9 @@ FIXTURE_TEST(test_what_is_refused) {
         {"matryoshka_dims=33", "from 1 to the 32 values of a vector"},
         {"matryoshka_dims=8,x", "whole numbers"},
         {"matryoshka_dims=8,1.5", "whole numbers"},
+        {"matryoshka_dims=8;16", "whole numbers"},
+        {"matryoshka_dims=0", "whole numbers"},
+        {"matryoshka_dims=1e10", "whole numbers"},
         {"matryoshka_dims=8,16 matryoshka_weights=1", "a number above 0 for each"},
         {"matryoshka_weights=1", "give these, too"},
         {"per_device_train_tokens=512", "in place of --per_device_train_tokens"},
@@ -339,6 +342,20 @@ FIXTURE_TEST(test_plans) {
          "up to 16 whole numbers");
     plan(f, "task=embedding config_name=@model train_file=dummy:64x16 per_device_train_batch_size=16 mini_batch_size=4",
          SNUG_OK, NULL);
+}
+
+/* Adapters' folders are PEFT's. */
+FIXTURE_TEST(test_adapters) {
+    train(f, "base", EMBEDDING "max_steps=1");
+    snug_args *args =
+        plain_args(f, "task=embedding model_name_or_path=@base train_file=@pairs.csv use_peft=True "
+                      "per_device_train_batch_size=16 mini_batch_size=4 max_steps=4 threads=1 "
+                      "save_strategy=steps save_steps=2 load_best_model_at_end=False output_dir=@adapter");
+    if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    assert_true(exists(path_of(f, "adapter/adapter_model.safetensors")));
+    assert_false(exists(path_of(f, "adapter/modules.json")));
+    assert_true(exists(path_of(f, "base/modules.json")) && exists(path_of(f, "base/1_Pooling/config.json")));
 }
 
 /* A loop has steps of one micro-batch. */
