@@ -68,9 +68,10 @@ static void add_gradient(const struct losing *l, const double *a, const double *
 static double cross_entropy(const struct losing *l, double *s, double *ds, int64_t count, int64_t stride, int64_t at,
                             double factor) {
     const double scale = l->form->scale;
-    double most = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < count; j++) most = fmax(most, scale * s[j * stride]);
-    for (int64_t j = 0; j < count; j++) sum += exp(scale * s[j * stride] - most);
+    double most = scale * s[0];
+    for (int64_t j = 1; j < count; j++) most = fmax(most, scale * s[j * stride]);
+    double sum = exp(scale * s[0] - most);
+    for (int64_t j = 1; j < count; j++) sum += exp(scale * s[j * stride] - most);
     for (int64_t j = 0; j < count; j++)
         ds[j * stride] += factor * scale * (exp(scale * s[j * stride] - most) / sum - (j == at));
     return factor * (most + log(sum) - scale * s[at * stride]);
