@@ -8,10 +8,9 @@
  */
 #include "backend/cuda/attention/attention_operands.cuh"
 
-enum { AHEAD = 4, BLOCKS = SNUG_CUDA_CACHED_BLOCKS };
-/* Blocks have MANY_WARPS warps, unless there are more of them than about one for each multiprocessor, whose registers
-   are enough for three blocks of FEW_WARPS with 4 rows, but only for one of MANY_WARPS. */
-enum { FEW_WARPS = 4, MANY_WARPS = 8, ONE_EACH = 128 };
+/* A multiprocessor's registers are enough for two blocks of FEW_WARPS with 4 rows, or for one of MANY_WARPS. Blocks
+   have MANY_WARPS where there is about one or fewer for two multiprocessors. All of them run at the same time. */
+enum { AHEAD = 4, FEW_WARPS = 4, MANY_WARPS = 8, BLOCKS = SNUG_CUDA_CACHED_BLOCKS, MULTIPROCESSORS = BLOCKS / 2 };
 /* The sums of wide heads leave no shared memory for more. */
 template <int LANES> constexpr int MOST_WARPS = LANES == 32 ? FEW_WARPS : MANY_WARPS;
 
@@ -57,12 +56,37 @@ template <int ROWS> static __device__ struct block block_of(const struct cached 
     return b;
 }
 
-/* 8 channels from `channel` on of a row of d; WHOLE: d is a multiple of 8. Zeros after the last one. */
+/* 8 channels as stored: keys are loaded first, and unpacked where they are used. */
+template <typename T> struct channels { uint4 piece[sizeof(T) / 2]; };
+
+/* Those from `channel` on of a row of d; WHOLE: d is a multiple of 8. Zeros after the last one. */
 template <bool WHOLE, typename T>
-static __device__ __forceinline__ void load_channels(float (&out)[8], const T *row, int channel, int d, bool there) {
-    if (WHOLE && there && channel < d) return load<8>(out, row + channel);
+static __device__ __forceinline__ void load_channels(struct channels<T> &out, const T *row, int channel, int d,
+                                                     bool there) {
+    if constexpr (WHOLE) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) out[c] = !WHOLE && there && channel + c < d ? to_float(row[channel + c]) : 0;
+        for (int i = 0; i < (int)(sizeof out / sizeof *out.piece); i++)
+            out.piece[i] = there && channel < d ? ((const uint4 *)(row + channel))[i] : uint4{0, 0, 0, 0};
+    } else {
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            ((T *)out.piece)[c] = there && channel + c < d ? row[channel + c] : from_float<T>(0);
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void open_channels(float (&out)[8], const struct channels<T> &in) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint4 v = in.piece[i];
+            out[4 * i] = __uint_as_float(v.x), out[4 * i + 1] = __uint_as_float(v.y);
+            out[4 * i + 2] = __uint_as_float(v.z), out[4 * i + 3] = __uint_as_float(v.w);
+        }
+    } else {
+        const uint4 v = in.piece[0];
+        unpack_words<T, 4>(out, {v.x, v.y, v.z, v.w});
+    }
 }
 
 /* The running softmax of a row: exponentials are powers of two of score - most. */
@@ -82,37 +106,54 @@ static __device__ __forceinline__ void merge(struct running &r, float most, floa
     for (int c = 0; c < 8; c++) r.sum[c] = r.sum[c] * own + sum[c] * other;
 }
 
-/* Attends to AHEAD * 32 / LANES keys from k0 on, which are in one page. */
-template <typename T, int LANES, int ROWS, bool WHOLE>
-static __device__ __forceinline__ void attend(struct running (&r)[ROWS], const float (&q)[ROWS][8],
-                                              const int (&position)[ROWS], const struct cached &a,
-                                              const struct block &b, int k0) {
+/* A lane's part of AHEAD * 32 / LANES keys, which are in one page, and of their values. */
+template <typename T> struct keys { struct channels<T> k[AHEAD], v[AHEAD]; };
+
+static __device__ __forceinline__ int64_t page_of(const struct cached &a, const struct block &b, int k0) {
+    return k0 < b.end ? a.batch.pages[(int64_t)b.sequence * a.pages_each + k0 / SNUG_CACHE_PAGE] : 0;
+}
+
+/* Those from k0 on, of this page. */
+template <typename T, int LANES, bool WHOLE>
+static __device__ __forceinline__ void load_keys(struct keys<T> &out, const struct cached &a, const struct block &b,
+                                                 int64_t page, int k0) {
     constexpr int KEYS = 32 / LANES;
     const int channel = threadIdx.x % LANES * 8, member = threadIdx.x % 32 / LANES;
-    const int64_t page = a.batch.pages[(int64_t)b.sequence * a.pages_each + k0 / SNUG_CACHE_PAGE];
     const int64_t at = (page * SNUG_CACHE_PAGE + k0 % SNUG_CACHE_PAGE + member) * a.kv_row + (int64_t)blockIdx.y * a.d;
-    float k[AHEAD][8], v[AHEAD][8], s[AHEAD][ROWS];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++)
-        load_channels<WHOLE>(k[u], (const T *)a.keys + at + u * KEYS * a.kv_row, channel, a.d,
+        load_channels<WHOLE>(out.k[u], (const T *)a.keys + at + u * KEYS * a.kv_row, channel, a.d,
                              k0 + u * KEYS + member < b.end);
 #pragma unroll
     for (int u = 0; u < AHEAD; u++)
-        load_channels<WHOLE>(v[u], (const T *)a.values + at + u * KEYS * a.kv_row, channel, a.d,
+        load_channels<WHOLE>(out.v[u], (const T *)a.values + at + u * KEYS * a.kv_row, channel, a.d,
                              k0 + u * KEYS + member < b.end);
+}
+
+/* Attends to those keys. */
+template <typename T, int LANES, int ROWS>
+static __device__ __forceinline__ void attend(struct running (&r)[ROWS], const float (&q)[ROWS][8],
+                                              const int (&position)[ROWS], const struct cached &a,
+                                              const struct block &b, const struct keys<T> &keys, int k0) {
+    constexpr int KEYS = 32 / LANES;
+    const int member = threadIdx.x % 32 / LANES;
+    float s[AHEAD][ROWS];
 #pragma unroll
-    for (int u = 0; u < AHEAD; u++)
+    for (int u = 0; u < AHEAD; u++) {
+        float k[8];
+        open_channels(k, keys.k[u]);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const int key = k0 + u * KEYS + member;
             float dot = 0;
 #pragma unroll
-            for (int c = 0; c < 8; c++) dot = fmaf(q[i][c], k[u][c], dot);
+            for (int c = 0; c < 8; c++) dot = fmaf(q[i][c], k[c], dot);
 #pragma unroll
             for (int step = LANES / 2; step > 0; step /= 2) dot += __shfl_xor_sync(FULL_WARP, dot, step);
             if (a.softcap > 0) dot = a.softcap * LOG2_E * tanhf(dot);
             s[u][i] = key <= position[i] && key >= lowest_key(a, position[i]) && key < b.end ? dot : -INFINITY;
         }
+    }
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         float raised = r[i].most;
@@ -125,11 +166,18 @@ static __device__ __forceinline__ void attend(struct running (&r)[ROWS], const f
         for (int c = 0; c < 8; c++) r[i].sum[c] *= shrink;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            const float p = exp2f(s[u][i] - base);
-            r[i].total += p;
-#pragma unroll
-            for (int c = 0; c < 8; c++) r[i].sum[c] = fmaf(p, v[u][c], r[i].sum[c]);
+            s[u][i] = exp2f(s[u][i] - base);
+            r[i].total += s[u][i];
         }
+    }
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        float v[8];
+        open_channels(v, keys.v[u]);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int c = 0; c < 8; c++) r[i].sum[c] = fmaf(s[u][i], v[c], r[i].sum[c]);
     }
 }
 
@@ -193,14 +241,27 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS<LANES>) cached_kernel(c
         const int row = b.row + i;
         const T *from = (const T *)a.q + (b.token + row / a.group) * a.q_row +
                         ((int64_t)blockIdx.y * a.group + row % a.group) * a.d;
-        load_channels<WHOLE>(q[i], from, channel, a.d, row < b.rows);
+        struct channels<T> query;
+        load_channels<WHOLE>(query, from, channel, a.d, row < b.rows);
+        open_channels(q[i], query);
         position[i] = row < b.rows ? b.position + row / a.group : -1;
         r[i] = {-INFINITY, 0};
 #pragma unroll
         for (int c = 0; c < 8; c++) q[i][c] *= factor;
     }
-    for (int k0 = b.first + warp * KEYS; k0 < b.end; k0 += warps * KEYS)
-        attend<T, LANES, ROWS, WHOLE>(r, q, position, a, b, k0);
+    /* The next keys are loaded while the ones before are attended to; their page is known even earlier. */
+    struct keys<T> now, next;
+    int k0 = b.first + warp * KEYS;
+    if (k0 < b.end) load_keys<T, LANES, WHOLE>(now, a, b, page_of(a, b, k0), k0);
+    int64_t page = page_of(a, b, k0 + warps * KEYS);
+    while (k0 < b.end) {
+        const int after = k0 + warps * KEYS;
+        if (after < b.end) load_keys<T, LANES, WHOLE>(next, a, b, page, after);
+        page = page_of(a, b, after + warps * KEYS);
+        attend<T, LANES, ROWS>(r, q, position, a, b, now, k0);
+        now = next;
+        k0 = after;
+    }
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
 #pragma unroll
@@ -251,8 +312,8 @@ static void launch(struct cached &a, const struct snug_run *run, int64_t queries
     const int64_t sequences = cuda->decoding.single ? a.bucket : run->batch->sequences, kv_heads = a.heads / a.group;
     const int64_t tiles = blocks_for(queries * a.group, ROWS);
     const int64_t blocks = sequences * kv_heads * tiles;
-    const int64_t room = cuda->decoding.single && blocks > 0 ? BLOCKS / blocks : 1;
-    const bool many = blocks > ONE_EACH;
+    const bool many = blocks > MULTIPROCESSORS / 2;
+    const int64_t room = cuda->decoding.single && blocks > 0 ? (many ? BLOCKS : MULTIPROCESSORS) / blocks : 1;
     const int warps = many ? FEW_WARPS : MOST_WARPS<LANES>;
     a.least = many ? 2 : 4;
     const int64_t most = (a.pages_each + a.least - 1) / a.least;

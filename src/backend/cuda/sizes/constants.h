@@ -38,7 +38,7 @@ enum { SNUG_CUDA_FARTHEST = 128, SNUG_CUDA_DISTANCES = 2 * SNUG_CUDA_FARTHEST + 
 enum { SNUG_CUDA_MMA_ROW = 16 };
 
 /* Blocks among which cached_attention.cu divides the keys of few sequences. */
-#define SNUG_CUDA_CACHED_BLOCKS 512
+#define SNUG_CUDA_CACHED_BLOCKS 256
 
 /* Blocks among which matmul/streamed.cu divides the channels of a weight of few rows: two of each of an H100's
    multiprocessors. */
