@@ -43,8 +43,7 @@ static json_t *data_json(const struct snug_setup *setup) {
     const struct snug_used_columns *columns = snug_dataset_columns(setup->train.dataset);
     json_t *o = json_object(), *texts = json_array();
     const bool kept = !columns->preferences; /* the model is then evaluated as a causal LM, on other columns */
-    for (size_t i = 0; i < columns->texts && kept; i++)
-        snug_json_append(&texts, snug_json_from_text(columns->text[i]));
+    for (size_t i = 0; i < columns->texts && kept; i++) snug_json_append(&texts, snug_json_from_text(columns->text[i]));
     snug_json_add(&o, "text", texts);
     snug_json_add(&o, "pair", json_boolean(columns->pair));
     snug_json_add(&o, "chat", json_boolean(columns->chat && kept));

@@ -225,8 +225,7 @@ FIXTURE_TEST(test_advice) {
         {LARGE "gpu=T4 memory_budget=2GiB",
          {"more than --memory_budget of 2048.0 MiB", "; --fit would add --", "sets another limit); add --fit"}},
         /* None does: a larger budget is named if the GPU has it, or if its memory is unknown. */
-        {SMALL "gpu=T4 memory_budget=10MiB",
-         {"no mix of methods fits 10.0 MiB", "MiB; add --fit --memory_budget "}},
+        {SMALL "gpu=T4 memory_budget=10MiB", {"no mix of methods fits 10.0 MiB", "MiB; add --fit --memory_budget "}},
         {SMALL "fit=true memory_budget=10MiB gpu=" SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json",
          {"MiB; add --fit --memory_budget "}},
         {LARGE "gradient_accumulation_steps=1 gpu=RTX_2060 memory_budget=600MiB",

@@ -76,7 +76,10 @@ static inline void build_vector_loss(struct ops *f, int variant) {
         ops_set(f, x, a + h, sign * ops_get(f, f->arena, x, a) + ops_get(f, f->arena, x, a + h) / 4);
     }
     for (int64_t i = 0; variant == 14 && i < h * form.texts; i++) ops_set(f, x, i, 0);
-    for (int64_t i = 0; variant == 15 && i < ops_count(f, scores); i++) ops_set(f, scores, i, 0.5 * (double)(i / 6));
+    for (int64_t i = 0; variant == 15 && i < ops_count(f, scores); i++) {
+        const int64_t level = i / 6; /* equal scores */
+        ops_set(f, scores, i, 0.5 * (double)level);
+    }
     ops_add(f, (struct snug_op){.kind = SNUG_OP_VECTOR_LOSS,
                                 .vector_loss = {.vectors = x, .scores = scores, .loss = loss, .d = d, .form = form}});
     if (variant == VECTOR_LOSS_SCALED) {

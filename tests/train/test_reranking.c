@@ -282,11 +282,13 @@ FIXTURE_TEST(test_activation) {
     }
     size_t size;
     double difference = 1;
-    char *text = read_text(f, GOLDEN "/bert/config.json", &size);
-    text = realloc(text, size + 128);
-    strcpy(strrchr(text, '}'), ", \"sbert_ce_default_activation_function\": \"torch.nn.modules.linear.Identity\"}");
+    char *config = read_text(f, GOLDEN "/bert/config.json", &size), text[4096];
+    *strrchr(config, '}') = '\0';
+    assert_true(size + 128 < sizeof text);
+    snprintf(text, sizeof text, "%s, \"sbert_ce_default_activation_function\": \"torch.nn.modules.linear.Identity\"}",
+             config);
     write_text(f, "identity.json", text);
-    free(text);
+    free(config);
     snug_args *args = plain_args(f, MODEL "test_file=" GOLDEN "/binary.csv");
     set_args(f, args, "config_name=@identity.json");
     ok(f, snug_predict(args, NULL, note_score, &difference));
