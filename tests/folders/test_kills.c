@@ -217,7 +217,7 @@ static pid_t start_library(const struct trial *trial, const char *output) {
     const pid_t child = fork_saying(f);
     if (child) return child;
     const struct snug_backend *cuda;
-    char words[512];
+    char words[2048];
     snprintf(words, sizeof words, "%s", words_of(trial->way));
     /* In the child, since a context does not survive fork(). */
     if (on_gpu && snug_backend_cuda(f->ctx, &cuda) == SNUG_OK && cuda->lacks_bf16) without_bf16(words);
