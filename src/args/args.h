@@ -156,9 +156,9 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
 struct snug_rows *snug_args_rows(const struct snug_args *args, const char *path);
 /* Refuses path if it stands for rows in memory that a repeated run does not have. */
 snug_status snug_args_check_rows(const struct snug_args *args, const char *path);
-/* Whether the user set the argument, under any of its names. */
 /* --ranking_loss */
 enum snug_ranking_loss snug_args_ranking_loss(const struct snug_args *args);
+/* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Whether the user set it to another value than the default, which a dump of all arguments sets too. */
 bool snug_args_is_chosen(const struct snug_args *args, const char *name);

@@ -248,8 +248,7 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, loss, "", TRAINING, "multiple_negatives_ranking|cosent|angle|cosine_similarity|contrastive|triplet", "",
         NULL, NULL,
         "embedding: the loss, as sentence-transformers names it; default: cosent where rows have a score or label, "
-        "else "
-        "multiple_negatives_ranking (snug's own)"),
+        "else multiple_negatives_ranking (snug's own)"),
     REAL(similarity_scale, TRAINING, "20", "(0,1e6]",
          "embedding: what similarities are multiplied by, sentence-transformers' scale: of multiple_negatives_ranking, "
          "cosent and angle (snug's own)"),
@@ -336,8 +335,7 @@ const struct snug_argument snug_arguments[] = {
          "all layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"),
     TEXT(offload, "", MEMORY, "A,B",
          "tensors to offload: optimizer, gradients, weights, master_weights, embeddings, activations; from the CPU to "
-         "a file, from "
-         "a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
+         "a file, from a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
     REAL(offload_ratio, MEMORY, "1", "(0,1]",
          "fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own)"),
     REAL(offload_update, MEMORY, "0", "[0,1]",

@@ -39,8 +39,9 @@ struct snug_copy_times {
     size_t count; /* of copies */
 };
 
-/* HEAD of preference tuning runs twice: up to PREFERENCE, which computes the scales of the gradients; then without it,
-   and where all loss positions are one chunk, whose logits are still there, from LOSS on. */
+/* HEAD of a program that scores first (program.h) runs twice: up to PREFERENCE, which computes the scales of the
+   gradients; then without it, and where all loss positions are one chunk, whose logits are still there, from LOSS on.
+   Any other program has SNUG_PASS_ALL alone. */
 enum snug_head_pass { SNUG_PASS_ALL, SNUG_PASS_SCORES, SNUG_PASS_GRADIENTS };
 
 /* The context of a running operation. */

@@ -12,7 +12,8 @@
 
 bool cli_argument_is(const struct cli *cli, const char *name, const char *value) {
     char text[10] = ""; /* snug_args_get() fails for a longer value */
-    return snug_args_get(cli->args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0;
+    const snug_status status = snug_args_get(cli->args, name, text, sizeof text);
+    return status == SNUG_OK && strcmp(text, value) == 0;
 }
 
 static snug_log_level log_level_of(const struct cli *cli) {

@@ -353,7 +353,7 @@ static snug_status gather_texts(struct builder *builder, const struct chunk *chu
     return SNUG_OK;
 }
 
-/* Both sequences in the same format; their score is the number of tokens of the prompt, with which both begin. */
+/* Both sequences, as data/row_texts.h; the score is the number of their common prompt's tokens. */
 static snug_status gather_preference(struct builder *builder, const struct task *task, size_t place, size_t *count) {
     const int32_t *counts = task->encoder.counts.ids + place * SNUG_PREFERENCE_NUMBERS;
     const float prompt = (float)counts[2];
@@ -611,7 +611,7 @@ static void tell_causal(const struct builder *builder) {
         snug_log(builder->ctx, SNUG_LOG_WARNING,
                  "%s: in %" PRId64 " row%s, first in line %" PRId64
                  ", the chosen and the rejected text are the same tokens, at least up to --max_seq_length: such a row "
-                 "teaches nothing",
+                 "has no gradient",
                  path, builder->same, builder->same == 1 ? "" : "s", builder->same_line);
     const char *several = builder->across == 1 ? "" : "s";
     if (builder->across && builder->encoding.chat)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "data/columns.h"
+
 const char *const snug_chat_nested[] = {"prompt",    "completion",           "chosen",  "rejected",
                                         "messages",  "conversations",        "history", "tools",
                                         "documents", "chat_template_kwargs", NULL};
@@ -27,11 +29,6 @@ bool snug_chat_has_lists(const struct snug_peek *peek, size_t column) {
     return false;
 }
 
-static void add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
-    const size_t column = find(list, name);
-    if (column < list->count) out->text[out->texts++] = column;
-}
-
 bool snug_chat_columns_find(const struct snug_column_names *list, const struct snug_peek *peek,
                             enum snug_chat_layout layout, struct snug_columns *out) {
     static const char *const layouts[][5] = {
@@ -47,7 +44,7 @@ bool snug_chat_columns_find(const struct snug_column_names *list, const struct s
     }
     if (found < (layout == SNUG_CHAT_MESSAGES ? 1 : 2)) return false;
     out->chat = true;
-    for (size_t i = 0; i < 5 && layouts[layout][i]; i++) add(list, layouts[layout][i], out);
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) add(list, beside[i], out);
+    for (size_t i = 0; i < 5 && layouts[layout][i]; i++) snug_columns_add(list, layouts[layout][i], out);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) snug_columns_add(list, beside[i], out);
     return true;
 }

@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "data/columns.h"
 #include "data/groups.h"
 #include "io/json.h"
 
 static const char *const nested[] = {"choices", "options", "endings", NULL};
 
-/* Usual names: of what is before the question, of the question, of the list of choices, and of the right one. */
+/* Usual names of the text before the question, of the question, and of the right choice. */
 static const char *const contexts[] = {"context", "article", "passage", "ctx", "sent1", NULL};
 static const char *const questions[] = {"question", "sent2", NULL};
 static const char *const labels[] = {"label", "answer", "answerKey", "labels", "gold_label", NULL};
@@ -24,30 +25,16 @@ static struct ending ending_name(size_t number) {
     return name;
 }
 
-static bool add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
-    const size_t column = snug_column_find(list, name, strlen(name));
-    if (column == list->count || out->texts == SNUG_TEXTS_MOST) return false;
-    out->text[out->texts++] = column;
-    return true;
-}
-
-/* The first of these names that is there. */
-static bool add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out) {
-    for (; *names; names++)
-        if (add(list, *names, out)) return true;
-    return false;
-}
-
 static bool find(const struct snug_column_names *list, const struct snug_dataset_options *options,
                  struct snug_columns *out) {
     (void)options;
-    bool text = add_any(list, contexts, out);
-    text |= add_any(list, questions, out);
-    bool choices = add_any(list, nested, out);
+    bool text = snug_columns_add_any(list, contexts, out);
+    text |= snug_columns_add_any(list, questions, out);
+    bool choices = snug_columns_add_any(list, nested, out);
     size_t endings = 0;
-    while (!choices && add(list, ending_name(endings).text, out)) endings++;
+    while (!choices && snug_columns_add(list, ending_name(endings).text, out)) endings++;
     choices |= endings > 1;
-    add_any(list, labels, out);
+    snug_columns_add_any(list, labels, out);
     return text && choices && out->texts < SNUG_TEXTS_MOST;
 }
 
@@ -106,7 +93,9 @@ static const char *text_of(const json_t *row, const char *const names[]) {
     return NULL;
 }
 
-/* The number of the right choice, by its key, number, letter or text; -1: it is not known; -2: it is none of them. */
+/* The number of the right choice, by its key, number, letter or text; -1: it is not known; -2: no choice has that
+ * label.
+ */
 static int64_t find_answer(const struct question *q) {
     const char *label = q->label;
     char *end;

@@ -63,17 +63,27 @@ static snug_status find_member(snug_context *ctx, struct snug_collator *collator
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
+static snug_status count_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                             struct snug_items *items) {
+    const struct snug_task_info *task = snug_task_info(collator->options->task);
+    struct snug_dataset_row text;
+    if (task->count) return task->count(ctx, collator, epoch, row, items);
+    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
+    items->count += task->items(collator->options, &text);
+    items->weight = (double)items->count;
+    return SNUG_OK;
+}
+
 /* Items of a batch that is not collated yet. */
 static snug_status count_items(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
                                struct snug_items *items) {
-    const struct snug_task_info *task = snug_task_info(collator->options->task);
     struct members members;
     *items = (struct snug_items){0};
     RETURN_IF_ERROR(find_members(ctx, collator, epoch, number, &members));
     for (int64_t i = 0; i < members.count; i++) {
         int64_t row, sample;
         RETURN_IF_ERROR(find_member(ctx, collator, &members, i, &row, &sample));
-        RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, items));
+        RETURN_IF_ERROR(count_row(ctx, collator, epoch, row, items));
     }
     return SNUG_OK;
 }

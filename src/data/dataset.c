@@ -124,7 +124,7 @@ static void add_dummy_texts(const struct snug_dataset *dataset, int64_t row, uin
     memcpy(&numbers[3], &score, sizeof score);
 }
 
-/* Its members are parts of the row, and of one the target is 1. */
+/* The members are parts of the row's tokens; the target of one is 1, of the others 0. */
 static void add_dummy_group(const struct snug_dataset *dataset, int64_t row, uint32_t *numbers, uint32_t count) {
     const uint32_t right = dummy_block(dataset, row, UINT32_MAX).word[0] % DUMMY_MEMBERS;
     const uint32_t head[SNUG_GROUP_HEAD] = {(uint32_t)row, DUMMY_MEMBERS, true, (uint32_t)row};
@@ -324,7 +324,7 @@ static snug_status add_prompt(const struct opening *o, char **text) {
     return status;
 }
 
-/* What rows of reranking depend on, too. */
+/* Rows of reranking also depend on the loss and the query. */
 static snug_status add_ranking(const struct opening *o, char **text) {
     const struct snug_dataset_options *options = o->options;
     char *longer;
@@ -634,6 +634,10 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
 void snug_dataset_row_answers(const struct snug_dataset_row *row, struct snug_answers *out) {
     if (!snug_answers_of(row->labels, row->label_count, row->count, out))
         *out = (struct snug_answers){.id = "", .context = "", .texts = ""}; /* synthetic data: no answer */
+}
+
+void snug_dataset_row_texts(const struct snug_dataset_row *row, struct snug_row_texts *out) {
+    if (!snug_row_texts_of(row->labels, row->label_count, row->count, out)) *out = (struct snug_row_texts){0};
 }
 
 void snug_dataset_row_group(const struct snug_dataset_row *row, struct snug_group *out) {

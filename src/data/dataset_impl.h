@@ -7,6 +7,7 @@
 #include "data/cache.h"
 #include "data/dataset.h"
 #include "data/groups.h"
+#include "data/row_texts.h"
 #include "data/selection.h"
 #include "data/words.h"
 
@@ -48,6 +49,8 @@ void snug_given_read(const struct snug_given *given, int64_t number, struct snug
 /* The words of a row that was read, and whose parts were checked when the data set was opened. */
 void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
                             struct snug_words *out);
+/* The texts of a row that has several. */
+void snug_dataset_row_texts(const struct snug_dataset_row *row, struct snug_row_texts *out);
 /* The members of a group. */
 void snug_dataset_row_group(const struct snug_dataset_row *row, struct snug_group *out);
 /* The same of question answering. */

@@ -52,14 +52,6 @@ snug_status snug_group_begin(snug_context *ctx, size_t count, bool labelled, uin
     return SNUG_OK;
 }
 
-snug_status snug_group_add_text(snug_context *ctx, const char *text, struct snug_encoder *encoder) {
-    const size_t size = strlen(text) + 1;
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->text, &encoder->text_capacity, encoder->text_size + size, 1));
-    memcpy(encoder->text + encoder->text_size, text, size);
-    encoder->text_size += size;
-    return SNUG_OK;
-}
-
 snug_status snug_group_end(snug_context *ctx, struct snug_encoder *encoder) {
     struct snug_window *window = &encoder->windows[encoder->window_count - 1];
     const size_t more = (encoder->text_size + 3) / 4;

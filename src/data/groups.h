@@ -39,8 +39,8 @@ snug_status snug_group_begin(snug_context *ctx, size_t count, bool labelled, uin
 /* The member of a text, or of a pair of texts. */
 snug_status snug_group_add(snug_context *ctx, const struct snug_encoding *encoding, const char *first,
                            const char *second, float target, struct snug_encoder *encoder);
-/* After all members, their texts, if they are kept; and the end of the group. */
-snug_status snug_group_add_text(snug_context *ctx, const char *text, struct snug_encoder *encoder);
+/* Ends it, with the texts of the members if they are kept: those in encoder->text since its begin
+   (snug_object_add_text()). */
 snug_status snug_group_end(snug_context *ctx, struct snug_encoder *encoder);
 
 #endif

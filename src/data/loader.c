@@ -74,6 +74,7 @@ static void *place_array(char *base, int64_t *offset, int64_t count, int64_t siz
 
 static int64_t target_count(const struct snug_loader_limits *limits, const struct snug_loader_options *options) {
     const struct snug_task_info *task = snug_task_info(options->task);
+    if (task->scored) return limits->rows;
     return task->targets ? task->targets(options, limits->rows) : 0;
 }
 
@@ -140,7 +141,7 @@ struct snug_loader {
     pthread_mutex_t lock;
     pthread_cond_t work, done; /* a batch can be taken; a batch was finished */
     int64_t epoch, batches;    /* batches of the epoch, 0 before the first; those of two passes count twice */
-    int64_t own;               /* different ones, of which a step has the same number but for the last one */
+    int64_t own;               /* without repetition; each step but the last has as many */
     int64_t taken, busy;       /* the next batch to collate; batches being collated */
     int64_t given, released;   /* the next batch to return; batches whose slots are free again */
     bool stop;
@@ -149,7 +150,7 @@ struct snug_loader {
     double weight_in_step;
 };
 
-/* Where batch `number` is, where those of a step come twice. */
+/* With two passes a step's batches come twice: which batch is at place `number`, and whether it is the first time. */
 struct turn {
     int64_t own; /* the number of a rank's batch */
     bool collects;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/object_rows.h"
 
+#include <string.h>
+
 #include "io/json.h"
 
 snug_status snug_object_begin(snug_context *ctx, const char *where, const char *text, size_t length,
@@ -15,4 +17,12 @@ snug_status snug_object_begin(snug_context *ctx, const char *where, const char *
 void snug_object_end(const struct snug_encoder *encoder, struct snug_encoded *out) {
     out->count = encoder->out.count - out->ids;
     out->windows = encoder->window_count - out->window;
+}
+
+snug_status snug_object_add_text(snug_context *ctx, const char *text, struct snug_encoder *encoder) {
+    const size_t size = strlen(text) + 1;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->text, &encoder->text_capacity, encoder->text_size + size, 1));
+    memcpy(encoder->text + encoder->text_size, text, size);
+    encoder->text_size += size;
+    return SNUG_OK;
 }

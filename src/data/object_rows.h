@@ -27,5 +27,7 @@ struct snug_object_rows {
 snug_status snug_object_begin(snug_context *ctx, const char *where, const char *text, size_t length,
                               const struct snug_encoder *encoder, struct snug_encoded *out, json_t **object);
 void snug_object_end(const struct snug_encoder *encoder, struct snug_encoded *out);
+/* Appends a text, with its NUL, to encoder->text. */
+snug_status snug_object_add_text(snug_context *ctx, const char *text, struct snug_encoder *encoder);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/min_max.h"
 #include "data/chat_columns.h"
 #include "data/object_rows.h"
 #include "io/json.h"
@@ -42,7 +43,7 @@ static snug_status put_row(snug_context *ctx, const struct snug_encoding *encodi
                            struct snug_encoded *out) {
     const size_t most = encoding->max_length, of_chosen = common_tokens(&encoder->prompt, &encoder->a),
                  of_rejected = common_tokens(&encoder->prompt, &encoder->b);
-    const size_t prompt = of_chosen < of_rejected ? of_chosen : of_rejected;
+    const size_t prompt = (size_t)snug_min((int64_t)of_chosen, (int64_t)of_rejected);
     size_t counts[SNUG_PREFERENCE_NUMBERS] = {0};
     out->without_loss = prompt >= most;
     for (int k = 0; k < BOTH && !out->without_loss; k++) {

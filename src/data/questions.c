@@ -6,28 +6,19 @@
 
 #include "core/min_max.h"
 #include "data/answers.h"
+#include "data/columns.h"
 #include "io/json.h"
 
 static const char *const nested[] = {"answers", "paragraphs", NULL};
 
-static size_t find(const struct snug_column_names *list, const char *name) {
-    return snug_column_find(list, name, strlen(name));
-}
-
-static void add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
-    const size_t column = find(list, name);
-    if (column < list->count) out->text[out->texts++] = column;
-}
-
 static bool find_columns(const struct snug_column_names *list, const struct snug_dataset_options *options,
                          struct snug_columns *out) {
     (void)options;
-    static const char *const names[] = {"id", "question", "context", "answers"};
-    const bool articles = find(list, "paragraphs") < list->count;
-    if (!articles && (find(list, "question") == list->count || find(list, "context") == list->count)) return false;
-    if (articles) add(list, "paragraphs", out);
-    for (size_t i = 0; i < sizeof names / sizeof *names && !articles; i++) add(list, names[i], out);
-    return true;
+    if (snug_columns_add(list, "paragraphs", out)) return true;
+    snug_columns_add(list, "id", out);
+    const bool found = snug_columns_add(list, "question", out) && snug_columns_add(list, "context", out);
+    snug_columns_add(list, "answers", out);
+    return found;
 }
 
 /* ---- a question ---- */
@@ -95,30 +86,22 @@ static void find_answer(const struct question *q, const uint32_t *offsets, uint3
     out->end = out->first + snug_max(start - 1, end);
 }
 
-static snug_status put_text(snug_context *ctx, struct snug_encoder *encoder, size_t *size, const char *text) {
-    const size_t length = strlen(text) + 1;
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->text, &encoder->text_capacity, *size + length, 1));
-    memcpy(encoder->text + *size, text, length);
-    *size += length;
-    return SNUG_OK;
-}
-
 /* The texts that all windows of a question have. */
-static snug_status put_texts(snug_context *ctx, const struct question *q, struct snug_encoder *encoder, size_t *size) {
-    *size = 0;
-    RETURN_IF_ERROR(put_text(ctx, encoder, size, q->id));
-    RETURN_IF_ERROR(put_text(ctx, encoder, size, q->context));
+static snug_status put_texts(snug_context *ctx, const struct question *q, struct snug_encoder *encoder) {
+    encoder->text_size = 0;
+    RETURN_IF_ERROR(snug_object_add_text(ctx, q->id, encoder));
+    RETURN_IF_ERROR(snug_object_add_text(ctx, q->context, encoder));
     for (size_t i = 0; i < json_array_size(q->answers); i++)
-        RETURN_IF_ERROR(put_text(ctx, encoder, size, json_string_value(json_array_get(q->answers, i))));
+        RETURN_IF_ERROR(snug_object_add_text(ctx, json_string_value(json_array_get(q->answers, i)), encoder));
     return SNUG_OK;
 }
 
 /* Appends the window of count tokens of the context, from `from` on. */
 static snug_status add_window(snug_context *ctx, const struct snug_encoding *encoding, const struct question *q,
-                              size_t from, size_t count, size_t text_size, struct snug_encoder *encoder) {
+                              size_t from, size_t count, struct snug_encoder *encoder) {
     struct snug_window window = {.ids = encoder->out.count,
                                  .numbers = encoder->number_count,
-                                 .number_count = snug_answers_numbers(count, text_size),
+                                 .number_count = snug_answers_numbers(count, encoder->text_size),
                                  .begins = !from};
     const uint32_t *offsets = count ? (const uint32_t *)encoder->offsets.ids + 2 * from : NULL;
     struct snug_answers answers = {
@@ -132,7 +115,7 @@ static snug_status add_window(snug_context *ctx, const struct snug_encoding *enc
     find_answer(q, offsets, answers.count, &answers);
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->numbers, &encoder->number_capacity,
                               window.numbers + window.number_count, sizeof *encoder->numbers));
-    snug_answers_put(encoder->numbers + window.numbers, &answers, encoder->text, text_size);
+    snug_answers_put(encoder->numbers + window.numbers, &answers, encoder->text, encoder->text_size);
     encoder->number_count += window.number_count;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&encoder->windows, &encoder->window_capacity, encoder->window_count + 1,
                               sizeof *encoder->windows));
@@ -147,17 +130,16 @@ static snug_status add_windows(snug_context *ctx, const struct snug_encoding *en
     const int64_t specials = (int64_t)snug_tokenizer_specials(encoding->tokenizer, true);
     const int64_t room = (int64_t)encoding->max_length - specials - (int64_t)encoder->a.count;
     const size_t all = encoder->b.count;
-    size_t text_size;
     if (room <= encoding->stride && (int64_t)all > room)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: the question's %zu tokens leave %lld of --max_seq_length %zu for its context, and "
                          "windows share %lld: make --max_seq_length larger, or --doc_stride smaller",
                          q->where, encoder->a.count, (long long)(room > 0 ? room : 0), encoding->max_length,
                          (long long)encoding->stride);
-    RETURN_IF_ERROR(put_texts(ctx, q, encoder, &text_size));
+    RETURN_IF_ERROR(put_texts(ctx, q, encoder));
     for (size_t from = 0;; from += (size_t)(room - encoding->stride)) {
         const size_t left = all - from, count = left < (size_t)room ? left : (size_t)room;
-        RETURN_IF_ERROR(add_window(ctx, encoding, q, from, count, text_size, encoder));
+        RETURN_IF_ERROR(add_window(ctx, encoding, q, from, count, encoder));
         if (count == left) return SNUG_OK;
     }
 }

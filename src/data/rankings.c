@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
+#include "data/columns.h"
 #include "data/groups.h"
 #include "io/json.h"
 
@@ -26,31 +27,18 @@ static struct negative negative_name(size_t number) {
     return name;
 }
 
-static bool add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
-    const size_t column = snug_column_find(list, name, strlen(name));
-    if (column == list->count || out->texts == SNUG_TEXTS_MOST) return false;
-    out->text[out->texts++] = column;
-    return true;
-}
-
-static bool add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out) {
-    for (; *names; names++)
-        if (add(list, *names, out)) return true;
-    return false;
-}
-
 static bool find(const struct snug_column_names *list, const struct snug_dataset_options *options,
                  struct snug_columns *out) {
-    const bool query = options->query || add_any(list, queries, out);
-    bool documents = add_any(list, lists, out);
-    if (add(list, "positive", out)) {
+    const bool query = options->query || snug_columns_add_any(list, queries, out);
+    bool documents = snug_columns_add_any(list, lists, out);
+    if (snug_columns_add(list, "positive", out)) {
         documents = true;
-        add(list, negative_name(0).text, out);
-        for (size_t i = 1; add(list, negative_name(i).text, out);) i++;
+        snug_columns_add(list, negative_name(0).text, out);
+        for (size_t i = 1; snug_columns_add(list, negative_name(i).text, out);) i++;
     } else if (!documents) {
-        documents = add_any(list, single, out);
+        documents = snug_columns_add_any(list, single, out);
     }
-    add_any(list, labels, out);
+    snug_columns_add_any(list, labels, out);
     return query && documents && out->texts < SNUG_TEXTS_MOST;
 }
 
@@ -122,19 +110,22 @@ static snug_status read_documents(snug_context *ctx, const json_t *row, struct r
     return SNUG_OK;
 }
 
-/* Margins of the first document over the others, one number for one other. */
+/* Of a list of labels, or of a single one. */
+static size_t label_count(const json_t *label) { return json_is_array(label) ? json_array_size(label) : 1; }
+static float label_at(const json_t *label, size_t i) {
+    return number_of(json_is_array(label) ? json_array_get(label, i) : label);
+}
+
+/* Margins of the first document over the others, or scores, of which they are the differences. */
 static snug_status take_margins(snug_context *ctx, const json_t *label, struct ranking *r) {
-    const size_t given = json_is_array(label) ? json_array_size(label) : 1;
+    const size_t given = label_count(label);
     if (r->count < 2 || (given != r->count && given != r->count - 1))
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: %zu labels of %zu documents: margins are those of the first document over each other, or "
                          "the differences of as many scores as there are documents",
                          r->where, given, r->count);
-    for (size_t i = 1; i < r->count; i++) {
-        const json_t *value = json_is_array(label) ? json_array_get(label, given == r->count ? i : i - 1) : label;
-        r->targets[i] = number_of(value);
-        if (given == r->count) r->targets[i] = number_of(json_array_get(label, 0)) - r->targets[i];
-    }
+    for (size_t i = 1; i < r->count; i++)
+        r->targets[i] = given == r->count ? label_at(label, 0) - label_at(label, i) : label_at(label, i - 1);
     r->targets[0] = 0;
     return SNUG_OK;
 }
@@ -142,23 +133,17 @@ static snug_status take_margins(snug_context *ctx, const json_t *label, struct r
 static snug_status take_labels(snug_context *ctx, const struct snug_encoding *encoding, const json_t *row,
                                struct ranking *r) {
     const json_t *label = member(row, labels);
-    const bool empty = json_is_string(label) && !json_string_length(label);
-    if (!label || empty) {
-        if (r->labelled && encoding->ranking_loss == SNUG_RANKING_MARGIN && encoding->need_labels)
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: --ranking_loss margin needs a label, the margin", r->where);
-        return SNUG_OK;
+    const bool margins = encoding->ranking_loss == SNUG_RANKING_MARGIN;
+    if (!label || (json_is_string(label) && !json_string_length(label))) {
+        if (!r->labelled || !margins || !encoding->need_labels) return SNUG_OK;
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: --ranking_loss margin needs a label, the margin", r->where);
     }
-    const bool margins = encoding->ranking_loss == SNUG_RANKING_MARGIN && encoding->need_labels;
-    const size_t given = json_is_array(label) ? json_array_size(label) : 1;
     r->labelled = true;
-    if (margins) {
-        RETURN_IF_ERROR(take_margins(ctx, label, r));
-    } else if (given != r->count) {
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: %zu labels of %zu documents: each must have one", r->where, given,
-                         r->count);
-    }
-    for (size_t i = 0; i < r->count && !margins; i++)
-        r->targets[i] = number_of(json_is_array(label) ? json_array_get(label, i) : label);
+    if (margins) return take_margins(ctx, label, r);
+    if (label_count(label) != r->count)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: %zu labels of %zu documents: each must have one", r->where,
+                         label_count(label), r->count);
+    for (size_t i = 0; i < r->count; i++) r->targets[i] = label_at(label, i);
     return SNUG_OK;
 }
 
@@ -191,7 +176,7 @@ static snug_status read_row(snug_context *ctx, const struct snug_encoding *encod
     for (size_t i = 0; i < r->count; i++)
         RETURN_IF_ERROR(snug_group_add(ctx, encoding, r->query, r->documents[i], r->targets[i], encoder));
     for (size_t i = 0; i < r->count && encoding->keep_texts; i++)
-        RETURN_IF_ERROR(snug_group_add_text(ctx, r->documents[i], encoder));
+        RETURN_IF_ERROR(snug_object_add_text(ctx, r->documents[i], encoder));
     return snug_group_end(ctx, encoder);
 }
 

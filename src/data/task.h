@@ -35,6 +35,8 @@ struct snug_task_info {
     bool skips_empty; /* line by line, a text without tokens is not a row */
     bool problems;    /* one label per row, several, or a value (enum snug_problem) */
     bool causal;      /* a token is predicted from those before it, which decoders do */
+    bool scored;      /* each loss position has a target */
+    bool other_class; /* model_class is the class of other models, too: it does not show the task */
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
@@ -46,13 +48,15 @@ struct snug_task_info {
 
     /* Whether options are valid; NULL: nothing to check. */
     snug_status (*check)(snug_context *ctx, const struct snug_loader_options *options);
-    /* The number of snug_batch.targets for this number of loss positions; NULL: none. */
+    /* The number of snug_batch.targets for this number of loss positions; NULL: none, or scored. */
     int64_t (*targets)(const struct snug_loader_options *options, int64_t positions);
-    /* Loss positions of a mean batch with these numbers of sequences and tokens. dataset is NULL in a plan without
-       data. */
+    /* Loss positions of a mean batch with these numbers of sequences and tokens: snug_task_positions(). NULL: all
+       tokens, or, if the head is of sequences, these. */
     double (*positions)(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
                         double tokens);
-    /* Adds the items of a row that is not in a batch, and their weights. */
+    /* The items of a row, of weight 1 each. */
+    int64_t (*items)(const struct snug_loader_options *options, const struct snug_dataset_row *text);
+    /* Adds the items of a row that is not in a batch, and their weights; NULL: those of items(). */
     snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
                          struct snug_items *items);
     /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets, items and
@@ -83,6 +87,12 @@ const char *snug_problem_name(enum snug_problem problem);
 static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
     return task->head != SNUG_HEAD_SEQUENCE && task->head != SNUG_HEAD_VECTOR && task->head != SNUG_HEAD_CHOICE;
 }
+/* Loss positions of a mean batch with these numbers of sequences and tokens. dataset is NULL in a plan without data. */
+double snug_task_positions(const struct snug_task_info *task, const struct snug_loader_options *options,
+                           const struct snug_dataset *dataset, double sequences, double tokens);
+/* The same where each token is predicted from those before it: the function of several tasks. */
+double snug_causal_positions(const struct snug_loader_options *options, const struct snug_dataset *dataset,
+                             double sequences, double tokens);
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);
 

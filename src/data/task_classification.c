@@ -70,14 +70,6 @@ static int64_t targets(const struct snug_loader_options *options, int64_t rows) 
     return options->problem == SNUG_PROBLEM_MULTI_LABEL ? rows * options->labels : rows;
 }
 
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options;
-    (void)dataset;
-    (void)tokens;
-    return sequences;
-}
-
 const struct snug_task_info snug_task_classification = {
     .title = "sequence classification",
     .short_title = "classification",
@@ -91,7 +83,6 @@ const struct snug_task_info snug_task_classification = {
     .text_column = {"sentence", "text"},
     .label_column = {"label", "labels", "gold_label"},
     .targets = targets,
-    .positions = positions,
     .count = count,
     .collate = collate,
     .classes = classes,

@@ -23,21 +23,11 @@ static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, 
     batch->weight += (double)(batch->rows - before);
 }
 
-static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         struct snug_items *items) {
-    struct snug_dataset_row text;
-    (void)epoch;
-    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    for (int64_t i = 1; i < text.count; i++) items->count += has_loss(&text, i);
-    items->weight = (double)items->count;
-    return SNUG_OK;
-}
-
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
+static int64_t items(const struct snug_loader_options *options, const struct snug_dataset_row *text) {
+    int64_t sum = 0;
     (void)options;
-    if (!dataset) return tokens - sequences;
-    return tokens * (double)snug_dataset_losses(dataset) / (double)snug_dataset_tokens(dataset);
+    for (int64_t i = 1; i < text->count; i++) sum += has_loss(text, i);
+    return sum;
 }
 
 const struct snug_task_info snug_task_clm = {
@@ -51,7 +41,7 @@ const struct snug_task_info snug_task_clm = {
              "chat_template_date"},
     .text_column = {"text"},
     .label_column = {"label", "labels", "gold_label"},
-    .positions = positions,
-    .count = count,
+    .positions = snug_causal_positions,
+    .items = items,
     .collate = collate,
 };

@@ -37,18 +37,12 @@ static snug_status count(snug_context *ctx, struct snug_collator *collator, int6
     return SNUG_OK;
 }
 
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options;
-    if (!dataset) return tokens - sequences;
-    return tokens * (double)snug_dataset_losses(dataset) / (double)snug_dataset_tokens(dataset);
-}
-
 const struct snug_task_info snug_task_dpo = {
     .title = "preference tuning (DPO)",
     .short_title = "preference tuning",
     .causal = true,
     .preferences = true,
+    .other_class = true, /* a causal language model's */
     .apart = true,
     .head = SNUG_HEAD_VOCABULARY,
     .model_class = "ForCausalLM",
@@ -58,7 +52,7 @@ const struct snug_task_info snug_task_dpo = {
              "ref_model_name_or_path"},
     .text_column = {"prompt"},
     .label_column = {"label"},
-    .positions = positions,
+    .positions = snug_causal_positions,
     .count = count,
     .collate = collate,
 };

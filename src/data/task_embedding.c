@@ -21,30 +21,18 @@ static snug_status count(snug_context *ctx, struct snug_collator *collator, int6
     return SNUG_OK;
 }
 
-/* The scores of the rows. */
-static int64_t targets(const struct snug_loader_options *options, int64_t rows) {
-    (void)options;
-    return rows;
-}
-
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options, (void)dataset, (void)tokens;
-    return sequences;
-}
-
 const struct snug_task_info snug_task_embedding = {
     .title = "sentence embedding",
     .short_title = "sentence embedding",
     .apart = true,
+    .scored = true,      /* the rows */
+    .other_class = true, /* any base model's */
     .head = SNUG_HEAD_VECTOR,
     .model_class = "Model",
     .only = {"prompt_name", "truncate_dim", "normalize_embeddings", "similarity", "loss", "mini_batch_size",
              "similarity_scale", "margin", "symmetric", "matryoshka_dims", "matryoshka_weights"},
     .text_column = {"sentence", "text"},
     .label_column = {"label", "labels", "score", "scores"},
-    .targets = targets,
-    .positions = positions,
     .count = count,
     .collate = collate,
 };

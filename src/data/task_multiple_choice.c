@@ -20,22 +20,11 @@ static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, 
     batch->weight += group.labelled;
 }
 
-static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         struct snug_items *items) {
-    struct snug_dataset_row text;
+static int64_t items(const struct snug_loader_options *options, const struct snug_dataset_row *text) {
     struct snug_group group;
-    (void)epoch;
-    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    snug_dataset_row_group(&text, &group);
-    items->count += group.labelled;
-    items->weight = (double)items->count;
-    return SNUG_OK;
-}
-
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options, (void)dataset, (void)tokens;
-    return sequences;
+    (void)options;
+    snug_dataset_row_group(text, &group);
+    return group.labelled;
 }
 
 const struct snug_task_info snug_task_multiple_choice = {
@@ -49,7 +38,6 @@ const struct snug_task_info snug_task_multiple_choice = {
     .loss = {SNUG_SEGMENT_CROSS_ENTROPY, SNUG_SEGMENT_CROSS_ENTROPY, SNUG_SEGMENT_CROSS_ENTROPY},
     .text_column = {"sent1"},
     .label_column = {"label"},
-    .positions = positions,
-    .count = count,
+    .items = items,
     .collate = collate,
 };

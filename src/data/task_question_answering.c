@@ -22,22 +22,11 @@ static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, 
     batch->weight += known;
 }
 
-static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         struct snug_items *items) {
-    struct snug_dataset_row text;
+static int64_t items(const struct snug_loader_options *options, const struct snug_dataset_row *text) {
     struct snug_answers answers;
-    (void)epoch;
-    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    snug_dataset_row_answers(&text, &answers);
-    items->count += answers.start != SNUG_NO_ANSWER;
-    items->weight = (double)items->count;
-    return SNUG_OK;
-}
-
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options, (void)dataset, (void)sequences;
-    return tokens;
+    (void)options;
+    snug_dataset_row_answers(text, &answers);
+    return answers.start != SNUG_NO_ANSWER;
 }
 
 const struct snug_task_info snug_task_question_answering = {
@@ -51,7 +40,6 @@ const struct snug_task_info snug_task_question_answering = {
     .only = {"doc_stride", "version_2_with_negative", "null_score_diff_threshold", "n_best_size", "max_answer_length"},
     .text_column = {"question"},
     .label_column = {"answers"},
-    .positions = positions,
-    .count = count,
+    .items = items,
     .collate = collate,
 };

@@ -10,10 +10,12 @@
 
 /* Losses of a group: of BinaryCrossEntropyLoss each pair's, of ListNetLoss its own, of MarginMSELoss those of all pairs
    but the first. */
-static int64_t items_of(const struct snug_loader_options *options, const struct snug_group *group) {
-    if (!group->labelled) return 0;
+static int64_t items(const struct snug_loader_options *options, const struct snug_dataset_row *text) {
+    struct snug_group group;
+    snug_dataset_row_group(text, &group);
+    if (!group.labelled) return 0;
     if (options->ranking_loss == SNUG_RANKING_LISTNET) return 1;
-    return options->ranking_loss == SNUG_RANKING_MARGIN ? (int64_t)group->count - 1 : (int64_t)group->count;
+    return options->ranking_loss == SNUG_RANKING_MARGIN ? (int64_t)group.count - 1 : (int64_t)group.count;
 }
 
 /* The softmax of the targets; zeros where they are not known. */
@@ -39,31 +41,9 @@ static void collate(struct snug_collator *collator, int64_t epoch, int64_t row, 
         batch->loss_positions[batch->rows++] = (int32_t)first;
     }
     if (loss == SNUG_RANKING_LISTNET) distribute(&group, targets);
-    batch->items += items_of(collator->options, &group);
-    batch->weight += (double)items_of(collator->options, &group);
-}
-
-static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         struct snug_items *items) {
-    struct snug_dataset_row text;
-    struct snug_group group;
-    (void)epoch;
-    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    snug_dataset_row_group(&text, &group);
-    items->count += items_of(collator->options, &group);
-    items->weight = (double)items->count;
-    return SNUG_OK;
-}
-
-static int64_t targets(const struct snug_loader_options *options, int64_t rows) {
-    (void)options;
-    return rows;
-}
-
-static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
-                        double tokens) {
-    (void)options, (void)dataset, (void)tokens;
-    return sequences;
+    const int64_t count = items(collator->options, text);
+    batch->items += count;
+    batch->weight += (double)count;
 }
 
 const struct snug_task_info snug_task_reranking = {
@@ -71,6 +51,8 @@ const struct snug_task_info snug_task_reranking = {
     .short_title = "reranking",
     .objects = &snug_ranking_rows,
     .groups = true,
+    .scored = true,
+    .other_class = true,     /* a classifier's */
     .max_length = INT32_MAX, /* the model's */
     .head = SNUG_HEAD_SEQUENCE,
     .model_class = "ForSequenceClassification",
@@ -78,8 +60,6 @@ const struct snug_task_info snug_task_reranking = {
     .only = {"ranking_loss", "query"},
     .text_column = {"query"},
     .label_column = {"label"},
-    .targets = targets,
-    .positions = positions,
-    .count = count,
+    .items = items,
     .collate = collate,
 };

@@ -240,7 +240,7 @@ static void read_results(struct snug_token_steps *d) {
 static void read_ids(const struct snug_token_steps *d) {
     const int32_t *chosen = (const int32_t *)d->results[(d->started + 1) % 2];
     for (int64_t t = 0; t < d->batch.tokens && !d->backend->follows; t++)
-        if (d->batch.ids[t] < 0) d->batch.ids[t] = chosen[-1 - d->batch.ids[t]];
+        d->batch.ids[t] = chosen[-1 - d->batch.ids[t]];
 }
 
 static void clear(struct snug_batch *b) {

@@ -257,7 +257,7 @@ static snug_status advance_beams(struct snug_generating *g, struct snug_generato
 /* Whether every row waits for a token, and none for a prompt. */
 static bool may_run_ahead(const struct snug_generating *g) {
     bool may = g->runs_ahead;
-    for (int64_t i = 0; i < g->row_count; i++) may &= g->rows[i].used ? g->rows[i].waits : g->ended && !g->more;
+    for (int64_t i = 0; i < g->row_count; i++) may &= g->rows[i].used ? g->rows[i].waits : g->ended;
     return may;
 }
 

@@ -33,8 +33,9 @@ static snug_status sum_parts(const struct snug_program *program, snug_plan *plan
 static snug_status estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
                                  struct snug_step_estimate *step) {
     const struct snug_loader_limits *limits = &training->pipeline.limits;
-    const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
-                                                                    (double)limits->sequences, (double)limits->tokens);
+    const int64_t rows =
+        (int64_t)snug_task_positions(snug_setup_task(setup), &training->pipeline.options, setup->train.dataset,
+                                     (double)limits->sequences, (double)limits->tokens);
     const struct snug_load load = {.tokens = (double)limits->tokens,
                                    .sequences = (double)limits->sequences,
                                    .rows = (double)rows,

@@ -4,8 +4,8 @@
 
 struct state {
     float best; /* of the current group */
-    bool right; /* the best one is */
-    bool known; /* one is */
+    bool right; /* its choice with the highest score is the right one */
+    bool known; /* it has a right one */
 };
 
 static void end_group(struct snug_metric_accumulator *a, const struct state *s) {

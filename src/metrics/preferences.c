@@ -2,7 +2,7 @@
 /* Rewards and log-probabilities of pairs, as DPOTrainer names them: means over the pairs. */
 #include "metrics/metrics_impl.h"
 
-/* What counts is in the results of each batch. */
+/* The sums come from snug_metric_accumulator_add_results(). */
 static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                 const struct snug_batch *batch) {
     (void)batch;

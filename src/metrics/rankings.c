@@ -10,7 +10,7 @@
 
 enum { AT = 10 }; /* documents that count for MRR and nDCG */
 
-/* In memory: of each document. */
+/* A document; the accumulator's memory holds those of all rows. */
 struct ranked {
     uint64_t query, order; /* order: of the documents of a query */
     float score, target;
@@ -50,7 +50,7 @@ static void begin_group(struct snug_metric_accumulator *a, int64_t row) {
     if (s->status == SNUG_OK) snug_dataset_row_group(&text, &s->group);
 }
 
-/* Of margins the first document's is not known, and the others are over it. */
+/* With margins the targets are differences to the first document, which is the relevant one. */
 static float target_of(const struct snug_metric_accumulator *a, const struct snug_group *group, int64_t member) {
     if (a->options.ranking_loss == SNUG_RANKING_MARGIN) return member == 0;
     return snug_group_target(group, member);

@@ -79,6 +79,9 @@ void snug_build_mark_vocabulary(struct snug_builder *b);
 /* Saves the last parameter under this name, too; the name must outlive the program. */
 void snug_build_save_also(struct snug_builder *b, const char *name);
 
+/* The programs of a run are built from the same config, so they share tensors by their number: gives one to this. */
+void snug_build_share(struct snug_builder *b, int32_t tensor);
+
 /* Operations. Extents follow from the inputs. */
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
 /* The same of several linears that read x: y[i] = linear w[i]. */

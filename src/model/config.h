@@ -63,7 +63,7 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
                                  struct snug_labels *labels);
 /* Gives a reranker its only score, and updates json accordingly. */
 snug_status snug_config_set_score(snug_context *ctx, struct snug_config *config);
-/* Whether a reranker's scores are the sigmoid of its logits, as CrossEncoder has them unless config.json says other. */
+/* Whether a reranker's scores are the sigmoid of its logits, CrossEncoder's default, which config.json may change. */
 bool snug_config_has_sigmoid(const struct snug_config *config);
 /* Whether config.json can be read back once it is written; path: the data that the classes come from, for the message.
  */

@@ -362,9 +362,7 @@ static void read_architecture(const struct snug_reading *r) {
     config->task = snug_family_task(family);
     if (!name) return;
     for (int task = 0; task < SNUG_TASK_COUNT; task++)
-        if (snug_family_has(family, (enum snug_task)task) && task != SNUG_TASK_EMBEDDING && /* any base model's class */
-            !snug_task_info((enum snug_task)task)->preferences && /* whose models are causal language models */
-            task != SNUG_TASK_RERANKING &&                        /* a classifier's */
+        if (snug_family_has(family, (enum snug_task)task) && !snug_task_info((enum snug_task)task)->other_class &&
             strcmp(name, snug_family_class(family, (enum snug_task)task).text) == 0)
             found = task;
     for (const struct snug_architecture *a = family->further_classes; a && a->name; a++)
@@ -373,8 +371,8 @@ static void read_architecture(const struct snug_reading *r) {
     if (found >= 0) config->task = (enum snug_task)found;
 }
 
-/* What sentence-transformers computes of a CrossEncoder's logits, under its present name or that of its earlier
-   versions; NULL: it is no CrossEncoder. */
+/* The activation that sentence-transformers applies to a CrossEncoder's logits, under its present key or that of
+   earlier versions; NULL: the model is not a CrossEncoder. */
 static const char *activation_of(const json_t *json) {
     const json_t *own = json_object_get(json_object_get(json, "sentence_transformers"), "activation_fn");
     if (!own) own = json_object_get(json, "sbert_ce_default_activation_function");

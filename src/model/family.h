@@ -93,10 +93,10 @@ struct snug_gguf_form {
     bool tied;         /* the output is always the word table */
     bool untied;       /* the output always has a tensor of its own */
     bool scaled;       /* scores, word table, blocks and logits have their own scales */
-    bool own_window;   /* all layers slide, by one window */
-    bool own_trained;  /* the length of the training is always told; rope_type longrope */
+    bool own_window;   /* all layers have one sliding window */
+    bool own_trained;  /* the training's length is always written; rope_type longrope */
     int64_t unrotated; /* n: of n layers the last does not rotate; 0: all do */
-    int64_t shared;    /* a model of so many layers scales scores by the hidden channels' share of a head; 0: none */
+    int64_t shared;    /* with this number of layers, scores are scaled by hidden_size / heads; 0: with none */
 };
 
 struct snug_family {

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "data/task.h"
 #include "model/family.h"
 #include "model/sentence.h"
 
@@ -215,11 +216,9 @@ static struct stream build_layer(struct snug_builder *b, struct stream s, const 
 
 int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_layer *layer) {
     const int32_t last = (int32_t)b->config->num_hidden_layers - 1;
-    const enum snug_head head = snug_head_of(b->config);
     struct snug_layer own = *layer;
-    if (head == SNUG_HEAD_VECTOR) own.pooling = b->config->sentence->pooling;
-    const bool pools = head == SNUG_HEAD_SEQUENCE || head == SNUG_HEAD_VECTOR || head == SNUG_HEAD_CHOICE;
-    const bool sums = snug_pool_sums(own.pooling);
+    if (snug_head_of(b->config) == SNUG_HEAD_VECTOR) own.pooling = b->config->sentence->pooling;
+    const bool pools = !snug_task_is_per_token(snug_task_info(b->config->task)), sums = snug_pool_sums(own.pooling);
     struct stream s = {x, x};
     if (layer->pre_norm && !layer->first_normed && layer->attention_norm) {
         snug_build_part(b, SNUG_PART_LAYER, 0);

@@ -235,16 +235,13 @@ static double chunks_of(const struct snug_program *program, const struct snug_lo
     return load->rows > size ? ceil(load->rows / size) : 1;
 }
 
-/* HEAD of preference tuning runs twice, forward; of one chunk the loss alone (enum snug_head_pass). So does all of
+/* A HEAD that scores first runs twice, forward; of one chunk the loss alone (enum snug_head_pass). So does all of
    forward where a loss is over several micro-batches. */
 static double passes_of(const struct snug_program *program, const struct snug_op *op, const struct snug_load *load,
                         double chunks, bool after_loss) {
     const bool loss = op->kind == SNUG_OP_LOSS, head = op->phase == SNUG_PHASE_HEAD;
-    bool trains = false;
     if (program->loss_of_step) return load->micro_batches > 1 && (head || op->phase == SNUG_PHASE_FORWARD) ? 2 : 1;
-    for (size_t i = 0; i < program->op_count && program->sums; i++)
-        trains |= program->ops[i].kind == SNUG_OP_LOSS && program->ops[i].loss.d;
-    return trains && head && !after_loss && (loss || chunks > 1) ? 2 : 1;
+    return program->scores_first && head && !after_loss && (loss || chunks > 1) ? 2 : 1;
 }
 
 struct snug_call_estimate snug_estimate_call(const struct snug_rates *rates, const struct snug_program *program,

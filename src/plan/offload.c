@@ -69,10 +69,9 @@ static snug_status choose_transient(struct choice *c) {
     return SNUG_OK;
 }
 
-/* Whether the word table is frozen, and operations read rows of tokens of it alone. Copies in 16 bits, of identities
-   below 0, are written by updates. */
+/* Whether the word table is frozen, and operations read rows of tokens of it alone. */
 static bool is_fixed_table(const struct snug_program *program, int32_t word) {
-    if (program->tensors[word].trainable || program->tensors[word].identity < 0) return false;
+    if (program->tensors[word].trainable) return false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         for (int k = 0; k < snug_op_operands(op); k++) {

@@ -139,6 +139,7 @@ struct snug_program {
     bool crosses;                           /* it has operations that cross phases (struct snug_crossing) */
     bool to_file;                           /* its backing store is the offload file */
     bool loss_of_step;                      /* its loss is over the vectors of all micro-batches of a step */
+    bool scores_first;                      /* its HEAD runs twice: enum snug_head_pass */
     bool weighs_classes;                    /* the loss has a weight for each class (data/batch.h) */
     bool low_logits;                        /* a vocabulary's logits are in the compute type, if it trains */
     struct snug_preference_form preference; /* of preference tuning */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The formulas of VECTOR_LOSS that all backends but the reference share (program/op.h). */
+/* The formulas of VECTOR_LOSS that all backends but the reference share (program/losses.h). */
 #ifndef SNUG_PROGRAM_VECTOR_LOSS_H
 #define SNUG_PROGRAM_VECTOR_LOSS_H
 
-#include "program/op.h"
+#include "program/losses.h"
 
 /* Numbers of a pass over the losses: of the first dim components of each vector. */
 struct snug_vector_pass {
@@ -29,7 +29,7 @@ static inline int64_t snug_turned(int64_t c, int64_t dim, float *sign) {
 }
 
 /* COSINE and CONTRASTIVE: the loss of a pair of similarity s and score y, and its derivative by s. */
-static inline float snug_pair_loss(const struct snug_vector_loss_form *form, float s, float y, float *slope) {
+static inline float snug_vector_pair(const struct snug_vector_loss_form *form, float s, float y, float *slope) {
     if (form->function == SNUG_LOSS_COSINE) {
         *slope = 2 * (s - y);
         return (s - y) * (s - y);

@@ -182,9 +182,9 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
             if (op->phase != phase || snug_op_is_idle(op, &moment)) continue;
             const bool scores = snug_op_is(op, SNUG_OP_SCORES);
             skips = skips && !snug_op_is(op, SNUG_OP_ENDS_FORWARD);
-            if (skips || (scores && run->pass != SNUG_PASS_SCORES)) continue;
+            if (skips || (scores && run->program->scores_first && run->pass != SNUG_PASS_SCORES)) continue;
             RETURN_IF_ERROR(run_op(run, backend, i, profile));
-            if (scores) break;
+            if (scores && run->pass == SNUG_PASS_SCORES) break;
         }
         status = backend->end(run, phase);
         if (status == SNUG_OK && profile && profile->times && run->program->crosses)
@@ -265,7 +265,7 @@ snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend
 static snug_status run_scores(void *user) {
     const struct call *call = user;
     const int64_t chunks = snug_head_chunks(call->run);
-    call->run->pass = SNUG_PASS_SCORES;
+    call->run->pass = call->run->program->scores_first ? SNUG_PASS_SCORES : SNUG_PASS_ALL;
     for (int64_t chunk = 0; chunk < chunks; chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(call->run, call->backend, chunk, call->profile));
     call->run->pass = SNUG_PASS_ALL;
@@ -297,8 +297,8 @@ static snug_status run_phase(void *user) {
         return SNUG_OK;
     }
     const int64_t chunks = snug_head_chunks(run);
-    if (run->program->sums) RETURN_IF_ERROR(run_scores(user));
-    run->pass = run->program->sums && chunks == 1 ? SNUG_PASS_GRADIENTS : SNUG_PASS_ALL;
+    if (run->program->scores_first) RETURN_IF_ERROR(run_scores(user));
+    run->pass = run->program->scores_first && chunks == 1 ? SNUG_PASS_GRADIENTS : SNUG_PASS_ALL;
     for (int64_t chunk = 0; chunk < chunks; chunk++) RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
     run->pass = SNUG_PASS_ALL;
     return SNUG_OK;

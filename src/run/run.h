@@ -45,7 +45,7 @@ snug_status snug_run_one(struct snug_run *run, const struct snug_backend *backen
 /* Runs one chunk of HEAD, for callers that read its logits before the next chunk. */
 snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
                                 struct snug_profile *profile);
-/* Runs HEAD of preference tuning over all chunks, up to PREFERENCE: for its sums and results. */
+/* Runs HEAD of preference tuning over all chunks, forward: for the sums and results of PREFERENCE. */
 snug_status snug_run_scores(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile);
 int64_t snug_head_chunks(const struct snug_run *run);
 /* Does the rest of the last update, which the next FORWARD would do (see struct snug_crossing). Afterwards another

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --predict_with_generate: answers to the prompts of an evaluation's file, compared with those that it has. Of several
-   ranks each one answers every so-manieth prompt. */
+/* --predict_with_generate: answers to the prompts of an evaluation's file, compared with those that it has. Several
+   ranks answer the prompts in turn. */
 #include <stdlib.h>
 
 #include "metrics/text_scores.h"

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "core/wrap.h"
+#include "data/dataset_impl.h"
 #include "data/label_names.h"
 #include "data/loss_mask.h"
-#include "data/row_texts.h"
 #include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
@@ -384,7 +384,7 @@ static void add_text(struct line *line, const char *text, size_t length) {
 static bool has_loss(const struct snug_session *s, const struct snug_dataset_row *row, int64_t i) {
     struct snug_row_texts texts;
     if (!snug_setup_task(&s->job.setup)->preferences) return i && snug_loss_mask_has(row->labels, row->label_count, i);
-    if (!snug_row_texts_of(row->labels, row->label_count, row->count, &texts)) return false;
+    snug_dataset_row_texts(row, &texts);
     const int64_t place = i < (int64_t)texts.tokens[0] ? i : i - (int64_t)texts.tokens[0];
     return place && (double)place >= (double)texts.score;
 }

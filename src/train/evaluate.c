@@ -60,7 +60,6 @@ static snug_status show_chunk(struct snug_session *s, const struct snug_inferenc
 static snug_status run_batch(struct snug_session *s, const struct snug_inference *inference) {
     struct snug_run *run = &s->eval_run;
     run->loss_scale = 1;
-    run->pass = run->program->sums ? SNUG_PASS_SCORES : SNUG_PASS_ALL; /* which is all that it has */
     RETURN_IF_ERROR(snug_session_load(s, run));
     RETURN_IF_ERROR(snug_run_phase(run, s->job.setup.backend, SNUG_PHASE_FORWARD, NULL));
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {

@@ -204,11 +204,12 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
     }
 }
 
-static snug_status measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
+snug_status snug_fit_measure(const struct snug_limits *limits, const struct snug_rates *rates,
+                             const struct snug_run_plan *plan, struct snug_priced *out) {
     memcpy(out->bytes, plan->bytes, sizeof out->bytes);
     out->total = plan->total;
-    out->backing = snug_limits_backing(s->limits, plan);
-    return snug_run_plan_step(plan, s->rates, &out->work);
+    out->backing = snug_limits_backing(limits, plan);
+    return snug_run_plan_step(plan, rates, &out->work);
 }
 
 /* A run's ranks are those of its group, which is not copied; a trial plans for the one that needs most. */
@@ -245,7 +246,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
     if (status == SNUG_OK) {
         status = snug_run_plan_build_least(s->setup, args, pipelines, &trial);
         if (status == SNUG_OK) status = place_if_needed(s, args, &trial);
-        if (status == SNUG_OK) status = measure(s, &trial, out);
+        if (status == SNUG_OK) status = snug_fit_measure(s->limits, s->rates, &trial, out);
         snug_run_plan_free(&trial);
         s->planned++;
     }
@@ -340,7 +341,7 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
     if (evaluation) s->evaluation = evaluation->pipeline;
     find_host_updates(s, asked);
     list_settings(s);
-    const snug_status status = measure(s, asked, &s->asked);
+    const snug_status status = snug_fit_measure(s->limits, s->rates, asked, &s->asked);
     if (status != SNUG_OK) snug_context_destroy(s->ctx);
     return status;
 }

@@ -59,6 +59,9 @@ snug_status snug_fit_ranks(const struct snug_setup *setup, const struct snug_lim
 snug_status snug_fit_args(snug_context *ctx, const struct snug_setup *setup, struct snug_args **out);
 /* Sets the mix's arguments in args, as if the user had set them. */
 snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix);
+/* Sets the bytes and the work of a mix, whose plan is placed, or has its least bytes. */
+snug_status snug_fit_measure(const struct snug_limits *limits, const struct snug_rates *rates,
+                             const struct snug_run_plan *plan, struct snug_priced *out);
 /* The result in one sentence; freed with free(). */
 snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, char **text);
 

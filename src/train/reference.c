@@ -84,9 +84,9 @@ static snug_status write_values(const struct snug_session *s, const struct snug_
     return snug_writer_commit(s->ctx, &writer);
 }
 
-snug_status snug_reference_write(const struct snug_session *s, struct snug_output *output) {
+snug_status snug_reference_write(struct snug_session *s, struct snug_output *output) {
     for (int k = 0; k < 2; k++) {
-        const struct snug_data_source *source = source_of((struct snug_session *)(uintptr_t)s, k);
+        const struct snug_data_source *source = source_of(s, k);
         const bool has = snug_file_exists(&output->folder, names[k]) && !source->reference_stale;
         if (!source->reference || has) continue;
         RETURN_IF_ERROR(snug_output_begin(output, (const char *const[]){names[k], NULL}));

@@ -14,6 +14,6 @@
 snug_status snug_reference_find(struct snug_session *session, const snug_callbacks *callbacks,
                                 const struct snug_folder *in);
 /* Writes the files that the folder lacks. */
-snug_status snug_reference_write(const struct snug_session *session, struct snug_output *output);
+snug_status snug_reference_write(struct snug_session *session, struct snug_output *output);
 
 #endif

@@ -41,7 +41,8 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         load.micro_batches =
             batches / (double)snug_loader_steps(source->rows, &pipeline->options) / (double)pipeline->options.ranks;
     }
-    load.rows = snug_setup_task(setup)->positions(&pipeline->options, source->dataset, load.sequences, load.tokens);
+    load.rows =
+        snug_task_positions(snug_setup_task(setup), &pipeline->options, source->dataset, load.sequences, load.tokens);
     return load;
 }
 

@@ -12,8 +12,8 @@ struct state {
     float *scores;
     size_t count, capacity;
     struct snug_candidates candidates;
-    int64_t *order;      /* of its choices */
-    char (*numbers)[24]; /* of them */
+    int64_t *order;      /* its choices by score */
+    char (*numbers)[24]; /* the same as texts */
     size_t order_capacity, name_capacity;
 };
 

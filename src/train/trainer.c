@@ -39,8 +39,8 @@ double snug_trainer_flops(const struct snug_trainer *t) {
     const int64_t texts = training->pipeline.options.texts ? training->pipeline.options.texts : 1;
     const int64_t tokens = t->tokens / micro, sequences = texts * ((t->samples + micro - 1) / micro);
     const struct snug_setup *setup = &s->job.setup;
-    const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
-                                                                    (double)sequences, (double)tokens);
+    const int64_t rows = (int64_t)snug_task_positions(snug_setup_task(setup), &training->pipeline.options,
+                                                      setup->train.dataset, (double)sequences, (double)tokens);
     const struct snug_load load = {.tokens = (double)tokens,
                                    .sequences = (double)sequences,
                                    .rows = (double)rows,

@@ -28,6 +28,13 @@ static const char *flags_of(const struct snug_setup *setup, enum snug_training t
     return to == SNUG_TRAINING_QLORA ? ADAPTERS " --load_in_4bit" : ADAPTERS;
 }
 
+/* The arguments of a training: those that make it, and those of methods. */
+static void set_flags(const struct snug_setup *setup, enum snug_training kind, const char *methods,
+                      struct snug_priced *out) {
+    const char *own = flags_of(setup, kind);
+    snprintf(out->flags, sizeof out->flags, "%s%s%s", own, *own && *methods ? " " : "", methods);
+}
+
 /* Of a run without adapters: those of all linears. Freed with snug_adapter_free(). */
 static snug_status describe_adapters(struct snug_setup *setup, struct snug_adapter **out) {
     const struct snug_folder none = {0};
@@ -76,7 +83,7 @@ snug_status snug_training_plan(snug_context *ctx, const struct snug_setup *setup
     struct snug_priced given = {0};
     struct snug_args *args;
     RETURN_IF_ERROR(snug_fit_args(ctx, setup, &args));
-    snprintf(given.flags, sizeof given.flags, "%s%s%s", flags_of(setup, kind), *flags ? " " : "", flags);
+    set_flags(setup, kind, flags, &given);
     free(args->freeze);
     args->freeze = NULL;
     if (kind == SNUG_TRAINING_FULL) keep_embeddings(args);
@@ -101,13 +108,10 @@ static snug_status price(const struct pricing *p, enum snug_training kind, const
     snug_clear_error(p->ctx);
     snug_status status = snug_training_plan(p->ctx, p->setup, p->asked, kind, flags, &plan);
     if (status == SNUG_OK) {
-        const char *own = flags_of(p->setup, kind);
         snug_limits_account(p->limits, &plan);
         snprintf(out->name, sizeof out->name, "%s", names[kind]);
-        snprintf(out->flags, sizeof out->flags, "%s%s%s", own, *own && *flags ? " " : "", flags);
-        memcpy(out->bytes, plan.bytes, sizeof out->bytes);
-        out->total = plan.total;
-        status = snug_run_plan_step(&plan, p->rates, &out->work);
+        set_flags(p->setup, kind, flags, out);
+        status = snug_fit_measure(p->limits, p->rates, &plan, out);
     }
     snug_run_plan_free(&plan);
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_OK : status;

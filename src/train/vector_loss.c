@@ -121,7 +121,7 @@ static snug_status take_dims(const struct snug_setup *setup, struct snug_vector_
     return SNUG_OK;
 }
 
-/* What no training of embeddings does yet. */
+/* Refuses what trainings of embeddings do not support. */
 static snug_status check_run(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool twice = snug_args_micro_batches(args) > 1;
@@ -157,19 +157,18 @@ snug_status snug_setup_choose_loss(struct snug_setup *setup) {
     struct snug_sentence *sentence = setup->config.sentence;
     const struct snug_dataset *dataset = setup->train.dataset;
     const struct snug_used_columns *columns = dataset ? snug_dataset_columns(dataset) : NULL;
-    sentence->scored = columns && (columns->label || !columns->texts);
+    const bool scored = columns && (columns->label || !columns->texts);
     struct snug_vector_loss_form form = {.function = find_loss(args, columns && columns->label),
                                          .symmetric = args->symmetric,
                                          .scale = (float)args->similarity_scale,
                                          .texts = dataset ? (int32_t)snug_dataset_texts(dataset) : 2};
     const double margin = losses[form.function].margin;
     form.margin = (float)(snug_args_is_set(args, "margin") ? args->margin : margin);
-    if (!dataset) sentence->scored = losses[form.function].scores;
     RETURN_IF_ERROR(check_run(setup));
     RETURN_IF_ERROR(check_settings(setup, &form));
-    if (dataset) RETURN_IF_ERROR(check_row(setup, &form, sentence->scored, args->train_file));
+    if (dataset) RETURN_IF_ERROR(check_row(setup, &form, scored, args->train_file));
     RETURN_IF_ERROR(take_dims(setup, &form));
-    sentence->scored &= losses[form.function].scores;
+    sentence->scored = losses[form.function].scores;
     sentence->loss = form;
     if (setup->command == SNUG_COMMAND_TRAIN) tell(setup, &form);
     return SNUG_OK;

@@ -88,12 +88,18 @@ static double squared_error(struct snug_matrix logits, struct snug_matrix d, int
     return difference * difference;
 }
 
+/* Rows of the segment that begins at row. */
+static int64_t segment_rows(const int32_t *labels, int64_t row, int64_t rows) {
+    int64_t end = row + 1;
+    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    return end - row;
+}
+
 /* The mean over columns of -log softmax over the rows from `row` to the end of its segment, of the column's target. */
 static double segment_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const int32_t *labels,
                                     double scale) {
+    const int64_t end = row + segment_rows(labels, row, logits.rows);
     double loss = 0;
-    int64_t end = row + 1;
-    while (end < logits.rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
     for (int64_t c = 0; c < logits.cols; c++) {
         float max = -INFINITY;
         double sum = 0, of_target = 0;
@@ -129,13 +135,6 @@ static void preference_row(const struct snug_run *run, const struct snug_op *op,
 
 static double value_at(struct snug_matrix logits, int64_t row) { return *(const float *)matrix_at(logits, row, 0); }
 
-/* Rows of the segment that begins at row. */
-static int64_t segment_rows(const int32_t *labels, int64_t row, int64_t rows) {
-    int64_t end = row + 1;
-    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
-    return end - row;
-}
-
 /* -sum t log softmax over the rows of the segment, of targets whose sum is 1, or 0 where they are not known. */
 static double segment_distribution(struct snug_matrix logits, struct snug_matrix d, int64_t row, int64_t rows,
                                    const float *targets, double scale) {
@@ -170,7 +169,7 @@ static double segment_margin(struct snug_matrix logits, struct snug_matrix d, in
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     float *loss = snug_run_data(run, op->loss.loss);
-    double *row_loss = run->workspace, sum = run->chunk == 0 || !loss ? 0 : *loss;
+    double *row_loss = run->workspace;
     const float *weights = op->loss.weighted ? run->batch->class_weights : NULL;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
@@ -205,7 +204,9 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
             break;
         }
     }
-    for (int64_t row = 0; row < logits.rows && loss; row++) sum += row_loss[row];
-    if (loss) *loss = (float)sum;
+    if (!loss) return SNUG_OK; /* of preferences, whose losses are in rows */
+    double sum = run->chunk == 0 ? 0 : *loss;
+    for (int64_t row = 0; row < logits.rows; row++) sum += row_loss[row];
+    *loss = (float)sum;
     return SNUG_OK;
 }

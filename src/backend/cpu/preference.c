@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses of pairs of sequences, from the cross entropies of their loss positions. */
-#include "backend/preference.h"
+#include "program/preference.h"
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(preference)(struct snug_run *run, const struct snug_op *op) {

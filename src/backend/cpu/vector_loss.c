@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Losses over the vectors of a step. With the vectors x and their lengths, the gradient by x_a of similarities s(a, b)
- * = x_a x_b / (|x_a| |x_b|), whose gradients are g_ab, is sum over b of g_ab / (|x_a| |x_b|) x_b  -  (sum over b of
- * g_ab s(a, b)) / |x_a|^2 x_a so that vectors of length 1 are never stored. RANKING has all pairs of a row's first text
+ * = x_a x_b / (|x_a| |x_b|), whose gradients are g_ab, is
+ *   sum over b of g_ab / (|x_a| |x_b|) x_b  -  (sum over b of g_ab s(a, b)) / |x_a|^2 x_a
+ * so that vectors of length 1 are never stored. RANKING has all pairs of a row's first text
  * and any other text: blocks of vectors, each by one thread, compute their similarities with all vectors of the other
  * side by matmuls, and once more for the gradients of the other side. So the scratch grows with the vectors, not with
  * their square.
@@ -15,7 +16,7 @@
 #include "core/min_max.h"
 #include "program/vector_loss.h"
 
-/* One term of the sum over dims, and the scratch: its layout follows snug_cpu_vector_loss_floats(). */
+/* One term of the sum over dims, and the scratch: its layout follows vector_loss_workspace() of workspace.c. */
 struct pass {
     const struct snug_run *run;
     const struct snug_vector_loss_form *form;
@@ -159,33 +160,21 @@ static bool add_gradients(const struct pass *p, const struct block *b) {
     return true;
 }
 
-/* Of the rows' first texts: the losses, and their gradients. */
-static bool rank_rows(const struct pass *p, const struct block *b, bool differentiates) {
+/* The losses of a block's vectors, and the gradients of these, or both. */
+static bool rank_block(const struct pass *p, const struct block *b, bool losses, bool differentiates) {
     if (!compare(p, b)) return false;
-    for (int64_t i = 0; i < b->count && (!p->form->symmetric || !differentiates); i++) {
+    float *log_sums = b->text ? p->of_texts : p->of_rows;
+    double *sums = b->text ? p->sums : p->losses;
+    for (int64_t i = 0; i < b->count && losses; i++) {
         const int64_t row = b->first + i;
-        p->of_rows[row] = log_sum(p, b, i);
-        p->losses[row] = (double)p->of_rows[row] - (double)p->form->scale * b->s[i * block_stride(p, b) + row];
+        log_sums[row] = log_sum(p, b, i);
+        sums[row] = (double)log_sums[row] - (double)p->form->scale * b->s[i * block_stride(p, b) + row];
     }
     return !differentiates || add_gradients(p, b);
 }
-
-/* Of the second texts, among all first ones. */
-static bool rank_texts(const struct pass *p, const struct block *b, bool differentiates) {
-    if (!compare(p, b)) return false;
-    for (int64_t i = 0; i < b->count && !differentiates; i++) {
-        const int64_t row = b->first + i;
-        p->of_texts[row] = log_sum(p, b, i);
-        p->sums[row] = (double)p->of_texts[row] - (double)p->form->scale * b->s[i * block_stride(p, b) + row];
-    }
-    return !differentiates || add_gradients(p, b);
-}
-
-typedef bool block_function(const struct pass *p, const struct block *b, bool differentiates);
 
 /* All blocks of the texts first_text … end_text - 1. */
-static bool run_blocks(const struct pass *p, int64_t first_text, int64_t end_text, bool differentiates,
-                       block_function *function) {
+static bool run_blocks(const struct pass *p, int64_t first_text, int64_t end_text, bool losses, bool differentiates) {
     const int64_t down = (p->n + SNUG_CPU_LOSS_ROWS - 1) / SNUG_CPU_LOSS_ROWS;
     bool done = true;
 #pragma omp parallel num_threads(p->run->threads) reduction(&& : done)
@@ -201,7 +190,7 @@ static bool run_blocks(const struct pass *p, int64_t first_text, int64_t end_tex
                                         .from = text ? 0 : 1,
                                         .to = text ? 1 : p->texts,
                                         .s = scratch};
-            done = function(p, &block, differentiates) && done;
+            done = rank_block(p, &block, losses, differentiates) && done;
         }
     }
     return done;
@@ -209,16 +198,15 @@ static bool run_blocks(const struct pass *p, int64_t first_text, int64_t end_tex
 
 static snug_status rank(const struct pass *p, double *loss) {
     const bool symmetric = p->form->symmetric;
-    bool done = run_blocks(p, 0, 1, p->d && !symmetric, rank_rows);
-    if (symmetric) done = run_blocks(p, 1, 2, false, rank_texts) && done;
-    if (symmetric && p->d) done = run_blocks(p, 0, 1, true, rank_rows) && done;
-    if (p->d) done = run_blocks(p, 1, p->texts, true, rank_texts) && done;
+    bool done = run_blocks(p, 0, 1, true, p->d && !symmetric);
+    if (symmetric) done = run_blocks(p, 1, 2, true, false) && done;
+    if (symmetric && p->d) done = run_blocks(p, 0, 1, false, true) && done;
+    if (p->d) done = run_blocks(p, 1, p->texts, false, true) && done;
     for (int64_t i = 0; i < p->n; i++) *loss += symmetric ? (p->losses[i] + p->sums[i]) / 2 : p->losses[i];
     return snug_gemm_result(p->run->ctx, !done);
 }
 
-/* ---- losses of a row's own pairs ----------------------------------------------------------------------------------
- */
+/* ---- losses of a row's own pairs --------------------------------------------------------------------------------- */
 
 /* x_a (x_b + J x_b) */
 static double turned_dot(const float *a, const float *b, int64_t n) {
@@ -317,7 +305,7 @@ static double of_pairs(const struct pass *p) {
     if (function == SNUG_LOSS_COSENT || function == SNUG_LOSS_ANGLE) return cosent(p);
     for (int64_t i = 0; i < p->n; i++) {
         if (function != SNUG_LOSS_TRIPLET) {
-            loss += (double)snug_pair_loss(p->form, p->s[i], score_of(p, i), &p->slope[i]);
+            loss += (double)snug_vector_pair(p->form, p->s[i], score_of(p, i), &p->slope[i]);
             continue;
         }
         const float room = p->s[i] - p->s[p->stride + i] + p->form->margin;
@@ -350,8 +338,7 @@ static void pair(const struct pass *p, double *loss) {
         }
 }
 
-/* ---- all terms ----------------------------------------------------------------------------------------------------
- */
+/* ---- all terms --------------------------------------------------------------------------------------------------- */
 
 static void lay_out(struct pass *p, float *scratch) {
     p->losses = (double *)scratch;

@@ -269,6 +269,18 @@ template <int WARPS, typename T> static __device__ T block_sum(T value) {
     return value;
 }
 
+/* The same of the maximum. */
+template <int WARPS> static __device__ float block_max(float value) {
+    __shared__ float shared[WARPS];
+    value = warp_max(value);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = shared[0];
+    for (int i = 1; i < WARPS; i++) value = fmaxf(value, shared[i]);
+    __syncthreads();
+    return value;
+}
+
 /* ---- rows and dropout ---- */
 
 /* Rows of an extent in this batch. */

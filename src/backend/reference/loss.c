@@ -79,17 +79,15 @@ static double segment_cross_entropy(struct snug_matrix logits, struct snug_matri
     return loss;
 }
 
-/* The rows of preferences: cross entropy, and its gradient times the scale of the row's sequence. */
-static void preference_rows(const struct snug_run *run, const struct snug_op *op, double scale) {
+/* A row of preferences: cross entropy, and its gradient times the scale of the row's sequence. */
+static void preference_row(const struct snug_run *run, const struct snug_op *op, int64_t row, double scale) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     struct snug_matrix rows = snug_matrix_of(run, op->loss.rows), scales = snug_matrix_of(run, op->loss.scales);
+    const int64_t item = run->first_row + row,
+                  sequence = snug_batch_sequence(run->batch, run->batch->loss_positions[item]);
+    const double own = scales.data ? scale * load(scales, 0, sequence) : scale;
     if (run->pass == SNUG_PASS_SCORES) d.data = NULL;
-    for (int64_t row = 0; row < logits.rows; row++) {
-        const int64_t item = run->first_row + row,
-                      sequence = snug_batch_sequence(run->batch, run->batch->loss_positions[item]);
-        const double own = scales.data ? scale * load(scales, 0, sequence) : scale;
-        store(rows, row, 0, cross_entropy(logits, d, row, run->batch->labels[item], NULL, 0, own));
-    }
+    store(rows, row, 0, cross_entropy(logits, d, row, run->batch->labels[item], NULL, 0, own));
 }
 
 /* -sum t log softmax over the rows of the segment, of targets whose sum is 1, or 0 where they are not known. */
@@ -129,11 +127,7 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
     double scale = run->loss_scale;
     const float *scaler = scaler_of(run), *weights = op->loss.weighted ? run->batch->class_weights : NULL;
     if (scaler) scale *= scaler[SNUG_SCALE];
-    if (op->loss.function == SNUG_PREFERENCE_CROSS_ENTROPY) {
-        preference_rows(run, op, scale);
-        return SNUG_OK;
-    }
-    double sum = run->chunk == 0 ? 0 : load(loss, 0, 0);
+    double sum = run->chunk == 0 || !loss.data ? 0 : load(loss, 0, 0);
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
@@ -151,7 +145,7 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
             sum += segment_cross_entropy(logits, d, row, segment_rows(labels, row, logits.rows), labels, scale);
             break;
         }
-        case SNUG_PREFERENCE_CROSS_ENTROPY: break; /* above */
+        case SNUG_PREFERENCE_CROSS_ENTROPY: preference_row(run, op, row, scale); break;
         case SNUG_SEGMENT_DISTRIBUTION:
         case SNUG_SEGMENT_MARGIN: {
             const int32_t *labels = run->batch->labels + run->first_row;
@@ -162,6 +156,6 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
         }
         }
     }
-    store(loss, 0, 0, sum);
+    if (loss.data) store(loss, 0, 0, sum); /* of preferences, the losses are in rows */
     return SNUG_OK;
 }

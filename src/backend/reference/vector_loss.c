@@ -159,11 +159,13 @@ static double length_of(struct snug_matrix x, int64_t row, int64_t dim) {
 /* One term of the sum over dims; unit: of vectors of length 1. */
 static double add_part(struct losing *l, struct snug_matrix x, struct snug_matrix d, bool unit, double factor) {
     const double least = (double)SNUG_NORMALIZE_LEAST;
-    for (int64_t row = 0; row < x.rows; row++)
+    for (int64_t row = 0; row < x.rows; row++) {
+        const double length = unit ? fmax(length_of(x, row, l->dim), least) : 1;
         for (int64_t c = 0; c < l->dim; c++) {
-            l->u[row * l->dim + c] = load(x, row, c) / (unit ? fmax(length_of(x, row, l->dim), least) : 1);
+            l->u[row * l->dim + c] = load(x, row, c) / length;
             l->g[row * l->dim + c] = 0;
         }
+    }
     const double loss = loss_of(l);
     for (int64_t row = 0; row < x.rows && d.data; row++) {
         const double length = unit ? length_of(x, row, l->dim) : 1, *u = l->u + row * l->dim, *g = l->g + row * l->dim;

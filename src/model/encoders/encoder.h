@@ -13,11 +13,11 @@ struct snug_layer snug_bert_layer(const struct snug_config *c);
  */
 int32_t snug_build_embeddings(struct snug_builder *b, int64_t size, int32_t *word);
 
-/* Heads on the layers' output. Marks their parameters. */
-/* The scores of a sequence: of the classes, or one among those of its group. */
+/* The scores of a sequence: one for each class, or a single one, which is compared with the others of its group. */
 int64_t snug_sequence_scores(const struct snug_builder *b);
-/* linear(dropout(activation(linear(first token)))), called dense and classifier; dense is the head's own, or belongs to
-   the encoder */
+/* Heads on the layers' output. Marks their parameters. */
+/* linear(dropout(activation(linear(first token)))), called dense and classifier. own: dense belongs to the head, not
+   to the encoder */
 void snug_build_pooled_classifier(struct snug_builder *b, int32_t hidden, const char *dense, bool own,
                                   enum snug_activation activation, double dropout);
 /* linear(dropout(activation(linear(dropout(first token))))), called classifier.dense and classifier.out_proj */

@@ -23,20 +23,10 @@ struct loss {
 
 static __device__ float weight_of(const struct loss &a, int64_t c) { return a.weights ? a.weights[c] : 1; }
 
-static __device__ float block_max(float value, float *shared) {
-    value = warp_max(value);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = shared[0];
-    for (int i = 1; i < WARPS; i++) value = fmaxf(value, shared[i]);
-    __syncthreads();
-    return value;
-}
-
 /* The maximum of a row, and the sum of exp(x - max), in one pass: each thread's sum is rescaled when its maximum rises
    (online softmax: Milakov and Gimelshein, arXiv 1805.02867). N: values that a thread reads at once. */
 template <int N, typename L>
-static __device__ void row_sums(const struct loss &a, const L *x, float *floats, float &max, double &sum) {
+static __device__ void row_sums(const struct loss &a, const L *x, float &max, double &sum) {
     max = -FLT_MAX; /* finite, so that differences of infinite logits are not NaN */
     sum = 0;
     for (int64_t c = N * threadIdx.x; c < a.classes; c += N * THREADS) {
@@ -53,7 +43,7 @@ static __device__ void row_sums(const struct loss &a, const L *x, float *floats,
         for (int i = 0; i < N; i++) part += expf(values[i] - max);
         sum += part;
     }
-    const float highest = block_max(max, floats);
+    const float highest = block_max<WARPS>(max);
     sum = block_sum<WARPS>(sum * expf(max - highest));
     max = highest;
 }
@@ -61,14 +51,13 @@ static __device__ void row_sums(const struct loss &a, const L *x, float *floats,
 /* -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
    class. */
 template <int N, typename L, typename T>
-static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, float scale,
-                                       float *floats) {
+static __device__ double cross_entropy(const struct loss &a, const L *x, T *d, int64_t item, float scale) {
     const int32_t label = a.batch.labels[item];
     const bool counts = label != SNUG_IGNORE_LABEL;
     const float each = a.smoothing / (float)a.classes;
     float max;
     double sum, part = 0, loss = 0;
-    row_sums<N>(a, x, floats, max, sum);
+    row_sums<N>(a, x, max, sum);
     const float log_sum = (float)log(sum);
     float targets = counts ? weight_of(a, label) : 0; /* their sum */
     if (a.weights && a.smoothing > 0) {
@@ -120,17 +109,22 @@ static __device__ double binary_cross_entropy(const struct loss &a, const L *x, 
     return block_sum<WARPS>(loss);
 }
 
+/* The rows of the segment that begins at row. */
+static __device__ int64_t segment_rows(const struct loss &a, int64_t row) {
+    const int32_t *labels = a.batch.labels + a.batch.step->first_row;
+    int64_t end = row + 1;
+    while (end < a.batch.step->rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
+    return end - row;
+}
+
 /* The mean over columns of -log softmax over the rows from `row` to the end of its segment, of the column's target. The
    block reads a column twice; segments have the tokens of a sequence at most. */
 template <typename L, typename T>
-static __device__ double segment_cross_entropy(const struct loss &a, const L *logits, T *d, int64_t row,
-                                               float *floats) {
+static __device__ double segment_cross_entropy(const struct loss &a, const L *logits, T *d, int64_t row) {
     const int32_t *labels = a.batch.labels + a.batch.step->first_row;
-    const int64_t rows = a.batch.step->rows, columns = a.classes;
+    const int64_t end = row + segment_rows(a, row), columns = a.classes;
     const float each = 1 / (float)columns;
     double loss = 0;
-    int64_t end = row + 1;
-    while (end < rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
     for (int64_t c = 0; c < columns; c++) {
         float max = -FLT_MAX, found = 0;
         double part = 0;
@@ -138,8 +132,8 @@ static __device__ double segment_cross_entropy(const struct loss &a, const L *lo
             max = fmaxf(max, to_float(logits[i * columns + c]));
             if (labels[i] >> c & 1) found = 1;
         }
-        max = block_max(max, floats);
-        found = block_max(found, floats);
+        max = block_max<WARPS>(max);
+        found = block_max<WARPS>(found);
         for (int64_t i = row + threadIdx.x; i < end; i += THREADS)
             part += expf(to_float(logits[i * columns + c]) - max);
         const float log_sum = (float)log(block_sum<WARPS>(part));
@@ -152,22 +146,14 @@ static __device__ double segment_cross_entropy(const struct loss &a, const L *lo
     return block_sum<WARPS>(loss);
 }
 
-/* The rows of the segment that begins at row. */
-static __device__ int64_t segment_rows(const struct loss &a, int64_t row) {
-    const int32_t *labels = a.batch.labels + a.batch.step->first_row;
-    int64_t end = row + 1;
-    while (end < a.batch.step->rows && !(labels[end] & SNUG_SEGMENT_BEGINS)) end++;
-    return end - row;
-}
-
 /* -sum t log softmax over the rows of a segment, of targets whose sum is 1, or 0 where they are not known. */
 template <typename L, typename T>
 static __device__ double segment_distribution(const struct loss &a, const L *x, T *d, const float *targets,
-                                              int64_t rows, float *floats) {
+                                              int64_t rows) {
     float max = -FLT_MAX;
     double part = 0, own = 0, loss = 0;
     for (int64_t i = threadIdx.x; i < rows; i += THREADS) max = fmaxf(max, to_float(x[i]));
-    max = block_max(max, floats);
+    max = block_max<WARPS>(max);
     for (int64_t i = threadIdx.x; i < rows; i += THREADS) {
         part += expf(to_float(x[i]) - max);
         own += targets[i];
@@ -202,7 +188,6 @@ static __device__ double segment_margin(const struct loss &a, const L *x, T *d, 
 /* L, T: types of the logits and of d. N: elements that a thread reads at once. */
 template <typename L, typename T, int N, enum snug_loss_kind K>
 static __global__ void loss_kernel(const struct loss a) {
-    __shared__ float floats[WARPS];
     const int64_t row = blockIdx.x, item = a.batch.step->first_row + row;
     const L *x = (const L *)a.logits + row * a.classes;
     T *d = a.d ? (T *)a.d + row * a.classes : NULL;
@@ -210,15 +195,15 @@ static __global__ void loss_kernel(const struct loss a) {
     if (row >= a.batch.step->rows) {
         for (int64_t c = threadIdx.x; d && c < a.classes; c += THREADS) d[c] = from_float<T>(0);
     } else if constexpr (K == SNUG_CROSS_ENTROPY) {
-        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale, floats);
+        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale);
     } else if constexpr (K == SNUG_PREFERENCE_CROSS_ENTROPY) {
-        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale * scale_of(a, item), floats);
+        loss = cross_entropy<N>(a, x, d, item, a.batch.step->loss_scale * scale_of(a, item));
         if (threadIdx.x == 0) a.losses[row] = (float)loss;
     } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
         loss = binary_cross_entropy(a, x, d, item);
     } else if constexpr (K == SNUG_SEGMENT_CROSS_ENTROPY) {
         if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS)
-            loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row, floats);
+            loss = segment_cross_entropy(a, (const L *)a.logits, (T *)a.d, row);
     } else if constexpr (K == SNUG_SEGMENT_DISTRIBUTION || K == SNUG_SEGMENT_MARGIN) {
         if (a.batch.labels[item] & SNUG_SEGMENT_BEGINS) {
             const float *targets = a.batch.targets + item;
@@ -226,7 +211,7 @@ static __global__ void loss_kernel(const struct loss a) {
             if constexpr (K == SNUG_SEGMENT_MARGIN)
                 loss = segment_margin(a, x, d, targets, rows);
             else
-                loss = segment_distribution(a, x, d, targets, rows, floats);
+                loss = segment_distribution(a, x, d, targets, rows);
         }
     } else if (threadIdx.x == 0) {
         const float difference = to_float(x[0]) - a.batch.targets[item];

@@ -4,7 +4,10 @@
  * this chunk; then one block computes the pairs, which are few.
  */
 #include "backend/cuda/device.cuh"
-#include "backend/preference.h"
+
+#define inline inline __host__ __device__
+#include "program/preference.h"
+#undef inline
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
 

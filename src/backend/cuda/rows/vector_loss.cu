@@ -12,7 +12,7 @@
 
 #include "backend/cuda/sizes/workspace.h"
 
-/* One term of the sum over dims, and the scratch: its layout follows snug_cuda_vector_loss_floats(). */
+/* One term of the sum over dims, and the scratch: its layout follows vector_loss_bytes() of sizes/workspace.c. */
 struct pass {
     struct snug_vector_loss_form form;
     struct snug_cuda_batch batch;
@@ -39,27 +39,9 @@ static __device__ __forceinline__ float *gradient_of(const struct pass &p, int64
     return p.d + (row * p.texts + text) * p.cols;
 }
 
-/* Of all threads of a block; every thread gets it. */
-template <typename T> static __device__ T whole_sum(T value, T *shared) {
-    __syncthreads();
-    shared[threadIdx.x] = value;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    }
-    __syncthreads();
-    return shared[0];
-}
-template <typename T> static __device__ T whole_largest(T value, T *shared) {
-    __syncthreads();
-    shared[threadIdx.x] = value;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half && shared[threadIdx.x + half] > shared[threadIdx.x])
-            shared[threadIdx.x] = shared[threadIdx.x + half];
-    }
-    __syncthreads();
-    return shared[0];
+/* Thread 0 adds a term to the loss, or begins with it. */
+static __device__ void add_term(const struct pass &p, double term) {
+    if (threadIdx.x == 0) *p.loss = (float)(p.again ? *p.loss + term : term);
 }
 
 /* ---- lengths -------------------------------------------------------------------------------------------------- */
@@ -74,11 +56,6 @@ static __global__ void lengths_kernel(struct pass p) {
     if (threadIdx.x) return;
     p.inverse[vector] = 1 / fmaxf(length, SNUG_NORMALIZE_LEAST);
     p.turns[vector] = p.unit && length > SNUG_NORMALIZE_LEAST;
-}
-
-static __global__ void clear_kernel(float *d, int64_t count) {
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) d[i] = 0;
 }
 
 /* ---- matmuls -------------------------------------------------------------------------------------------------- */
@@ -133,7 +110,6 @@ struct block {
 
 /* A block has a vector: makes its products cosines; with losses, also the log of the sum of exponentials. */
 static __global__ void scores_kernel(struct pass p, struct block b, bool losses) {
-    __shared__ float shared[THREADS];
     const int64_t row = b.first + blockIdx.x, width = (b.to - b.from) * p.n;
     float *s = p.block + blockIdx.x * width;
     const float own = p.inverse[row * p.texts + b.text];
@@ -143,9 +119,9 @@ static __global__ void scores_kernel(struct pass p, struct block b, bool losses)
         most = fmaxf(most, p.form.scale * s[i]);
     }
     if (!losses) return;
-    most = whole_largest(most, shared);
+    most = block_max<WARPS>(most);
     for (int64_t i = threadIdx.x; i < width; i += THREADS) sum += expf(p.form.scale * s[i] - most);
-    const float log_sum = most + logf(whole_sum(sum, shared));
+    const float log_sum = most + logf(block_sum<WARPS>(sum));
     if (threadIdx.x) return;
     (b.text ? p.of_texts : p.of_rows)[row] = log_sum;
     (b.text ? p.sums : p.losses)[row] = (double)log_sum - (double)p.form.scale * s[row];
@@ -153,7 +129,6 @@ static __global__ void scores_kernel(struct pass p, struct block b, bool losses)
 
 /* Replaces the cosines by the factors of the other vectors in the gradient. */
 static __global__ void weigh_kernel(struct pass p, struct block b) {
-    __shared__ float shared[THREADS];
     const int64_t row = b.first + blockIdx.x, width = (b.to - b.from) * p.n;
     float *s = p.block + blockIdx.x * width;
     const float own = p.inverse[row * p.texts + b.text], each = factor_of(p) * p.form.scale;
@@ -170,7 +145,7 @@ static __global__ void weigh_kernel(struct pass p, struct block b) {
         along += g * cosine;
         s[i] = g * own * p.inverse[other * p.texts + text];
     }
-    along = whole_sum(along, shared);
+    along = block_sum<WARPS>(along);
     if (threadIdx.x == 0) p.along[blockIdx.x] = along;
 }
 
@@ -213,12 +188,11 @@ static void rank_text(const struct snug_run *run, const struct pass &p, int64_t 
 }
 
 static __global__ void ranking_loss_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < p.n; i += THREADS)
         sum += p.form.symmetric ? (p.losses[i] + p.sums[i]) / 2 : p.losses[i];
-    sum = whole_sum(sum, shared) * p.weight;
-    if (threadIdx.x == 0) *p.loss = (float)(p.again ? *p.loss + sum : sum);
+    sum = block_sum<WARPS>(sum) * p.weight;
+    add_term(p, sum);
 }
 
 static void rank(const struct snug_run *run, const struct pass &p) {
@@ -261,57 +235,52 @@ static __device__ __forceinline__ float similarity_of(const struct pass &p, int6
 }
 static __device__ __forceinline__ float score_of(const struct pass &p, int64_t row) { return p.scores[row * p.texts]; }
 
-/* COSENT: a block has row i. First its largest difference, then what it adds and takes off. */
+/* COSENT: a block has row i. First its largest difference, to of_rows; that of all rows, to of_texts[0]; then what s_i
+   adds and takes off. */
 static __global__ void differences_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
     const int64_t i = blockIdx.x;
-    double most = 0;
+    float most = 0;
     for (int64_t j = threadIdx.x; j < p.n; j += THREADS)
-        if (score_of(p, i) < score_of(p, j)) most = fmax(most, (double)similarity_of(p, i) - (double)similarity_of(p, j));
-    most = whole_largest(most, shared);
-    if (threadIdx.x == 0) p.losses[i] = most * p.form.scale;
+        if (score_of(p, i) < score_of(p, j)) most = fmaxf(most, similarity_of(p, i) - similarity_of(p, j));
+    most = block_max<WARPS>(most);
+    if (threadIdx.x == 0) p.of_rows[i] = most * p.form.scale;
 }
 static __global__ void largest_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
-    double most = 0;
-    for (int64_t i = threadIdx.x; i < p.n; i += THREADS) most = fmax(most, p.losses[i]);
-    most = whole_largest(most, shared);
-    if (threadIdx.x == 0) p.of_rows[0] = (float)most; /* any number close to it will do */
+    float most = 0;
+    for (int64_t i = threadIdx.x; i < p.n; i += THREADS) most = fmaxf(most, p.of_rows[i]);
+    most = block_max<WARPS>(most);
+    if (threadIdx.x == 0) p.of_texts[0] = most; /* any number close to it will do */
 }
 static __global__ void exponentials_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
     const int64_t i = blockIdx.x;
-    const double most = p.of_rows[0], scale = p.form.scale;
+    const double most = p.of_texts[0], scale = p.form.scale;
     double plus = 0, minus = 0;
     for (int64_t j = threadIdx.x; j < p.n; j += THREADS) {
         const double difference = scale * ((double)similarity_of(p, i) - (double)similarity_of(p, j));
         if (score_of(p, i) < score_of(p, j)) plus += exp(difference - most);
         if (score_of(p, i) > score_of(p, j)) minus += exp(-difference - most);
     }
-    plus = whole_sum(plus, shared);
-    minus = whole_sum(minus, shared);
+    plus = block_sum<WARPS>(plus);
+    minus = block_sum<WARPS>(minus);
     if (threadIdx.x) return;
     p.losses[i] = plus;
     p.sums[i] = plus - minus;
 }
 static __global__ void cosent_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
-    const double most = p.of_rows[0];
+    const double most = p.of_texts[0];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < p.n; i += THREADS) sum += p.losses[i];
-    sum = whole_sum(sum, shared) + exp(-most);
+    sum = block_sum<WARPS>(sum) + exp(-most);
     for (int64_t i = threadIdx.x; i < p.n; i += THREADS)
         p.slope[i] = (float)((double)p.n * p.form.scale * p.sums[i] / sum);
-    const double loss = p.weight * (double)p.n * (most + log(sum));
-    if (threadIdx.x == 0) *p.loss = (float)(p.again ? *p.loss + loss : loss);
+    add_term(p, p.weight * (double)p.n * (most + log(sum)));
 }
 
 static __global__ void rows_kernel(struct pass p) {
-    __shared__ double shared[THREADS];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < p.n; i += THREADS) {
         if (p.form.function != SNUG_LOSS_TRIPLET) {
-            sum += snug_pair_loss(&p.form, p.s[i], score_of(p, i), &p.slope[i]);
+            sum += snug_vector_pair(&p.form, p.s[i], score_of(p, i), &p.slope[i]);
             continue;
         }
         const float room = p.s[i] - p.s[p.n + i] + p.form.margin;
@@ -319,8 +288,8 @@ static __global__ void rows_kernel(struct pass p) {
         p.slope[p.n + i] = -p.slope[i];
         sum += room > 0 ? room : 0;
     }
-    sum = whole_sum(sum, shared) * p.weight;
-    if (threadIdx.x == 0) *p.loss = (float)(p.again ? *p.loss + sum : sum);
+    sum = block_sum<WARPS>(sum) * p.weight;
+    add_term(p, sum);
 }
 
 /* A warp has a row of data: the gradients of its vectors. */
@@ -400,10 +369,9 @@ extern "C" snug_status snug_cuda_vector_loss(struct snug_run *run, const struct 
                      .n = run->step_rows / v.form.texts,
                      .cols = snug_run_cols(run, v.vectors),
                      .texts = v.form.texts};
-    const int64_t count = p.n * p.texts * p.cols;
     if (p.n == 0) return SNUG_OK;
     lay_out(p, (float *)run->workspace);
-    if (p.d) clear_kernel<<<blocks_for(count, THREADS), THREADS, 0, stream>>>(p.d, count);
+    if (p.d) cudaMemsetAsync(p.d, 0, (size_t)(p.n * p.texts * p.cols) * sizeof *p.d, stream);
     for (int i = 0; i < snug_vector_passes(&v.form); i++) {
         const struct snug_vector_pass part = snug_vector_pass(&v.form, i, p.cols);
         p.dim = part.dim;

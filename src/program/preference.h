@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss of a pair of sequences, as the CPU and the CUDA backend compute it (program/op.h, PREFERENCE). */
-#ifndef SNUG_BACKEND_PREFERENCE_H
-#define SNUG_BACKEND_PREFERENCE_H
+/* The formulas of PREFERENCE that all backends but the reference share (program/losses.h). */
+#ifndef SNUG_PROGRAM_PREFERENCE_H
+#define SNUG_PROGRAM_PREFERENCE_H
 
 #include <math.h>
 
-#include "program/op.h"
-
-#ifdef __CUDACC__
-#define SNUG_PREFERENCE_FUNCTION static __host__ __device__ __forceinline__
-#else
-#define SNUG_PREFERENCE_FUNCTION static inline
-#endif
+#include "program/losses.h"
 
 /* -log sigmoid(x), which cannot overflow. */
-SNUG_PREFERENCE_FUNCTION double snug_log_loss(double x) { return fmax(-x, 0.0) + log1p(exp(-fabs(x))); }
+static inline double snug_log_loss(double x) { return fmax(-x, 0.0) + log1p(exp(-fabs(x))); }
 
-/* The loss of the chosen and the rejected sequence's scores. by_score: minus its derivatives by them, which are those
-   by the sums of cross entropies. tokens: of the completions. */
-SNUG_PREFERENCE_FUNCTION double snug_pair_loss(const struct snug_preference_form *form, const double score[2],
-                                               const double tokens[2], double by_sum[2]) {
+/* The loss of the chosen and the rejected sequence's scores. by_sum: its derivatives by the sums of cross entropies,
+   minus those by the scores. tokens: of the completions. */
+static inline double snug_preference_pair(const struct snug_preference_form *form, const double score[2],
+                                          const double tokens[2], double by_sum[2]) {
     const bool by_token = form->loss == SNUG_PREFERENCE_IPO || form->loss == SNUG_PREFERENCE_SIGMOID_NORM;
     const double chosen = by_token ? fmax(tokens[0], 1.0) : 1, rejected = by_token ? fmax(tokens[1], 1.0) : 1;
     const double beta = (double)form->beta, smooth = (double)form->label_smoothing;
@@ -47,8 +41,8 @@ SNUG_PREFERENCE_FUNCTION double snug_pair_loss(const struct snug_preference_form
 
 /* Adds a pair to result[SNUG_PREFERENCE_RESULTS]. sums: of the cross entropies of its sequences; reference: the batch's
    values of both. Returns its loss. */
-SNUG_PREFERENCE_FUNCTION double snug_add_pair(const struct snug_preference_form *form, const double sums[2],
-                                              const float reference[4], double by_sum[2], double *result) {
+static inline double snug_add_pair(const struct snug_preference_form *form, const double sums[2],
+                                   const float reference[4], double by_sum[2], double *result) {
     /* Rounded as the reference's: the scores of the same model are 0. */
     const double score[2] = {(double)(float)-sums[0] - (double)reference[0],
                              (double)(float)-sums[1] - (double)reference[2]};
@@ -59,7 +53,7 @@ SNUG_PREFERENCE_FUNCTION double snug_add_pair(const struct snug_preference_form 
     result[SNUG_REWARDS_MARGINS] += beta * (score[0] - score[1]);
     result[SNUG_LOGPS_CHOSEN] -= sums[0];
     result[SNUG_LOGPS_REJECTED] -= sums[1];
-    return snug_pair_loss(form, score, tokens, by_sum);
+    return snug_preference_pair(form, score, tokens, by_sum);
 }
 
 #endif
