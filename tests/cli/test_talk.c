@@ -59,6 +59,10 @@ FIXTURE_TEST(test_generate_prints) {
     assert_contains(same, "Prompts    3 at a time, 1 beams each, 64 tokens at most with their answers");
     assert_contains(same, "Cache      1152 bytes a token, 73728 a sequence");
     free(same);
+    write_text(f, "prompts.txt", "What\nTell me\n");
+    same = run_well(f, "plan out --task generate --test_file prompts.txt --max_new_tokens 16");
+    assert_contains(same, "Prompts    ");
+    free(same);
     same = run_well(f, "plan out --task generate --gpu H100 --max_seq_length 64");
     assert_contains(same, "Prompts    8 at a time");
     free(same);

@@ -487,11 +487,14 @@ FIXTURE_TEST(test_answers_in_an_evaluation) {
     snug_args *args =
         plain_args(f, "model_name_or_path=@out task=clm train_file=@pairs.jsonl validation_file=@pairs.jsonl "
                       "predict_with_generate=True max_new_tokens=4 output_dir=@trained max_steps=2 "
-                      "eval_strategy=steps eval_steps=1 save_steps=1 metric_for_best_model=rougeLsum threads=1");
-    snug_train_result *result;
-    if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
-    assert_string_equal(result->best_metric, "eval_rougeLsum");
-    snug_train_result_destroy(result);
+                      "eval_strategy=steps eval_steps=1 save_steps=1 threads=1 overwrite_output_dir=True");
+    for (int i = 0; i < 2; i++) { /* a metric by both of its names */
+        snug_train_result *result;
+        assert_int_equal(snug_args_set(args, "metric_for_best_model", i ? "rougeLsum" : "eval_rougeLsum"), SNUG_OK);
+        if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        assert_string_equal(result->best_metric, "eval_rougeLsum");
+        snug_train_result_destroy(result);
+    }
     snug_args_destroy(args);
     char *state = read_text(f, path_of(f, "trained/trainer_state.json"), NULL);
     assert_contains(state, "eval_rougeLsum");
@@ -541,6 +544,9 @@ FIXTURE_TEST(test_trainings_that_cannot_answer) {
          "and --validation_file"},
         {"model_name_or_path=@out train_file=@labels.csv validation_file=@labels.csv task=classification",
          "is for --task clm"},
+        {"model_name_or_path=@out train_file=@pairs.jsonl validation_file=@pairs.jsonl task=clm eval_strategy=epoch "
+         "metric_for_best_model=rougeX",
+         "is not one of this task's metrics: eval_loss"},
     };
     make_model(f);
     struct answers *a = calloc(1, sizeof *a);

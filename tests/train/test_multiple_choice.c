@@ -202,6 +202,7 @@ FIXTURE_TEST(test_groups) {
         {"c.jsonl",
          ROW("\"options\":[\"a\",\"b\",\"a man sees a red house and a red house and a red house\"],\"label\":2"),
          "0/3 2 truncated\n"},
+        {"c.jsonl", ROW("\"choices\":[\"1 a\",\"b\"],\"label\":\"1 a\""), "0/2 0\n"},
         {"c.csv", "question,choices,label\nshe,\"[\"\"a\"\",\"\"b\"\",\"\"she\"\"]\",2\n", "0/3 2\n"},
         {"c.csv", "sent1,ending0,ending1,ending2\nshe,a,b,she\n", "0/3 -1\n"},
     };
@@ -212,7 +213,7 @@ FIXTURE_TEST(test_groups) {
     }
 }
 
-/* Numbers that are no valid row; behind them may be the texts of both members, each with its NUL. */
+/* Numbers that are not a valid row. The texts of both members may follow the numbers, each with its NUL. */
 FIXTURE_TEST(test_damaged_rows) {
     static const struct {
         int place;
@@ -247,13 +248,15 @@ FIXTURE_TEST(test_damaged_rows) {
 
 #define MODEL "model_name_or_path=" GOLDEN "/bert tokenizer_name=" GOLDEN "/wordpiece task=multiple_choice threads=1 "
 
-static snug_status ignore(void *user, const snug_prediction *row) {
-    (void)user, (void)row;
+static snug_status count_row(void *user, const snug_prediction *row) {
+    (void)row;
+    ++*(int *)user;
     return SNUG_OK;
 }
 
 /* Synthetic groups; adapters; rows whose answer is not known do not count; texts of arguments are no choices. */
 FIXTURE_TEST(test_other_data) {
+    int rows = 0;
     snug_train_result result;
     snug_metrics *metrics;
     snug_args *args = plain_args(f, MODEL "train_file=dummy:6x8-16 max_steps=2 per_device_train_batch_size=2 "
@@ -273,7 +276,13 @@ FIXTURE_TEST(test_other_data) {
     assert_failed(f, "short", snug_train(args, NULL, NULL), SNUG_E_USAGE, "rows of 4 texts have at least 4 tokens");
     snug_args_destroy(args);
     args = plain_args(f, MODEL "text=who");
-    assert_failed(f, "text", snug_predict(args, NULL, ignore, NULL), SNUG_E_UNSUPPORTED, "is from a file");
+    assert_failed(f, "text", snug_predict(args, NULL, count_row, &rows), SNUG_E_UNSUPPORTED, "is from a file");
+    snug_args_destroy(args);
+    args = plain_args(f, MODEL); /* one label is not known */
+    assert_int_equal(snug_args_set(args, "test_file", write_text(f, "c.jsonl", ROW(TWO ",\"label\":1") ROW(TWO))),
+                     SNUG_OK);
+    ok(f, snug_predict(args, NULL, count_row, &rows));
+    assert_int_equal(rows, 2);
     snug_args_destroy(args);
     args = plain_args(f, MODEL "text_column_name=sent1");
     assert_int_equal(snug_args_set(args, "validation_file", write_text(f, "c.jsonl", ROW(TWO))), SNUG_OK);

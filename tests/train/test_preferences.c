@@ -106,6 +106,8 @@ FIXTURE_TEST(test_refused_rows) {
     } cases[] = {
         {"a.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n",
          "no rows of preference tuning: they have the columns \"chosen\""},
+        {"a.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\"}\n",
+         "no rows of preference tuning: they have the columns \"chosen\""},
         {"a.jsonl", "{\"chosen\":\"a\",\"rejected\":\"b\"}\n{\"chosen\":\"a\"}\n",
          "a.jsonl:2: \"rejected\" is missing"},
         {"a.jsonl", "{\"chosen\":\"a\",\"rejected\":\"b\"}\n{\"chosen\":\"a\",\"rejected\":" CHAT("b") "}\n",
@@ -115,6 +117,8 @@ FIXTURE_TEST(test_refused_rows) {
         {"a.jsonl", "{\"chosen\":" CHAT("a") ",\"rejected\":" CHAT("b") "}\n{\"chosen\":" CHAT("a") "}\n",
          "a.jsonl:2: \"rejected\" is missing"},
         {"a.jsonl", "{\"chosen\":[{\"role\":\"user\",\"content\":\"a\"}],\"rejected\":[{\"role\":\"user\"}]}\n",
+         "begin with different messages, and there is no \"prompt\""},
+        {"a.jsonl", "{\"chosen\":" CHAT("a") ",\"rejected\":[{\"role\":\"user\",\"content\":\"b\"},3]}\n",
          "begin with different messages, and there is no \"prompt\""},
         {"a.jsonl", "{\"prompt\":\"a\",\"chosen\":" CHAT("a") ",\"rejected\":" CHAT("b") "}\n",
          "a.jsonl:1: \"prompt\" has none"},
@@ -145,6 +149,8 @@ FIXTURE_TEST(test_refused_rows) {
     snug_tokenizer_free(tokenizer);
 }
 
+#define LONG_PROMPT "1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2"
+
 /* Lists of messages are their JSON texts in a table, where an empty text is a text, too. */
 FIXTURE_TEST(test_tables) {
     static const struct {
@@ -154,6 +160,7 @@ FIXTURE_TEST(test_tables) {
                  {"chosen,rejected\nab,ac\n", 1, 6},
                  {"chosen,rejected\na b,a c\n\"x\",\"x\"\n", 2, 4 + 4 + 4},
                  {"prompt,chosen,rejected\na,,b\n", 1, 5},
+                 {"chosen,rejected\nx,x\ny,y\n", 2, 4 + 4},
                  {"chosen,rejected\n,b\n", 1, 3},                         /* the shorter one is empty */
                  {"chosen,rejected\n\"\303\251\",\"\303\250\"\n", 1, 6}}; /* characters are not divided */
     struct snug_tokenizer *tokenizer = tokenizer_of(f);
@@ -166,15 +173,29 @@ FIXTURE_TEST(test_tables) {
             fail_msg("case %zu: %d tokens", i, (int)snug_dataset_tokens(dataset));
         snug_dataset_close(dataset);
     }
-    assert_contains(f->log, "the chosen and the rejected text are the same tokens");
+    assert_contains(f->log, "in 1 row, first in line 3, the chosen and the rejected text are the same tokens");
+    assert_contains(f->log, "in 2 rows, first in line 2, the chosen and the rejected text are the same tokens");
     const struct snug_dataset_options options = options_of(
         write_text(f, "b.csv",
                    "chosen,rejected\n\"[{\"\"role\"\":\"\"user\"\",\"\"content\"\":\"\"a\"\"},{\"\"role\"\":"
                    "\"\"assistant\"\",\"\"content\"\":\"\"b\"\"}]\",\"[{\"\"role\"\":\"\"user\"\",\"\"content"
                    "\"\":\"\"a\"\"},{\"\"role\"\":\"\"gpt\"\",\"\"content\"\":\"\"c\"\"}]\"\n"));
+    const struct snug_dataset_options longer = options_of(write_text(
+        f, "c.jsonl",
+        "{\"chosen\":" CHAT("b") ",\"rejected\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                                 "\"assistant\",\"content\":\"c\"},{\"role\":\"user\",\"content\":\"d\"}]}\n"));
+    const struct snug_dataset_options left =
+        options_of(write_text(f, "d.csv", "prompt,chosen,rejected\n" LONG_PROMPT ",a,b\nx,a,b\n" LONG_PROMPT ",b,c\n"));
     ok(f, snug_dataset_open(f->ctx, tokenizer, &options, &dataset));
     assert_int_equal(snug_dataset_rows(dataset), 1);
     assert_contains(f->log, "the roles \"human\" and \"gpt\"");
+    snug_dataset_close(dataset);
+    ok(f, snug_dataset_open(f->ctx, tokenizer, &longer, &dataset)); /* a list is longer than the other */
+    assert_int_equal(snug_dataset_rows(dataset), 1);
+    snug_dataset_close(dataset);
+    ok(f, snug_dataset_open(f->ctx, tokenizer, &left, &dataset));
+    assert_int_equal(snug_dataset_rows(dataset), 1);
+    assert_contains(f->log, "2 rows whose prompt alone has --max_seq_length tokens are left out");
     snug_dataset_close(dataset);
     snug_tokenizer_free(tokenizer);
 }
@@ -289,9 +310,10 @@ FIXTURE_TEST(test_resumed_is_uninterrupted) {
         assert_int_equal(try_preferences(f, "cut", words, 5), SNUG_E_INTERRUPTED);
         f->log[0] = '\0';
         strcat(words, "resume_from_checkpoint=True");
+        if (i) assert_int_equal(remove(path_of(f, "cut/reference_eval.bin")), 0);
         tune(f, "cut", words);
         assert_contains(f->log, "cut/reference_train.bin has the reference model's log-probabilities");
-        assert_contains(f->log, "cut/reference_eval.bin has the reference model's log-probabilities");
+        assert_int_equal(!strstr(f->log, "cut/reference_eval.bin has the reference model's log-probabilities"), i > 0);
         assert_same_in_both(f, "whole", "cut", i == 1 ? "adapter_model.safetensors" : "model.safetensors");
         assert_same_history(f, "whole", "cut");
         ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "whole")));
@@ -453,13 +475,26 @@ FIXTURE_TEST(test_other_models) {
     snug_args_destroy(args);
 }
 
-/* Without data all rows have the longest length. */
+/* Without data all rows have the longest length. A row that is in no batch of the training is in one of the
+   reference. */
 FIXTURE_TEST(test_plan) {
-    snug_plan *plan;
-    snug_args *args = plain_args(f, MODEL "per_device_train_batch_size=2 max_seq_length=40");
-    ok(f, snug_plan_create(args, &plan));
-    snug_plan_destroy(plan);
-    snug_args_destroy(args);
+    static const char *const data[] = {"", "train_file=@last.csv dataloader_drop_last=True"};
+    write_text(f, "last.csv", "prompt,chosen,rejected\na,b,c\nb,c,d\n1 2 3 4 5 6 7 8 9,a b c d e,f g h i j\n");
+    for (size_t i = 0; i < 2; i++) {
+        char words[512];
+        snug_plan *plan;
+        snprintf(words, sizeof words,
+                 MODEL "per_device_train_batch_size=2 max_seq_length=40 train_sampling_strategy=sequential %s",
+                 data[i]);
+        snug_args *args = plain_args(f, words);
+        ok(f, snug_plan_create(args, &plan));
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+    tune(f, "out",
+         MODEL "per_device_train_batch_size=2 max_seq_length=40 train_sampling_strategy=sequential "
+               "max_steps=1 save_strategy=no eval_strategy=no train_file=@last.csv "
+               "dataloader_drop_last=True");
 }
 
 /* The model that is written is a causal language model; one that was trained is a reference, too. */

@@ -222,6 +222,11 @@ static snug_status note(void *user, const snug_prediction *row) {
 /* Documents of a row, of which none has a label; other activations; margins; synthetic data; what does not go together.
  */
 FIXTURE_TEST(test_other_data) {
+    static const struct {
+        const char *words, *text;
+    } margins[] = {{MODEL "ranking_loss=margin", ROW("\"positive\":\"a\",\"negative\":\"a\",\"label\":0.5")},
+                   {MODEL "ranking_loss=margin", ROW("\"positive\":\"a\",\"negative\":\"a\"")},
+                   {MODEL "ranking_loss=listnet", ROW("\"docs\":[\"a\",\"a\"]")}};
     char found[256] = "";
     snug_metrics *metrics;
     snug_train_result result;
@@ -230,6 +235,26 @@ FIXTURE_TEST(test_other_data) {
                      SNUG_OK);
     ok(f, snug_predict(args, NULL, note, found));
     assert_string_equal(found, "a/2 ");
+    snug_args_destroy(args);
+    *found = '\0';
+    args = plain_args(f, MODEL "query=red"); /* equal documents keep their order */
+    assert_int_equal(snug_args_set(args, "test_file", write_text(f, "two.txt", "a\na\n")), SNUG_OK);
+    ok(f, snug_predict(args, NULL, note, found));
+    snug_args_destroy(args);
+    for (size_t i = 0; i < sizeof margins / sizeof *margins; i++) { /* margins that are, and are not, known */
+        args = plain_args(f, margins[i].words);
+        assert_int_equal(snug_args_set(args, "test_file", write_text(f, "r.jsonl", margins[i].text)), SNUG_OK);
+        ok(f, snug_predict(args, NULL, note, found));
+        snug_args_destroy(args);
+    }
+    assert_string_equal(found, "a/0 a/0 a/2 a/2 a/2 ");
+    args = plain_args(f, MODEL); /* no document is relevant */
+    assert_int_equal(snug_args_set(args, "validation_file",
+                                   write_text(f, "r.jsonl", ROW("\"docs\":[\"a\",\"b\"],\"labels\":[0,0]"))),
+                     SNUG_OK);
+    ok(f, snug_evaluate(args, NULL, &metrics));
+    assert_true(metric_of(metrics, "eval_map") == 0 && metric_of(metrics, "eval_mrr@10") == 0);
+    snug_metrics_destroy(metrics);
     snug_args_destroy(args);
     args = plain_args(f, MODEL "query=red keep_columns=all test_file=" GOLDEN "/docs.txt");
     assert_failed(f, "kept", snug_predict(args, NULL, note, found), SNUG_E_USAGE, "--query sorts its rows");
