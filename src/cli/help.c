@@ -143,8 +143,9 @@ const struct cli_help cli_helps[] = {
      .operand = "DIR"},
     {"pull", "MODEL [--model_revision NAME] [--cache_dir DIR] [--json]",
      "Brings a model, such as ORG/NAME, from a Hugging Face hub into the local cache, where --model_name_or_path MODEL "
-     "finds it, and prints its folder. Only the files that snug reads are fetched: config.json, the tokenizer and the "
-     "weights in safetensors. An interrupted pull continues where it ended. The hub is HF_ENDPOINT "
+     "finds it, and prints its folder. Only the files that snug reads are fetched: config.json, the tokenizer with its "
+     "chat templates, generation_config.json, modules of sentence-transformers, and the weights, or an adapter, in "
+     "safetensors. An interrupted pull continues where it ended. The hub is HF_ENDPOINT "
      "[https://huggingface.co], the token HF_TOKEN or that of `hf auth login`.",
      "", "", OF_TALKING " model_name_or_path cache_dir model_revision ", .operand = NULL},
     {"merge", "ADAPTER --output_dir DIR [--model_name_or_path BASE --adapter_name_or_path ADAPTER]",

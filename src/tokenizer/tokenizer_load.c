@@ -429,28 +429,63 @@ static snug_status index_tokens(struct snug_tokenizer_loader *loader) {
     return SNUG_OK;
 }
 
+/* Makes config the saved tokenizer_config.json; NULL: out of memory. Takes it. */
+static snug_status save_config(struct snug_tokenizer_loader *loader, json_t *config) {
+    const enum snug_tokenizer_file file = SNUG_TOKENIZER_CONFIG;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    char *text;
+    if (!config) return snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
+    const snug_status status = snug_json_text(loader->ctx, config, JSON_INDENT(2), &text);
+    json_decref(config);
+    RETURN_IF_ERROR(status);
+    free(tokenizer->data[file]);
+    tokenizer->data[file] = text;
+    tokenizer->sizes[file] = strlen(text);
+    if (tokenizer->paths[file]) return SNUG_OK;
+    return snug_path_join(loader->ctx, &tokenizer->paths[file], loader->folder, snug_tokenizer_file_names[file]);
+}
+
 /*
  * A tokenizer_config.json that names no class gets it where the tokenizer is saved: a model of another type may be
  * saved beside it, whose type would choose another class. TokenizersBackend has the name that transformers 4 knows.
  */
 static snug_status name_class(struct snug_tokenizer_loader *loader) {
-    snug_context *ctx = loader->ctx;
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    char *text;
     const char *name = loader->class->json ? loader->class->name : "PreTrainedTokenizerFast";
     if (snug_loader_member(loader->sources.config, "tokenizer_class")) return SNUG_OK;
     json_t *config = loader->sources.config ? json_copy(loader->sources.config) : json_object();
     snug_json_add(&config, "tokenizer_class", json_string(name));
-    if (!config) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
-    const snug_status status = snug_json_text(ctx, config, JSON_INDENT(2), &text);
-    json_decref(config);
-    RETURN_IF_ERROR(status);
-    free(tokenizer->data[SNUG_TOKENIZER_CONFIG]);
-    tokenizer->data[SNUG_TOKENIZER_CONFIG] = text;
-    tokenizer->sizes[SNUG_TOKENIZER_CONFIG] = strlen(text);
-    if (tokenizer->paths[SNUG_TOKENIZER_CONFIG]) return SNUG_OK;
-    return snug_path_join(ctx, &tokenizer->paths[SNUG_TOKENIZER_CONFIG], loader->folder,
-                          snug_tokenizer_file_names[SNUG_TOKENIZER_CONFIG]);
+    return save_config(loader, config);
+}
+
+static void add_template(json_t **list, const char *name, const char *text, size_t size) {
+    json_t *o = json_object();
+    snug_json_add(&o, "name", json_string(name));
+    snug_json_add(&o, "template", json_stringn(text, size));
+    snug_json_append(list, o);
+}
+
+/* With additional_chat_templates/tool_use.jinja there are two templates. They go into tokenizer_config.json, as older
+   versions of transformers write them: there they are one file of the tokenizer's, also in a checkpoint, which has no
+   folders. */
+static snug_status merge_templates(struct snug_tokenizer_loader *loader) {
+    const struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const enum snug_tokenizer_file own = SNUG_TOKENIZER_CHAT_TEMPLATE;
+    char *path, *text;
+    size_t size;
+    RETURN_IF_ERROR(snug_path_join(loader->ctx, &path, loader->folder, "additional_chat_templates/tool_use.jinja"));
+    const bool found = tokenizer->paths[own] && snug_file_exists(NULL, path);
+    const snug_status status = found ? snug_file_read(loader->ctx, NULL, path, &text, &size) : SNUG_OK;
+    free(path);
+    if (status != SNUG_OK || !found) return status;
+    json_t *config = loader->sources.config ? json_copy(loader->sources.config) : json_object(), *list = json_array();
+    add_template(&list, "default", tokenizer->data[own], tokenizer->sizes[own]);
+    add_template(&list, "tool_use", text, size);
+    free(text);
+    snug_json_add(&config, "chat_template", list);
+    snug_loader_forget(loader, own);
+    json_decref(loader->sources.config);
+    loader->sources.config = json_incref(config);
+    return save_config(loader, config);
 }
 
 static snug_status load(struct snug_tokenizer_loader *loader) {
@@ -460,6 +495,7 @@ static snug_status load(struct snug_tokenizer_loader *loader) {
     RETURN_IF_ERROR(read_files(loader));
     sources->paths = tokenizer->paths;
     RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_CONFIG, &sources->config));
+    RETURN_IF_ERROR(merge_templates(loader));
     RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
     RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_ADDED, &sources->added));
     RETURN_IF_ERROR(resolve_class(loader));

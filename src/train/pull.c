@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "args/args.h"
+#include "model/adapters.h"
+#include "model/sentence.h"
 #include "model/weight_files.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -38,18 +40,28 @@ static snug_status create_result(snug_context *ctx, const struct snug_pulled *pu
     return SNUG_OK;
 }
 
+static const struct snug_pull_kind kinds[] = {{"config.json", SNUG_WEIGHTS, SNUG_WEIGHTS_INDEX},
+                                              {SNUG_ADAPTER_CONFIG, SNUG_ADAPTER_WEIGHTS, NULL}};
+
+/* Beside the tokenizer's. */
+static const char *const other_files[] = {"generation_config.json", SNUG_SENTENCE_LIST, SNUG_SENTENCE_LENGTH,
+                                          SNUG_SENTENCE_SETTINGS};
+enum { OTHERS = sizeof other_files / sizeof *other_files };
+
 static snug_status pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
     struct snug_pulled pulled;
     if (!args->model_name_or_path)
         return snug_fail(args->ctx, SNUG_E_USAGE, "no model: give its name on the hub, such as ORG/NAME");
     snug_callbacks own = callbacks ? *callbacks : (snug_callbacks){0};
+    const char *others[OTHERS + SNUG_TOKENIZER_FILES];
+    memcpy(others, other_files, sizeof other_files);
+    memcpy(others + OTHERS, snug_tokenizer_file_names, sizeof snug_tokenizer_file_names);
     const struct snug_pull_options options = {.name = args->model_name_or_path,
                                               .place = snug_args_place(args),
-                                              .config = "config.json",
-                                              .others = snug_tokenizer_file_names,
-                                              .other_count = SNUG_TOKENIZER_FILES,
-                                              .weights = SNUG_WEIGHTS,
-                                              .index = SNUG_WEIGHTS_INDEX,
+                                              .kinds = kinds,
+                                              .kind_count = sizeof kinds / sizeof *kinds,
+                                              .others = others,
+                                              .other_count = sizeof others / sizeof *others,
                                               .retry_seconds = 1,
                                               .slow_seconds = 30,
                                               .file_seconds = 3600,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "data/chat.h"
 #include "data/chat_file.h"
@@ -228,7 +229,7 @@ static const char one_message[] = "{\"messages\": [{\"role\": \"user\", \"conten
 static const char with_tools[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": []}";
 
 FIXTURE_TEST(test_places_of_templates) {
-    char path[256];
+    char path[256], templates[256];
     snprintf(path, sizeof path, "%s/other.txt", f->folder);
     assert_int_equal(open_chat(f, NULL, NULL), SNUG_E_INPUT);
     expect_message(f, "has no chat template");
@@ -255,6 +256,20 @@ FIXTURE_TEST(test_places_of_templates) {
     put(f, "chat_template.jinja", "F");
     assert_int_equal(open_chat(f, NULL, NULL), SNUG_OK);
     expect_text(f, one_message, "F");
+    snprintf(templates, sizeof templates, "%s/additional_chat_templates", f->folder);
+    assert_int_equal(mkdir(templates, 0777), 0);
+    put(f, "additional_chat_templates/tool_use.jinja", "U");
+    for (int saved = 0; saved < 2; saved++) { /* where it is saved they are in tokenizer_config.json */
+        struct snug_folder folder;
+        assert_int_equal(open_chat(f, NULL, NULL), SNUG_OK);
+        expect_text(f, one_message, "F");
+        expect_text(f, with_tools, "U");
+        assert_int_equal(snug_folder_open(f->ctx, NULL, f->folder, &folder), SNUG_OK);
+        assert_int_equal(snug_tokenizer_save(f->ctx, f->tokenizer, &folder), SNUG_OK);
+        snug_folder_close(&folder);
+        put(f, "chat_template.jinja", NULL);
+        put(f, "additional_chat_templates/tool_use.jinja", NULL);
+    }
     put(f, "other.txt", "G");
     assert_int_equal(open_chat(f, path, NULL), SNUG_OK);
     expect_text(f, one_message, "G");

@@ -5,8 +5,8 @@
 Usage: tests/hub/hub_server.py ROOT LOG    prints three ports: of the hub, of the content's server, and of the hub with TLS
 (its certificate is tests/hub/hub.pem), and ends when its standard input is closed
 
-A model ORG/FAULT has the files of the folder ROOT/whole, of ROOT/sharded if FAULT begins with "sharded"; FAULT says what
-goes wrong. LOG gets a line for each request: server, method, path, first byte, authorization."""
+A model ORG/FAULT has the files of the folder ROOT/whole, or of ROOT/sharded, embedding or adapter if FAULT begins so; FAULT
+says what goes wrong. LOG gets a line for each request: server, method, path, first byte, authorization."""
 import collections
 import hashlib
 import http.server
@@ -44,13 +44,20 @@ ETAGS = {"etag-part": "%s.incomplete", "etag-part-of-hub": "%s.0123abcd.incomple
 
 # Names in the list of files that no model folder holds, beside the others.
 ODD_NAMES = ["modeling.py", ".gitattributes", ".x.json", "x.json\n", "a\x1b.txt", "CONFIG.JSON", "x" * 300 + ".json",
-             "onnx/config.json", "../config.json", "pytorch_model.bin", "-x.txt"]
+             "onnx/config.json", "../config.json", "pytorch_model.bin", "-x.txt", "1_Pooling/../config.json", "1_Pooling/x.json",
+             "1_/config.py", "_Pooling/config.json", "1Pooling/config.json", "1_a/b/config.json", "1_" + "x" * 300 + "/config.json",
+             "additional_chat_templates/rag.jinja", "1_../config.json"]
+
+
+def folder_of(fault):
+    kind = fault.split("-")[0]
+    return os.path.join(ROOT, kind if kind in ("sharded", "embedding", "adapter") else "whole")
 
 
 def content(fault, name):
     if fault in ("sharded-many", "sharded-case") and name.endswith(".safetensors"):
         return name.encode() * 1000
-    with open(os.path.join(ROOT, "sharded" if fault.startswith("sharded") else "whole", name), "rb") as file:
+    with open(os.path.join(folder_of(fault), name), "rb") as file:
         data = file.read()
     if name.endswith(".index.json") and fault in SHARDS:
         data = json.dumps({"weight_map": {str(i): shard for i, shard in enumerate(SHARDS[fault])}}).encode()
@@ -58,11 +65,13 @@ def content(fault, name):
 
 
 def files_of(fault):
-    names = sorted(os.listdir(os.path.join(ROOT, "sharded" if fault.startswith("sharded") else "whole")))
+    names = sorted(os.path.relpath(os.path.join(folder, file), folder_of(fault))
+                   for folder, _, files in os.walk(folder_of(fault)) for file in files)
     lacks = {"no-config": "config.json", "pickled": "model.safetensors", "odd-config": "config.json"}.get(fault)
     more = {"odd-names": ODD_NAMES, "odd-config": ["config.json\n", "config.json ", "Config.json", "./config.json", "config.json.py"],
             "sharded-many": SHARDS["sharded-many"], "sharded-case": ["Model-1.safetensors"],
-            "sharded-trailing": SHARDS["sharded-trailing"]}.get(fault, [])
+            "sharded-trailing": SHARDS["sharded-trailing"],
+            "embedding-many": [f"{i}_Dense/config.json" for i in range(3, 40)]}.get(fault, [])
     return [name for name in names if name != lacks] + more
 
 
@@ -125,13 +134,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         parts = urllib.parse.urlsplit(self.path).path.split("/")
         try:
             if self.server.kind == "store":
-                self.store(parts[1], parts[2], start)
+                self.store(parts[1], "/".join(parts[2:]), start)
             elif parts[1] == "api":
                 self.listing(parts[4], urllib.parse.unquote(parts[6]))
             elif parts[1] == "cache":
                 self.cached(parts[2], parts[3], parts[4], start)
             else:
-                self.resolve(parts[2], parts[5], start)
+                self.resolve(parts[2], "/".join(parts[5:]), start)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 

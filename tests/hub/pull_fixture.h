@@ -91,6 +91,23 @@ static inline void write_models(void) {
     write_random("whole/model.safetensors", LARGE, 3);
     write_random("whole/pytorch_model.bin", 1000, 4);
     write_random("whole/README.md", 1000, 5);
+    make_folder("embedding");
+    make_folder("embedding/1_Pooling");
+    make_folder("embedding/2_Dense");
+    make_folder("embedding/additional_chat_templates");
+    write_bytes("embedding/config.json", config, strlen(config));
+    write_random("embedding/model.safetensors", 1000, 9);
+    write_bytes("embedding/modules.json", "[]", 2);
+    write_bytes("embedding/chat_template.jinja", "{{ bos_token }}", 15);
+    write_bytes("embedding/1_Pooling/config.json", "{}", 2);
+    write_bytes("embedding/2_Dense/config.json", "{ }", 3);
+    write_random("embedding/2_Dense/model.safetensors", 2000, 10);
+    write_random("embedding/2_Dense/pytorch_model.bin", 2000, 11);
+    write_bytes("embedding/additional_chat_templates/tool_use.jinja", "{{ tools }}", 11);
+    make_folder("adapter");
+    write_bytes("adapter/adapter_config.json", config, strlen(config));
+    write_random("adapter/adapter_model.safetensors", 3000, 12);
+    write_random("adapter/vocab.txt", 1000, 13);
     write_bytes("sharded/model.safetensors.index.json", index, strlen(index));
     write_random("sharded/model-1.safetensors", 100000, 6);
     write_random("sharded/model-2.safetensors", 200000, 7);
@@ -193,14 +210,16 @@ static inline void on_progress(void *user, int64_t bytes, int64_t total, double 
 
 static inline snug_status pull_revision(struct scratch *s, const char *name, const char *revision,
                                         struct snug_pulled *result) {
-    static const char *const others[] = {"added_tokens.json", "vocab.txt", "tokenizer.json", "merges.txt"};
+    static const char *const others[] = {"added_tokens.json", "vocab.txt",    "tokenizer.json",
+                                         "merges.txt",        "modules.json", "chat_template.jinja"};
+    static const struct snug_pull_kind kinds[] = {{"config.json", "model.safetensors", "model.safetensors.index.json"},
+                                                  {"adapter_config.json", "adapter_model.safetensors", NULL}};
     const struct snug_pull_options options = {.name = name,
                                               .place = {.revision = revision},
-                                              .config = "config.json",
+                                              .kinds = kinds,
+                                              .kind_count = 2,
                                               .others = others,
-                                              .other_count = 4,
-                                              .weights = "model.safetensors",
-                                              .index = "model.safetensors.index.json",
+                                              .other_count = sizeof others / sizeof *others,
                                               .retry_seconds = 0.01,
                                               .slow_seconds = 0.5,
                                               .file_seconds = file_seconds,
@@ -225,12 +244,13 @@ static inline const char *in_cache(struct scratch *s, const char *model, const c
 
 /* The snapshot has this file of the server's folder, as a relative link to its blob. */
 static inline void assert_linked(struct scratch *s, const char *model, const char *kind, const char *name) {
+    const char *to_blobs = strchr(name, '/') ? "../../../blobs/" : "../../blobs/";
     char rest[160], original[160], target[160] = "", *found, *expected;
     size_t size, expected_size;
     snprintf(rest, sizeof rest, "snapshots/" COMMIT "/%s", name);
     snprintf(original, sizeof original, "%s/%s/%s", server.folder, kind, name);
     assert_true(readlink(in_cache(s, model, rest), target, sizeof target - 1) > 0);
-    assert_int_equal(strncmp(target, "../../blobs/", 12), 0);
+    assert_int_equal(strncmp(target, to_blobs, strlen(to_blobs)), 0);
     assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &found, &size));
     assert_ok(s, snug_file_read(s->ctx, NULL, original, &expected, &expected_size));
     assert_int_equal(size, expected_size);

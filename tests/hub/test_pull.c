@@ -95,6 +95,45 @@ FIXTURE_TEST(shards_are_those_of_the_index) {
     assert_int_not_equal(access(in_cache(s, "sharded-up", "refs/main"), F_OK), 0);
 }
 
+/* A folder of sentence-transformers with its modules, templates by name, and an adapter, whose base is another model.
+ */
+FIXTURE_TEST(other_models_come_with_their_files) {
+    static const char *const files[] = {"config.json",
+                                        "model.safetensors",
+                                        "modules.json",
+                                        "chat_template.jinja",
+                                        "1_Pooling/config.json",
+                                        "2_Dense/config.json",
+                                        "2_Dense/model.safetensors",
+                                        "additional_chat_templates/tool_use.jinja"};
+    struct snug_pulled result;
+    for (int again = 0; again < 2; again++) {
+        assert_ok(s, pull_revision(s, "org/embedding", NULL, &result));
+        assert_int_equal(result.files, sizeof files / sizeof *files);
+        assert_int_equal(result.fetched, again ? 0 : result.bytes);
+        free(result.folder);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) assert_linked(s, "embedding", "embedding", files[i]);
+    assert_int_equal(entries(in_cache(s, "embedding", "snapshots/" COMMIT)), 4 + 3);
+    assert_int_equal(entries(in_cache(s, "embedding", "snapshots/" COMMIT "/2_Dense")), 2);
+    assert_ok(s, pull(s, "org/adapter"));
+    assert_linked(s, "adapter", "adapter", "adapter_config.json");
+    assert_linked(s, "adapter", "adapter", "adapter_model.safetensors");
+    assert_linked(s, "adapter", "adapter", "vocab.txt");
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    assert_ok(s, pull(s, "org/adapter"));
+    assert_int_equal(remove(in_cache(s, "adapter", "snapshots/" COMMIT "/adapter_model.safetensors")), 0);
+    assert_fails(s, pull(s, "org/adapter"), SNUG_E_INPUT, "the cache has no adapter_model.safetensors");
+    unsetenv("HF_HUB_OFFLINE");
+    /* A folder that is a link leads elsewhere, and is not followed. */
+    assert_ok(s, pull(s, "org/embedding-again"));
+    assert_int_equal(remove(in_cache(s, "embedding-again", "snapshots/" COMMIT "/1_Pooling/config.json")), 0);
+    const char *pooling = in_cache(s, "embedding-again", "snapshots/" COMMIT "/1_Pooling");
+    assert_int_equal(remove(pooling), 0);
+    assert_int_equal(symlink("/tmp", pooling), 0);
+    assert_fails(s, pull(s, "org/embedding-again"), SNUG_E_IO, "is a symbolic link");
+}
+
 FIXTURE_TEST(names_are_those_of_a_hub) {
     static const char *const wrong[] = {"",     "a/b/c", "/a",   "a/",    "-a",  "a-",   "a/.b",
                                         ".a/b", "a--b",  "a..b", "a.git", "a b", "../a", "ä"};

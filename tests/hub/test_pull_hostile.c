@@ -156,6 +156,7 @@ FIXTURE_TEST(only_files_of_a_model_are_fetched) {
         {"sharded-case", SNUG_E_INPUT, "model-1.safetensors and Model-1.safetensors have the same name on some"},
         {"sharded-endless", SNUG_E_INPUT, "names more than 1024 shards"},
         {"odd-config", SNUG_E_INPUT, "has no config.json"},
+        {"embedding-many", SNUG_E_INPUT, "more than 16 folders of modules"},
         {"long-list", SNUG_E_INPUT, "a list of more than 100000 files is not that of a model"},
         {"huge", SNUG_E_INPUT, "vocab.txt has 268435455 bytes: only weights may have more than 256 MiB"},
         {"huge-weights", SNUG_E_IO, "MiB are to be fetched, and the disk of"},

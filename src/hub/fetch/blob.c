@@ -207,7 +207,7 @@ static snug_status link_blob(struct snug_blob *blob) {
                              store->snapshot.path, blob->name);
         unlinkat(store->snapshot.fd, blob->name, 0); /* a link to nothing, or to another file */
     }
-    RETURN_IF_ERROR(snug_format(store->ctx, &target, "../../blobs/%s", blob->id));
+    RETURN_IF_ERROR(snug_format(store->ctx, &target, "%s/%s", store->to_blobs, blob->id));
     int failed = symlinkat(target, store->snapshot.fd, blob->name) ? errno : 0;
     free(target);
     if (failed == EPERM || failed == EOPNOTSUPP)

@@ -19,6 +19,7 @@ struct snug_store {
     snug_context *ctx;
     const char *commit;
     struct snug_folder cache, model, blobs, snapshot, locks;
+    const char *to_blobs; /* the way from snapshot to blobs */
 };
 
 struct snug_blob {

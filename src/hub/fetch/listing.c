@@ -7,7 +7,7 @@
 #include "hub/cache.h"
 #include "io/json.h"
 
-enum { FILES_MOST = 100000, SHARDS_MOST = 1024, NAME_MOST = 200 };
+enum { FILES_MOST = 100000, FOLDERS_MOST = 16, SHARDS_MOST = 1024, NAME_MOST = 200 };
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
 
@@ -16,21 +16,52 @@ static bool ends_with(const char *name, const char *end) {
     return length > own && strcmp(name + length - own, end) == 0;
 }
 
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 static bool is_plain(const char *name) {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    static const char allowed[] = LETTERS "0123456789-_.";
     return *name != '.' && *name != '-' && strlen(name) <= NAME_MOST && strspn(name, allowed) == strlen(name);
 }
 
 bool snug_listing_is_weights(const char *name) { return is_plain(name) && ends_with(name, ".safetensors"); }
 
 static bool is_of_model(const char *name) {
-    static const char *const ends[] = {".safetensors", ".json", ".txt", ".model"};
+    static const char *const ends[] = {".safetensors", ".json", ".txt", ".model", ".jinja"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(name, ends[i])) return is_plain(name);
     return false;
 }
 
+/* A module of sentence-transformers, such as 1_Pooling/config.json, or a chat template that has a name. */
+static bool is_in_folder(const char *name) {
+    const char *file = strchr(name, '/');
+    const size_t digits = strspn(name, "0123456789");
+    if (strcmp(name, "additional_chat_templates/tool_use.jinja") == 0) return true;
+    if (!file || strlen(name) > NAME_MOST || !digits || name[digits] != '_' ||
+        strspn(name + digits, LETTERS "_") != (size_t)(file - name) - digits)
+        return false;
+    return strcmp(file, "/config.json") == 0 || strcmp(file, "/model.safetensors") == 0;
+}
+
 /* ---- the list of files ---------------------------------------------------------------------------------------- */
+
+static snug_status out_of_memory(snug_context *ctx) {
+    return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
+}
+
+static snug_status add_to_folder(snug_context *ctx, const char *url, const char *name, struct snug_listing *out) {
+    char folder[NAME_MOST + 1] = "";
+    memcpy(folder, name, strcspn(name, "/"));
+    json_t *list = json_object_get(out->folders, folder);
+    if (!list) {
+        if (json_object_size(out->folders) == FOLDERS_MOST)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: more than %d folders of modules are not those of a model", url,
+                             FOLDERS_MOST);
+        list = json_array();
+        if (json_object_set_new(out->folders, folder, list)) return out_of_memory(ctx);
+    }
+    return json_array_append_new(list, json_string(name)) ? out_of_memory(ctx) : SNUG_OK;
+}
 
 static snug_status add_files(snug_context *ctx, const char *url, const json_t *siblings, struct snug_listing *out) {
     size_t i;
@@ -40,9 +71,8 @@ static snug_status add_files(snug_context *ctx, const char *url, const json_t *s
     json_array_foreach(siblings, i, sibling) {
         const char *name = json_string_value(json_object_get(sibling, "rfilename"));
         if (!name) return snug_fail(ctx, SNUG_E_INPUT, "%s: an entry of \"siblings\" has no \"rfilename\"", url);
-        if (!is_of_model(name)) continue;
-        if (json_object_set_new(out->files, name, json_true()))
-            return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
+        if (is_in_folder(name)) RETURN_IF_ERROR(add_to_folder(ctx, url, name, out));
+        if (is_of_model(name) && json_object_set_new(out->files, name, json_true())) return out_of_memory(ctx);
     }
     return SNUG_OK;
 }
@@ -54,8 +84,9 @@ snug_status snug_listing_read(snug_context *ctx, const char *url, const char *te
     RETURN_IF_ERROR(snug_json_read_text(ctx, url, text, size, &json));
     snug_listing_free(out);
     out->files = json_object();
-    snug_status status = out->files ? snug_json_string(ctx, url, json, "sha", "", &commit)
-                                    : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
+    out->folders = json_object();
+    snug_status status =
+        out->files && out->folders ? snug_json_string(ctx, url, json, "sha", "", &commit) : out_of_memory(ctx);
     if (status == SNUG_OK && !snug_hub_is_commit(commit))
         status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"sha\" is not a commit of 40 hexadecimal digits", url);
     if (status == SNUG_OK) {
@@ -72,7 +103,8 @@ bool snug_listing_has(const struct snug_listing *listing, const char *name) {
 
 void snug_listing_free(struct snug_listing *listing) {
     json_decref(listing->files);
-    listing->files = NULL;
+    json_decref(listing->folders);
+    listing->files = listing->folders = NULL;
 }
 
 /* ---- shards --------------------------------------------------------------------------------------------------- */

@@ -7,13 +7,15 @@
 
 #include "io/file.h"
 
-/* The files that a hub has for a model and that snug may put into its folder: JSON, text, SentencePiece models
- * and safetensors in the folder itself, no hidden file, names of letters, digits, "-", "_" and "." alone. Others,
- * programs among them, are as if they were not there, so that neither the list nor an index can get them into the
- * cache. */
+/* The files that a hub has for a model and that snug may put into its folder: JSON, text, SentencePiece models,
+ * templates and safetensors in the folder itself, no hidden file, names of letters, digits, "-", "_" and "." alone; and
+ * of the folders of sentence-transformers' modules config.json and model.safetensors, of additional_chat_templates
+ * tool_use.jinja. Others, programs among them, are as if they were not there, so that neither the list nor an index can
+ * get them into the cache. */
 struct snug_listing {
     char commit[41];
-    json_t *files; /* the names as keys */
+    json_t *files;   /* the names as keys, of those in the folder itself */
+    json_t *folders; /* for each folder the names of its files, FOLDER/NAME */
 };
 /* Reads the JSON text that url was answered with: {"sha": COMMIT, "siblings": [{"rfilename": NAME}, …]}. */
 snug_status snug_listing_read(snug_context *ctx, const char *url, const char *text, size_t size,

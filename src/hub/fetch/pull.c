@@ -259,12 +259,8 @@ static snug_status ask_headers(struct pull *p, struct file *files, struct snug_r
     static const struct snug_request_calls calls = {
         .receive = receive_nothing, .finish = finish_headers, .refuse = refuse_headers};
     for (size_t i = 0; i < count; i++) {
-        char *escaped;
-        RETURN_IF_ERROR(snug_http_escape(&p->http, files[i].name, &escaped));
-        const snug_status status = snug_format(p->ctx, &files[i].url, "%s/%s/resolve/%s/%s", p->endpoint,
-                                               p->options->name, p->listing.commit, escaped);
-        free(escaped);
-        RETURN_IF_ERROR(status);
+        RETURN_IF_ERROR(snug_format(p->ctx, &files[i].url, "%s/%s/resolve/%s/%s", p->endpoint, p->options->name,
+                                    p->listing.commit, files[i].name)); /* see struct snug_listing */
         requests[i] = (struct snug_request){
             .url = files[i].url, .name = files[i].name, .head = true, .user = &files[i], .calls = &calls};
     }
@@ -300,7 +296,8 @@ static snug_status fetch_blobs(struct pull *p, struct file *files, struct snug_r
                                                     .refuse = refuse_blob};
     RETURN_IF_ERROR(snug_alloc(p->ctx, count, sizeof *p->blobs, (void **)&p->blobs));
     for (size_t i = 0; i < count; i++, p->blob_count++) {
-        RETURN_IF_ERROR(snug_blob_open(&p->store, files[i].name, files[i].etag, files[i].size, &p->blobs[i]));
+        const char *slash = strrchr(files[i].name, '/'), *name = slash ? slash + 1 : files[i].name;
+        RETURN_IF_ERROR(snug_blob_open(&p->store, name, files[i].etag, files[i].size, &p->blobs[i]));
         requests[i] = (struct snug_request){.url = files[i].url,
                                             .name = files[i].name,
                                             .user = &p->blobs[i],
@@ -312,7 +309,7 @@ static snug_status fetch_blobs(struct pull *p, struct file *files, struct snug_r
     for (size_t i = 0; i < count; i++) {
         p->result->files++;
         p->result->bytes += p->blobs[i].size;
-        snug_log(p->ctx, SNUG_LOG_INFO, "%s: %lld bytes%s", p->blobs[i].name, (long long)p->blobs[i].size,
+        snug_log(p->ctx, SNUG_LOG_INFO, "%s: %lld bytes%s", files[i].name, (long long)p->blobs[i].size,
                  p->blobs[i].fetched || !p->blobs[i].size ? "" : ", in the cache already");
     }
     return SNUG_OK;
@@ -360,34 +357,69 @@ static snug_status fail_without(const struct pull *p, const char *what) {
 }
 
 /* What the index file names, each once. */
-static snug_status fetch_shards(struct pull *p) {
+static snug_status fetch_shards(struct pull *p, const char *index) {
     struct snug_shards shards;
-    RETURN_IF_ERROR(snug_shards_read(p->ctx, &p->store.snapshot, p->options->index, &shards));
+    RETURN_IF_ERROR(snug_shards_read(p->ctx, &p->store.snapshot, index, &shards));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < shards.count && status == SNUG_OK; i++)
         if (!snug_listing_has(&p->listing, shards.names[i]))
             status = snug_fail(p->ctx, SNUG_E_INPUT, "%s (revision %s) has no %s, which %s names", p->options->name,
-                               revision_of(p), shards.names[i], p->options->index);
+                               revision_of(p), shards.names[i], index);
     if (status == SNUG_OK) status = fetch(p, shards.names, shards.count);
     snug_shards_free(&shards);
     return status;
 }
 
+/* Into the folder of this name in the snapshot. */
+static snug_status fetch_folder(struct pull *p, const char *folder, const json_t *files) {
+    struct snug_store *store = &p->store;
+    const struct snug_folder above = store->snapshot;
+    const char **names;
+    RETURN_IF_ERROR(snug_alloc(p->ctx, json_array_size(files), sizeof *names, (void **)&names));
+    for (size_t i = 0; i < json_array_size(files); i++) names[i] = json_string_value(json_array_get(files, i));
+    snug_status status = snug_folder_make(p->ctx, &above, folder, 0666, &store->snapshot);
+    if (status == SNUG_OK) {
+        store->to_blobs = "../../../blobs";
+        status = fetch(p, names, json_array_size(files));
+        snug_folder_close(&store->snapshot);
+    }
+    store->to_blobs = "../../blobs";
+    store->snapshot = above;
+    free(names);
+    return status;
+}
+
+static bool has_kind(const struct pull *p, const struct snug_pull_kind *kind) {
+    return snug_listing_has(&p->listing, kind->config) && (snug_listing_has(&p->listing, kind->weights) ||
+                                                           (kind->index && snug_listing_has(&p->listing, kind->index)));
+}
+
+static const struct snug_pull_kind *find_kind(const struct pull *p) {
+    for (size_t i = 0; i < p->options->kind_count; i++)
+        if (has_kind(p, &p->options->kinds[i])) return &p->options->kinds[i];
+    return p->options->kinds;
+}
+
 static snug_status fetch_model(struct pull *p) {
     const struct snug_pull_options *options = p->options;
-    const bool single = snug_listing_has(&p->listing, options->weights);
-    const char *weights = single ? options->weights : options->index, **names;
+    const struct snug_pull_kind *kind = find_kind(p);
+    const char **names, *folder;
     size_t count = 0;
-    if (!snug_listing_has(&p->listing, options->config)) return fail_without(p, options->config);
-    if (!snug_listing_has(&p->listing, weights)) return fail_without(p, options->weights);
+    json_t *files;
+    if (!snug_listing_has(&p->listing, kind->config)) return fail_without(p, kind->config);
+    if (!has_kind(p, kind)) return fail_without(p, kind->weights);
+    const bool single = snug_listing_has(&p->listing, kind->weights);
     RETURN_IF_ERROR(snug_alloc(p->ctx, options->other_count + 2, sizeof *names, (void **)&names));
-    names[count++] = options->config;
-    names[count++] = weights;
+    names[count++] = kind->config;
+    names[count++] = single ? kind->weights : kind->index;
     for (size_t i = 0; i < options->other_count; i++)
         if (snug_listing_has(&p->listing, options->others[i])) names[count++] = options->others[i];
-    const snug_status status = fetch(p, names, count);
+    snug_status status = fetch(p, names, count);
     free(names);
-    return status == SNUG_OK && !single ? fetch_shards(p) : status;
+    json_object_foreach(p->listing.folders, folder, files) {
+        if (status == SNUG_OK) status = fetch_folder(p, folder, files);
+    }
+    return status == SNUG_OK && !single ? fetch_shards(p, kind->index) : status;
 }
 
 /* The model's folders in the cache, of which only the cache itself may be reached through a link: other users may write
@@ -395,7 +427,7 @@ static snug_status fetch_model(struct pull *p) {
 static snug_status open_store(struct pull *p) {
     struct snug_store *store = &p->store;
     char *cache, *own = NULL, *locks = NULL, *snapshot = NULL;
-    *store = (struct snug_store){.ctx = p->ctx, .commit = p->listing.commit};
+    *store = (struct snug_store){.ctx = p->ctx, .commit = p->listing.commit, .to_blobs = "../../blobs"};
     RETURN_IF_ERROR(snug_hub_cache(p->ctx, &p->options->place, &cache));
     snug_status status = snug_folder_make(p->ctx, NULL, cache, 0666, &store->cache);
     if (status == SNUG_OK) status = snug_hub_folder_name(p->ctx, p->options->name, &own);
@@ -503,13 +535,16 @@ static bool is_offline(void) {
 /* The first file that the opened snapshot lacks; NULL if it is complete. It lives as long as shards. */
 static snug_status find_missing(struct pull *p, struct snug_shards *shards, const char **missing) {
     const struct snug_folder *folder = &p->store.snapshot;
-    *missing = p->options->config;
-    if (!snug_file_exists(folder, *missing)) return SNUG_OK;
+    const struct snug_pull_kind *kind = p->options->kinds;
+    const struct snug_pull_kind *end = kind + p->options->kind_count;
+    *missing = kind->config;
+    while (kind < end && !snug_file_exists(folder, kind->config)) kind++;
+    if (kind == end) return SNUG_OK;
     *missing = NULL;
-    if (snug_file_exists(folder, p->options->weights)) return SNUG_OK;
-    *missing = p->options->weights;
-    if (!snug_file_exists(folder, p->options->index)) return SNUG_OK;
-    RETURN_IF_ERROR(snug_shards_read(p->ctx, folder, p->options->index, shards));
+    if (snug_file_exists(folder, kind->weights)) return SNUG_OK;
+    *missing = kind->weights;
+    if (!kind->index || !snug_file_exists(folder, kind->index)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_shards_read(p->ctx, folder, kind->index, shards));
     *missing = NULL;
     for (size_t i = 0; i < shards->count && !*missing; i++)
         if (!snug_file_exists(folder, shards->names[i])) *missing = shards->names[i];

@@ -5,14 +5,20 @@
 
 #include "hub/cache.h"
 
+/* The files that a model of a kind must have. */
+struct snug_pull_kind {
+    const char *config;
+    const char *weights; /* in one file, */
+    const char *index;   /* or else its index: JSON with "weight_map"; NULL: no index */
+};
+
 struct snug_pull_options {
     const char *name; /* of the model: NAME or ORG/NAME */
     struct snug_hub_place place;
-    const char *config;        /* the file that a model must have */
+    const struct snug_pull_kind *kinds; /* the first one whose files the hub has; its messages name the first kind */
+    size_t kind_count;
     const char *const *others; /* files that are fetched where the model has them */
     size_t other_count;
-    const char *weights; /* the weights in one file, else their index: JSON with "weight_map" */
-    const char *index;
     double retry_seconds; /* before the first repetition of a request */
     double slow_seconds;  /* over which the rate of a file is measured, see hub/fetch/http.h */
     double file_seconds;  /* that a file may take, and 1 s more for each 4 KiB */
