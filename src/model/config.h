@@ -15,6 +15,9 @@ struct snug_sentence;
 
 enum { SNUG_LAYERS_MOST = 512 };
 
+#define SNUG_GENERATION_CONFIG "generation_config.json"
+enum { SNUG_CONFIG_FILES = 2 };
+
 struct snug_config {
     const struct snug_family *family;
     int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, max_position_embeddings,
@@ -43,6 +46,7 @@ struct snug_config {
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */
     json_t *json;              /* the whole file, unknown keys included: written back */
+    json_t *generation;        /* the same of generation_config.json beside it; NULL: there is none */
 };
 
 /* Finds a model's files: a folder; else a name in the local Hugging Face cache (hub/cache.h), by its revision in place.
@@ -51,6 +55,10 @@ snug_status snug_model_locate(snug_context *ctx, const struct snug_hub_place *pl
                               char **folder);
 /* Reads folder/config.json, or the file itself. Every size is checked; unsupported settings are SNUG_E_UNSUPPORTED. */
 snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out);
+/* The names of the files that snug_config_write() writes, at most SNUG_CONFIG_FILES; returns their number. */
+size_t snug_config_list(const struct snug_config *config, const char **names);
+/* config.json, and of a language model generation_config.json, if there was one. */
+snug_status snug_config_write(snug_context *ctx, const struct snug_config *config, const struct snug_folder *folder);
 /* The text of a config.json that is right; name: for messages. */
 snug_status snug_config_parse(snug_context *ctx, const char *name, const char *text, struct snug_config *out);
 /* A family's built-in shape, such as bert-base-uncased; SNUG_END if there is none of this name. */

@@ -412,6 +412,15 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     return SNUG_OK;
 }
 
+static snug_status read_generation(snug_context *ctx, const char *folder, struct snug_config *out) {
+    char *file;
+    RETURN_IF_ERROR(snug_path_join(ctx, &file, folder, SNUG_GENERATION_CONFIG));
+    const snug_status status =
+        snug_file_exists(NULL, file) ? snug_json_read(ctx, NULL, file, &out->generation) : SNUG_OK;
+    free(file);
+    return status;
+}
+
 snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out) {
     char *file = NULL;
     json_t *json = NULL;
@@ -421,6 +430,7 @@ snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_co
     snug_status status = in_folder && !snug_entry_kind(NULL, file) ? snug_fail_model_folder(ctx, path, "no config.json")
                                                                    : snug_json_read(ctx, NULL, file, &json);
     if (status == SNUG_OK) status = read_config(ctx, file, json, out);
+    if (status == SNUG_OK && in_folder) status = read_generation(ctx, path, out);
     if (status != SNUG_OK) snug_config_free(out);
     free(file);
     return status;
@@ -564,9 +574,24 @@ snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config,
     return snug_config_set_key(ctx, config->json, "dtype", json_string(dtype == SNUG_BF16 ? "bfloat16" : "float32"));
 }
 
+size_t snug_config_list(const struct snug_config *config, const char **names) {
+    names[0] = "config.json";
+    names[1] = SNUG_GENERATION_CONFIG;
+    return config->generation && snug_task_info(config->task)->causal ? 2 : 1;
+}
+
+snug_status snug_config_write(snug_context *ctx, const struct snug_config *config, const struct snug_folder *folder) {
+    const char *names[SNUG_CONFIG_FILES];
+    const json_t *const files[SNUG_CONFIG_FILES] = {config->json, config->generation};
+    for (size_t i = 0; i < snug_config_list(config, names); i++)
+        RETURN_IF_ERROR(snug_json_write(ctx, folder, names[i], files[i]));
+    return SNUG_OK;
+}
+
 void snug_config_free(struct snug_config *config) {
     snug_labels_free(&config->labels);
     json_decref(config->json);
+    json_decref(config->generation);
     free(config->settings);
     snug_sentence_free(config->sentence);
     *config = (struct snug_config){0};

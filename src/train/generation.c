@@ -20,7 +20,7 @@ struct reading {
 };
 
 static snug_status read_file(struct reading *r, const char *folder) {
-    RETURN_IF_ERROR(snug_path_join(r->args->ctx, &r->path, folder, "generation_config.json"));
+    RETURN_IF_ERROR(snug_path_join(r->args->ctx, &r->path, folder, SNUG_GENERATION_CONFIG));
     return access(r->path, F_OK) ? SNUG_OK : snug_json_read(r->args->ctx, NULL, r->path, &r->json);
 }
 

@@ -427,12 +427,12 @@ static snug_status write_weights(void *user) {
 static snug_status write_files(struct writing *w) {
     struct snug_merged *m = w->m;
     size_t n = 0;
-    w->names[n++] = "config.json";
+    n += snug_config_list(&m->config, w->names);
     n += snug_weight_files_list(w->files, w->weights, w->names + n);
     for (size_t i = 0; w->tokenizer && (w->names[n] = snug_tokenizer_file(w->tokenizer, i)); i++) n++;
     RETURN_IF_ERROR(snug_output_check(w->output, w->names));
     RETURN_IF_ERROR(snug_output_begin(w->output, w->names));
-    RETURN_IF_ERROR(snug_json_write(m->ctx, &w->output->folder, "config.json", m->config.json));
+    RETURN_IF_ERROR(snug_config_write(m->ctx, &m->config, &w->output->folder));
     RETURN_IF_ERROR(snug_compute(m->ctx, write_weights, w));
     if (w->tokenizer) RETURN_IF_ERROR(snug_tokenizer_save(m->ctx, w->tokenizer, &w->output->folder));
     RETURN_IF_ERROR(snug_output_end_model(w->output, w->names));
@@ -447,8 +447,8 @@ static snug_status write(struct snug_merged *m, const struct snug_tokenizer *tok
     RETURN_IF_ERROR(snug_args_shard_size(m->args, &most));
     snug_status status = snug_weight_files_plan(&m->program, most, &files);
     if (status == SNUG_OK)
-        status = snug_alloc(m->ctx, snug_weight_files_names(&files) + SNUG_TOKENIZER_FILES + 2, sizeof *w.names,
-                            (void **)&w.names);
+        status = snug_alloc(m->ctx, snug_weight_files_names(&files) + SNUG_TOKENIZER_FILES + SNUG_CONFIG_FILES + 1,
+                            sizeof *w.names, (void **)&w.names);
     if (status == SNUG_OK)
         status = snug_alloc(m->ctx, snug_weight_files_names(&files), sizeof *w.weights, (void **)&w.weights);
     if (status == SNUG_OK)

@@ -20,17 +20,12 @@ struct known {
     bool always; /* also written by an evaluation */
 };
 static const struct known fixed[] = {
-    {"config.json", true, false},
-    {"adapter_config.json", true, false},
-    {"adapter_model.safetensors", true, false},
-    {SNUG_TRAINING_ARGS, true, false},
-    {SNUG_SENTENCE_LIST, true, false},
-    {SNUG_SENTENCE_LENGTH, true, false},
-    {SNUG_SENTENCE_SETTINGS, true, false},
-    {"trainer_state.json", false, false},
-    {SNUG_RUN_REPORT, false, false},
-    {"train_results.json", false, false},
-    {"eval_results.json", false, true},
+    {"config.json", true, false},         {SNUG_GENERATION_CONFIG, true, false},
+    {"adapter_config.json", true, false}, {"adapter_model.safetensors", true, false},
+    {SNUG_TRAINING_ARGS, true, false},    {SNUG_SENTENCE_LIST, true, false},
+    {SNUG_SENTENCE_LENGTH, true, false},  {SNUG_SENTENCE_SETTINGS, true, false},
+    {"trainer_state.json", false, false}, {SNUG_RUN_REPORT, false, false},
+    {"train_results.json", false, false}, {"eval_results.json", false, true},
     {"all_results.json", false, true},
 };
 enum { FIXED = sizeof fixed / sizeof *fixed, KNOWN = FIXED + SNUG_TOKENIZER_FILES };

@@ -44,7 +44,7 @@ static const struct snug_pull_kind kinds[] = {{"config.json", SNUG_WEIGHTS, SNUG
                                               {SNUG_ADAPTER_CONFIG, SNUG_ADAPTER_WEIGHTS, NULL}};
 
 /* Beside the tokenizer's. */
-static const char *const other_files[] = {"generation_config.json", SNUG_SENTENCE_LIST, SNUG_SENTENCE_LENGTH,
+static const char *const other_files[] = {SNUG_GENERATION_CONFIG, SNUG_SENTENCE_LIST, SNUG_SENTENCE_LENGTH,
                                           SNUG_SENTENCE_SETTINGS};
 enum { OTHERS = sizeof other_files / sizeof *other_files };
 

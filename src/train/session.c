@@ -546,7 +546,7 @@ snug_status snug_session_write_files(struct snug_session *s, const struct snug_f
     RETURN_IF_ERROR(snug_session_flush(s));
     const struct snug_process_group *group = s->job.setup.args->group;
     const bool leads = snug_group_rank(group) == 0;
-    if (leads) RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
+    if (leads) RETURN_IF_ERROR(snug_config_write(s->ctx, &s->job.setup.config, folder));
     if (s->job.setup.lora)
         RETURN_IF_ERROR(write_adapter(s, folder));
     else
@@ -561,9 +561,9 @@ struct written_names {
     char (*weights)[SNUG_WEIGHT_FILE_NAME];
     const char **all;
 };
-/* config.json, an adapter's two files, training_args.json, those of a reference, an embedding's three, and NULL at the
-   end */
-enum { OTHERS_MOST = 10 + SNUG_TOKENIZER_FILES };
+/* Those of the configuration, an adapter's two files, training_args.json, those of a reference, an embedding's three,
+   and NULL at the end */
+enum { OTHERS_MOST = SNUG_CONFIG_FILES + 9 + SNUG_TOKENIZER_FILES };
 
 static void free_names(struct written_names *names) {
     free(names->weights);
@@ -577,7 +577,7 @@ static snug_status list_names(const struct snug_session *s, const struct snug_we
     const size_t most = snug_weight_files_names(files);
     RETURN_IF_ERROR(snug_alloc(s->ctx, most, sizeof *out->weights, (void **)&out->weights));
     RETURN_IF_ERROR(snug_alloc(s->ctx, most + OTHERS_MOST, sizeof *out->all, (void **)&out->all));
-    out->all[n++] = "config.json";
+    n += snug_config_list(&s->job.setup.config, out->all);
     if (s->job.setup.lora) {
         out->all[n++] = SNUG_ADAPTER_CONFIG;
         out->all[n++] = SNUG_ADAPTER_WEIGHTS;

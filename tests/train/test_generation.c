@@ -203,6 +203,38 @@ FIXTURE_TEST(test_settings) {
     }
 }
 
+/* A model that was trained keeps the file, also through adapters and their merge; a classifier has none. */
+FIXTURE_TEST(test_settings_are_kept) {
+    static const char *const runs[][2] = {
+        {"trained", "task=clm train_file=" CHAT "/plain.jsonl"},
+        {"adapter", "task=clm use_peft=True train_file=" CHAT "/plain.jsonl"},
+        {"labels", "task=classification train_file=@labels.csv"},
+    };
+    make_model(f);
+    write_text(f, "out/generation_config.json", "{\"eos_token_id\": [0, 5], \"transformers_version\": \"5\"}");
+    write_text(f, "labels.csv", "text,label\nGold is yellow,1\nIt is blue,0\n");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[512];
+        snprintf(words, sizeof words, "model_name_or_path=@out threads=1 max_steps=1 output_dir=@%s %s", runs[i][0],
+                 runs[i][1]);
+        snug_args *args = plain_args(f, words);
+        if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
+    assert_false(exists(path_of(f, "labels/generation_config.json")));
+    snug_args *args = plain_args(f, "model_name_or_path=@adapter output_dir=@merged threads=1");
+    if (snug_merge(args) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    json_t *given = read_json(f, path_of(f, "out/generation_config.json"));
+    static const char *const kept[] = {"trained", "merged"};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *found = read_json(f, path_of(f, "%s/generation_config.json", kept[i]));
+        assert_true(json_equal(found, given));
+        json_decref(found);
+    }
+    json_decref(given);
+}
+
 FIXTURE_TEST(test_stopping) {
     make_model(f);
     struct answers *all = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40");
