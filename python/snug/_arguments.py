@@ -420,6 +420,18 @@ class _Of7(TypedDict, total=False):
         ]
     ]
     """task, which selects the head; default: derived from the data and the model folder (snug's own)"""
+    queries_file: Optional[PathLike]
+    """embedding: train, eval: instead of validation_file, the queries of a retrieval, for which the documents of
+    corpus_file are ranked: columns _id and text, as BEIR's queries.jsonl (snug's own)"""
+    corpus_file: Optional[PathLike]
+    """embedding: the documents of queries_file: columns _id, text and perhaps title, as BEIR's corpus.jsonl (snug's own)"""
+    relevance_file: Optional[PathLike]
+    """embedding: the documents that are relevant to a query: columns query-id, corpus-id and score, above 0, as BEIR's
+    qrels/test.tsv (snug's own)"""
+    query_prompt: Optional[str]
+    """embedding: what is put before each of queries_file; default: the model's prompt query"""
+    corpus_prompt: Optional[str]
+    """embedding: what is put before each of corpus_file; default: the model's prompt document"""
     max_eval_samples: Optional[int]
     """maximum number of evaluation rows; -1: all [-1]"""
     max_val_samples: Optional[int]

@@ -38,9 +38,11 @@ struct snug_args {
     char *dtype; /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
-    char *text, *text_pair; /* predict: instead of test_file */
-    char *prompt;           /* generate: instead of test_file */
-    char *keep_columns;     /* predict: names, or "all" */
+    char *queries_file, *corpus_file, *relevance_file; /* of a retrieval, instead of validation_file */
+    char *query_prompt, *corpus_prompt;                /* NULL: the model's */
+    char *text, *text_pair;                            /* predict: instead of test_file */
+    char *prompt;                                      /* generate: instead of test_file */
+    char *keep_columns;                                /* predict: names, or "all" */
     bool return_all_scores;
     int64_t top_k;
     char *data_format; /* NULL: by the name */

@@ -45,6 +45,10 @@ static bool takes_texts(const char *command) {
 /* An empty string unsets other arguments; an empty text, or prompt, is a text. */
 static snug_status take_empty_texts(struct snug_args *args, const char *command) {
     const bool generates = strcmp(command, "generate") == 0;
+    if (!args->query_prompt && snug_args_is_set(args, "query_prompt"))
+        RETURN_IF_ERROR(snug_strdup(args->ctx, "", &args->query_prompt));
+    if (!args->corpus_prompt && snug_args_is_set(args, "corpus_prompt"))
+        RETURN_IF_ERROR(snug_strdup(args->ctx, "", &args->corpus_prompt));
     if (generates && !args->prompt && snug_args_is_set(args, "prompt"))
         return snug_strdup(args->ctx, "", &args->prompt);
     if (!takes_texts(command)) return SNUG_OK;
@@ -86,7 +90,7 @@ static snug_status check_files(const struct snug_args *args, const char *command
     }
     if (strcmp(command, "eval") == 0) {
         need(&missing, model, "--model_name_or_path DIR");
-        need(&missing, args->validation_file, "--validation_file FILE");
+        need(&missing, args->validation_file || args->queries_file, "--validation_file FILE");
         return tell_missing(args, &missing, command, "--model_name_or_path out --validation_file dev.csv");
     }
     if (strcmp(command, "predict") == 0) {
@@ -161,6 +165,9 @@ static const struct {
     {"eval",
      {"do_predict", "text", "text_pair", "keep_columns", "return_all_scores", "top_k"},
      "snug eval does not predict: run snug predict, or leave it out"},
+    {"embed",
+     {"queries_file", "corpus_file", "relevance_file", "query_prompt", "corpus_prompt"},
+     "snug embed does not evaluate: run snug eval, or leave it out"},
     {"predict", {"do_train", "train_file"}, "snug predict does not train: run snug train, or leave it out"},
     {"predict", {"do_eval"}, "snug predict does not evaluate: run snug eval, or leave it out"},
     {"predict", {"validation_file"}, "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
@@ -173,13 +180,17 @@ bool snug_args_refuses(const char *command, const char *name) {
     return false;
 }
 
+/* Whether there is something to evaluate on. */
+static bool evaluates(const struct snug_args *args) {
+    return args->validation_file || args->validation_split_percentage || args->queries_file;
+}
+
 static snug_status check_command(const struct snug_args *args, const char *command) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (const char *const *name = others[i].names; *name && strcmp(command, others[i].command) == 0; name++)
             if (snug_args_is_set(args, *name))
                 return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", *name, others[i].advice);
-    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file &&
-        !args->validation_split_percentage)
+    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !evaluates(args))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--do_eval needs --validation_file FILE, or --validation_split_percentage N, to evaluate on");
     return SNUG_OK;
@@ -214,6 +225,29 @@ static snug_status check_split(const struct snug_args *args, bool trains) {
                          "--validation_split_percentage opens --train_file twice, and standard input can be read only "
                          "once: give a file");
     return SNUG_OK;
+}
+
+/* The files of a retrieval, which are read twice. */
+static snug_status check_retrieval(const struct snug_args *args) {
+    const char *const files[] = {args->queries_file, args->corpus_file, args->relevance_file};
+    if (!files[0] && !files[1] && !files[2]) {
+        if (!args->query_prompt && !args->corpus_prompt) return SNUG_OK;
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--%s is of a retrieval: give --queries_file, --corpus_file and --relevance_file, too",
+                         args->query_prompt ? "query_prompt" : "corpus_prompt");
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!files[i])
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "a retrieval needs --queries_file, --corpus_file and --relevance_file: give all three");
+        if (snug_data_is_stdin(files[i]))
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "the files of a retrieval are read twice, and standard input can be read only once: give "
+                             "a file");
+    }
+    if (!args->validation_file && !args->validation_split_percentage) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "--%s and --queries_file are both given: an evaluation is of one of them",
+                     args->validation_file ? "validation_file" : "validation_split_percentage");
 }
 
 static snug_status check_blocks(const struct snug_args *args) {
@@ -485,6 +519,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));
+    RETURN_IF_ERROR(check_retrieval(args));
     RETURN_IF_ERROR(check_precision(args));
     RETURN_IF_ERROR(check_quantized(args));
     unsigned classes;
@@ -495,8 +530,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(snug_class_weights_check(args, trains));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
-    if (!args->validation_file && !args->validation_split_percentage &&
-        (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
+    if (!evaluates(args) && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
                          args->eval_on_start ? "eval_on_start" : "eval_strategy");
     return SNUG_OK;

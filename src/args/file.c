@@ -156,7 +156,11 @@ static snug_status mark_given(struct snug_args *args, const json_t *given) {
 static snug_status find_data(struct snug_args *args, const json_t *files) {
     const struct {
         const char *name, *path;
-    } data[] = {{"train_file", args->train_file}, {"validation_file", args->validation_file}};
+    } data[] = {{"train_file", args->train_file},
+                {"validation_file", args->validation_file},
+                {"queries_file", args->queries_file},
+                {"corpus_file", args->corpus_file},
+                {"relevance_file", args->relevance_file}};
     for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
         const char *recorded = json_string_value(json_object_get(json_object_get(files, data[i].name), "path"));
         if (!data[i].path || access(data[i].path, F_OK) == 0 || !recorded || access(recorded, F_OK) != 0) continue;

@@ -78,6 +78,20 @@ const struct snug_argument snug_arguments[] = {
          "dummy:ROWSxTOKENS, "
          "dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
+    TEXT(queries_file, "", DATA, "FILE",
+         "embedding: train, eval: instead of validation_file, the queries of a retrieval, for which the documents of "
+         "corpus_file are ranked: columns _id and text, as BEIR's queries.jsonl (snug's own)"),
+    TEXT(
+        corpus_file, "", DATA, "FILE",
+        "embedding: the documents of queries_file: columns _id, text and perhaps title, as BEIR's corpus.jsonl (snug's "
+        "own)"),
+    TEXT(relevance_file, "", DATA, "FILE",
+         "embedding: the documents that are relevant to a query: columns query-id, corpus-id and score, above 0, as "
+         "BEIR's qrels/test.tsv (snug's own)"),
+    TEXT(query_prompt, "", DATA, "TEXT",
+         "embedding: what is put before each of queries_file; default: the model's prompt query"),
+    TEXT(corpus_prompt, "", DATA, "TEXT",
+         "embedding: what is put before each of corpus_file; default: the model's prompt document"),
     TEXT(test_file, "", DATA, "FILE", "prediction data, in the same formats"),
     TEXT(text, "", DATA, "TEXT", "predict, embed: one text, instead of test_file (snug's own)"),
     TEXT(text_pair, "", DATA, "TEXT", "predict, embed: the second text of a pair (snug's own)"),

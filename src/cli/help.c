@@ -29,6 +29,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_COMPARING " predict_with_generate generation_max_length "
 #define OF_EXPORT " format outtype output_file adapter_only "
 #define OF_EMBEDDING " prompt_name similarity normalize_embeddings truncate_dim "
+#define OF_RETRIEVAL " queries_file corpus_file relevance_file query_prompt corpus_prompt "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \
@@ -61,7 +62,7 @@ const struct cli_help cli_helps[] = {
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING
+     OF_TRAINING OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING OF_RETRIEVAL
      " validation_file max_eval_samples line_by_line block_size completion_only_loss "
      "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
@@ -132,7 +133,7 @@ const struct cli_help cli_helps[] = {
      "Checks snug's invariants on this model and machine by short trainings that must agree; on several ranks (--gpus, "
      "mpirun, torchrun, srun) also that these have the bits of one.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING " num_train_epochs memory_budget fit ",
+     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING OF_RETRIEVAL " num_train_epochs memory_budget fit ",
      NULL,
      NULL,
      {{"train_file", "synthetic rows"},
@@ -182,7 +183,7 @@ const struct cli_help cli_helps[] = {
      "The experiment of \"Model training anatomy\": memory by class and time by operation group of a "
      "training; writes no model.",
      STRATEGY,
-     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING " output_dir ",
+     OF_RESULTS OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING OF_RETRIEVAL " output_dir ",
      NULL,
      NULL,
      {{"config_name", "bert-large-uncased, if no model is named"},

@@ -66,7 +66,7 @@ static const struct {
     {"sweep search hpo", "snug searches no hyper-parameters: run snug train in a loop, and compare with snug report"},
     {"distill", "snug does not distill yet"},
     {"generate chat", "snug has no generation: README.md lists the tasks"},
-    {"embed embeddings", "snug has no embeddings of texts yet: README.md lists the tasks"},
+    {"embed embeddings", "snug embed writes the vectors of texts"},
 };
 
 static bool lists(const char *names, const char *name) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/build.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,13 +192,24 @@ static snug_status take_score(struct builder *builder, struct chunk *chunk, cons
     return take_number(builder, chunk, bits);
 }
 
+/* Sequences of a row of texts: one of each column, or one of all. */
+static size_t sequences_of(const struct snug_columns *columns) { return columns->apart ? columns->texts : 1; }
+
+/* Without the blanks at its ends. */
+static struct snug_field trim(struct snug_field field) {
+    while (field.length && isspace((unsigned char)field.text[field.length - 1])) field.length--;
+    for (; field.length && isspace((unsigned char)*field.text); field.text++) field.length--;
+    return field;
+}
+
 /* A row of texts that are sequences of their own: as numbers the length of each, then its score. */
 static snug_status take_texts(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     const struct snug_columns *columns = &builder->source.columns;
     struct text_row taken = {.line = row->line, .first_label = chunk->label_count, .start = {chunk->text_size}};
-    for (size_t i = 0; i < columns->texts; i++) {
+    for (size_t i = 0; i < sequences_of(columns); i++) {
         struct snug_field field;
         RETURN_IF_ERROR(snug_columns_text(builder->ctx, &builder->source, row, i, &builder->joined, &field));
+        if (!columns->apart) field = trim(field);
         RETURN_IF_ERROR(append_text(builder, chunk, &field));
         RETURN_IF_ERROR(take_number(builder, chunk, (uint32_t)field.length));
     }
@@ -272,7 +284,7 @@ static snug_status tokenize_row(const struct builder *builder, const struct chun
     if (builder->source.object) return tokenize_object(builder, texts[0], task, row);
     if (builder->task->apart)
         return snug_encode_apart(builder->ctx, &builder->encoding, texts[0], chunk->labels + row->first_label,
-                                 builder->source.columns.texts, &task->encoder, &row->tokens);
+                                 sequences_of(&builder->source.columns), &task->encoder, &row->tokens);
     if (builder->task->causal)
         return snug_encode_causal(builder->ctx, &builder->encoding, texts, row->length, &task->encoder, &row->tokens);
     if (builder->task->words)
@@ -342,7 +354,7 @@ static snug_status gather_mask(struct builder *builder, const struct text_row *r
 /* The row's texts and score in the format of data/row_texts.h. place: of the row among its task's. */
 static snug_status gather_texts(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
                                 const struct task *task, size_t place, size_t *count) {
-    const size_t texts = builder->source.columns.texts;
+    const size_t texts = sequences_of(&builder->source.columns);
     const bool scored = row->labels > texts;
     *count = snug_row_texts_numbers(texts, scored);
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,

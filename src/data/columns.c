@@ -326,7 +326,7 @@ static snug_status find_objects(snug_context *ctx, const struct snug_dataset_opt
 static snug_status find_texts(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct snug_column_names *list, const struct snug_peek *peek,
                               struct snug_columns *out) {
-    out->apart = snug_task_info(options->task)->apart;
+    out->apart = snug_task_info(options->task)->apart && !options->joins_texts;
     if (options->text_columns || options->text_column || options->text_pair_column)
         return find_named(ctx, options, list, out);
     if (out->apart) return find_apart(ctx, options, list, peek, out);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/min_max.h"
 #include "core/philox.h"
 #include "data/build.h"
 #include "data/chat_columns.h"
@@ -509,6 +510,7 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     snug_cache_close(&dataset->cache);
     snug_given_free(dataset->given);
     snug_selection_free(&dataset->selection);
+    snug_dataset_close(dataset->after);
     free(dataset->missing_labels);
     free(dataset->chat_date);
     free(dataset->left_out);
@@ -520,10 +522,23 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     free(dataset);
 }
 
+snug_status snug_dataset_append(snug_context *ctx, struct snug_dataset *dataset, struct snug_dataset *after) {
+    char *path;
+    dataset->after = after;
+    RETURN_IF_ERROR(snug_format(ctx, &path, "%s, then %s", dataset->path, after->path));
+    free(dataset->path);
+    dataset->path = path;
+    return SNUG_OK;
+}
+
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
-int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
+int64_t snug_dataset_own_rows(const struct snug_dataset *dataset) {
     return dataset->part ? dataset->part : dataset->selection.bits ? dataset->selection.count : dataset->cache.rows;
+}
+
+int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
+    return snug_dataset_own_rows(dataset) + (dataset->after ? snug_dataset_rows(dataset->after) : 0);
 }
 
 int64_t snug_dataset_place(const struct snug_dataset *dataset, int64_t row) {
@@ -533,26 +548,35 @@ int64_t snug_dataset_place(const struct snug_dataset *dataset, int64_t row) {
 /* A sum over all rows of the file, for the part that is used. It is the largest value times the rows only if it was
    before: it is rounded down. */
 static int64_t share_of(const struct snug_dataset *dataset, int64_t sum) {
-    const int64_t rows = snug_dataset_rows(dataset);
+    const int64_t rows = snug_dataset_own_rows(dataset);
     return rows < dataset->cache.rows ? (int64_t)((__int128)sum * rows / dataset->cache.rows) : sum;
 }
 
-int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.tokens); }
-int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset) {
+    return share_of(dataset, dataset->cache.tokens) + (dataset->after ? snug_dataset_tokens(dataset->after) : 0);
+}
+int64_t snug_dataset_longest(const struct snug_dataset *dataset) {
+    const int64_t own = dataset->cache.longest;
+    return dataset->after ? snug_max(own, snug_dataset_longest(dataset->after)) : own;
+}
 int64_t snug_dataset_longest_sequence(const struct snug_dataset *dataset) {
-    return dataset->cache.longest_text ? dataset->cache.longest_text : dataset->cache.longest;
+    const int64_t own = dataset->cache.longest_text ? dataset->cache.longest_text : dataset->cache.longest;
+    return dataset->after ? snug_max(own, snug_dataset_longest_sequence(dataset->after)) : own;
 }
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset) {
-    return dataset->cache.squared_lengths * ((double)snug_dataset_rows(dataset) / (double)dataset->cache.rows);
+    const double share = (double)snug_dataset_own_rows(dataset) / (double)dataset->cache.rows;
+    return dataset->cache.squared_lengths * share + (dataset->after ? snug_dataset_squared_lengths(dataset->after) : 0);
 }
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset) {
     const uint64_t content[] = {dataset->cache.digest,
                                 dataset->selection.bits ? snug_selection_digest(&dataset->selection) : 0};
-    return dataset->selection.bits ? XXH3_64bits(content, sizeof content) : dataset->cache.digest;
+    const uint64_t own = dataset->selection.bits ? XXH3_64bits(content, sizeof content) : dataset->cache.digest;
+    const uint64_t both[] = {own, dataset->after ? snug_dataset_digest(dataset->after) : 0};
+    return dataset->after ? XXH3_64bits(both, sizeof both) : own;
 }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
-    return share_of(dataset, dataset->cache.truncated);
+    return share_of(dataset, dataset->cache.truncated) + (dataset->after ? snug_dataset_truncated(dataset->after) : 0);
 }
 int64_t snug_dataset_losses(const struct snug_dataset *dataset) {
     const struct snug_cache *cache = &dataset->cache;
@@ -574,7 +598,10 @@ int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
     return share_of(dataset, dataset->cache.words_without_tokens);
 }
-int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
+int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) {
+    const int64_t own = dataset->cache.row_bytes;
+    return dataset->after ? snug_max(own, snug_dataset_row_bytes(dataset->after)) : own;
+}
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
     return dataset->bound && (dataset->dummy_most || snug_labels_are_lists(dataset->form) ||
                               dataset->cache.labelled == dataset->cache.rows);
@@ -614,6 +641,8 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
+    const int64_t own = snug_dataset_own_rows(dataset);
+    if (dataset->after && row >= own) return snug_dataset_read(ctx, dataset->after, row - own, buffer, out);
     if (dataset->dummy_most) return read_dummy(ctx, dataset, snug_dataset_place(dataset, row), buffer, out);
     if (dataset->given) {
         snug_given_read(dataset->given, row, out);

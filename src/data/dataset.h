@@ -22,6 +22,9 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
                               const struct snug_dataset_options *options, struct snug_dataset **out);
 void snug_dataset_close(struct snug_dataset *dataset);
 
+/* Appends the rows of another data set of sequences, which then belongs to the first. Labels are not those of both. */
+snug_status snug_dataset_append(snug_context *ctx, struct snug_dataset *dataset, struct snug_dataset *after);
+
 /* Counts of the rows that are used (data/used_rows.h); at first all of them. Labels are those of the whole file, as are
    the largest sizes; of a part of the rows, tokens and what was truncated are estimated from the whole file's. */
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);

@@ -29,13 +29,16 @@ struct snug_dataset {
     int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */
     bool dummy_words;                /* each token is a word with a tag */
     uint64_t seed;
-    struct snug_given *given; /* texts in memory (data/given.h); NULL: none */
-    bool bound;               /* snug_dataset_bind_labels() has been called and there are labels */
-    int32_t *classes;         /* [raw labels] */
-    int32_t *continued;       /* [raw labels] tags: the class of a word's further tokens, I-X where it is B-X */
-    float *values;            /* [raw labels] regression */
+    struct snug_given *given;   /* texts in memory (data/given.h); NULL: none */
+    struct snug_dataset *after; /* whose rows follow its own; NULL: none */
+    bool bound;                 /* snug_dataset_bind_labels() has been called and there are labels */
+    int32_t *classes;           /* [raw labels] */
+    int32_t *continued;         /* [raw labels] tags: the class of a word's further tokens, I-X where it is B-X */
+    float *values;              /* [raw labels] regression */
 };
 
+/* Rows that are used, without those of the data set after it. */
+int64_t snug_dataset_own_rows(const struct snug_dataset *dataset);
 /* The place of a row that is used among all rows. */
 int64_t snug_dataset_place(const struct snug_dataset *dataset, int64_t row);
 /* Tokens of a dummy row. */

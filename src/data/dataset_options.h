@@ -51,10 +51,12 @@ struct snug_dataset_options {
     bool assistant_only_trained;             /* the same, as in the model's training: other rows are no error */
     const char *chat_date;                   /* the date that the template shows, or NULL: today */
     const char *end;                         /* causal LM: text of the token that ends a row, unless joined; or NULL */
-    size_t texts_most;                       /* of a row whose texts are sequences of their own; 0: any number */
-    const char *prompt;                      /* put before each of them, or NULL */
-    bool keep_words;                         /* the cache holds the texts of tagged words, and of reranked documents */
-    const char *query;                       /* reranking: of all rows, or NULL */
+    bool joins_texts;   /* of a task whose texts are sequences of their own: columns are one text, without blanks at its
+                           ends */
+    size_t texts_most;  /* of a row whose texts are sequences of their own; 0: any number */
+    const char *prompt; /* put before each of them, or NULL */
+    bool keep_words;    /* the cache holds the texts of tagged words, and of reranked documents */
+    const char *query;  /* reranking: of all rows, or NULL */
     enum snug_ranking_loss ranking_loss;
     int64_t max_length;  /* max_seq_length */
     int64_t doc_stride;  /* question answering: snug_encoding.stride */

@@ -58,7 +58,7 @@ static const char *show(char out[SNUG_NAME_SHOWN], const char *name, const char 
     return is_plain(name, others) ? memcpy(out, name, strlen(name) + 1) : snug_name_quote(out, name, false);
 }
 
-const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/"); }
+const char *snug_name_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/@"); }
 
 const char *snug_column_show(char out[SNUG_NAME_SHOWN], const char *name) { return show(out, name, "_-.+/ :()#"); }
 

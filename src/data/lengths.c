@@ -9,13 +9,18 @@
 enum {
     BLOCK_BYTES = 1 << 16, /* of lengths, read at a time */
     BLOCKS = 1 << 13,      /* maximum: with more, from half a billion short texts on, each length is read separately */
+    AFTER = 1 << 10,       /* lengths of the data set after the first that are read at a time */
     SPARSE = 16            /* for fewer rows of a block, single reads are faster than reading the block */
 };
 
 snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
                               struct snug_lengths *out) {
-    const int64_t rows = dataset->cache.rows, size = snug_cache_length_size(snug_dataset_longest(dataset));
+    const int64_t rows = dataset->cache.rows, size = snug_cache_length_size(dataset->cache.longest);
     *out = (struct snug_lengths){.dataset = dataset, .capacity = capacity};
+    if (dataset->after) {
+        RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *out->after, (void **)&out->after));
+        RETURN_IF_ERROR(snug_lengths_init(ctx, dataset->after, AFTER, out->after));
+    }
     while (BLOCK_BYTES >> (out->bits + 1) >= size) out->bits++;
     while (rows >> out->bits >= BLOCKS) out->bits++;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)capacity, sizeof *out->order, (void **)&out->order));
@@ -24,6 +29,8 @@ snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *data
 }
 
 void snug_lengths_free(struct snug_lengths *lengths) {
+    if (lengths->after) snug_lengths_free(lengths->after);
+    free(lengths->after);
     free(lengths->order);
     free(lengths->starts);
     free(lengths->block);
@@ -69,11 +76,11 @@ static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, i
     return SNUG_OK;
 }
 
-snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
-                              int32_t *out) {
+static snug_status read_own(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
+                            int32_t *out) {
     const struct snug_dataset *dataset = lengths->dataset;
-    const int64_t longest = snug_dataset_longest(dataset);
-    if (dataset->dummy_most || snug_dataset_tokens(dataset) == snug_dataset_rows(dataset) * longest) {
+    const int64_t longest = dataset->cache.longest;
+    if (dataset->dummy_most || dataset->cache.tokens == dataset->cache.rows * longest) {
         for (int64_t i = 0; i < count; i++)
             out[i] = dataset->dummy_most ? snug_dataset_dummy_length(dataset, snug_dataset_place(dataset, rows[i]))
                                          : (int32_t)longest;
@@ -85,4 +92,24 @@ snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, c
         if (first < end) RETURN_IF_ERROR(read_block(ctx, lengths, b, first, end, out));
     }
     return SNUG_OK;
+}
+
+/* The lengths of rows of which some are those of the data set after the first: in parts that are of one of them. */
+static snug_status read_parts(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
+                              int32_t *out) {
+    const int64_t own = snug_dataset_own_rows(lengths->dataset);
+    int64_t part[AFTER], taken;
+    for (int64_t first = 0; first < count; first += taken) {
+        const bool after = rows[first] >= own;
+        for (taken = 0; taken < AFTER && first + taken < count && (rows[first + taken] >= own) == after; taken++)
+            part[taken] = rows[first + taken] - (after ? own : 0);
+        RETURN_IF_ERROR(after ? snug_lengths_read(ctx, lengths->after, part, taken, out + first)
+                              : read_own(ctx, lengths, part, taken, out + first));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
+                              int32_t *out) {
+    return (lengths->after ? read_parts : read_own)(ctx, lengths, rows, count, out);
 }

@@ -15,7 +15,8 @@ struct snug_lengths {
     int32_t *order;   /* [capacity] the requested rows, sorted by their blocks */
     uint32_t *starts; /* the beginning of each block's rows in order */
     void *block;
-    int bits; /* of a row's number within a block */
+    int bits;                   /* of a row's number within a block */
+    struct snug_lengths *after; /* of the data set whose rows follow; NULL: none */
 };
 /* For at most capacity rows at a time. Freed by the caller, also after a failure. */
 snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,

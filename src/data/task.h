@@ -40,7 +40,7 @@ struct snug_task_info {
     enum snug_head head;
     const char *model_class; /* transformers' class of a model with that head, after the family's name */
     enum snug_loss_kind loss[SNUG_PROBLEM_COUNT]; /* by the problem of the labels */
-    const char *only[16];                         /* arguments that are for this task, and those that name them, only */
+    const char *only[24];                         /* arguments that are for this task, and those that name them, only */
 
     bool pairs; /* a row may be a pair of texts */
     /* Usual names of the columns, the first one of a file; up to NULL. */

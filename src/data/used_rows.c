@@ -251,3 +251,15 @@ snug_status snug_dataset_split(snug_context *ctx, struct snug_dataset *train, st
     snug_selection_free(&eval_rows);
     return status;
 }
+
+snug_status snug_dataset_use_rows(snug_context *ctx, struct snug_dataset *dataset, const int64_t *rows, int64_t count) {
+    struct snug_selection chosen;
+    const snug_status status = snug_selection_create(ctx, dataset->cache.rows, &chosen);
+    if (status != SNUG_OK) {
+        snug_selection_free(&chosen);
+        return status;
+    }
+    for (int64_t i = 0; i < count; i++) snug_selection_add(&chosen, rows[i]);
+    use(dataset, &chosen);
+    return SNUG_OK;
+}

@@ -15,6 +15,8 @@ snug_status snug_dataset_leave_out(snug_context *ctx, struct snug_dataset *datas
    bound. */
 snug_status snug_dataset_split(snug_context *ctx, struct snug_dataset *train, struct snug_dataset *eval,
                                const struct snug_labels *labels, int64_t rows, uint64_t seed);
+/* Uses the rows of these places in the file, ascending, and no others. */
+snug_status snug_dataset_use_rows(snug_context *ctx, struct snug_dataset *dataset, const int64_t *rows, int64_t count);
 /* Uses only the first rows of those that are used. */
 void snug_dataset_use_first(struct snug_dataset *dataset, int64_t rows);
 

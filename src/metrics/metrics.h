@@ -9,18 +9,27 @@
 #include "data/classes.h"
 #include "dist/process_group.h"
 #include "metrics/answers.h"
+#include "metrics/similarity.h"
 
 struct snug_dataset;
+struct snug_judgements;
 
+/* What decides which metrics an evaluation has. */
+struct snug_metric_form {
+    enum snug_task task;
+    enum snug_problem problem;
+    bool retrieves; /* sentence embeddings: documents are ranked for queries, by similarity */
+    enum snug_similarity similarity;
+};
 /* Names of a result's metrics, in their order, up to NULL; others may follow them. */
-const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);
+const char *const *snug_metric_names(const struct snug_metric_form *form);
 /* The index of the metric `name`, with or without "eval_"; -1 if there is none. */
-int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name);
+int64_t snug_metric_find(const struct snug_metric_form *form, const char *name);
 /* Whether smaller values of the metric are better: Trainer's losses, and snug's perplexity and mse. */
 bool snug_metric_is_smaller_better(const char *name);
 
 /* The metric that says most about the task. */
-int64_t snug_metric_main(enum snug_task task, enum snug_problem problem);
+int64_t snug_metric_main(const struct snug_metric_form *form);
 
 struct snug_metric_accumulator;
 
@@ -50,6 +59,10 @@ struct snug_metric_accumulator_options {
     const struct snug_dataset *dataset; /* whose rows are added; outlives the metrics */
     struct snug_answer_rules answers;
     enum snug_ranking_loss ranking_loss; /* reranking */
+    /* A retrieval: rows are the queries, then the documents, of vectors of `classes` values. */
+    const struct snug_judgements *judgements; /* outlive the metrics; NULL: it is none */
+    enum snug_similarity similarity;
+    int threads;
 };
 
 /* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */

@@ -7,7 +7,7 @@
 #include "program/op.h"
 
 enum {
-    SNUG_METRIC_VALUES = 8,
+    SNUG_METRIC_VALUES = 16,
     SNUG_METRICS_OF_TASK = SNUG_METRICS_MOST - 8, /* the others are common to all evaluations */
 };
 
@@ -37,9 +37,8 @@ extern const struct snug_metric_kind snug_single_label_metrics, snug_multi_label
     snug_language_model_metrics, snug_entity_metrics, snug_embedding_metrics, snug_answer_metrics, snug_choice_metrics,
     snug_preference_metrics, snug_ranking_metrics;
 
-/* Of two vectors, in fp64. */
-double snug_dot(const float *a, const float *b, int64_t size);
-double snug_cosine(const float *a, const float *b, int64_t size);
+/* Of a retrieval (metrics/retrieval.c), by its function of similarity. */
+extern const struct snug_metric_kind snug_retrieval_metrics[SNUG_SIMILARITY_COUNT];
 
 struct snug_metric_accumulator {
     snug_context *ctx;

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "metrics/metrics_impl.h"
+#include "metrics/similarity.h"
 #include "metrics/sort.h"
-#include "program/op.h"
 
 /* Welford's running moments of prediction x and target y, and the squared error. They are computed from the pairs, in
    the order of the rows, before these become ranks. */
@@ -44,17 +44,6 @@ static void add(struct snug_metric_accumulator *accumulator, const struct snug_c
                 const struct snug_batch *batch) {
     const float *predictions = chunk->logits, *targets = batch->targets + chunk->first;
     for (int64_t row = 0; row < chunk->rows; row++) add_pair(accumulator, predictions[row], targets[row]);
-}
-
-double snug_dot(const float *a, const float *b, int64_t size) {
-    double sum = 0;
-    for (int64_t i = 0; i < size; i++) sum += (double)a[i] * (double)b[i];
-    return sum;
-}
-
-double snug_cosine(const float *a, const float *b, int64_t size) {
-    const double least = (double)SNUG_NORMALIZE_LEAST;
-    return snug_dot(a, b, size) / fmax(sqrt(snug_dot(a, a, size)), least) / fmax(sqrt(snug_dot(b, b, size)), least);
 }
 
 /* A row has two vectors, and its score is a target of the batch. */

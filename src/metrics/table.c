@@ -6,8 +6,17 @@
 #include "metrics/metrics_impl.h"
 #include "metrics/task_results.h"
 
+static const struct snug_metric_kind *kind_for(const struct snug_metric_form *form) {
+    return form->retrieves ? &snug_retrieval_metrics[form->similarity]
+                           : snug_task_results(form->task)->metrics[form->problem];
+}
+
 static const struct snug_metric_kind *kind_of(const struct snug_metric_accumulator_options *options) {
-    return snug_task_results(options->task)->metrics[options->labels->problem];
+    const struct snug_metric_form form = {.task = options->task,
+                                          .problem = options->labels->problem,
+                                          .retrieves = options->judgements != NULL,
+                                          .similarity = options->similarity};
+    return kind_for(&form);
 }
 
 int64_t snug_metric_accumulator_bytes(const struct snug_metric_accumulator_options *options) {
@@ -87,12 +96,10 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
     return SNUG_OK;
 }
 
-const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem) {
-    return snug_task_results(task)->metrics[problem]->names;
-}
+const char *const *snug_metric_names(const struct snug_metric_form *form) { return kind_for(form)->names; }
 
-int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name) {
-    const char *const *names = snug_metric_names(task, problem);
+int64_t snug_metric_find(const struct snug_metric_form *form, const char *name) {
+    const char *const *names = snug_metric_names(form);
     for (int64_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0 || (strncmp(names[i], "eval_", 5) == 0 && strcmp(names[i] + 5, name) == 0))
             return i;
@@ -108,9 +115,7 @@ bool snug_metric_is_smaller_better(const char *name) {
     return ends_with(name, "loss") || strcmp(name, "perplexity") == 0 || ends_with(name, "mse");
 }
 
-int64_t snug_metric_main(enum snug_task task, enum snug_problem problem) {
-    return snug_task_results(task)->metrics[problem]->main;
-}
+int64_t snug_metric_main(const struct snug_metric_form *form) { return kind_for(form)->main; }
 
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
                             struct snug_metric_list *out) {

@@ -105,10 +105,9 @@ static void tell(const struct snug_trainer *t) {
 void snug_best_summarise(const struct snug_trainer *t) {
     const struct snug_setup *setup = &t->session->job.setup;
     const struct snug_args *args = t->args;
-    const enum snug_task task = setup->config.task;
-    const enum snug_problem problem = setup->config.labels.problem;
+    const struct snug_metric_form form = snug_setup_metric_form(setup, setup->config.labels.problem);
     const bool chosen = args->metric_for_best_model && args->eval_strategy != SNUG_INTERVAL_NO;
-    const char *name = snug_setup_metric_name(setup, chosen ? setup->best_metric : snug_metric_main(task, problem));
+    const char *name = snug_setup_metric_name(setup, chosen ? setup->best_metric : snug_metric_main(&form));
     const bool loaded = args->load_best_model_at_end && t->best_saved_step >= 0; /* the first of equal ones */
     const bool cost = chosen ? strcasecmp(args->greater_is_better, "true") != 0 : snug_metric_is_smaller_better(name);
     snug_train_result *r = t->result;

@@ -131,6 +131,8 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "validation_file",
                   judges && setup->eval.dataset ? snug_json_hex(snug_dataset_digest(setup->eval.dataset))
                                                 : json_null());
+    if (judges && setup->judgements.queries)
+        snug_json_add(&o, "relevance_file", snug_json_hex(snug_judgements_digest(&setup->judgements)));
     snug_json_add(&o, "eval_strategy", json_integer(judges ? args->eval_strategy : 0));
     snug_json_add(&o, "eval_steps", snug_json_number(judges ? args->eval_steps : 0));
     snug_json_add(&o, "eval_delay", snug_json_number(judges ? args->eval_delay : 0));
@@ -192,7 +194,7 @@ static void describe(const char *key, const json_t *saved, const json_t *here, c
 
 static bool decides_best(const char *key) {
     return strcmp(key, "metric_for_best_model") == 0 || strcmp(key, "greater_is_better") == 0 ||
-           strcmp(key, "validation_file") == 0;
+           strcmp(key, "validation_file") == 0 || strcmp(key, "relevance_file") == 0;
 }
 
 static snug_status compare(const struct snug_job *job, const char *path, const json_t *here, const json_t *saved,

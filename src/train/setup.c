@@ -29,7 +29,7 @@ static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0;
 
 static const char *prediction_file(const struct snug_args *args) { return args->text ? "--text" : args->test_file; }
 
-enum { DATA_FILES = 2 };
+enum { DATA_FILES = 5 };
 
 /* The files that the command reads; NULL: none. */
 static void list_files(const struct snug_setup *setup, const char *files[DATA_FILES]) {
@@ -39,7 +39,9 @@ static void list_files(const struct snug_setup *setup, const char *files[DATA_FI
                : setup->trains                   ? args->train_file
                : snug_setup_predicts_file(setup) ? prediction_file(args)
                                                  : NULL;
-    files[1] = snug_setup_predicts(setup) || snug_setup_generates(setup) ? NULL : args->validation_file;
+    const char *const others[] = {args->validation_file, args->queries_file, args->corpus_file, args->relevance_file};
+    for (int i = 1; i < DATA_FILES; i++)
+        files[i] = snug_setup_predicts(setup) || snug_setup_generates(setup) ? NULL : others[i - 1];
 }
 
 /* Before the model and the tokenizer are read, and the first file is tokenized. */
@@ -197,6 +199,13 @@ static bool remembers(const struct snug_setup *setup, const char *name) {
     return snug_setup_is_inference(setup) && !snug_args_is_set(setup->args, name);
 }
 
+snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt) {
+    if (!prompt || !*prompt || !setup->config.sentence->without_prompt) return SNUG_OK;
+    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
+                     "%s: its pooling leaves out the prompt's tokens (include_prompt false), which is not supported",
+                     setup->model.path);
+}
+
 /* What is put before the texts of an embedding. */
 static snug_status find_prompt(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
@@ -207,14 +216,11 @@ static snug_status find_prompt(struct snug_setup *setup) {
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
     *out = setup->command == SNUG_COMMAND_EVAL ? NULL : args->prompt;
     if (!*out) RETURN_IF_ERROR(snug_sentence_prompt(setup->ctx, sentence, args->prompt_name, out));
-    if (!*out || !**out || !sentence->without_prompt) return SNUG_OK;
-    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                     "%s: its pooling leaves out the prompt's tokens (include_prompt false), which is not supported",
-                     setup->model.path);
+    return snug_setup_check_prompt(setup, *out);
 }
 
 /* Whether the model can take the rows of a data set. */
-static snug_status check_rows(const struct snug_setup *setup, const char *path, struct snug_data_source *source) {
+static snug_status check_rows(struct snug_setup *setup, const char *path, struct snug_data_source *source) {
     source->rows = snug_dataset_rows(source->dataset);
     if (source->rows > SNUG_ROWS_MOST)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
@@ -237,6 +243,13 @@ static snug_status check_rows(const struct snug_setup *setup, const char *path, 
                  "%s: both texts of a pair have token type 0, since the tokenizer returns no token types (by its "
                  "class, or by model_input_names)",
                  path);
+    return SNUG_OK;
+}
+
+snug_status snug_setup_take_source(struct snug_setup *setup, const char *path, struct snug_data_source *source) {
+    snug_setup_note_source(setup, path);
+    RETURN_IF_ERROR(check_rows(setup, path, source));
+    tell_truncated(setup, source);
     return SNUG_OK;
 }
 
@@ -346,8 +359,18 @@ static int64_t count_metrics(const char *const *names) {
     return count;
 }
 
+struct snug_metric_form snug_setup_metric_form(const struct snug_setup *setup, enum snug_problem problem) {
+    const struct snug_sentence *sentence = setup->config.sentence;
+    const json_t *name = sentence ? json_object_get(sentence->settings, "similarity_fn_name") : NULL;
+    return (struct snug_metric_form){.task = setup->config.task,
+                                     .problem = problem,
+                                     .retrieves = sentence && setup->args->queries_file,
+                                     .similarity = snug_similarity_of(json_string_value(name))};
+}
+
 const char *snug_setup_metric_name(const struct snug_setup *setup, int64_t index) {
-    const char *const *names = snug_metric_names(setup->config.task, setup->config.labels.problem);
+    const struct snug_metric_form form = snug_setup_metric_form(setup, setup->config.labels.problem);
+    const char *const *names = snug_metric_names(&form);
     const int64_t count = count_metrics(names);
     return index < count ? names[index] : snug_text_score_name((enum snug_text_score)(index - count));
 }
@@ -366,18 +389,17 @@ static int64_t find_text_score(const char *const *others, const char *name) {
 static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
     const struct snug_args *args = setup->args;
     const char *name = args->metric_for_best_model;
-    char known[256] = "";
+    char known[512] = "";
     int problem = decided ? setup->config.labels.problem : SNUG_PROBLEM_SINGLE_LABEL;
     const int last = decided ? problem : SNUG_PROBLEM_REGRESSION;
     if (setup->command != SNUG_COMMAND_TRAIN || !name || args->eval_strategy == SNUG_INTERVAL_NO) return SNUG_OK;
     for (; problem <= last; problem++) {
-        setup->best_metric = snug_metric_find(setup->config.task, (enum snug_problem)problem, name);
+        const struct snug_metric_form form = snug_setup_metric_form(setup, (enum snug_problem)problem);
+        setup->best_metric = snug_metric_find(&form, name);
         if (setup->best_metric < 0 && args->predict_with_generate)
-            setup->best_metric =
-                find_text_score(snug_metric_names(setup->config.task, (enum snug_problem)problem), name);
+            setup->best_metric = find_text_score(snug_metric_names(&form), name);
         if (setup->best_metric >= 0) return SNUG_OK;
-        for (const char *const *next = snug_metric_names(setup->config.task, (enum snug_problem)problem); *next;
-             next++) {
+        for (const char *const *next = snug_metric_names(&form); *next; next++) {
             const size_t used = strlen(known);
             if (!strstr(known, *next)) snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *next);
         }
@@ -548,6 +570,7 @@ static snug_status open_training_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     RETURN_IF_ERROR(choose_labels(setup));
     if (setup->config.sentence) RETURN_IF_ERROR(snug_setup_choose_loss(setup));
+    if (args->queries_file) return snug_setup_open_retrieval(setup);
     if (setup->config.sentence && setup->eval.dataset) RETURN_IF_ERROR(check_scores(setup));
     if (setup->eval.dataset && labelled && !splits) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
     /* A part of the same file, whose labels were reported. */
@@ -594,6 +617,7 @@ static snug_status open_other_data(struct snug_setup *setup) {
         if (setup->config.sentence) return check_vectors(setup);
         return labelled ? try_labels(setup) : SNUG_OK;
     }
+    if (args->queries_file) return snug_setup_open_retrieval(setup);
     RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     if (labelled) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
     if (setup->config.sentence) return check_scores(setup);
@@ -669,6 +693,7 @@ const struct snug_task_info *snug_setup_task(const struct snug_setup *setup) {
 }
 
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup) {
+    const struct snug_metric_form form = snug_setup_metric_form(setup, setup->config.labels.problem);
     return (struct snug_metric_accumulator_options){.task = setup->config.task,
                                                     .labels = &setup->config.labels,
                                                     .classes = snug_setup_classes(setup),
@@ -678,6 +703,9 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .threshold = setup->args->threshold,
                                                     .dataset = setup->eval.dataset,
                                                     .ranking_loss = setup->config.ranking_loss,
+                                                    .judgements = setup->judgements.queries ? &setup->judgements : NULL,
+                                                    .similarity = form.similarity,
+                                                    .threads = setup->threads,
                                                     .answers = {.n_best = setup->args->n_best_size,
                                                                 .longest = setup->args->max_answer_length,
                                                                 .negative = setup->args->version_2_with_negative,
@@ -734,6 +762,7 @@ void snug_setup_close(struct snug_setup *setup) {
     free(setup->eval.reference);
     snug_dataset_close(setup->train.dataset);
     snug_dataset_close(setup->eval.dataset);
+    snug_judgements_free(&setup->judgements);
     snug_generation_free(&setup->generation);
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);

@@ -10,6 +10,7 @@
 
 #include "args/args.h"
 #include "backend/backend.h"
+#include "data/judgements.h"
 #include "data/loader.h"
 #include "data/task.h"
 #include "io/folder.h"
@@ -64,6 +65,7 @@ struct snug_setup {
     int source_count;
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
+    struct snug_judgements judgements; /* eval is a retrieval: its queries, then its documents; queries 0: it is not */
     bool trains, evaluates;
     struct snug_generation_setup generation; /* if it generates */
     const char *prompt;                      /* before the texts of an embedding, or NULL */
@@ -89,6 +91,8 @@ snug_status snug_sentence_rows(const struct snug_args *args, bool words, struct 
 /* Longest row of dummy data: limit, or the model's positions if these are fewer. */
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
+/* What decides the metrics of its evaluations; problem: that of labels. */
+struct snug_metric_form snug_setup_metric_form(const struct snug_setup *setup, enum snug_problem problem);
 /* Whether logits are read on the host: for scores of predictions, and for some metrics. */
 bool snug_setup_reads_logits(const struct snug_setup *setup);
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */

@@ -12,6 +12,12 @@ snug_status snug_setup_open_model(struct snug_setup *setup);
 /* The tokenizer for texts, which file contains; NULL: there are none, and no tokenizer is opened. */
 snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file);
 
+/* Counts what was opened from path, and refuses rows that the model cannot take. */
+snug_status snug_setup_take_source(struct snug_setup *setup, const char *path, struct snug_data_source *source);
+/* Whether the model's pooling can be computed with this prompt, or NULL. */
+snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt);
+/* Opens the files of a retrieval, as the data to evaluate. */
+snug_status snug_setup_open_retrieval(struct snug_setup *setup);
 /* Of a training of sentence embeddings: its loss, config.sentence->loss. */
 snug_status snug_setup_choose_loss(struct snug_setup *setup);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sentence embeddings: the vectors of each row's texts, and of two their similarity. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,32 +62,12 @@ static void close_state(struct snug_predicting *p) {
     free(s->vectors);
 }
 
-/* As torch's normalize(). */
-static void normalize(float *vector, int64_t size) {
-    const double length = fmax(sqrt(snug_dot(vector, vector, size)), (double)SNUG_NORMALIZE_LEAST);
-    for (int64_t i = 0; i < size; i++) vector[i] = (float)((double)vector[i] / length);
-}
-
-/* sentence-transformers' functions of this name. */
-static double similarity(const char *name, const float *a, const float *b, int64_t size) {
-    double squares = 0, sum = 0;
-    if (strcmp(name, "dot") == 0) return snug_dot(a, b, size);
-    for (int64_t i = 0; i < size; i++) {
-        const double difference = (double)a[i] - (double)b[i];
-        squares += difference * difference;
-        sum += fabs(difference);
-    }
-    if (strcmp(name, "euclidean") == 0) return -sqrt(squares);
-    if (strcmp(name, "manhattan") == 0) return -sum;
-    return snug_cosine(a, b, size);
-}
-
 static snug_status give_row(struct snug_predicting *p, int64_t index, int64_t size) {
     struct state *s = p->state;
     const struct snug_setup *setup = &p->session->job.setup;
     const char *name = json_string_value(json_object_get(setup->config.sentence->settings, "similarity_fn_name"));
     snug_prediction row = {.index = index, .logits_count = (size_t)(s->texts * size), .logits = s->vectors};
-    if (s->texts == 2) row.score = similarity(name ? name : "cosine", s->vectors, s->vectors + size, size);
+    if (s->texts == 2) row.score = snug_similarity(snug_similarity_of(name), s->vectors, s->vectors + size, size);
     if (s->writes) snug_writer_put(&s->file, row.logits, row.logits_count * sizeof *row.logits);
     RETURN_IF_ERROR(snug_prediction_set_label(p, ""));
     return snug_prediction_give(p, &row, row.index);
@@ -101,7 +80,7 @@ static snug_status take_vectors(struct snug_predicting *p, const struct snug_out
     for (int64_t i = 0; i < outputs->count; i++) {
         float *vector = s->vectors + s->given * size;
         memcpy(vector, outputs->logits + i * classes, (size_t)size * sizeof *vector);
-        if (args->normalize_embeddings) normalize(vector, size);
+        if (args->normalize_embeddings) snug_scale_to_unit(vector, size);
         if (++s->given < s->texts) continue;
         s->given = 0;
         RETURN_IF_ERROR(give_row(p, outputs->rows[i], size));

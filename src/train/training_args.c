@@ -60,6 +60,19 @@ static json_t *data_json(const struct snug_setup *setup) {
     return o;
 }
 
+/* Where the files of a retrieval are. */
+static void add_retrieval(json_t **files, const struct snug_args *args) {
+    const char *const names[] = {"queries_file", "corpus_file", "relevance_file"};
+    const char *const paths[] = {args->queries_file, args->corpus_file, args->relevance_file};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *real = realpath(paths[i], NULL);
+        json_t *o = json_object();
+        snug_json_add(&o, "path", snug_json_from_text(real ? real : paths[i]));
+        snug_json_add(files, names[i], o);
+        free(real);
+    }
+}
+
 static json_t *describe(const struct snug_job *job) {
     const struct snug_setup *setup = &job->setup;
     const char *gpu = job->limits.device.usage.gpu.name;
@@ -76,7 +89,8 @@ static json_t *describe(const struct snug_job *job) {
     snug_json_add(&o, "seed", json_integer(setup->args->seed));
     snug_json_add(&o, "data", data_json(setup));
     snug_json_add(&files, "train_file", file_json(&setup->train));
-    snug_json_add(&files, "validation_file", file_json(&setup->eval));
+    snug_json_add(&files, "validation_file", setup->judgements.queries ? json_null() : file_json(&setup->eval));
+    if (setup->judgements.queries) add_retrieval(&files, setup->args);
     snug_json_add(&o, "files", files);
     snug_json_add(&o, "arguments", snug_args_json(setup->args));
     snug_json_add(&o, "given", snug_args_given_json(setup->args));

@@ -517,7 +517,8 @@ TEST_IN(test_names, void *fixture, set_up, tear_down) {
         struct snug_metric_list metrics;
         struct snug_metric_accumulator *accumulator =
             accumulator_of(fixture, cases[i].task, cases[i].problem, 3, 2, &memory);
-        const int64_t place = snug_metric_find(cases[i].task, cases[i].problem, cases[i].name);
+        const struct snug_metric_form form = {.task = cases[i].task, .problem = cases[i].problem};
+        const int64_t place = snug_metric_find(&form, cases[i].name);
         assert_int_equal(place, cases[i].place);
         assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
         if (place >= 0) assert_non_null(strstr(metrics.items[place].name, cases[i].name));
