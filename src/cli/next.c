@@ -35,16 +35,23 @@ static void put_file(const struct cli *cli, const char *name, const char *other)
     free(format);
 }
 
-/* What the trained model is for. */
+/* What the trained model is for. The last one is for every other task. */
+static const struct {
+    const char *task, *command;
+    const char *file; /* the argument of data; NULL: it needs none */
+    const char *more;
+} uses[] = {{"clm", "eval", "validation_file", ""},
+            {"dpo", "generate", NULL, " --prompt \"Who are you?\""},
+            {"embedding", "embed", NULL, " --similarity --text \"A man eats\" --text_pair \"Someone is eating\""},
+            {NULL, "predict", "test_file", " > predictions.csv"}};
+
 static void put_use(const struct cli *cli, const snug_train_result *result) {
-    const bool tunes = strcmp(result->task, "dpo") == 0, predicts = strcmp(result->task, "clm") != 0 && !tunes;
-    fprintf(stderr, " %s --model_name_or_path ", tunes ? "generate" : predicts ? "predict" : "eval");
+    size_t i = 0;
+    while (uses[i].task && strcmp(uses[i].task, result->task) != 0) i++;
+    fprintf(stderr, " %s --model_name_or_path ", uses[i].command);
     cli_put_path(stderr, result->output_dir);
-    if (tunes)
-        fputs(" --prompt \"Who are you?\"", stderr);
-    else
-        put_file(cli, predicts ? "test_file" : "validation_file", "validation_file");
-    if (predicts) fputs(" > predictions.csv", stderr);
+    if (uses[i].file) put_file(cli, uses[i].file, "validation_file");
+    fputs(uses[i].more, stderr);
 }
 
 void cli_tell_next(const struct cli *cli, const snug_train_result *result) {

@@ -98,15 +98,31 @@ FIXTURE_TEST(test_end) {
     free(text);
 }
 
-/* What preference tuning writes generates text. */
-FIXTURE_TEST(test_end_of_tuning) {
-    free(run_well(f, "train --task dpo --model_name_or_path " SNUG_SOURCE_DIR
-                     "/tests/golden/dpo --train_file " SNUG_SOURCE_DIR
-                     "/tests/golden/dpo/texts.jsonl --max_steps 1 --threads 1 --use_cpu --output_dir out"));
-    char *text = output_of(f, "stderr");
-    assert_contains(text, "\nNext       snug generate --model_name_or_path out --prompt \"Who are you?\"\n");
-    run_copied(f, text, "Next  ", 0, "");
-    free(text);
+/* What preference tuning writes generates text; embeddings compare texts. */
+FIXTURE_TEST(test_end_of_other_tasks) {
+    static const char *const runs[][2] = {
+        {"dpo --model_name_or_path " SNUG_SOURCE_DIR "/tests/golden/dpo --train_file " SNUG_SOURCE_DIR
+         "/tests/golden/dpo/texts.jsonl",
+         "generate --model_name_or_path out --prompt \"Who are you?\""},
+        {"embedding --model_name_or_path " SNUG_SOURCE_DIR
+         "/tests/golden/multiple_choice/bert --tokenizer_name " SNUG_SOURCE_DIR
+         "/tests/golden/multiple_choice/wordpiece --train_file pairs.jsonl",
+         "embed --model_name_or_path out --similarity --text \"A man eats\" --text_pair \"Someone is eating\""}};
+    write_text(f, "pairs.jsonl",
+               "{\"anchor\": \"a man\", \"positive\": \"a red house\"}\n"
+               "{\"anchor\": \"she\", \"positive\": \"he\"}\n");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[1024], line[256];
+        snprintf(words, sizeof words,
+                 "train --task %s --max_steps 1 --threads 1 --use_cpu --overwrite_output_dir --output_dir out",
+                 runs[i][0]);
+        free(run_well(f, words));
+        char *text = output_of(f, "stderr");
+        snprintf(line, sizeof line, "\nNext       snug %s\n", runs[i][1]);
+        assert_contains(text, line);
+        run_copied(f, text, "Next  ", 0, "");
+        free(text);
+    }
 }
 
 /* The memory report: with --log_level info, or where the plan differs from what was measured. */
