@@ -436,7 +436,9 @@ static snug_status fail_no_text(snug_context *ctx, const struct snug_text_source
     return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the %s: the column \"%s\" holds %s%s", source->path, row->line,
                      source->words ? "words must be a list of strings" : "text must be a string", name,
                      snug_columns_value(field),
-                     field->kind == SNUG_FIELD_LIST ? "; if it is one of words, give --task token_classification" : "");
+                     field->kind != SNUG_FIELD_LIST ? ""
+                                                    : "; name the columns of texts with --text_column_names, or, if it "
+                                                      "is one of words, give --task token_classification");
 }
 
 static bool has_text(const struct snug_text_source *source, const struct snug_field *field) {

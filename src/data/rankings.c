@@ -31,14 +31,12 @@ static bool find(const struct snug_column_names *list, const struct snug_dataset
                  struct snug_columns *out) {
     const bool query = options->query || snug_columns_add_any(list, queries, out);
     bool documents = snug_columns_add_any(list, lists, out);
-    if (snug_columns_add(list, "positive", out)) {
-        documents = true;
-        snug_columns_add(list, negative_name(0).text, out);
-        for (size_t i = 1; snug_columns_add(list, negative_name(i).text, out);) i++;
-    } else if (!documents) {
-        documents = snug_columns_add_any(list, single, out);
-    }
-    snug_columns_add_any(list, labels, out);
+    const bool positive = snug_columns_add(list, "positive", out);
+    documents |= positive && snug_columns_add(list, negative_name(0).text, out);
+    for (size_t i = 1; positive && snug_columns_add(list, negative_name(i).text, out); i++) documents = true;
+    if (!positive && !documents) documents = snug_columns_add_any(list, single, out);
+    const bool labelled = snug_columns_add_any(list, labels, out);
+    documents |= positive && labelled; /* relevant ones alone would teach that all are */
     return query && documents && out->texts < SNUG_TEXTS_MOST;
 }
 

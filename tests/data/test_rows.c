@@ -237,7 +237,7 @@ FIXTURE_TEST(test_errors_name_row_and_column) {
         {"{\"label\": 1}", "the row has no text: its column \"text\" is missing"},
         {"{\"text\": null, \"label\": 1}", "the row has no text: its column \"text\" is None"},
         {"{\"text\": true, \"label\": 1}", "the text must be a string: the column \"text\" holds a boolean"},
-        {"{\"text\": [\"a\"], \"label\": 1}", "the column \"text\" holds a list; if it is one of words, give --task"},
+        {"{\"text\": [\"a\"], \"label\": 1}", "the column \"text\" holds a list; name the columns of texts with"},
         {"{\"text\": {}, \"label\": 1}", "the text must be a string: the column \"text\" holds a dict"},
         {"{\"text\": \"a\"}", "(its column \"label\" is missing"},
         {"{\"text\": \"a\", \"label\": null}", "(its column \"label\" is None"},

@@ -122,6 +122,7 @@ FIXTURE_TEST(test_refused_rows) {
     } cases[] = {
         {"{\"query\":\"x\",\"label\":0}\n", "no rows of reranking", SNUG_RANKING_BINARY},
         {"{\"document\":\"x\",\"label\":0}\n", "no rows of reranking", SNUG_RANKING_BINARY},
+        {ROW("\"positive\":\"a\""), "no rows of reranking", SNUG_RANKING_BINARY},
         {"{\"query\":null,\"document\":\"x\",\"label\":0}\n", "the row has no query", SNUG_RANKING_BINARY},
         {ROW("\"document\":null,\"label\":0"), "document 0 must be a text", SNUG_RANKING_BINARY},
         {ROW("\"docs\":[],\"labels\":[]"), "has 0 documents", SNUG_RANKING_BINARY},

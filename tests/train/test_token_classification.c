@@ -436,7 +436,8 @@ FIXTURE_TEST(test_tokenize) {
     tokenizes(f, MODEL "task=classification test_file=@text.jsonl max_predict_samples=1", SNUG_OK,
               "[CLS] john went [SEP]\n");
     tokenizes(f, MODEL "task=classification test_file=@text.jsonl", SNUG_E_INPUT,
-              "text.jsonl:2: the text must be a string: the column \"text\" holds a list; if it is one of words, give "
+              "text.jsonl:2: the text must be a string: the column \"text\" holds a list; name the columns of "
+              "texts with --text_column_names, or, if it is one of words, give "
               "--task");
     tokenizes(f, MODEL "test_file=@text.jsonl text_column_name=text", SNUG_E_INPUT,
               "text.jsonl:1: the words must be a list of strings");
