@@ -26,7 +26,8 @@ static snug_status check_unknown(snug_context *ctx, const char *path) {
     char start[SNUG_KIND_BYTES];
     struct stat info;
     if (snug_folder_exists(path)) return snug_fail_data_folder(ctx, path);
-    if (stat(path, &info) != 0) return SNUG_OK;
+    if (snug_data_is_stdin(path)) return SNUG_OK;
+    if (stat(path, &info) != 0) return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
     const int fd = S_ISREG(info.st_mode) ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : -1;
     if (fd < 0) return SNUG_OK;
     const ssize_t got = snug_read(fd, start, sizeof start);

@@ -237,6 +237,7 @@ FIXTURE_TEST(folders_of_data) {
     assert_int_equal(mkfifo(scratch_path(s, "pipe"), 0600), 0);
     assert_fails(s, read_data(s, scratch_path(s, "empty"), NULL), SNUG_E_USAGE, "the name does not tell the format");
     assert_fails(s, read_data(s, scratch_path(s, "pipe"), NULL), SNUG_E_USAGE, "the name does not tell the format");
+    assert_fails(s, read_data(s, scratch_path(s, "nothing"), NULL), SNUG_E_IO, "No such file or directory");
     assert_fails(s, read_data(s, scratch_path(s, "saved"), NULL), SNUG_E_INPUT,
                  "saved is a folder of datasets.save_to");
     assert_fails(s, read_data(s, scratch_path(s, "splits"), "csv"), SNUG_E_INPUT, "datasets.load_from_disk(FOLDER)");
