@@ -122,6 +122,9 @@ class _Of15(TypedDict, total=False):
     names; default: PEFT's for the model's type"""
     lora_modules_to_save: Optional[Union[str, list[str], tuple[str, ...]]]
     """modules that are trained as a whole, and saved with the adapters; a classifier always is"""
+    trainable_token_indices: Optional[Union[str, list[int], tuple[int, ...], Mapping[str, list[int]]]]
+    """ids of tokens whose rows of the word table are trained, too, as 5,6,7; in a language model whose output is that
+    table, of the output as well; JSON may name modules: {"embed_tokens": [5], "lm_head": [6]}"""
     use_rslora: Optional[bool]
     """divide lora_alpha by the root of the rank [False]"""
     bias: Optional[Literal["none", "all", "lora_only"]]

@@ -102,6 +102,7 @@ struct snug_args {
     int64_t lora_r, lora_alpha;
     double lora_dropout;
     char *lora_target_modules, *lora_modules_to_save, *lora_task_type, *adapter_name_or_path;
+    char *trainable_token_indices;      /* a list of ids, a file or JSON */
     char *rank_pattern, *alpha_pattern; /* a file or a JSON object */
     char *offload, *offload_dir;        /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio, offload_update;

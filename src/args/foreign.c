@@ -111,7 +111,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "peft_type", "--use_peft trains adapters of one type, LORA: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "use_lora", "give --use_peft"},
     {SNUG_FOREIGN_FLAG_OFF, "use_qalora", "snug has no such adapters: leave it out"},
-    {SNUG_FOREIGN_VALUE, "trainable_token_indices lora_target_parameters",
+    {SNUG_FOREIGN_VALUE, "lora_target_parameters",
      "adapters are trained beside linears and the word table alone: leave it out, or give --lora_target_modules"},
     {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit",
      "give --load_in_4bit, which takes half of its memory; --dtype bfloat16 for weights in 16 bits, --optim adamw_8bit "

@@ -324,6 +324,10 @@ const struct snug_argument snug_arguments[] = {
          "whole names; default: PEFT's for the model's type"),
     TEXT(lora_modules_to_save, "", ADAPTERS, "A,B",
          "modules that are trained as a whole, and saved with the adapters; a classifier always is"),
+    TEXT(trainable_token_indices, "", ADAPTERS, "IDS|FILE|JSON",
+         "ids of tokens whose rows of the word table are trained, too, as 5,6,7; in a language model whose output is "
+         "that "
+         "table, of the output as well; JSON may name modules: {\"embed_tokens\": [5], \"lm_head\": [6]}"),
     FLAG(use_rslora, "", ADAPTERS, "False", "divide lora_alpha by the root of the rank"),
     ROW(CHOICE, bias, "", ADAPTERS, "none|all|lora_only", "none", NULL, NULL,
         "biases of the model that are trained and saved, too: all, or those of the linears that have an adapter"),

@@ -241,6 +241,16 @@ static inline struct snug_rows snug_rows_of(const struct snug_run *run, int32_t 
                               data + 1 + capacity};
 }
 
+/* The tokens whose rows are trained by themselves (EMBED): row k is that of ids[k]; places[id] is its k, or -1. Both
+ * NULL without such tokens. */
+struct snug_tokens {
+    const int32_t *ids, *places;
+};
+static inline struct snug_tokens snug_tokens_of(const struct snug_run *run, int32_t tokens, int64_t count) {
+    const int32_t *data = (const int32_t *)snug_run_data(run, tokens);
+    return (struct snug_tokens){data, data ? data + count : NULL};
+}
+
 /* Rows of a tensor in the current batch. */
 static inline int64_t snug_run_rows(const struct snug_run *run, int32_t tensor) {
     const struct snug_tensor *t = &run->program->tensors[tensor];

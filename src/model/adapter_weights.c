@@ -81,7 +81,65 @@ static snug_status load_adapter_tensor(const struct snug_loading *l, const struc
                      stored->name);
 }
 
+/* ---- rows of tokens --------------------------------------------------------------------------------------------- */
+
+/* The ids of the tokens whose rows a parameter has. */
+static const json_t *ids_of(const struct snug_loading *l, const struct snug_parameter *p) {
+    char words[128], module[sizeof p->name];
+    snug_family_word_name(l->config, words, sizeof words);
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(p->name) - strlen("." SNUG_TOKEN_ROWS)), p->name);
+    const size_t length = strlen(module);
+    const bool is_words = strncmp(words, module, length) == 0 && strcmp(words + length, ".weight") == 0;
+    return snug_adapter_tokens(l->config->adapter, module, is_words);
+}
+
+/* The tokens of EMBED. */
+static snug_status write_tokens(const struct snug_loading *l, const struct snug_parameter *p) {
+    const json_t *ids = ids_of(l, p);
+    const int64_t count = p->shape[0], all = l->program->tensors[p->tokens].cols;
+    int32_t *tokens;
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)all, sizeof *tokens, (void **)&tokens));
+    for (int64_t i = count; i < all; i++) tokens[i] = -1;
+    for (int64_t k = 0; k < count; k++) {
+        tokens[k] = (int32_t)json_integer_value(json_array_get(ids, (size_t)k));
+        tokens[count + tokens[k]] = (int32_t)k;
+    }
+    const snug_status status = snug_tensor_write(l->program, l->memory, p->tokens, 0, all, tokens);
+    free(tokens);
+    return status;
+}
+
+static snug_status write_all_tokens(const struct snug_loading *l) {
+    for (size_t i = 0; i < l->program->parameter_count; i++)
+        if (l->program->parameters[i].tokens) RETURN_IF_ERROR(write_tokens(l, &l->program->parameters[i]));
+    return SNUG_OK;
+}
+
+/* New rows of tokens are those of the table in the file, or of one that the file lacks, in the arena. */
+static snug_status init_rows(const struct snug_loading *l, const struct snug_parameter *p) {
+    const json_t *ids = ids_of(l, p);
+    const int64_t cols = p->shape[1];
+    char stored_name[sizeof p->name], name[256];
+    snprintf(stored_name, sizeof stored_name, "%.*sweight", (int)(strlen(p->name) - strlen(SNUG_TOKEN_ROWS)), p->name);
+    snug_family_parameter(l->config, stored_name, name, sizeof name); /* the word table's, where it is tied */
+    const size_t table = (size_t)snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+    const struct snug_stored_tensor *stored = l->loaded[table];
+    float *row;
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)cols, sizeof *row, (void **)&row));
+    snug_status status = SNUG_OK;
+    for (int64_t k = 0; k < p->shape[0] && status == SNUG_OK; k++) {
+        const int64_t id = json_integer_value(json_array_get(ids, (size_t)k));
+        status = stored
+                     ? snug_safetensors_read(l->ctx, l->files, stored, id * cols, cols, row)
+                     : snug_parameter_read(l->program, l->memory, &l->program->parameters[table], id * cols, cols, row);
+        if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, p, k * cols, cols, row);
+    }
+    free(row);
+    return status;
+}
+
 static snug_status load_adapter(const struct snug_loading *l) {
+    RETURN_IF_ERROR(write_all_tokens(l));
     for (size_t i = 0; i < l->files->count; i++) RETURN_IF_ERROR(load_adapter_tensor(l, &l->files->tensors[i]));
     for (size_t i = 0; i < l->program->parameter_count; i++)
         if (l->program->parameters[i].adapter && !l->loaded[i])
@@ -198,20 +256,25 @@ static void find_stored(const struct snug_loading *l) {
     }
 }
 
-snug_status snug_adapter_init_lengths(snug_context *ctx, const struct snug_folder *folder,
-                                      const struct snug_program *program, const struct snug_config *config,
-                                      const struct snug_memory *memory, uint64_t seed) {
+static snug_status init_one(const struct snug_loading *l, const struct snug_parameter *p) {
+    if (p->init == SNUG_INIT_LENGTHS) return init_lengths(l, p);
+    return p->init == SNUG_INIT_ROWS ? init_rows(l, p) : SNUG_OK;
+}
+
+snug_status snug_adapter_init(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
+                              const struct snug_config *config, const struct snug_memory *memory, uint64_t seed) {
     struct snug_weight_source from = {0};
     struct snug_loading l = {.ctx = ctx, .program = program, .config = config, .memory = memory, .seed = seed};
     const char *name;
     bool any = false;
-    for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init == SNUG_INIT_LENGTHS;
+    for (size_t i = 0; i < program->parameter_count; i++) any |= program->parameters[i].init >= SNUG_INIT_LENGTHS;
     if (!any) return SNUG_OK;
     RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     snug_status status = snug_loading_open(&l, folder, name, &from);
     if (status == SNUG_OK) find_stored(&l);
+    if (status == SNUG_OK) status = write_all_tokens(&l);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
-        if (program->parameters[i].init == SNUG_INIT_LENGTHS) status = init_lengths(&l, &program->parameters[i]);
+        status = init_one(&l, &program->parameters[i]);
     snug_hash_map_free(&l.names);
     snug_weight_source_close(&from);
     return status;

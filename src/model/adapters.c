@@ -37,23 +37,11 @@ const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return ada
 /* ---- adapter_config.json --------------------------------------------------------------------------------------- */
 
 /* Members that change what is computed, and that snug does not have. */
-static const char *const unsupported[] = {"trainable_token_indices",
-                                          "target_parameters",
-                                          "layer_replication",
-                                          "layers_pattern",
-                                          "alora_invocation_tokens",
-                                          "use_qalora",
-                                          "use_bdlora",
-                                          "arrow_config",
-                                          "eva_config",
-                                          "corda_config",
-                                          "kasa_config",
-                                          "lora_ga_config",
-                                          "monteclora_config",
-                                          "velora_config",
-                                          "megatron_config",
-                                          "ensure_weight_tying",
-                                          NULL};
+static const char *const unsupported[] = {
+    "target_parameters", "layer_replication", "layers_pattern",      "alora_invocation_tokens",
+    "use_qalora",        "use_bdlora",        "arrow_config",        "eva_config",
+    "corda_config",      "kasa_config",       "lora_ga_config",      "monteclora_config",
+    "velora_config",     "megatron_config",   "ensure_weight_tying", NULL};
 
 /* Whether a member asks for nothing: null, false, an empty text, list or object. */
 static bool asks_nothing(const json_t *value) {
@@ -169,6 +157,39 @@ static snug_status read_layers(const struct snug_adapter *a) {
     return snug_fail(a->ctx, SNUG_E_INPUT, "%s: layers_to_transform must be a list of layers' numbers", a->path);
 }
 
+static int by_value(const void *a, const void *b) {
+    const json_int_t x = *(const json_int_t *)a, y = *(const json_int_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A list of different ids. */
+static snug_status check_ids(const struct snug_adapter *a, const json_t *list) {
+    const size_t count = json_array_size(list);
+    json_int_t *ids;
+    size_t i = 0;
+    RETURN_IF_ERROR(snug_alloc(a->ctx, count + 1, sizeof *ids, (void **)&ids));
+    for (; i < count && json_is_integer(json_array_get(list, i)); i++)
+        ids[i] = json_integer_value(json_array_get(list, i));
+    bool good = count > 0 && i == count;
+    qsort(ids, i, sizeof *ids, by_value);
+    for (i = 0; good && i < count; i++) good = ids[i] >= 0 && ids[i] <= INT32_MAX && (i == 0 || ids[i] != ids[i - 1]);
+    free(ids);
+    return good ? SNUG_OK
+                : snug_fail(a->ctx, SNUG_E_INPUT,
+                            "%s: trainable_token_indices must be a list of different ids of tokens, or an object of "
+                            "names of modules and such lists",
+                            a->path);
+}
+
+static snug_status read_tokens(const struct snug_adapter *a) {
+    json_t *tokens = json_object_get(a->json, "trainable_token_indices"), *list;
+    const char *name;
+    if (asks_nothing(tokens)) return SNUG_OK;
+    if (!json_is_object(tokens)) return check_ids(a, tokens);
+    json_object_foreach(tokens, name, list) RETURN_IF_ERROR(check_ids(a, list));
+    return SNUG_OK;
+}
+
 static snug_status read_numbers(struct snug_adapter *a) {
     RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "r", 8, &a->r));
     RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_alpha", 8, &a->alpha));
@@ -197,6 +218,7 @@ static snug_status read_all(struct snug_adapter *a, const json_t *json, const ch
     RETURN_IF_ERROR(read_targets(a, default_names));
     RETURN_IF_ERROR(read_names(a, "exclude_modules", &a->excluded));
     RETURN_IF_ERROR(read_layers(a));
+    RETURN_IF_ERROR(read_tokens(a));
     RETURN_IF_ERROR(read_patterns(a, "rank_pattern", &a->ranks, &a->rank_count));
     RETURN_IF_ERROR(read_patterns(a, "alpha_pattern", &a->alphas, &a->alpha_count));
     RETURN_IF_ERROR(read_names(a, "modules_to_save", &saved));
@@ -292,6 +314,23 @@ int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *param
             if (length >= cut && strncmp(dot - cut, json_string_value(name), cut) == 0) return (int64_t)i;
         }
     return -1;
+}
+
+/* As PEFT's, whose names of modules may begin within a part. */
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), cut = strlen(end);
+    return length >= cut && strcmp(text + length - cut, end) == 0;
+}
+
+const json_t *snug_adapter_tokens(const struct snug_adapter *adapter, const char *module, bool words) {
+    json_t *tokens = json_object_get(adapter->json, "trainable_token_indices"), *list;
+    const char *name;
+    if (asks_nothing(tokens)) return NULL;
+    if (json_is_array(tokens)) return words ? tokens : NULL;
+    json_object_foreach(tokens, name, list) {
+        if (ends_with(module, name)) return list;
+    }
+    return NULL;
 }
 
 static snug_status is_target(const struct snug_adapter *a, const char *module, bool *out) {
@@ -428,6 +467,19 @@ static snug_status check_saved(const struct snug_adapter *adapter, const struct 
     return SNUG_OK;
 }
 
+static snug_status check_tokens(const struct snug_adapter *adapter, const struct snug_adapter_use *use) {
+    json_t *tokens = json_object_get(adapter->json, "trainable_token_indices"), *list;
+    const char *name;
+    json_object_foreach(tokens, name, list) {
+        if (ends_with(use->words, name) || (*use->output && ends_with(use->output, name))) continue;
+        return snug_fail(
+            adapter->ctx, SNUG_E_USAGE,
+            "%s: trainable_token_indices: \"%s\" is not a module with rows of tokens; the model has: %s%s%s",
+            adapter->path, name, use->words, *use->output ? " " : "", use->output);
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_adapter_check(const struct snug_adapter *adapter, const struct snug_adapter_use *use) {
     const json_t *targets = json_object_get(adapter->json, "target_modules"), *name;
     size_t i;
@@ -444,6 +496,7 @@ snug_status snug_adapter_check(const struct snug_adapter *adapter, const struct 
                              adapter->path, json_string_value(name), use->linears);
     }
     RETURN_IF_ERROR(check_saved(adapter, use));
+    RETURN_IF_ERROR(check_tokens(adapter, use));
     if (use->adapters) return SNUG_OK;
     return snug_fail(adapter->ctx, SNUG_E_USAGE, "%s: target_modules: no linear of the model matches; it has: %s",
                      adapter->path, use->linears);

@@ -4,8 +4,9 @@
  * trained, y = x W^T, two small ones are: y += s dropout(x) A^T B^T, where A is [r,in], B [out,r] and s = alpha / r, or
  * alpha / sqrt(r) with rslora. With lora_bias, B has a bias. Beside the word table A is a table, too, [vocabulary,r],
  * whose transpose is in the file, and there is no dropout. With DoRA (Liu et al., arXiv:2402.09353) the rows of
- * W + s B A get the lengths that a vector has, which is trained: W's at first. All other parameters are frozen, but
- * those of whole modules that are to be saved, and biases, if the setting bias says so.
+ * W + s B A get the lengths that a vector has, which is trained: W's at first. Rows of tokens of the word table, or of
+ * the linear over the vocabulary, may be trained in place of the table's (trainable_token_indices). All other
+ * parameters are frozen, but those of whole modules that are to be saved, and biases, if the setting bias says so.
  */
 #ifndef SNUG_MODEL_ADAPTERS_H
 #define SNUG_MODEL_ADAPTERS_H
@@ -53,6 +54,12 @@ snug_status snug_adapter_find_table(const struct snug_adapter *adapter, const ch
  * trained and saved; -1: it is frozen. */
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);
 
+/* Ends the names of rows of tokens that are trained, after their module's. */
+#define SNUG_TOKEN_ROWS "token_adapter.trainable_tokens_delta"
+/* The ids of tokens whose rows of the module's weight are trained by themselves, a list of integers that differ; NULL:
+   none. words: it is the word table. */
+const json_t *snug_adapter_tokens(const struct snug_adapter *adapter, const char *module, bool words);
+
 /* Biases of the base model that are trained and saved with the adapters. */
 enum snug_adapter_biases { SNUG_ADAPTER_NO_BIAS, SNUG_ADAPTER_ALL_BIASES, SNUG_ADAPTER_OWN_BIASES };
 enum snug_adapter_biases snug_adapter_biases(const struct snug_adapter *adapter);
@@ -75,6 +82,7 @@ enum { SNUG_ADAPTER_NAMES_MOST = 4096 };
 struct snug_adapter_use {
     char linears[1024]; /* their names without the layers' numbers, each once */
     bool matched[SNUG_ADAPTER_NAMES_MOST], saved[SNUG_ADAPTER_NAMES_MOST]; /* of modules_to_save */
+    char words[128], output[128]; /* the modules of the vocabulary; output: of a language model */
     int64_t adapters;
 };
 void snug_adapter_note(const struct snug_adapter *adapter, const char *module, bool adapted,

@@ -13,6 +13,11 @@ void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer)
     b->layer = part == SNUG_PART_LAYER ? layer : -1;
 }
 
+/* Logits of a vocabulary may be in the compute type in a training. */
+static bool has_low_logits(const struct snug_builder *b) {
+    return b->training && b->program->low_logits && snug_task_info(b->config->task)->head == SNUG_HEAD_VOCABULARY;
+}
+
 static int32_t add_value(struct snug_builder *b, int32_t extent_of, int64_t cols, bool low_precision,
                          const char *name) {
     int32_t tensor = 0;
@@ -88,9 +93,14 @@ static int32_t add_embed(struct snug_builder *b, struct snug_embed embed, const 
 
 int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, int32_t type, double scale) {
     const struct snug_lora *lora = &b->words;
-    const int32_t s =
-        add_embed(b, (struct snug_embed){.word = word, .position = position, .type = type, .scale = (float)scale},
-                  "embeddings.sum");
+    const int32_t s = add_embed(b,
+                                (struct snug_embed){.word = word,
+                                                    .position = position,
+                                                    .type = type,
+                                                    .rows = b->word_rows.rows,
+                                                    .tokens = b->word_rows.tokens,
+                                                    .scale = (float)scale},
+                                "embeddings.sum");
     if (!lora->a) return s;
     const int32_t u =
         add_embed(b, (struct snug_embed){.word = lora->a, .scale = (float)(scale * lora->scale)}, "embeddings.lora");
@@ -192,9 +202,20 @@ static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine
     return scale.y;
 }
 
+/* The columns of y, logits, that tokens with rows of their own have. */
+static void replace_columns(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t y, const char *name) {
+    char own[64];
+    snprintf(own, sizeof own, "%s.tokens", name);
+    const int32_t z = linear_of(b, x, all_columns, (struct snug_affine){.weight = w.rows.rows}, 0, own);
+    if (b->status == SNUG_OK) b->program->tensors[z].low_precision = has_low_logits(b);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_TOKEN_COLUMNS,
+                               .token_columns = {.x = y, .z = z, .tokens = w.rows.tokens, .b = w.bias, .y = y}});
+}
+
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name) {
     if (w.lora.lengths) return dora_linear(b, x, w, name);
     const int32_t y = linear_of(b, x, all_columns, w, 0, name);
+    if (w.rows.rows) replace_columns(b, x, w, y, name);
     if (w.lora.a) add_lora_product(b, lora_dropout(b, x, &w.lora, name), &w.lora, y, name);
     return y;
 }
@@ -472,10 +493,8 @@ static void add_top(struct snug_builder *b, int32_t logits) {
 /* Logits are fp32: their softmax needs the precision. Those of a vocabulary, the largest tensor of a step, may be in
    the compute type in a training, as those of transformers' mixed precision are; their softmax is taken in fp32. */
 static void set_logits(struct snug_builder *b, int32_t logits) {
-    const bool low =
-        b->training && b->program->low_logits && snug_task_info(b->config->task)->head == SNUG_HEAD_VOCABULARY;
     b->program->logits = logits;
-    if (b->status == SNUG_OK && !low) b->program->tensors[logits].low_precision = false;
+    if (b->status == SNUG_OK && !has_low_logits(b)) b->program->tensors[logits].low_precision = false;
 }
 
 int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool low, const char *name) {

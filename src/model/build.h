@@ -18,6 +18,11 @@ struct snug_lora {
                                       that read the same x; else count is 0 */
 };
 
+/* Rows of tokens that are trained in place of a table's, or none: see EMBED. */
+struct snug_token_rows {
+    int32_t rows, tokens;
+};
+
 struct snug_builder {
     struct snug_program *program;
     const struct snug_config *config;
@@ -29,7 +34,9 @@ struct snug_builder {
     double label_smoothing;
     struct snug_adapter_use use; /* where the config has adapters */
     struct snug_lora words;      /* of the word table */
-    struct snug_lora stack;      /* of the linears that are built next: a and the columns of the next one; or none */
+    struct snug_token_rows word_rows;
+    const json_t *word_ids; /* whose they are */
+    struct snug_lora stack; /* of the linears that are built next: a and the columns of the next one; or none */
 };
 
 /* Begins a part of the model; layer is used if part is LAYER. */
@@ -41,13 +48,14 @@ struct snug_affine {
     int32_t weight, bias;
     bool rms, unit_offset, transposed;
     int32_t parts;
-    struct snug_lora lora; /* of a linear */
+    struct snug_lora lora;       /* of a linear */
+    struct snug_token_rows rows; /* of the linear over the vocabulary */
 };
 
 /* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
    -1. */
 int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
-/* The table of the vocabulary, with the adapter that it may have: snug_embed_sum() reads it. */
+/* The table of the vocabulary, with the adapters that it may have: snug_embed_sum() reads them. */
 int32_t snug_build_word_table(struct snug_builder *b, int64_t size, const char *name);
 struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
 /* The same with the form's rms and unit_offset. */
@@ -63,8 +71,9 @@ struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t 
    parameters have one shape for optimizers (struct snug_weight), and for codes of 4 bits. */
 struct snug_affine snug_build_fused_linear(struct snug_builder *b, const int64_t outputs[], int64_t inputs, int count,
                                            const char *const names[], bool bias);
-/* The adapter of the linear over the vocabulary, whose weight is a table, maybe the word table. */
-struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name);
+/* Gives the linear over the vocabulary, whose weight is a table, maybe the word table, its adapters. */
+void snug_build_output_adapters(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
+                                struct snug_affine *linear);
 /* Whether linears of these names cannot be one tensor: some have adapters, or are trained while others are not. */
 bool snug_build_splits(struct snug_builder *b, int count, const char *const names[]);
 /* The adapters of these linears, which read one input and are built next, have one a, if their forms allow it. */

@@ -88,8 +88,65 @@ static struct snug_lora add_lora(struct snug_builder *b, int64_t outputs, int64_
     return add_lora_of(b, outputs, inputs, module, snug_adapter_find);
 }
 
-struct snug_lora snug_build_output_lora(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name) {
-    return add_lora_of(b, outputs, inputs, name, snug_adapter_find_output);
+/* The rows of a module's table that are trained by themselves. */
+static struct snug_token_rows add_token_rows(struct snug_builder *b, const json_t *ids, int64_t vocabulary,
+                                             int64_t cols, const char *module) {
+    const int64_t count = (int64_t)json_array_size(ids);
+    struct snug_token_rows rows = {0};
+    char weight[160];
+    snprintf(weight, sizeof weight, "%s.weight", module);
+    if (b->status == SNUG_OK && snug_adapter_saves(b->config->adapter, weight) >= 0)
+        b->status = snug_fail(b->program->ctx, SNUG_E_USAGE,
+                              "modules_to_save and trainable_token_indices both name %s: its rows are trained all, or "
+                              "some: leave one of them out",
+                              module);
+    for (int64_t i = 0; i < count && b->status == SNUG_OK; i++) {
+        const json_int_t id = json_integer_value(json_array_get(ids, (size_t)i));
+        if (id >= vocabulary)
+            b->status = snug_fail(b->program->ctx, SNUG_E_USAGE,
+                                  "trainable_token_indices: %lld is not the id of a token: %s has %lld rows",
+                                  (long long)id, module, (long long)vocabulary);
+    }
+    rows.rows = add_lora_weight(b, (struct snug_parameter){.shape = {count, cols}, .init = SNUG_INIT_ROWS}, module,
+                                SNUG_TOKEN_ROWS);
+    if (b->status == SNUG_OK)
+        b->status = snug_program_tensor(b->program,
+                                        (struct snug_tensor){.dtype = SNUG_I32,
+                                                             .memory_class = SNUG_MEMORY_WEIGHTS,
+                                                             .rows = 1,
+                                                             .cols = count + vocabulary,
+                                                             .part = b->part,
+                                                             .layer = b->layer,
+                                                             .persistent = true},
+                                        &rows.tokens, "%s.token_indices", module);
+    snug_build_share(b, rows.tokens);
+    if (b->status == SNUG_OK) b->program->parameters[b->program->parameter_count - 1].tokens = rows.tokens;
+    return rows;
+}
+
+/* One weight cannot have both in PEFT. */
+static void check_adapters(struct snug_builder *b, bool lora, struct snug_token_rows rows, const char *module) {
+    if (b->status == SNUG_OK && lora && rows.rows)
+        b->status = snug_fail(b->program->ctx, SNUG_E_USAGE,
+                              "%s has an adapter (target_modules) and rows of tokens that are trained "
+                              "(trainable_token_indices), which PEFT refuses, too: leave it out of one of them",
+                              module);
+}
+
+/* A tied table has one set of rows, unless the settings name others for the output. */
+void snug_build_output_adapters(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
+                                struct snug_affine *linear) {
+    const struct snug_adapter *adapter = b->config->adapter;
+    linear->lora = add_lora_of(b, outputs, inputs, name, snug_adapter_find_output);
+    if (!adapter || b->status != SNUG_OK) return;
+    const json_t *ids = snug_adapter_tokens(adapter, name, false);
+    const bool shared = !b->config->own_decoder && b->word_ids && (!ids || json_equal(ids, b->word_ids));
+    snprintf(b->use.output, sizeof b->use.output, "%s", name);
+    if (shared)
+        linear->rows = b->word_rows;
+    else if (ids)
+        linear->rows = add_token_rows(b, ids, outputs, inputs, name);
+    check_adapters(b, linear->lora.a, linear->rows, name);
 }
 
 /* Equal parameters are needed by optimizers of whole parameters; a dropout of their own, by PEFT's results. */
@@ -148,7 +205,13 @@ int32_t snug_build_word_table(struct snug_builder *b, int64_t size, const char *
     const int32_t word = snug_build_table(b, c->vocab_size, size, c->pad_token_id, name);
     struct snug_lora_form form = {0};
     snug_build_mark_vocabulary(b);
-    if (c->adapter && b->status == SNUG_OK) b->status = snug_adapter_find_table(c->adapter, name, &form);
+    if (c->adapter && b->status == SNUG_OK) {
+        snprintf(b->use.words, sizeof b->use.words, "%s", name);
+        b->word_ids = snug_adapter_tokens(c->adapter, name, true);
+        if (b->word_ids) b->word_rows = add_token_rows(b, b->word_ids, c->vocab_size, size, name);
+        if (b->status == SNUG_OK) b->status = snug_adapter_find_table(c->adapter, name, &form);
+        check_adapters(b, form.r > 0, b->word_rows, name);
+    }
     if (b->status != SNUG_OK || !form.r) return word;
     snug_adapter_note(c->adapter, name, true, &b->use);
     b->words.scale = form.scale;

@@ -131,6 +131,20 @@ static bool is_trained_bias(const struct snug_builder *b, struct snug_parameter 
     return names->bias && strcmp(p->name, names->bias) == 0 && is_adapted(b->program, names->decoder);
 }
 
+/* The gradient of a bias comes from that of all columns, also of those that are replaced. */
+static snug_status check_bias(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        const int32_t bias = op->kind == SNUG_OP_TOKEN_COLUMNS ? op->token_columns.b : 0;
+        if (bias && program->tensors[bias].trainable)
+            return snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
+                             "trainable_token_indices: %s, which is added to the logits, is trained, too (bias, or "
+                             "modules_to_save), which is not supported: leave one of them out",
+                             program->tensors[bias].name);
+    }
+    return SNUG_OK;
+}
+
 /* Freezes what does not belong to the config's adapters. */
 static snug_status freeze_base(struct snug_builder *b) {
     const struct snug_adapter *adapter = b->config->adapter;
@@ -143,6 +157,7 @@ static snug_status freeze_base(struct snug_builder *b) {
         if (saved >= 0) b->use.saved[saved] = true;
         if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));
     }
+    RETURN_IF_ERROR(check_bias(program));
     return snug_adapter_check(adapter, &b->use);
 }
 

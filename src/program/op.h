@@ -59,6 +59,7 @@
     X(SCALE, scale, scale)                                                                                             \
     X(ROW_LENGTHS, row_lengths, row_lengths)                                                                           \
     X(SCALE_COLUMNS, scale_columns, scale_columns)                                                                     \
+    X(TOKEN_COLUMNS, token_columns, token_columns)                                                                     \
     X(GATHER, gather, gather)                                                                                          \
     X(NORMALIZE, normalize, normalize)                                                                                 \
     X(LOSS, loss, loss)                                                                                                \
@@ -77,6 +78,7 @@
     X(GLU_BACKWARD, glu_backward, glu_backward)                                                                        \
     X(SCALE_BACKWARD, scale_backward, scale_backward)                                                                  \
     X(SCALE_COLUMNS_BACKWARD, scale_columns_backward, scale_columns_backward)                                          \
+    X(TOKEN_COLUMNS_BACKWARD, token_columns_backward, token_columns_backward)                                          \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
     X(NORMALIZE_BACKWARD, normalize_backward, normalize_backward)                                                      \
     X(COLLECT_BACKWARD, collect_backward, collect_backward)                                                            \
@@ -144,19 +146,23 @@ enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TAN
    structure, in the order of the descriptor; op->operands aliases them. An operand marked "(= x)" may be the same
    tensor as x. */
 
-/* s = scale word[id] + type[type] + position[position] */
+/* s = scale word[id] + type[type] + position[position]. An id that is tokens[k] has row k of rows in place of its row
+   of word. tokens is their K ids, then for each id of the vocabulary its k, or -1. */
 struct snug_embed {
     int32_t word, position, type; /* [V,h] [P,h] or none [Y,h] or none */
+    int32_t rows, tokens;         /* [K,h] [1,K+V] I32; both or none */
     int32_t s;                    /* [T,h] */
     float scale;
     int32_t padding;        /* id whose row gets no gradient (nn.Embedding's padding_idx), or -1 */
     int32_t first_position; /* rows of the position table below it get no gradient */
 };
-/* dword, dposition, dtype, each or none, +=. Tokens of id padding contribute nothing to dword. */
+/* dword, dposition, dtype, each or none, +=. Tokens of id padding contribute nothing to dword. With tokens, dword is
+   that of rows. */
 struct snug_embed_backward {
     int32_t ds; /* [T,h] */
     int32_t dword, dposition, dtype;
-    int32_t index; /* or none: see "Lazy rows" */
+    int32_t index;  /* or none: see "Lazy rows" */
+    int32_t tokens; /* or none */
     float scale;
     int32_t padding, first_position;
 };
@@ -340,6 +346,16 @@ struct snug_scale_columns {
 struct snug_scale_columns_backward {
     int32_t dy, x, m, inverse; /* as in SCALE_COLUMNS */
     int32_t dx, dm, db;        /* [n,N] (= dy); [N], each or none */
+};
+/* y = x, with column tokens[k] = column k of z + b[tokens[k]]; tokens as in EMBED */
+struct snug_token_columns {
+    int32_t x, z, tokens, b; /* [n,V] [n,K] [1,K+V] I32, [V] or none */
+    int32_t y;               /* [n,V] (= x) */
+};
+/* dz = the columns tokens[k] of dy;  dx = dy, with zeros there */
+struct snug_token_columns_backward {
+    int32_t dy, tokens; /* [n,V] [1,K+V] I32 */
+    int32_t dx, dz;     /* [n,V] (= dy) or none, [n,K] */
 };
 /* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
    of x [T,h], or that r[i] is a weighted sum of sequence i's rows (enum snug_pooling) */
@@ -554,6 +570,8 @@ struct snug_op {
         struct snug_row_lengths row_lengths;
         struct snug_scale_columns scale_columns;
         struct snug_scale_columns_backward scale_columns_backward;
+        struct snug_token_columns token_columns;
+        struct snug_token_columns_backward token_columns_backward;
         struct snug_scale_backward scale_backward;
         struct snug_gather gather;
         struct snug_gather_backward gather_backward;

@@ -86,14 +86,15 @@ struct snug_parameter {
     int64_t row;      /* first row in the tensor */
     int64_t shape[2]; /* the shape in the Hugging Face file; shape[1] is 0 for vectors */
     /* NORMAL: with the config's deviation, GAUSSIAN: with 1; UNIFORM: +-1 / sqrt(cols); LENGTHS: of the rows of the
-       weight of its module */
+       weight of its module; ROWS: those of tokens, of that weight */
     enum snug_init {
         SNUG_INIT_NORMAL,
         SNUG_INIT_ZEROS,
         SNUG_INIT_ONES,
         SNUG_INIT_UNIFORM,
         SNUG_INIT_GAUSSIAN,
-        SNUG_INIT_LENGTHS
+        SNUG_INIT_LENGTHS,
+        SNUG_INIT_ROWS
     } init;
     bool lora;          /* of an adapter (model/adapters.h): files of the base model do not have it */
     bool adapter;       /* lora, or of a module that is trained and saved with the adapters */
@@ -106,6 +107,7 @@ struct snug_parameter {
     bool by_depth;      /* normal values have a deviation smaller by sqrt(2 layers), as GPT-2's outputs of blocks */
     bool by_vocabulary; /* its rows are the vocabulary's tokens */
     bool has_zero_row;
+    int32_t tokens;   /* ROWS: which they are, the tensor that EMBED reads */
     int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */
     const char *also; /* a second name under which it is also saved, because transformers needs it; or NULL */
 };

@@ -191,6 +191,24 @@ static snug_status add_pattern(const struct snug_adapter_source *from, json_t **
     return SNUG_OK;
 }
 
+/* Ids separated by commas, also in brackets; or lists of them by modules, as a pattern. */
+static snug_status add_tokens(const struct snug_adapter_source *from, json_t **to) {
+    static const char key[] = "trainable_token_indices", between[] = "[], ";
+    const char *value = from->args->trainable_token_indices, *at = value;
+    json_t *json = value ? json_array() : json_null();
+    while (at && (at += strspn(at, between), isdigit((unsigned char)*at))) {
+        char *end;
+        snug_json_append(&json, json_integer(strtoll(at, &end, 10))); /* beyond 64 bits: the largest number */
+        at = end;
+    }
+    if (!at || (!*at && json_array_size(json) > 0)) {
+        snug_json_add(to, key, json);
+        return SNUG_OK;
+    }
+    json_decref(json);
+    return add_pattern(from, to, key, value);
+}
+
 /* The base model as it is found again: a folder by its whole path. */
 static json_t *base_json(const struct snug_adapter_source *from) {
     const char *name = from->args->model_name_or_path;
@@ -215,7 +233,6 @@ static void add_constants(json_t **to) {
                                         "megatron_config",
                                         "revision",
                                         "target_parameters",
-                                        "trainable_token_indices",
                                         NULL};
     static const char *const off[] = {"ensure_weight_tying", "use_qalora", NULL};
     for (const char *const *key = empty; *key; key++) snug_json_add(to, *key, json_null());
@@ -247,6 +264,7 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
     snug_json_add(to, "task_type", type ? json_string(type) : json_null());
     snug_json_add(to, "use_dora", json_boolean(args->use_dora));
     snug_json_add(to, "use_rslora", json_boolean(args->use_rslora));
+    RETURN_IF_ERROR(add_tokens(from, to));
     RETURN_IF_ERROR(add_pattern(from, to, "rank_pattern", args->rank_pattern));
     return add_pattern(from, to, "alpha_pattern", args->alpha_pattern);
 }
@@ -280,9 +298,9 @@ static snug_status take(const struct snug_adapter_source *from, const char *path
 /* An argument of adapters that is given, although it has no effect; NULL: none. */
 static const char *useless(const struct snug_args *args, bool continues) {
     static const char *const names[] = {
-        "lora_r",     "lora_alpha", "lora_dropout",   "lora_target_modules", "lora_modules_to_save",
-        "use_rslora", "use_dora",   "lora_task_type", "rank_pattern",        "alpha_pattern",
-        "bias",       "lora_bias"};
+        "lora_r",     "lora_alpha", "lora_dropout",           "lora_target_modules", "lora_modules_to_save",
+        "use_rslora", "use_dora",   "lora_task_type",         "rank_pattern",        "alpha_pattern",
+        "bias",       "lora_bias",  "trainable_token_indices"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (continues ? snug_args_is_set(args, names[i]) : snug_args_is_chosen(args, names[i])) return names[i];
     return NULL;

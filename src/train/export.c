@@ -144,7 +144,7 @@ static snug_status add_adapter(struct exporting *e, size_t parameter, double *al
     const struct snug_parameter *p = &e->m.program.parameters[parameter];
     char name[64];
     struct snug_gguf_part part;
-    if (!o->a && !o->bias && o->files != &e->m.own) return SNUG_OK;
+    if (!o->a && !o->bias && !o->rows && o->files != &e->m.own) return SNUG_OK;
     if (!o->a || o->lengths || p->by_vocabulary || !snug_gguf_find(&e->m.config, &e->m.program, parameter, name, &part))
         return snug_fail(e->ctx, SNUG_E_UNSUPPORTED,
                          "%s: llama.cpp's adapters do not have %s, which is trained here: export the merged model, "

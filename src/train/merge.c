@@ -160,10 +160,26 @@ static snug_status merge_bias(struct snug_merged *m, size_t parameter, int64_t f
     return SNUG_OK;
 }
 
+/* Rows of tokens that were trained, within these elements of the table. */
+static snug_status merge_rows(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
+    const struct snug_origin *o = &m->origins[parameter];
+    const int64_t cols = m->program.parameters[parameter].shape[1];
+    RETURN_IF_ERROR(read_weight(m, parameter, first, count, true));
+    for (int64_t k = 0; k < o->rows->shape[0]; k++) {
+        const int64_t row = json_integer_value(json_array_get(o->ids, (size_t)k)) * cols;
+        const int64_t begin = snug_max(first, row), end = snug_min(first + count, row + cols);
+        if (begin < end)
+            RETURN_IF_ERROR(snug_safetensors_read(m->ctx, &m->own, o->rows, k * cols + begin - row, end - begin,
+                                                  m->values + begin - first));
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_merged_read(struct snug_merged *m, size_t parameter, int64_t first, int64_t count) {
     const struct snug_origin *o = &m->origins[parameter];
     return o->a      ? merge_adapter(m, parameter, first, count)
            : o->bias ? merge_bias(m, parameter, first, count)
+           : o->rows ? merge_rows(m, parameter, first, count)
                      : read_weight(m, parameter, first, count, true);
 }
 
@@ -275,7 +291,8 @@ static snug_status find_weight(struct snug_merged *m, const struct snug_paramete
 static snug_status find_adapter(struct snug_merged *m, const struct snug_parameter *p, struct snug_origin *o) {
     const char *end = strrchr(p->name, '.');
     struct snug_lora_form form;
-    char module[sizeof p->name];
+    char module[sizeof p->name], word[256];
+    snug_family_word_name(&m->config, word, sizeof word);
     snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
     if (strcmp(end, ".bias") == 0) {
         RETURN_IF_ERROR(find_part(m, module, "lora_B.bias", &o->bias));
@@ -285,6 +302,8 @@ static snug_status find_adapter(struct snug_merged *m, const struct snug_paramet
         if (!o->a) RETURN_IF_ERROR(find_part(m, module, "lora_embedding_A", &o->a));
         RETURN_IF_ERROR(find_part(m, module, "lora_magnitude_vector", &o->lengths));
         o->transposed = is_transposed(&m->program, p->tensor);
+        RETURN_IF_ERROR(find_part(m, module, SNUG_TOKEN_ROWS, &o->rows));
+        o->ids = snug_adapter_tokens(m->adapter, module, strcmp(p->name, word) == 0);
     }
     RETURN_IF_ERROR(snug_adapter_find(m->adapter, module, &form));
     o->scale = form.scale;

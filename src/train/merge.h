@@ -18,6 +18,8 @@ struct snug_origin {
     const struct snug_stored_tensor *a, *b;   /* of an adapter, or NULL */
     const struct snug_stored_tensor *lengths; /* DoRA's magnitudes, or NULL */
     const struct snug_stored_tensor *bias;    /* of B: of the weight's own bias; or NULL */
+    const struct snug_stored_tensor *rows;    /* of tokens, in place of the weight's; or NULL */
+    const json_t *ids;                        /* of these tokens */
     double scale;
     bool transposed;                /* the weight is stored as [in, out] */
     struct snug_stored_codes codes; /* of a base model that is stored quantized */

@@ -98,7 +98,7 @@ static snug_status load_folder(struct snug_session *s, const struct snug_folder 
                                       setup->args->ignore_mismatched_sizes, &s->source));
     RETURN_IF_ERROR(snug_sentence_load(s->ctx, folder, program, &setup->config, &s->memory));
     return setup->adapter.path ? snug_adapter_load(s->ctx, &setup->adapter, program, &setup->config, &s->memory)
-                               : snug_adapter_init_lengths(s->ctx, folder, program, &setup->config, &s->memory, seed);
+                               : snug_adapter_init(s->ctx, folder, program, &setup->config, &s->memory, seed);
 }
 
 snug_status snug_session_load_base(struct snug_session *s, const struct snug_folder *folder) {

@@ -15,7 +15,9 @@ FIXTURE_TEST(files_are_refused) {
         snug_status status;
     } cases[] = {
         {"{\"use_dora\": 2}", "use_dora", SNUG_E_INPUT},
-        {"{\"trainable_token_indices\": [1]}", "trainable_token_indices is not supported", SNUG_E_UNSUPPORTED},
+        {"{\"trainable_token_indices\": [1, 1]}", "must be a list of different ids", SNUG_E_INPUT},
+        {"{\"trainable_token_indices\": 1}", "must be a list of different ids", SNUG_E_INPUT},
+        {"{\"target_parameters\": [\"a\"]}", "target_parameters is not supported", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": \"IA3\"}", "peft_type IA3", SNUG_E_UNSUPPORTED},
         {"{\"peft_type\": 3}", "peft_type", SNUG_E_INPUT},
         {"{\"bias\": \"some\"}", "bias is \"some\", and must be none, all or lora_only", SNUG_E_INPUT},

@@ -68,4 +68,77 @@ static inline void build_scale_columns(struct ops *f, int variant) {
     ops_pair(f, s.b, d.db);
 }
 
+/* The ids of rows of their own: every third one of the batch, in falling order, and one that may not be in it. *count:
+   how many they are. */
+static inline int32_t ops_tokens(struct ops *f, int64_t *count) {
+    const int64_t vocabulary = f->shape->vocabulary;
+    int32_t *ids = ops_array((size_t)f->batch.tokens + 1, sizeof *ids), last = -1;
+    int64_t distinct = 0, k = 0;
+    for (int64_t i = f->batch.tokens; i-- > 0;) {
+        const int32_t id = f->batch.ids[f->batch.by_id[i]];
+        if (id == last) continue;
+        last = id;
+        if (id != 1 && distinct++ % 3 == 0) ids[k++] = id;
+    }
+    ids[k++] = 1;
+    const int32_t tokens = ops_tensor(f, SNUG_I32, FIXED, 1, k + vocabulary);
+    for (int64_t i = 0; i < vocabulary; i++) ops_set(f, tokens, k + i, -1);
+    for (int64_t i = 0; i < k; i++) {
+        ops_set(f, tokens, i, ids[i]);
+        ops_set(f, tokens, k + ids[i], (double)i);
+    }
+    free(ids);
+    *count = k;
+    return tokens;
+}
+
+/* Rows of their own of some tokens. 0: of words alone, with a scale. 1: with positions, an id without a gradient, and a
+   table in the compute type. */
+enum { TOKEN_ROWS_VARIANTS = 2 };
+static inline void build_token_rows(struct ops *f, int variant) {
+    const struct ops_shape *s = f->shape;
+    const enum snug_dtype x = f->program.compute;
+    int64_t count;
+    struct snug_embed e = {.scale = variant ? 1 : 2.5f, .padding = -1};
+    e.tokens = ops_tokens(f, &count);
+    e.rows = ops_source(f, SNUG_F32, FIXED, count, s->h);
+    e.word = ops_source(f, variant ? x : SNUG_F32, FIXED, s->vocabulary, s->h);
+    if (variant) e.position = ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h);
+    if (variant && f->batch.tokens) e.padding = f->batch.ids[f->batch.by_id[f->batch.tokens - 1]]; /* the first one */
+    e.s = ops_tensor(f, x, T, 0, s->h);
+    struct snug_embed_backward d = {.scale = e.scale, .padding = e.padding, .tokens = e.tokens};
+    d.ds = ops_source(f, x, T, 0, s->h);
+    d.dword = ops_source(f, SNUG_F32, FIXED, count, s->h);
+    if (variant) d.dposition = ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED, .embed = e});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD, .embed_backward = d});
+    f->y = e.s;
+    f->dy = d.ds;
+    if (!variant) ops_pair(f, e.rows, d.dword);
+    ops_pair(f, e.position, d.dposition);
+}
+
+/* 0: with a bias. 1: in place. 2: a gradient of z alone. */
+enum { TOKEN_COLUMNS_VARIANTS = 3 };
+static inline void build_token_columns(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t vocabulary = f->shape->vocabulary;
+    int64_t count;
+    struct snug_token_columns c = {.tokens = ops_tokens(f, &count)};
+    c.x = ops_source(f, type, R, 0, vocabulary);
+    c.z = ops_source(f, type, R, 0, count);
+    c.y = variant == 1 ? c.x : ops_tensor(f, type, R, 0, vocabulary);
+    if (variant == 0) c.b = ops_source(f, SNUG_F32, FIXED, 1, vocabulary);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_TOKEN_COLUMNS, .token_columns = c});
+    struct snug_token_columns_backward d = {.tokens = c.tokens, .dy = ops_source(f, type, R, 0, vocabulary)};
+    d.dz = ops_tensor(f, type, R, 0, count);
+    if (variant < 2) d.dx = variant ? d.dy : ops_tensor(f, type, R, 0, vocabulary);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_TOKEN_COLUMNS_BACKWARD, .token_columns_backward = d});
+    if (variant == 1) return; /* finite differences need x and dy */
+    f->y = c.y;
+    f->dy = d.dy;
+    ops_pair(f, c.x, d.dx);
+    ops_pair(f, c.z, d.dz);
+}
+
 #endif

@@ -16,6 +16,7 @@ import shutil
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.trainable_tokens import TrainableTokensLayer
 from safetensors.torch import load_file, save_file
 from transformers import Trainer, logging
 from transformers.pytorch_utils import Conv1D
@@ -33,7 +34,21 @@ OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "
 # The word table, and the families that have a case of the other kinds.
 WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
 FURTHER = {"biases": ["bert", "roberta", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
-           "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2"], "dora_patterns": ["gpt2", "gemma2"]}
+           "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2"], "dora_patterns": ["gpt2", "gemma2"],
+           "tokens": ["bert", "gpt2", "llama", "gemma", "modernbert"], "two_tokens": ["llama", "gpt2", "gemma2"]}
+# Rows of tokens that are trained: of the word table, and so of a tied output; or of both by themselves.
+TOKENS, OUTPUT_TOKENS = [7, 3, 11, 20, 5, 58], [3, 12, 0]
+
+
+def keep_bias():
+    """PEFT leaves out the bias of a tied output whose rows of tokens are trained; merged, the model has it."""
+    forward = TrainableTokensLayer.forward_adapters
+
+    def forward_adapters(self, x, *args, **kwargs):
+        y, base = forward(self, x, *args, **kwargs), self.base_layer
+        return y + base.bias if isinstance(base, torch.nn.Linear) and base.bias is not None else y
+
+    TrainableTokensLayer.forward_adapters = forward_adapters
 
 
 def linears_of(model):
@@ -68,6 +83,9 @@ def kinds_of(model_type, model, tied):
         "dora": {"target_modules": names, "use_dora": True},
         "dora_patterns": {"target_modules": names, "use_dora": True, "use_rslora": True, "rank_pattern": {names[0]: 1}},
         "words": {"target_modules": [names[0], words], "use_rslora": True},
+        "tokens": {"target_modules": names[:1], "trainable_token_indices": TOKENS},
+        "two_tokens": {"target_modules": names[:1],
+                       "trainable_token_indices": {WORDS.get(model_type, "embed_tokens"): TOKENS, "lm_head": OUTPUT_TOKENS}},
     }
     if OUTPUT.get(model_type):
         kinds["output"] = {"target_modules": [names[0], OUTPUT[model_type]]}
@@ -121,6 +139,8 @@ def write_case(folder, base, case, settings):
                 p.mul_(1 + 0.2 * torch.randn_like(p))
             elif p.requires_grad and "lora_" in name:
                 p.normal_(0.0, 0.15)
+            elif "trainable_tokens" in name:
+                p.add_(0.1 * torch.randn_like(p))
     peft.save_pretrained(folder)
     (folder / "README.md").unlink()
     config = json.loads((folder / "adapter_config.json").read_text())
@@ -146,6 +166,7 @@ def main():
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     keep_float64()
+    keep_bias()
     output, cases = golden / "lora", []
     written = json.loads((output / "cases.json").read_text())["cases"]
     for number, model_type in enumerate(FAMILIES):

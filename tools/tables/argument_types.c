@@ -39,6 +39,7 @@ static const struct {
     {"NAME|FILE", PATH},
     {"DIR|True|auto", "Union[bool, " PATH "]"},
     {"FILE|JSON", "Union[" PATH ", Mapping[str, Any]]"},
+    {"IDS|FILE|JSON", "Union[str, list[int], tuple[int, ...], Mapping[str, list[int]]]"},
     {"JSON", "Union[str, Mapping[str, Any]]"},
     {"KEY=VALUE", "Union[str, Mapping[str, Any]]"},
     {"A=W,B=W", "Union[str, Mapping[str, float], list[float], tuple[float, ...]]"},

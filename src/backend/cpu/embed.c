@@ -6,15 +6,19 @@ snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
     struct snug_matrix word = snug_matrix_of(run, op->embed.word), position = snug_matrix_of(run, op->embed.position);
     struct snug_matrix type = snug_matrix_of(run, op->embed.type), s = snug_matrix_of(run, op->embed.s);
+    const struct snug_matrix rows = snug_matrix_of(run, op->embed.rows);
+    const struct snug_tokens tokens = snug_tokens_of(run, op->embed.tokens, rows.rows);
     const int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t t = 0; t < s.rows; t++) {
-        const void *from_word = matrix_at(word, batch->ids[t], 0);
+        const int32_t place = tokens.places ? tokens.places[batch->ids[t]] : -1;
+        const struct snug_matrix words = place < 0 ? word : rows;
+        const void *from_word = matrix_at(words, place < 0 ? batch->ids[t] : place, 0);
         const void *from_type = type.data ? matrix_at(type, batch->types[t], 0) : NULL;
         const void *from_position = position.data ? matrix_at(position, batch->position_ids[t], 0) : NULL;
         for (int64_t c = 0; c < h; c += VEC_LANES) {
-            vec x = vec_load(from_word, word.dtype, c, h) * op->embed.scale;
+            vec x = vec_load(from_word, words.dtype, c, h) * op->embed.scale;
             if (from_type) x += vec_load(from_type, type.dtype, c, h);
             if (from_position) x += vec_load(from_position, position.dtype, c, h);
             vec_store(matrix_at(s, t, 0), s.dtype, c, h, x);
@@ -126,6 +130,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
     if (compact) RETURN_IF_ERROR(enter_ids(run, op, &rows, &first_new));
     struct snug_matrix ds = snug_matrix_of(run, op->embed_backward.ds),
                        dword = snug_matrix_of(run, op->embed_backward.dword);
+    const struct snug_tokens tokens = snug_tokens_of(run, op->embed_backward.tokens, dword.rows);
     struct snug_matrix dposition = snug_matrix_of(run, op->embed_backward.dposition),
                        dtype = snug_matrix_of(run, op->embed_backward.dtype);
 
@@ -141,7 +146,8 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
              i++) { /* the first token of an id sums all tokens of that id */
             int32_t id = batch->ids[batch->by_id[i]];
             if (id == op->embed_backward.padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
-            const int64_t row = compact ? rows.slots[id] : id;
+            const int64_t row = compact ? rows.slots[id] : tokens.places ? tokens.places[id] : id;
+            if (row < 0) continue;
             if (compact && row >= first_new) memset(matrix_at(dword, row, 0), 0, (size_t)dword.cols * sizeof(float));
             const struct row_sum sum = begin_sum(run, dword, row, adds && (!compact || row < first_new));
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s = scale word[id] + type[type] + position[position] */
+/* s = scale word[id] + type[type] + position[position], of some ids with other rows than word's */
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
     struct snug_matrix word = snug_matrix_of(run, op->embed.word), position = snug_matrix_of(run, op->embed.position);
     struct snug_matrix type = snug_matrix_of(run, op->embed.type), s = snug_matrix_of(run, op->embed.s);
+    const struct snug_matrix rows = snug_matrix_of(run, op->embed.rows);
+    const struct snug_tokens tokens = snug_tokens_of(run, op->embed.tokens, rows.rows);
 
-    for (int64_t t = 0; t < s.rows; t++)
+    for (int64_t t = 0; t < s.rows; t++) {
+        const int32_t place = tokens.places ? tokens.places[batch->ids[t]] : -1;
         for (int64_t c = 0; c < s.cols; c++)
             store(s, t, c,
-                  load(word, batch->ids[t], c) * (double)op->embed.scale +
+                  (place < 0 ? load(word, batch->ids[t], c) : load(rows, place, c)) * (double)op->embed.scale +
                       (type.data ? load(type, batch->types[t], c) : 0) +
                       (position.data ? load(position, batch->position_ids[t], c) : 0));
+    }
     return SNUG_OK;
 }
 
@@ -50,6 +54,21 @@ static void scatter_rows(const struct snug_run *run, const struct snug_op *op, s
     }
 }
 
+/* The same for the rows of the table of op->embed_backward.tokens. */
+static void scatter_tokens(const struct snug_run *run, const struct snug_op *op, struct snug_matrix ds) {
+    const struct snug_matrix gradient = snug_matrix_of(run, op->embed_backward.dword);
+    const struct snug_tokens tokens = snug_tokens_of(run, op->embed_backward.tokens, gradient.rows);
+    double *sums = run->workspace;
+    for (int64_t k = 0; gradient.data && k < gradient.rows; k++) {
+        const bool counts = tokens.ids[k] != op->embed_backward.padding;
+        for (int64_t c = 0; c < gradient.cols; c++) sums[c] = 0;
+        for (int64_t t = 0; counts && t < ds.rows; t++)
+            for (int64_t c = 0; run->batch->ids[t] == tokens.ids[k] && c < gradient.cols; c++)
+                sums[c] += load(ds, t, c) * (double)op->embed_backward.scale;
+        for (int64_t c = 0; c < gradient.cols; c++) add_sum(gradient, k, c, sums[c], snug_run_overwrites(run, op));
+    }
+}
+
 /* Each row of a table gets the sum of ds, times scale, over the tokens that looked it up. */
 static void scatter(const struct snug_run *run, const struct snug_op *op, int32_t gradient, const int32_t *index,
                     int32_t padding, double scale) {
@@ -68,6 +87,8 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
     if (e->index) {
         RETURN_IF_ERROR(enter_ids(run, op));
         scatter_rows(run, op, snug_matrix_of(run, e->ds));
+    } else if (e->tokens) {
+        scatter_tokens(run, op, snug_matrix_of(run, e->ds));
     } else {
         scatter(run, op, e->dword, run->batch->ids, e->padding, (double)e->scale);
     }

@@ -220,7 +220,7 @@ static void language_model(struct snug_builder *b, int32_t hidden, int32_t word)
         decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, -1, names.decoder);
         snug_build_mark_vocabulary(b);
     }
-    decoder.lora = snug_build_output_lora(b, c->vocab_size, c->hidden_size, names.decoder);
+    snug_build_output_adapters(b, c->vocab_size, c->hidden_size, names.decoder, &decoder);
     snug_build_mark_head(b, first);
     const int32_t x = snug_gather(b, hidden, SNUG_EXTENT_ROWS, "predicting_tokens");
     const int32_t scaled =

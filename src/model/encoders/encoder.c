@@ -90,7 +90,7 @@ void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, 
         decoder.weight = snug_build_table(b, c->vocab_size, size, -1, names->decoder);
         snug_build_mark_vocabulary(b);
     }
-    decoder.lora = snug_build_output_lora(b, c->vocab_size, size, names->decoder);
+    snug_build_output_adapters(b, c->vocab_size, size, names->decoder, &decoder);
     snug_build_mark_head(b, first);
 
     int32_t a = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "masked_tokens"), dense,

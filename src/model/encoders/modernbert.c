@@ -250,7 +250,7 @@ static void masked_lm(struct snug_builder *b, int32_t hidden, int32_t word) {
         decoder.bias = snug_build_bias(b, c->vocab_size, names.bias);
         snug_build_mark_vocabulary(b);
     }
-    decoder.lora = snug_build_output_lora(b, c->vocab_size, c->hidden_size, names.decoder);
+    snug_build_output_adapters(b, c->vocab_size, c->hidden_size, names.decoder, &decoder);
     snug_build_mark_head(b, first);
     snug_build_loss(b, snug_linear(b, x, decoder, "logits"));
 }

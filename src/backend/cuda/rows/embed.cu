@@ -12,6 +12,8 @@ enum { TYPE_BLOCKS = SNUG_CUDA_TYPE_PARTS };
 struct embed {
     const void *word, *position, *type; /* position and type may be NULL */
     enum snug_dtype word_type, position_type, type_type;
+    const float *rows; /* of some tokens, or NULL */
+    struct snug_tokens tokens;
     void *s;
     struct snug_cuda_batch batch;
     int h;
@@ -39,7 +41,11 @@ template <typename T, int W> static __global__ void __launch_bounds__(ROW_THREAD
     for (int64_t column = threadIdx.x * W; column < h; column += blockDim.x * W) {
         float sum[W] = {};
         if (live) {
-            add_table<W>(sum, a.scale, a.word, a.word_type, a.batch.ids[t] * h + column);
+            const int64_t id = a.batch.ids[t], place = a.rows ? a.tokens.places[id] : -1;
+            if (place < 0)
+                add_table<W>(sum, a.scale, a.word, a.word_type, id * h + column);
+            else
+                add_table<W>(sum, a.scale, a.rows, SNUG_F32, place * h + column);
             if (a.type) add_table<W>(sum, 1, a.type, a.type_type, a.batch.types[t] * h + column);
             if (a.position) add_table<W>(sum, 1, a.position, a.position_type, a.batch.position_ids[t] * h + column);
         }
@@ -60,6 +66,8 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .word_type = snug_run_dtype(run, op->embed.word),
                             .position_type = snug_run_dtype(run, op->embed.position),
                             .type_type = snug_run_dtype(run, op->embed.type),
+                            .rows = (const float *)snug_run_data(run, op->embed.rows),
+                            .tokens = snug_tokens_of(run, op->embed.tokens, snug_run_rows(run, op->embed.rows)),
                             .s = snug_run_data(run, op->embed.s),
                             .batch = cuda->batch,
                             .h = (int)snug_run_cols(run, op->embed.s),
@@ -93,13 +101,15 @@ enum { WORDS = 8 };
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS)
-    scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, int h, float scale, int32_t padding,
-                  bool overwrite) {
+    scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, const int32_t *places, int h, float scale,
+                  int32_t padding, bool overwrite) {
     const int64_t place = blockIdx.x;
     const int32_t tokens = batch.step->tokens;
     if (place >= tokens) return;
     const int32_t id = batch.ids[batch.by_id[place]];
     if (id == padding || (place > 0 && batch.ids[batch.by_id[place - 1]] == id)) return;
+    const int64_t to = places ? places[id] : id;
+    if (to < 0) return;
     for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
         float sum[W] = {};
         bool more = true;
@@ -123,7 +133,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         }
 #pragma unroll
         for (int i = 0; i < W; i++) sum[i] *= scale;
-        put_sums<W>(table + (int64_t)id * h + column, sum, overwrite);
+        put_sums<W>(table + to * h + column, sum, overwrite);
     }
 }
 
@@ -189,8 +199,9 @@ template <typename T, int W> static void scatter_as(struct snug_run *run, const 
         float *word = (float *)snug_run_data(run, e.dword);
         if (overwrite) cudaMemsetAsync(word, 0, (size_t)(tensors[e.dword].rows * h) * sizeof *word, cuda->stream);
         if (tokens > 0)
-            scatter_words<T, W><<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, e.scale,
-                                                                                e.padding, overwrite);
+            scatter_words<T, W><<<(unsigned)tokens, threads, 0, cuda->stream>>>(
+                word, ds, cuda->batch, snug_tokens_of(run, e.tokens, tensors[e.dword].rows).places, h, e.scale,
+                e.padding, overwrite);
     }
     if (e.dposition)
         scatter_positions<T, W><<<(unsigned)tensors[e.dposition].rows, threads, 0, cuda->stream>>>(
