@@ -254,6 +254,9 @@ class _Of3(TypedDict, total=False):
     and angle (snug's own) [20]"""
     margin: Optional[float]
     """embedding: the margin of contrastive (default: 0.5) and triplet (default: 5) [0]"""
+    batch_sampler: Optional[Literal["batch_sampler", "no_duplicates"]]
+    """embedding: no_duplicates: no text is twice in a step, where the loss would take it for another row's negative;
+    batch_sampler: rows as they come (sentence-transformers' names) [batch_sampler]"""
     symmetric: Optional[bool]
     """embedding: multiple_negatives_ranking also finds the first text of each second one (snug's own) [False]"""
     matryoshka_dims: Optional[Union[str, list[str], tuple[str, ...]]]

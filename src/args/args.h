@@ -88,6 +88,7 @@ struct snug_args {
     char *loss_type, *ref_model_name_or_path; /* of preference tuning; ref_…: or NULL */
     double beta, label_smoothing;
     char *class_weights;             /* "balanced", a list, or NULL: args/class_weights.h */
+    char *batch_sampler;             /* "batch_sampler" or "no_duplicates" */
     char *loss;                      /* embedding: a name, or NULL: by the data */
     double similarity_scale, margin; /* embedding; margin 0: the loss's own, unless it is set */
     bool symmetric;

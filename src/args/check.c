@@ -414,13 +414,18 @@ static snug_status check_batches(const struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--mini_batch_size %lld: --per_device_train_batch_size %lld is no multiple of it",
                          (long long)args->mini_batch_size, (long long)args->per_device_train_batch_size);
+    const bool grouped = strcmp(args->train_sampling_strategy, "group_by_length") == 0;
+    if (grouped && strcmp(args->batch_sampler, "no_duplicates") == 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--batch_sampler no_duplicates and --train_sampling_strategy group_by_length both order the "
+                         "rows: leave one out");
     if (!args->per_device_train_tokens) return SNUG_OK;
     if (snug_args_is_chosen(args, "per_device_train_batch_size"))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--per_device_train_batch_size %lld and --per_device_train_tokens %lld are both given: "
                          "micro-batches have either so many rows or so many tokens",
                          (long long)args->per_device_train_batch_size, (long long)args->per_device_train_tokens);
-    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0)
+    if (grouped)
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--per_device_train_tokens packs rows of any lengths: leave out --train_sampling_strategy "
                          "group_by_length");

@@ -268,6 +268,11 @@ const struct snug_argument snug_arguments[] = {
          "cosent and angle (snug's own)"),
     REAL(margin, TRAINING, "0", "[0,1e6]",
          "embedding: the margin of contrastive (default: 0.5) and triplet (default: 5)"),
+    ROW(CHOICE, batch_sampler, "", TRAINING, "batch_sampler|no_duplicates", "batch_sampler", NULL,
+        "no_duplicates_hashed|group_by_label",
+        "embedding: no_duplicates: no text is twice in a step, where the loss would take it for another row's "
+        "negative; "
+        "batch_sampler: rows as they come (sentence-transformers' names)"),
     FLAG(symmetric, "", TRAINING, "False",
          "embedding: multiple_negatives_ranking also finds the first text of each second one (snug's own)"),
     TEXT(matryoshka_dims, "", TRAINING, "A,B",

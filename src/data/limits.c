@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/min_max.h"
+#include "data/distinct.h"
 #include "data/loader.h"
 #include "data/packs.h"
 #include "data/sampler.h"
@@ -189,8 +190,8 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
 /* ---- the bound ------------------------------------------------------------------------------------------------- */
 
 /* counts[n]: rows of n tokens. */
-static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *dataset, int64_t *counts) {
-    const int64_t all = snug_dataset_rows(dataset), part = all < PART_LEAST ? all : PART_LEAST;
+static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *dataset, int64_t all, int64_t *counts) {
+    const int64_t part = all < PART_LEAST ? all : PART_LEAST;
     struct snug_lengths lengths = {0};
     void *rows = NULL, *tokens = NULL;
     snug_status status = snug_lengths_init(ctx, dataset, part, &lengths);
@@ -239,7 +240,8 @@ static snug_status bound_batches(snug_context *ctx, const struct snug_dataset *d
     const int64_t full = rows < options->batch_size ? rows : options->batch_size, rest = rows % full;
     void *counts;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)longest + 1, sizeof(int64_t), &counts));
-    const snug_status status = count_lengths(ctx, dataset, counts);
+    const int64_t all = options->distinct ? snug_distinct_all(options->distinct) : rows;
+    const snug_status status = count_lengths(ctx, dataset, all, counts);
     if (status == SNUG_OK) {
         while (!((const int64_t *)counts)[longest]) longest--;
         out->any_order = true;

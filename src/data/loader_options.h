@@ -8,6 +8,7 @@
 
 struct snug_tokenizer;
 struct snug_packs;
+struct snug_distinct;
 
 enum snug_sampling { SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL, SNUG_SAMPLING_GROUP_BY_LENGTH };
 
@@ -17,6 +18,8 @@ struct snug_loader_options {
     int64_t batch_size;             /* sequences per micro-batch; of packs: 1 */
     const struct snug_packs *packs; /* of micro-batches by tokens (data/packs.h), which outlive the loader; or NULL */
     int64_t pack_count;             /* of them */
+    struct snug_distinct *distinct; /* order of rows in which no text is twice in a step (data/distinct.h), of which the
+                                       data set uses so many; it outlives the loader; or NULL */
     int64_t accumulation;           /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
     int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
     bool two_passes; /* a loss over the step: its micro-batches come twice, first to collect their vectors */

@@ -5,6 +5,7 @@
 
 #include "data/lengths.h"
 #include "data/loader_options.h"
+#include "data/permutation.h"
 
 /* How the rows of a step are dealt to its micro-batches, if it has several: so that all have the same work, as far as
    the lengths allow, because ranks that have one each wait for the slowest. The longest row first, each goes to the
@@ -29,6 +30,7 @@ struct snug_deal {
 struct snug_order {
     const struct snug_dataset *dataset;
     enum snug_sampling sampling;
+    struct snug_distinct *distinct; /* the order is this one's; or NULL */
     uint64_t seed;
     int64_t rows;
     int bits;                                   /* of the permutation's network */
@@ -57,13 +59,5 @@ void snug_order_unsorted(const struct snug_order *order, int64_t epoch, int64_t 
 void snug_order_sort_lengths(struct snug_order *order, int32_t *lengths, int64_t count);
 /* Deals the lengths of a step's rows to its micro-batches. */
 void snug_order_deal_lengths(struct snug_order *order, int32_t *lengths, int64_t count);
-
-/* The row of the data set at position `place` of an epoch. A bijection of [0, rows). */
-int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place);
-
-/* For scans of a whole epoch: tabulates all random words of its permutation, about 7 sqrt(rows), so that a position
-   takes look-ups instead of Philox. The order is the same. */
-int64_t snug_permutation_words(int64_t rows);
-void snug_permutation_tabulate(uint64_t seed, int64_t epoch, int64_t rows, uint32_t *words);
 
 #endif

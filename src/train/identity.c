@@ -70,6 +70,7 @@ static json_t *fixed_of(const struct snug_job *job) {
                   setup->tokenizer ? snug_json_hex(snug_tokenizer_fingerprint(setup->tokenizer)) : json_null());
     snug_json_add(&o, "chat_template_date", text_or_null(snug_dataset_chat_date(setup->train.dataset)));
     snug_json_add(&o, "train_file", snug_json_hex(snug_dataset_digest(setup->train.dataset)));
+    snug_json_add(&o, "batch_sampler", options->distinct ? text_or_null(setup->args->batch_sampler) : json_null());
     snug_json_add(&o, "train_rows", json_integer(setup->train.rows));
     snug_json_add(&o, "rows_per_step", json_integer(options->batch_size * options->accumulation));
     snug_json_add(&o, "per_device_train_tokens",

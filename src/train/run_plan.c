@@ -68,6 +68,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
                       : source->packs ? 1
                                       : snug_args_micro_batch(args),
         .packs = source->packs,
+        .distinct = source->distinct,
         .pack_count = source->packs ? snug_packs_count(source->packs) : 0,
         .accumulation = training ? snug_args_micro_batches(args) * ranks : 1,
         .ranks = ranks,

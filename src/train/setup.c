@@ -570,8 +570,8 @@ static snug_status open_training_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(open_dataset(setup, args->validation_file, args->max_eval_samples, labelled, &setup->eval));
     RETURN_IF_ERROR(choose_labels(setup));
     if (setup->config.sentence) RETURN_IF_ERROR(snug_setup_choose_loss(setup));
-    if (args->queries_file) return snug_setup_open_retrieval(setup);
-    if (setup->config.sentence && setup->eval.dataset) RETURN_IF_ERROR(check_scores(setup));
+    if (args->queries_file) RETURN_IF_ERROR(snug_setup_open_retrieval(setup));
+    if (setup->config.sentence && setup->eval.dataset && !args->queries_file) RETURN_IF_ERROR(check_scores(setup));
     if (setup->eval.dataset && labelled && !splits) RETURN_IF_ERROR(bind_labels(setup, &setup->eval));
     /* A part of the same file, whose labels were reported. */
     if (splits && labelled)
@@ -579,6 +579,7 @@ static snug_status open_training_data(struct snug_setup *setup) {
     if (splits) RETURN_IF_ERROR(split(setup));
     RETURN_IF_ERROR(check_classes(setup, &setup->train, args->max_train_samples, true));
     RETURN_IF_ERROR(pack(setup));
+    RETURN_IF_ERROR(snug_setup_choose_order(setup));
     return check_classes(setup, &setup->eval, args->max_eval_samples, false);
 }
 
@@ -758,6 +759,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
 void snug_setup_close(struct snug_setup *setup) {
     if (setup->train.packs) snug_packs_close(setup->train.packs);
     free(setup->train.packs);
+    snug_distinct_close(setup->train.distinct);
     free(setup->train.reference);
     free(setup->eval.reference);
     snug_dataset_close(setup->train.dataset);

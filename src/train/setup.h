@@ -10,6 +10,7 @@
 
 #include "args/args.h"
 #include "backend/backend.h"
+#include "data/distinct.h"
 #include "data/judgements.h"
 #include "data/loader.h"
 #include "data/task.h"
@@ -35,10 +36,11 @@ struct snug_data_source {
     int64_t rows;
     int64_t bytes; /* of a training's file; -1: it is no regular file */
     uint64_t digest;
-    float *reference;         /* [rows * 2] of preferences: snug_loader_options.reference; or NULL */
-    uint64_t reference_key;   /* of all that they depend on */
-    bool reference_stale;     /* the output folder has others */
-    struct snug_packs *packs; /* of a training with micro-batches by tokens, or NULL */
+    float *reference;               /* [rows * 2] of preferences: snug_loader_options.reference; or NULL */
+    uint64_t reference_key;         /* of all that they depend on */
+    bool reference_stale;           /* the output folder has others */
+    struct snug_packs *packs;       /* of a training with micro-batches by tokens, or NULL */
+    struct snug_distinct *distinct; /* of a training with steps that have no text twice, or NULL */
 };
 
 /* A folder that the run reads from; it may be renamed during the run. */

@@ -18,6 +18,8 @@ snug_status snug_setup_take_source(struct snug_setup *setup, const char *path, s
 snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt);
 /* Opens the files of a retrieval, as the data to evaluate. */
 snug_status snug_setup_open_retrieval(struct snug_setup *setup);
+/* Orders the rows of a training of sentence embeddings by --batch_sampler. */
+snug_status snug_setup_choose_order(struct snug_setup *setup);
 /* Of a training of sentence embeddings: its loss, config.sentence->loss. */
 snug_status snug_setup_choose_loss(struct snug_setup *setup);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/used_rows.h"
 #include "io/json.h"
 #include "model/sentence.h"
 #include "train/setup_impl.h"
@@ -171,6 +172,24 @@ snug_status snug_setup_choose_loss(struct snug_setup *setup) {
     sentence->scored = losses[form.function].scores;
     sentence->loss = form;
     if (setup->command == SNUG_COMMAND_TRAIN) tell(setup, &form);
+    return SNUG_OK;
+}
+
+snug_status snug_setup_choose_order(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    struct snug_data_source *source = &setup->train;
+    const int64_t step = snug_args_micro_batch(args) * snug_args_micro_batches(args);
+    if (!source->dataset || !setup->config.sentence || strcmp(args->batch_sampler, "no_duplicates") != 0)
+        return SNUG_OK;
+    RETURN_IF_ERROR(snug_distinct_open(setup->ctx, source->dataset, step, snug_setup_sampling(args),
+                                       snug_args_data_seed(args), &source->distinct));
+    const long long all = snug_distinct_all(source->distinct), used = snug_distinct_used(source->distinct);
+    snug_dataset_use_first(source->dataset, used); /* so many; which ones the order says */
+    source->rows = used;
+    snug_log(setup->ctx, SNUG_LOG_INFO,
+             "%s: no text is twice in a step of %lld rows: in an epoch %lld of %lld rows wait for another step, and "
+             "%lld are left out of it",
+             args->train_file, (long long)step, (long long)snug_distinct_put_off(source->distinct), all, all - used);
     return SNUG_OK;
 }
 

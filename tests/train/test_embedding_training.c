@@ -192,6 +192,41 @@ FIXTURE_TEST(test_resumed_is_uninterrupted) {
     }
 }
 
+/* Rows that share texts: steps without a text twice, of any micro-batches, resumed, and what must not change. */
+FIXTURE_TEST(test_no_duplicates) {
+    const char *words = "task=embedding train_file=@alike.csv batch_sampler=no_duplicates logging_steps=1 "
+                        "save_strategy=steps save_steps=1 num_train_epochs=3 ";
+    char more[512];
+    FILE *file = fopen(path_of(f, "alike.csv"), "w");
+    assert_non_null(file);
+    fputs("anchor,positive\n", file);
+    for (int row = 0; row < 60; row++) fprintf(file, "w%d w1,w%d w%d\n", row % 12, 20 + row % 25, row % 3);
+    assert_int_equal(fclose(file), 0);
+    snprintf(more, sizeof more, "%sper_device_train_batch_size=8", words);
+    *f->log = '\0';
+    const snug_train_result whole = train(f, "split0", more);
+    assert_contains(f->log, "no text is twice in a step of 8 rows: in an epoch ");
+    assert_true(whole.steps % 3 == 0 && whole.steps <= 24);
+    snprintf(more, sizeof more, "%sper_device_train_batch_size=8 mini_batch_size=2 dataloader_num_workers=2", words);
+    train(f, "split1", more);
+    same_up_to_rounding(f, "split0", "split1");
+    assert_int_equal(try_train(f, "cut", more, 10, NULL), SNUG_E_INTERRUPTED);
+    snprintf(more, sizeof more,
+             "%sper_device_train_batch_size=8 mini_batch_size=2 dataloader_num_workers=2 resume_from_checkpoint=True",
+             words);
+    train(f, "cut", more);
+    assert_same_run(f, "split1", "cut");
+    snprintf(more, sizeof more,
+             "%sper_device_train_batch_size=8 batch_sampler=batch_sampler max_steps=30 resume_from_checkpoint=True",
+             words);
+    assert_failed(f, more, try_train(f, "cut", more, 0, NULL), SNUG_E_INPUT, "batch_sampler");
+    snprintf(more, sizeof more, "%sper_device_train_batch_size=32", words);
+    assert_failed(f, more, try_train(f, "none", more, 0, NULL), SNUG_E_INPUT,
+                  "give a smaller --per_device_train_batch");
+    snprintf(more, sizeof more, "%strain_sampling_strategy=group_by_length", words);
+    assert_failed(f, more, try_train(f, "none", more, 0, NULL), SNUG_E_USAGE, "both order the rows");
+}
+
 /* ---- folders ------------------------------------------------------------------------------------------------------
  */
 
