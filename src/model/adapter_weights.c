@@ -13,14 +13,25 @@
 #include "model/weight_files.h"
 #include "model/weights_impl.h"
 
-/* With an adapter of a table PEFT also saves its frozen weight, which the base model has; and with bias all the biases
-   of modules to save by further names, and those of the modules in whose place they are. */
+/* PEFT saves the rows of a tied output a second time, if there are new tokens. */
+static bool is_second(const struct snug_loading *l, const char *name) {
+    char second[256];
+    if (snug_head_of(l->config) != SNUG_HEAD_VOCABULARY || l->config->own_decoder) return false;
+    snprintf(second, sizeof second, "%s." SNUG_TOKEN_ROWS, l->config->family->heads->language_model->decoder);
+    return strcmp(name, second) == 0;
+}
+
+/* With an adapter of a table, or new tokens, PEFT also saves its frozen weight, which the base model has, or of which
+   the rows of tokens are used; and with bias all the biases of modules to save by further names, and those of the
+   modules in whose place they are. */
 static bool is_of_base(const struct snug_loading *l, const char *name) {
+    if (is_second(l, name)) return true;
     static const char end[] = ".base_layer.weight";
     static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
     const size_t length = strlen(name), cut = sizeof end - 1;
     char half[256];
-    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias");
+    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias") ||
+                 strstr(name, ".token_adapter.base_layer.weight");
     if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
     for (int i = 0; i < 2; i++) {
         snprintf(half, sizeof half, "%.*s.%s", (int)(length - cut), name, halves[i]);
@@ -124,12 +135,19 @@ static snug_status init_rows(const struct snug_loading *l, const struct snug_par
     snug_family_parameter(l->config, stored_name, name, sizeof name); /* the word table's, where it is tied */
     const size_t table = (size_t)snug_hash_map_find(&l->names, "", 0, name, strlen(name));
     const struct snug_stored_tensor *stored = l->loaded[table];
+    const int64_t known = stored ? stored->shape[0] : 0;
     float *row;
+    if (known < l->program->parameters[table].shape[0] &&
+        l->program->tensors[l->program->parameters[table].tensor].shards.chunk)
+        return snug_fail(l->ctx, SNUG_E_UNSUPPORTED,
+                         "--zero_stage 3: the rows of new tokens are computed from all rows of %s, of which each rank "
+                         "has a part: start the training with --zero_stage 2",
+                         name);
     RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)cols, sizeof *row, (void **)&row));
     snug_status status = SNUG_OK;
     for (int64_t k = 0; k < p->shape[0] && status == SNUG_OK; k++) {
         const int64_t id = json_integer_value(json_array_get(ids, (size_t)k));
-        status = stored
+        status = id < known
                      ? snug_safetensors_read(l->ctx, l->files, stored, id * cols, cols, row)
                      : snug_parameter_read(l->program, l->memory, &l->program->parameters[table], id * cols, cols, row);
         if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, p, k * cols, cols, row);

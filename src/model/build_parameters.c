@@ -124,6 +124,22 @@ static struct snug_token_rows add_token_rows(struct snug_builder *b, const json_
     return rows;
 }
 
+/* New tokens beside adapters: no file of the model has their rows, so that the adapters' must. */
+static void check_new_tokens(struct snug_builder *b, const json_t *ids, const char *module) {
+    const struct snug_config *c = b->config;
+    int64_t found = 0;
+    char weight[160];
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        found += json_integer_value(json_array_get(ids, i)) >= c->vocab_size - c->new_tokens;
+    snprintf(weight, sizeof weight, "%s.weight", module);
+    if (b->status != SNUG_OK || found == c->new_tokens || snug_adapter_saves(c->adapter, weight) >= 0) return;
+    b->status =
+        snug_fail(b->program->ctx, SNUG_E_INPUT,
+                  "%s has rows for %lld new tokens, which no file of the model has, and trainable_token_indices "
+                  "names %lld of them: the adapters must have all, or the whole module (modules_to_save)",
+                  module, (long long)c->new_tokens, (long long)found);
+}
+
 /* One weight cannot have both in PEFT. */
 static void check_adapters(struct snug_builder *b, bool lora, struct snug_token_rows rows, const char *module) {
     if (b->status == SNUG_OK && lora && rows.rows)
@@ -147,6 +163,7 @@ void snug_build_output_adapters(struct snug_builder *b, int64_t outputs, int64_t
     else if (ids)
         linear->rows = add_token_rows(b, ids, outputs, inputs, name);
     check_adapters(b, linear->lora.a, linear->rows, name);
+    if (b->config->own_decoder) check_new_tokens(b, ids, name);
 }
 
 /* Equal parameters are needed by optimizers of whole parameters; a dropout of their own, by PEFT's results. */
@@ -211,6 +228,7 @@ int32_t snug_build_word_table(struct snug_builder *b, int64_t size, const char *
         if (b->word_ids) b->word_rows = add_token_rows(b, b->word_ids, c->vocab_size, size, name);
         if (b->status == SNUG_OK) b->status = snug_adapter_find_table(c->adapter, name, &form);
         check_adapters(b, form.r > 0, b->word_rows, name);
+        check_new_tokens(b, b->word_ids, name);
     }
     if (b->status != SNUG_OK || !form.r) return word;
     snug_adapter_note(c->adapter, name, true, &b->use);

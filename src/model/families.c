@@ -156,6 +156,11 @@ static snug_status freeze_base(struct snug_builder *b) {
         program->tensors[p->tensor].trainable = p->adapter;
         if (saved >= 0) b->use.saved[saved] = true;
         if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));
+        if (p->by_vocabulary && !p->shape[1] && !p->adapter && b->config->own_decoder && b->config->new_tokens)
+            return snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
+                             "%s has values for %lld new tokens, which no file of the model has, and adapters are "
+                             "trained beside: name its module in --lora_modules_to_save, or leave the tokens out",
+                             p->name, (long long)b->config->new_tokens);
     }
     RETURN_IF_ERROR(check_bias(program));
     return snug_adapter_check(adapter, &b->use);

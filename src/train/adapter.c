@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/min_max.h"
 #include "data/task.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -142,16 +143,47 @@ static snug_status take_task(snug_context *ctx, const struct snug_folder *folder
     return status;
 }
 
+/* The configuration that snug wrote. Tokens that the model's does not have are new: the adapters have their rows. */
+static snug_status read_own_config(snug_context *ctx, const struct snug_folder *model,
+                                   const struct snug_folder *adapter, struct snug_config *out) {
+    struct snug_config base = {0};
+    snug_status status = snug_config_read(ctx, adapter->path, out);
+    if (status == SNUG_OK) status = snug_config_read(ctx, model->path, &base);
+    if (status == SNUG_OK && out->vocab_size > base.vocab_size) out->new_tokens = out->vocab_size - base.vocab_size;
+    snug_config_free(&base);
+    return status;
+}
+
+/* The number of tokens that a list of ids needs. */
+static int64_t tokens_of(const json_t *ids) {
+    const json_t *id;
+    int64_t most = 0;
+    size_t i;
+    json_array_foreach(ids, i, id) most = snug_max(most, json_integer_value(id) + 1);
+    return most;
+}
+
+/* Ids beyond the model's vocabulary are those of new tokens. */
+static snug_status take_new_tokens(snug_context *ctx, json_t *tokens, struct snug_config *config) {
+    int64_t most = tokens_of(tokens);
+    const char *module;
+    json_t *ids;
+    json_object_foreach(tokens, module, ids) most = snug_max(most, tokens_of(ids));
+    if (most <= config->vocab_size || most > SNUG_VOCABULARY_MOST) return SNUG_OK;
+    return snug_config_grow(ctx, config, most);
+}
+
 snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *model, const struct snug_folder *adapter,
                                 struct snug_config *out) {
     const char *type = "";
     char *path;
     json_t *json;
-    if (snug_file_exists(adapter, "config.json")) return snug_config_read(ctx, adapter->path, out);
+    if (snug_file_exists(adapter, "config.json")) return read_own_config(ctx, model, adapter, out);
     RETURN_IF_ERROR(read_config(ctx, adapter, &path, &json));
     snug_status status = snug_config_read(ctx, model->path, out);
     if (status == SNUG_OK) status = snug_json_string(ctx, path, json, "task_type", type, &type);
     if (status == SNUG_OK) status = take_task(ctx, adapter, type, out);
+    if (status == SNUG_OK) status = take_new_tokens(ctx, json_object_get(json, "trainable_token_indices"), out);
     json_decref(json);
     free(path);
     return status;
@@ -189,6 +221,62 @@ static snug_status add_pattern(const struct snug_adapter_source *from, json_t **
         RETURN_IF_ERROR(snug_json_read(from->args->ctx, NULL, value, &json));
     snug_json_add(to, key, json);
     return SNUG_OK;
+}
+
+/* Adds the ids of new tokens to a list, which has none of them: the arguments name ids of the model's own. */
+static void add_new_ids(json_t *list, const struct snug_config *config) {
+    for (int64_t id = config->vocab_size - config->new_tokens; id < config->vocab_size; id++)
+        snug_json_append(&list, json_integer(id));
+}
+
+/* The last part of the name of a weight's module. */
+static void name_module(const char *weight, char *name, size_t size) {
+    const char *end = weight + strlen(weight) - strlen(".weight"), *begin = end;
+    while (begin > weight && begin[-1] != '.') begin--;
+    snprintf(name, size, "%.*s", (int)(end - begin), begin);
+}
+
+/* Whether the weight's module is saved as a whole: its name ends with one of the arguments'. */
+static bool is_saved(const struct snug_adapter_source *from, const char *weight) {
+    const size_t size = strlen(weight) - strlen(".weight");
+    for (const char *at = from->args->lora_modules_to_save; at && *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        if (length && length <= size && strncmp(weight + size - length, at, length) == 0) return true;
+        at += length;
+    }
+    return false;
+}
+
+/* The list of a module's ids in an object of them, which is new if there is none. */
+static json_t *ids_of_module(json_t *object, const char *module) {
+    json_t *list = json_object_get(object, module);
+    if (list) return list;
+    list = json_array();
+    json_object_set_new(object, module, list);
+    return list;
+}
+
+/* The rows of new tokens are trained, of the word table, and of an output of its own: no file has them, so that the
+   adapter's must. A list is of the word table alone. */
+static snug_status add_new_tokens(const struct snug_adapter_source *from, json_t **tokens) {
+    const struct snug_config *config = from->config;
+    const bool untied = snug_head_of(config) == SNUG_HEAD_VOCABULARY && config->own_decoder;
+    char word[256], decoder[256], words[64], output[64];
+    snug_family_word_name(config, word, sizeof word);
+    name_module(word, words, sizeof words);
+    if (!json_is_object(*tokens)) {
+        json_t *object = json_object();
+        if (json_is_array(*tokens)) json_object_set(object, words, *tokens);
+        json_decref(*tokens);
+        *tokens = object;
+    }
+    if (!is_saved(from, word)) add_new_ids(ids_of_module(*tokens, words), config);
+    if (untied) {
+        snug_family_decoder_name(config, decoder, sizeof decoder);
+        name_module(decoder, output, sizeof output);
+        if (!is_saved(from, decoder)) add_new_ids(ids_of_module(*tokens, output), config);
+    }
+    return *tokens ? SNUG_OK : snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while listing new tokens");
 }
 
 /* Ids separated by commas, also in brackets; or lists of them by modules, as a pattern. */
@@ -265,6 +353,12 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
     snug_json_add(to, "use_dora", json_boolean(args->use_dora));
     snug_json_add(to, "use_rslora", json_boolean(args->use_rslora));
     RETURN_IF_ERROR(add_tokens(from, to));
+    if (from->config->new_tokens) {
+        json_t *tokens = json_incref(json_object_get(*to, "trainable_token_indices"));
+        const snug_status status = add_new_tokens(from, &tokens);
+        snug_json_add(to, "trainable_token_indices", tokens);
+        RETURN_IF_ERROR(status);
+    }
     RETURN_IF_ERROR(add_pattern(from, to, "rank_pattern", args->rank_pattern));
     return add_pattern(from, to, "alpha_pattern", args->alpha_pattern);
 }

@@ -87,7 +87,10 @@ static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t 
     const struct snug_origin *o = &m->origins[parameter];
     struct snug_coded *coded = &m->coded;
     if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, m->values);
-    RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, count, m->values));
+    /* After the file's rows are those of new tokens. */
+    const int64_t known = snug_max(0, snug_min(count, o->weight->count - first));
+    memset(m->values + known, 0, (size_t)(count - known) * sizeof *m->values);
+    if (known) RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, known, m->values));
     if (!o->form.type) return SNUG_OK;
     RETURN_IF_ERROR(code_weight(m, parameter));
     RETURN_IF_ERROR(snug_quantized_read(&coded->program, &coded->memory, &coded->parameter, first, count, m->others));
@@ -276,7 +279,8 @@ static snug_status find_weight(struct snug_merged *m, const struct snug_paramete
         seen.shape[1] = form->cols;
         seen.dtype = form->rounded;
     }
-    RETURN_IF_ERROR(check_shape(m, folder, &seen, p));
+    const int64_t added = p->by_vocabulary && !p->adapter ? m->config.new_tokens : 0;
+    if (!snug_weight_has_shape(&seen, p, p->shape[0] - added)) RETURN_IF_ERROR(check_shape(m, folder, &seen, p));
     struct snug_tensor *tensor = &m->program.tensors[p->tensor];
     /* The type that the base model has it in, also of what was trained in its place. */
     const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : &seen;

@@ -265,6 +265,14 @@ static void compare_padding(const struct snug_setup *setup) {
              counts ? "tokens of that id in a text are not counted by position ids, and " : "", (long long)id);
 }
 
+/* New adapters again, which train the rows of new tokens. */
+static snug_status adapt_new_tokens(struct snug_setup *setup) {
+    snug_adapter_free(setup->lora);
+    setup->lora = NULL;
+    RETURN_IF_ERROR(open_adapter(setup));
+    return try_to_build(setup);
+}
+
 /* A training gives the model rows for tokens that it lacks, as run_mlm.py does: for masked LM for any, otherwise for
    those that were added to the tokenizer. run_glue.py and run_ner.py fail at the first text that has one. */
 static snug_status fit_vocabulary(struct snug_setup *setup) {
@@ -279,12 +287,12 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
                          setup->tokenizer_folder, (long long)tokens, (long long)rows,
                          setup->trains ? "; --task mlm would give the model rows for them"
                                        : ", unless tokens were added: a training gives the model rows for these");
-    if (setup->lora)
+    if (setup->adapter.path)
         return snug_fail(
-            setup->ctx, SNUG_E_UNSUPPORTED,
-            "tokenizer %s has %lld tokens, the model's vocab_size is %lld, and rows of new tokens are not "
-            "trained beside adapters yet: train the model without --use_peft first, or leave the tokens out",
-            setup->tokenizer_folder, (long long)tokens, (long long)rows);
+            setup->ctx, SNUG_E_INPUT,
+            "tokenizer %s has %lld tokens, and the adapter in %s was trained with %lld: give the adapter's "
+            "tokenizer, or train a new adapter",
+            setup->tokenizer_folder, (long long)tokens, setup->adapter.path, (long long)rows);
     for (int64_t id = rows; id < tokens; id++) {
         const char *token = snug_tokenizer_token(tokenizer, (int32_t)id);
         const size_t used = strlen(names);
@@ -298,7 +306,8 @@ static snug_status fit_vocabulary(struct snug_setup *setup) {
              "tokenizer %s has %lld tokens, the model's vocab_size was %lld: its tables get %lld rows more, drawn from "
              "the distribution of the others, for %s",
              setup->tokenizer_folder, (long long)tokens, (long long)rows, (long long)(tokens - rows), names);
-    return snug_config_grow(setup->ctx, &setup->config, tokens);
+    RETURN_IF_ERROR(snug_config_grow(setup->ctx, &setup->config, tokens));
+    return setup->lora ? adapt_new_tokens(setup) : SNUG_OK;
 }
 
 /* An adapter's folder may have none of its own, as PEFT's have not. */

@@ -505,8 +505,6 @@ FIXTURE_TEST(arguments_are_refused) {
         {CLASSIFIER "lora_target_modules=.*nothing.*", "no linear of the model matches; it has: ", SNUG_E_USAGE},
         {CLASSIFIER "lora_target_modules=(query", "(query", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "lora_modules_to_save=nowhere", "no weights of its own in a module \"nowhere\"", SNUG_E_USAGE},
-        {"config_name= model_name_or_path=@mlm task=mlm train_file=@train.txt tokenizer_name=@bigger use_peft=True",
-         "rows of new tokens are not trained beside adapters yet", SNUG_E_UNSUPPORTED},
         {CLASSIFIER "use_dora=True lora_bias=True", "lora_bias and use_dora exclude each other", SNUG_E_USAGE},
         {CLASSIFIER "use_dora=True lora_target_modules=word_embeddings", "for which DoRA is not supported",
          SNUG_E_UNSUPPORTED},
@@ -529,11 +527,6 @@ FIXTURE_TEST(arguments_are_refused) {
     train(f, "out", CLASSIFIER "max_steps=1");
     train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
     train(f, "mpnet_base", "config_name=@mpnet max_steps=1");
-    write_model(f, "bigger", 0.1, 32, 2, VOCABULARY);
-    char *vocabulary = read_text(f, path_of(f, "bigger/vocab.txt"), NULL), longer[4096];
-    snprintf(longer, sizeof longer, "%snew\n", vocabulary);
-    write_text(f, "bigger/vocab.txt", longer);
-    free(vocabulary);
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "nameless")), SNUG_OK);
     write_text(f, "nameless/adapter_config.json", "{}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -200,6 +200,164 @@ FIXTURE_TEST(rows_of_tokens_are_a_part_of_the_model) {
     }
 }
 
+/* ---- new tokens --------------------------------------------------------------------------------------------------
+ */
+
+/* A tokenizer with two words more than the models, and texts and labels with them. */
+static void write_bigger(struct fixture *f) {
+    char longer[4096];
+    write_model(f, "bigger", 0, 32, 2, VOCABULARY);
+    char *vocabulary = read_text(f, path_of(f, "bigger/vocab.txt"), NULL);
+    snprintf(longer, sizeof longer, "%snewa\nnewb\n", vocabulary);
+    write_text(f, "bigger/vocab.txt", longer);
+    free(vocabulary);
+    write_model(f, "added", 0, 32, 2, VOCABULARY);
+    snprintf(longer, sizeof longer, "{\"[A1]\": %d, \"[A2]\": %d}", VOCABULARY, VOCABULARY + 1);
+    write_text(f, "added/added_tokens.json", longer);
+    write_text(f, "new.txt", "w1 newa w2 w3\nw5 newb w6\nnewa newb w7 w8 w9\nw1 w2 w3 newb\n");
+    write_text(f, "new.csv", "text,label\nw1 [A1] w2,negative\nw5 w6,positive\n[A2] w7,negative\nw3 [A1],positive\n");
+}
+
+#define BIGGER "tokenizer_name=@bigger line_by_line=True train_file=@new.txt " LORA
+
+/* The adapters train the rows of new tokens: of the word table, and of an output of its own. Loaded, merged, continued,
+   resumed, and without the config.json that PEFT does not write. */
+FIXTURE_TEST(new_tokens_have_rows_of_their_own) {
+    static const struct {
+        const char *words, *data;
+        int64_t words_ids, output_ids;
+    } runs[] = {
+        {"model_name_or_path=@llama_base " BIGGER, "@new.txt line_by_line=True", 2, 0},
+        {"model_name_or_path=@llama_base trainable_token_indices=7,5 " BIGGER, "@new.txt line_by_line=True", 4, 0},
+        {"model_name_or_path=@qwen_base trainable_token_indices={\"lm_head\":[7]} " BIGGER,
+         "@new.txt line_by_line=True", 2, 3},
+        {"model_name_or_path=@qwen_base lora_modules_to_save=,embed_tokens,lm_head " BIGGER,
+         "@new.txt line_by_line=True", 0, 0},
+        {"model_name_or_path=@mlm_base task=mlm " BIGGER, "@new.txt line_by_line=True", 2, 0},
+        {"model_name_or_path=@base train_file=@new.csv tokenizer_name=@added " LORA, "@new.csv", 2, 0},
+    };
+    write_bigger(f);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char words[1024], data[256];
+        f->log[0] = '\0';
+        snprintf(words, sizeof words, "config_name= %s learning_rate=0.1 max_steps=4 save_strategy=steps save_steps=2",
+                 runs[i].words);
+        train(f, "out", words);
+        assert_contains(f->log, "its tables get 2 rows more");
+        json_t *config = read_json(f, path_of(f, "out/adapter_config.json"));
+        const json_t *ids = json_object_get(config, "trainable_token_indices");
+        const char *table = i == 4 || i == 5 ? "word_embeddings" : "embed_tokens";
+        assert_int_equal(json_array_size(json_object_get(ids, table)), runs[i].words_ids);
+        assert_int_equal(json_array_size(json_object_get(ids, "lm_head")), runs[i].output_ids);
+        json_decref(config);
+        snprintf(data, sizeof data, "threads=1 validation_file=%s", runs[i].data);
+        snprintf(words, sizeof words, "model_name_or_path=@out %s", data);
+        const double loss = loss_of(f, words);
+        snug_args *args = plain_args(f, "model_name_or_path=@out output_dir=@merged");
+        if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", runs[i].words, snug_error_message(f->ctx));
+        snug_args_destroy(args);
+        snprintf(words, sizeof words, "model_name_or_path=@merged %s", data);
+        const double merged = loss_of(f, words);
+        if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", runs[i].words, loss, merged);
+        snprintf(words, sizeof words, "config_name= %s learning_rate=0.1 max_steps=4 resume_from_checkpoint=%s",
+                 runs[i].words, path_of(f, "out/checkpoint-2"));
+        train(f, "rest", words);
+        assert_same_file(f, adapter_of(f, "out"), adapter_of(f, "rest"));
+        snprintf(words, sizeof words,
+                 "config_name= model_name_or_path=@out learning_rate=0 max_steps=1 train_file=%s%s", runs[i].data,
+                 i == 4 ? " task=mlm" : "");
+        train(f, "again", words);
+        assert_same_file(f, adapter_of(f, "out"), adapter_of(f, "again"));
+        if (i == 3 || i == 4) continue; /* PEFT has no name of masked LM */
+        assert_int_equal(unlink(path_of(f, "out/config.json")), 0);
+        snprintf(words, sizeof words, "model_name_or_path=@out %s", data);
+        assert_true(fabs(loss - loss_of(f, words)) < 1e-9);
+    }
+}
+
+/* PEFT's own folder (tools/golden/lora.py): it has the whole table, too, and the rows of a tied output twice. */
+FIXTURE_TEST(new_tokens_of_peft) {
+#define PEFT_ADAPTER                                                                                                   \
+    "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm adapter_name_or_path=" SNUG_SOURCE_DIR      \
+    "/tests/golden/lora/new_tokens threads=1 "
+    snug_args *args = plain_args(f, PEFT_ADAPTER "output_dir=@merged dtype=float32");
+    if (snug_merge(args) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    json_t *config = read_json(f, path_of(f, "merged/config.json"));
+    assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), 62);
+    json_decref(config);
+    const double loss = loss_of(f, PEFT_ADAPTER "validation_file=dummy:8x8");
+    const double merged = loss_of(f, "model_name_or_path=@merged threads=1 validation_file=dummy:8x8");
+    assert_true(fabs(loss - merged) < 2e-5);
+#undef PEFT_ADAPTER
+}
+
+/* New rows are drawn as a training of everything would draw them. */
+FIXTURE_TEST(new_rows_begin_as_those_of_a_larger_table) {
+    int64_t shape[2], whole[2];
+    write_bigger(f);
+    train(f, "out", "config_name= model_name_or_path=@llama_base " BIGGER "learning_rate=0 max_steps=1");
+    train(f, "all",
+          "config_name= model_name_or_path=@llama_base tokenizer_name=@bigger line_by_line=True train_file=@new.txt "
+          "learning_rate=0 max_steps=1");
+    float *rows = read_tensor(f, adapter_of(f, "out"),
+                              "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta", shape);
+    float *table = read_tensor(f, path_of(f, "all/model.safetensors"), "model.embed_tokens.weight", whole);
+    assert_int_equal(whole[0], VOCABULARY + 2);
+    assert_memory_equal(rows, table + VOCABULARY * 32, 2 * 32 * sizeof *rows);
+    free(rows);
+    free(table);
+}
+
+FIXTURE_TEST(new_tokens_are_refused) {
+    static const char lacking[] = "model_name_or_path=@out threads=1 validation_file=@new.txt line_by_line=True";
+    static const char untied[] =
+        "{\"model_type\": \"bert\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
+        " \"num_attention_heads\": 4, \"intermediate_size\": 64, \"max_position_embeddings\": 64,"
+        " \"tie_word_embeddings\": false}";
+    char config[512];
+    write_bigger(f);
+    train(f, "out", "config_name= model_name_or_path=@llama_base " BIGGER "max_steps=1");
+    train(f, "wider", "config_name= model_name_or_path=@qwen_base " BIGGER "max_steps=1");
+    /* the adapter's tokenizer is another one */
+    train(f, "small", TIED "max_steps=1");
+    assert_failed(f, "small",
+                  try_train(f, "refused",
+                            "config_name= model_name_or_path=@small tokenizer_name=@bigger line_by_line=True "
+                            "train_file=@new.txt max_steps=1",
+                            0, NULL),
+                  SNUG_E_INPUT, "was trained with");
+    /* settings that leave a new token out */
+    char *text = read_text(f, path_of(f, "out/adapter_config.json"), NULL), *ids = strstr(text, "\"embed_tokens\"");
+    assert_non_null(ids);
+    memset(ids + strlen("\"embed_tokens\""), ' ', strcspn(ids + strlen("\"embed_tokens\""), "]"));
+    ids[strlen("\"embed_tokens\"")] = ':';
+    memcpy(ids + strlen("\"embed_tokens\"") + 1, "[7", 2);
+    write_text(f, "out/adapter_config.json", text);
+    free(text);
+    snug_args *args = plain_args(f, lacking);
+    assert_failed(f, lacking, snug_evaluate(args, NULL, NULL), SNUG_E_INPUT, "trainable_token_indices names 0 of them");
+    snug_args_destroy(args);
+    /* as PEFT might write them */
+    write_text(f, "small/adapter_config.json", "{\"trainable_token_indices\": [1073741824]}");
+    static const char large[] = "model_name_or_path=@llama_base adapter_name_or_path=@small threads=1 task=clm "
+                                "validation_file=@new.txt line_by_line=True";
+    assert_int_equal(unlink(path_of(f, "small/config.json")), 0);
+    args = plain_args(f, large);
+    assert_failed(f, large, snug_evaluate(args, NULL, NULL), SNUG_E_USAGE, "1073741824 is not the id of a token");
+    snug_args_destroy(args);
+    /* the bias of an output of its own */
+    snprintf(config, sizeof config, untied, VOCABULARY);
+    write_text(f, "untied.json", config);
+    train(f, "untied_base", "config_name=@untied.json task=mlm train_file=@train.txt max_steps=1");
+    assert_failed(f, "untied",
+                  try_train(f, "refused", "config_name= model_name_or_path=@untied_base task=mlm " BIGGER, 0, NULL),
+                  SNUG_E_UNSUPPORTED, "has values for 2 new tokens");
+    train(f, "biases",
+          "config_name= model_name_or_path=@untied_base task=mlm max_steps=1 "
+          "lora_modules_to_save=predictions.decoder " BIGGER);
+}
+
 FIXTURE_TEST(rows_of_tokens_are_refused) {
     static const struct {
         const char *words, *message;

@@ -156,6 +156,24 @@ def write_case(folder, base, case, settings):
     print(f"{case['name']}: {len(config['target_modules'] or [])} targets, losses {truth['losses'][0]:.4f} ... {truth['losses'][-1]:.4f}")
 
 
+def write_new_tokens(folder, base):
+    """An adapter beside two new tokens of a tied decoder, as PEFT saves it."""
+    model = CLASS["clm"].from_pretrained(base, dtype=torch.float32)
+    size = model.config.vocab_size
+    model.resize_token_embeddings(size + 2)
+    peft = get_peft_model(model, LoraConfig(r=2, task_type="CAUSAL_LM", target_modules=["c_attn"],
+                                            trainable_token_indices=[size, size + 1, 5]))
+    with torch.no_grad():
+        for p in peft.parameters():
+            if p.requires_grad:
+                p.add_(0.2 * torch.randn_like(p))
+    shutil.rmtree(folder, ignore_errors=True)
+    peft.save_pretrained(folder)
+    (folder / "README.md").unlink()
+    config = json.loads((folder / "adapter_config.json").read_text())
+    write_json(folder / "adapter_config.json", {**config, "base_model_name_or_path": "../families/gpt2/clm"})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     golden = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
@@ -198,6 +216,9 @@ def main():
             write_case(output / case["folder"], base, case, settings)
             cases.append(case)
     write_json(output / "cases.json", {"cases": cases})
+    if "gpt2" in args.families and (not args.kinds or "new_tokens" in args.kinds):
+        torch.manual_seed(1)
+        write_new_tokens(output / "new_tokens", golden / "families" / "gpt2" / "clm")
 
 
 if __name__ == "__main__":
