@@ -434,6 +434,9 @@ class _Of7(TypedDict, total=False):
     relevance_file: Optional[PathLike]
     """embedding: the documents that are relevant to a query: columns query-id, corpus-id and score, above 0, as BEIR's
     qrels/test.tsv (snug's own)"""
+    prompts: Optional[str]
+    """embedding: train, eval: what is put before the texts of train_file and validation_file: one text, or an object of
+    texts by column, {"anchor": "query: "}"""
     query_prompt: Optional[str]
     """embedding: what is put before each of queries_file; default: the model's prompt query"""
     corpus_prompt: Optional[str]

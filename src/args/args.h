@@ -39,6 +39,7 @@ struct snug_args {
     /* data */
     char *train_file, *validation_file, *test_file;
     char *queries_file, *corpus_file, *relevance_file; /* of a retrieval, instead of validation_file */
+    char *prompts;                                     /* of embeddings' columns: a text, or a JSON object */
     char *query_prompt, *corpus_prompt;                /* NULL: the model's */
     char *text, *text_pair;                            /* predict: instead of test_file */
     char *prompt;                                      /* generate: instead of test_file */

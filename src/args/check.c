@@ -168,6 +168,7 @@ static const struct {
     {"embed",
      {"queries_file", "corpus_file", "relevance_file", "query_prompt", "corpus_prompt"},
      "snug embed does not evaluate: run snug eval, or leave it out"},
+    {"embed", {"prompts"}, "snug embed has one prompt for all texts: give --prompt TEXT or --prompt_name NAME"},
     {"predict", {"do_train", "train_file"}, "snug predict does not train: run snug train, or leave it out"},
     {"predict", {"do_eval"}, "snug predict does not evaluate: run snug eval, or leave it out"},
     {"predict", {"validation_file"}, "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
@@ -236,6 +237,9 @@ static snug_status check_retrieval(const struct snug_args *args) {
                          "--%s is of a retrieval: give --queries_file, --corpus_file and --relevance_file, too",
                          args->query_prompt ? "query_prompt" : "corpus_prompt");
     }
+    if (args->prompts && !args->train_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--prompts is of the columns of other files: give --query_prompt and --corpus_prompt");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (!files[i])
             return snug_fail(args->ctx, SNUG_E_USAGE,

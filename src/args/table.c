@@ -88,6 +88,10 @@ const struct snug_argument snug_arguments[] = {
     TEXT(relevance_file, "", DATA, "FILE",
          "embedding: the documents that are relevant to a query: columns query-id, corpus-id and score, above 0, as "
          "BEIR's qrels/test.tsv (snug's own)"),
+    TEXT(prompts, "", DATA, "TEXT|JSON",
+         "embedding: train, eval: what is put before the texts of train_file and validation_file: one text, or an "
+         "object "
+         "of texts by column, {\"anchor\": \"query: \"}"),
     TEXT(query_prompt, "", DATA, "TEXT",
          "embedding: what is put before each of queries_file; default: the model's prompt query"),
     TEXT(corpus_prompt, "", DATA, "TEXT",

@@ -29,7 +29,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_COMPARING " predict_with_generate generation_max_length "
 #define OF_EXPORT " format outtype output_file adapter_only "
 #define OF_EMBEDDING " prompt_name similarity normalize_embeddings truncate_dim "
-#define OF_RETRIEVAL " queries_file corpus_file relevance_file query_prompt corpus_prompt "
+#define OF_RETRIEVAL " prompts queries_file corpus_file relevance_file query_prompt corpus_prompt "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/chat_json.h"
+#include "data/column_prompts.h"
 #include "data/data_file.h"
 #include "data/encode.h"
 #include "data/loss_mask.h"
@@ -65,6 +66,7 @@ struct builder {
     struct snug_cache_writer writer;
     bool join; /* masked LM: rows are blocks of all texts joined */
     struct snug_encoding encoding;
+    const char *prompts[SNUG_TEXTS_MOST]; /* of the texts of a row */
     int threads;
     int64_t unused; /* rows whose tags are not used, because they are not one for each word; causal LM:
                        rows without a loss, and the line of the first */
@@ -574,6 +576,8 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
     builder->look = LOOK_FIRST;
     builder->begun = builder->last_log_time = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
+    for (size_t i = 0; i < builder->source.columns.texts; i++)
+        builder->prompts[i] = snug_column_prompt(options, &builder->source.columns, builder->source.names, i);
     /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
     builder->encoding = (struct snug_encoding){.tokenizer = builder->tokenizer,
                                                .pair = builder->source.columns.pair && !builder->task->causal,
@@ -583,7 +587,7 @@ static snug_status prepare(struct builder *builder, int64_t hot) {
                                                .assistant_only = builder->encoding.assistant_only,
                                                .joins = builder->join,
                                                .end = builder->join ? NULL : options->end,
-                                               .prompt = options->prompt,
+                                               .prompts = builder->prompts,
                                                .stride = options->doc_stride,
                                                .need_labels = options->need_labels,
                                                .keep_texts = options->keep_words,

@@ -12,6 +12,7 @@
 #include "core/philox.h"
 #include "data/build.h"
 #include "data/chat_columns.h"
+#include "data/column_prompts.h"
 #include "data/data_file.h"
 #include "data/dataset_impl.h"
 #include "data/groups.h"
@@ -278,6 +279,7 @@ static snug_status find_columns(struct opening *o) {
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
+    RETURN_IF_ERROR(snug_column_prompts_check(o->ctx, options, &o->columns, names));
     RETURN_IF_ERROR(open_chat(o));
     if (snug_reader_conll(o->reader)) snug_conll_tell(o->ctx, options->path, snug_reader_conll(o->reader));
     if (o->columns.has_label && !o->columns.flags && !task->words && !task->apart)
@@ -319,7 +321,10 @@ static snug_status add_causal(const struct opening *o, char **text) {
 
 static snug_status add_prompt(const struct opening *o, char **text) {
     char *longer;
-    const snug_status status = snug_format(o->ctx, &longer, "%s\n%s", *text, o->options->prompt);
+    char *prompts = o->options->prompts ? json_dumps(o->options->prompts, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    const snug_status status = snug_format(o->ctx, &longer, "%s\n%s%s", *text, prompts ? "columns " : "",
+                                           prompts ? prompts : o->options->prompt);
+    free(prompts);
     free(*text);
     *text = longer;
     return status;
@@ -353,7 +358,7 @@ static snug_status make_key(struct opening *o) {
     free(columns);
     if (status == SNUG_OK && task->causal) status = add_causal(o, &text);
     if (status == SNUG_OK && task->groups) status = add_ranking(o, &text);
-    if (status == SNUG_OK && options->prompt) status = add_prompt(o, &text);
+    if (status == SNUG_OK && (options->prompt || options->prompts)) status = add_prompt(o, &text);
     if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
     free(text);
     return status;

@@ -66,9 +66,9 @@ static snug_status put_prompt(snug_context *ctx, const char *prompt, const char 
 snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
                               const uint32_t *lengths, size_t count, struct snug_encoder *encoder,
                               struct snug_encoded *out) {
-    const char *prompt = encoding->prompt ? encoding->prompt : "";
     struct snug_encoded row = {.ids = encoder->out.count};
     for (size_t i = 0; i < count; text += lengths[i++]) {
+        const char *own = encoding->prompts ? encoding->prompts[i] : encoding->prompt, *prompt = own ? own : "";
         struct snug_encoded one;
         if (*prompt) RETURN_IF_ERROR(put_prompt(ctx, prompt, text, lengths[i], encoder));
         RETURN_IF_ERROR(snug_encode_texts(ctx, encoding, (const char *const[]){*prompt ? encoder->text : text, ""},

@@ -11,7 +11,9 @@ struct snug_encoding {
     bool pair;        /* rows are pairs of texts */
     bool skips_empty; /* a text without tokens is no row */
     size_t max_length;
-    const char *prompt; /* put before each text that is a sequence of its own; NULL: nothing */
+    const char *const *prompts; /* [texts] what is put before each text that is a sequence of its own, or NULL; NULL:
+                                   all have prompt */
+    const char *prompt;         /* NULL: nothing */
     /* Causal LM: */
     bool completes;               /* rows are two texts, of which the second completes the first */
     bool completion_only;         /* only its tokens have a loss */

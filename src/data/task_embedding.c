@@ -31,7 +31,7 @@ const struct snug_task_info snug_task_embedding = {
     .model_class = "Model",
     .only = {"prompt_name", "truncate_dim", "normalize_embeddings", "similarity", "loss", "mini_batch_size",
              "similarity_scale", "margin", "symmetric", "matryoshka_dims", "matryoshka_weights", "batch_sampler",
-             "queries_file", "corpus_file", "relevance_file", "query_prompt", "corpus_prompt"},
+             "prompts", "queries_file", "corpus_file", "relevance_file", "query_prompt", "corpus_prompt"},
     .text_column = {"sentence", "text"},
     .label_column = {"label", "labels", "score", "scores"},
     .count = count,

@@ -199,26 +199,6 @@ static bool remembers(const struct snug_setup *setup, const char *name) {
     return snug_setup_is_inference(setup) && !snug_args_is_set(setup->args, name);
 }
 
-snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt) {
-    if (!prompt || !*prompt || !setup->config.sentence->without_prompt) return SNUG_OK;
-    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                     "%s: its pooling leaves out the prompt's tokens (include_prompt false), which is not supported",
-                     setup->model.path);
-}
-
-/* What is put before the texts of an embedding. */
-static snug_status find_prompt(struct snug_setup *setup) {
-    const struct snug_args *args = setup->args;
-    const struct snug_sentence *sentence = setup->config.sentence;
-    const char **out = &setup->prompt;
-    if (!sentence) return SNUG_OK;
-    if (args->prompt && args->prompt_name)
-        return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
-    *out = setup->command == SNUG_COMMAND_EVAL ? NULL : args->prompt;
-    if (!*out) RETURN_IF_ERROR(snug_sentence_prompt(setup->ctx, sentence, args->prompt_name, out));
-    return snug_setup_check_prompt(setup, *out);
-}
-
 /* Whether the model can take the rows of a data set. */
 static snug_status check_rows(struct snug_setup *setup, const char *path, struct snug_data_source *source) {
     source->rows = snug_dataset_rows(source->dataset);
@@ -275,6 +255,8 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .trained = given || setup->command == SNUG_COMMAND_EMBED ? NULL : trained_columns(setup),
         .texts_most = setup->command == SNUG_COMMAND_EMBED ? 1 + (size_t)args->similarity : 0,
         .prompt = setup->prompt,
+        .prompts = setup->prompts,
+        .prompts_are_all = source == &setup->train || !setup->trains,
         .need_labels = need_labels || (snug_setup_task(setup)->groups && !snug_setup_predicts(setup)),
         .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
@@ -562,6 +544,7 @@ static snug_status open_training_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool labelled = snug_setup_task(setup)->labelled;
     const bool splits = args->train_file && args->validation_split_percentage;
+    RETURN_IF_ERROR(snug_setup_find_prompt(setup));
     if (args->train_file)
         RETURN_IF_ERROR(
             open_dataset(setup, args->train_file, splits ? -1 : args->max_train_samples, labelled, &setup->train));
@@ -607,7 +590,7 @@ static snug_status check_vectors(const struct snug_setup *setup) {
 static snug_status open_other_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool labelled = snug_setup_task(setup)->labelled;
-    RETURN_IF_ERROR(find_prompt(setup));
+    RETURN_IF_ERROR(snug_setup_find_prompt(setup));
     if (setup->command == SNUG_COMMAND_MODEL) { /* its texts have no labels */
         const struct snug_dataset_options options = snug_setup_texts(setup);
         RETURN_IF_ERROR(snug_dataset_open_given(setup->ctx, setup->tokenizer, &options, &setup->eval.dataset));
@@ -765,6 +748,7 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_dataset_close(setup->train.dataset);
     snug_dataset_close(setup->eval.dataset);
     snug_judgements_free(&setup->judgements);
+    json_decref(setup->prompts);
     snug_generation_free(&setup->generation);
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);

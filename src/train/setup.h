@@ -71,6 +71,7 @@ struct snug_setup {
     bool trains, evaluates;
     struct snug_generation_setup generation; /* if it generates */
     const char *prompt;                      /* before the texts of an embedding, or NULL */
+    json_t *prompts;                         /* instead: texts by the name of a column; or NULL */
     int64_t max_length;                      /* tokens that texts are truncated to */
     struct snug_trained trained;             /* of the model that is evaluated or predicts */
     float *class_weights;                    /* [config.labels.count] of the loss, or NULL */

@@ -33,6 +33,11 @@ static int set_up_rows(void **state) {
     return failed;
 }
 
+static snug_status refuse(void *user, const snug_prediction *row) {
+    (void)user, (void)row;
+    return SNUG_E_INTERRUPTED;
+}
+
 /* ---- sentence-transformers --------------------------------------------------------------------------------------- */
 
 /* The golden model without dropout, and a case's rows. */
@@ -190,6 +195,49 @@ FIXTURE_TEST(test_resumed_is_uninterrupted) {
         snprintf(more, sizeof more, "%soverwrite_output_dir=True", words);
         train(f, "cut", more);
     }
+}
+
+static snug_status train_with_prompts(struct fixture *f, const char *words, const char *prompts) {
+    snug_args *args = training_args(f, words);
+    ok(f, snug_args_set(args, "output_dir", path_of(f, "prompted")));
+    ok(f, snug_args_set(args, "prompts", prompts));
+    const snug_status status = snug_train(args, NULL, NULL);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* Beside the golden trainings: names that no column has, and what is not understood. */
+FIXTURE_TEST(test_prompts_of_columns) {
+    const char *words = EMBEDDING "max_steps=1 overwrite_output_dir=True";
+    snug_metrics metrics;
+    ok(f, train_with_prompts(f, words, "{\"anchor\": \"w3 \", \"positive\": \"\"}"));
+    assert_failed(f, words, train_with_prompts(f, words, "{\"query\": \"w3 \"}"), SNUG_E_INPUT,
+                  "pairs.csv: --prompts: there is no text column \"query\"; the columns of its texts are: anchor, "
+                  "positive");
+    assert_failed(f, words, train_with_prompts(f, words, "{\"anchor\": "), SNUG_E_USAGE, "this is not JSON");
+    assert_failed(f, words, train_with_prompts(f, words, "{\"anchor\": 1}"), SNUG_E_USAGE,
+                  "the prompt of \"anchor\" must be a text");
+    /* A file to evaluate on has other columns; those that are named have their prompts. */
+    write_text(f, "scores.csv", "anchor,other,score\nw1 w2,w2 w1,1\nw3 w4,w5 w6,0\nw5 w1,w1,0.5\n");
+    words = EMBEDDING "max_steps=1 overwrite_output_dir=True validation_file=@scores.csv";
+    ok(f, train_with_prompts(f, words, "{\"anchor\": \"w3 \", \"positive\": \"w9\"}"));
+    static const char *const prompts[] = {NULL, "w7 w8 ", "{\"anchor\": \"w7 w8 \"}", "{\"other\": \"\"}"};
+    double values[4];
+    for (int i = 0; i < 4; i++) {
+        snug_args *args = plain_args(f, "task=embedding model_name_or_path=@prompted validation_file=@scores.csv");
+        if (prompts[i]) ok(f, snug_args_set(args, "prompts", prompts[i]));
+        ok(f, evaluate_args(f, args, NULL, &metrics));
+        values[i] = metric_of(&metrics, "eval_pearson_cosine");
+        snug_args_destroy(args);
+    }
+    assert_true(values[0] != values[1] && values[1] != values[2] && values[0] == values[3]);
+    snug_args *args = plain_args(f, "model_name_or_path=@prompted test_file=@scores.csv prompts=w1");
+    assert_failed(f, "embed", snug_embed(args, NULL, refuse, NULL), SNUG_E_USAGE,
+                  "give --prompt TEXT or --prompt_name");
+    snug_args_destroy(args);
+    args = plain_args(f, "model_name_or_path=@prompted queries_file=a corpus_file=b relevance_file=c prompts=w1");
+    assert_failed(f, "eval", snug_evaluate(args, NULL, NULL), SNUG_E_USAGE, "give --query_prompt and --corpus_prompt");
+    snug_args_destroy(args);
 }
 
 /* Rows that share texts: steps without a text twice, of any micro-batches, resumed, and what must not change. */

@@ -49,10 +49,20 @@ CASES = [
      matryoshka(lambda m: losses.TripletLoss(m, triplet_margin=0.2))),
     (MATRYOSHKA, PAIRS, None, matryoshka(RANKING)),
     (MATRYOSHKA + " --loss angle", PAIRS, SCORES, matryoshka(losses.AnglELoss)),
+    ("--prompts query:", PAIRS, None, RANKING),
+    ('--prompts {"positive":"the","anchor":"query:"}', TRIPLETS, None, lambda m: RANKING(m)),
 ]
 
 
-def run(rows, scores, make):
+def prompts_of(arguments, columns):
+    """What is put before the texts of each column, as the trainer's collator finds it."""
+    given = arguments.partition("--prompts ")[2]
+    if not given.startswith("{"):
+        return [given or None] * columns
+    return [json.loads(given).get(name) for name in ("anchor", "positive", "negative")[:columns]]
+
+
+def run(rows, scores, make, prompts):
     transformer = Transformer(os.path.join(OUT, "model"))
     model = SentenceTransformer(modules=[transformer, Pooling(24, "mean")], device="cpu")
     for module in model.modules():
@@ -67,7 +77,7 @@ def run(rows, scores, make):
     labels = None if scores is None else torch.tensor(scores)
     found = []
     for _ in range(10):
-        features = [model.tokenize([row[i] for row in rows]) for i in range(len(rows[0]))]
+        features = [model.preprocess([row[i] for row in rows], prompt=prompts[i]) for i in range(len(rows[0]))]
         value = loss(features, labels)
         optimizer.zero_grad()
         value.backward()
@@ -81,7 +91,7 @@ def main():
     torch.set_num_threads(1)
     cases = []
     for arguments, rows, scores, make in CASES:
-        cases.append({"arguments": arguments, "rows": rows, "scores": scores, "losses": run(rows, scores, make)})
+        cases.append({"arguments": arguments, "rows": rows, "scores": scores, "losses": run(rows, scores, make, prompts_of(arguments, len(rows[0])))})
         print(arguments, cases[-1]["losses"][:3], cases[-1]["losses"][-1])
     with open(os.path.join(OUT, "losses.json"), "w") as f:
         json.dump(cases, f, indent=1)
