@@ -40,40 +40,6 @@ static bool is_of_base(const struct snug_loading *l, const char *name) {
     return found;
 }
 
-/* A table whose transpose is in the file. */
-struct turned {
-    const struct snug_loading *l;
-    const struct snug_stored_tensor *stored;
-    float *column; /* of a range of rows */
-};
-
-static snug_status read_turned(const void *user, int64_t first, int64_t count, void *out) {
-    const struct turned *t = user;
-    const int64_t cols = t->stored->shape[0], rows = t->stored->shape[1];
-    for (int64_t k = 0; k < cols; k++) {
-        int64_t begin;
-        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
-        RETURN_IF_ERROR(
-            snug_safetensors_read(t->l->ctx, t->l->files, t->stored, k * rows + begin, end - begin, t->column));
-        for (int64_t i = begin; i < end; i++) ((float *)out)[i * cols + k - first] = t->column[i - begin];
-    }
-    return SNUG_OK;
-}
-
-static snug_status load_turned(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index) {
-    const struct snug_parameter *p = &l->program->parameters[index];
-    struct turned turned = {.l = l, .stored = stored};
-    if (!snug_weight_has_shape(stored, p, p->shape[0]))
-        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has not the shape [%lld, %lld]", l->path, stored->name,
-                         (long long)p->shape[1], (long long)p->shape[0]);
-    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)p->shape[0], sizeof *turned.column, (void **)&turned.column));
-    const snug_status status =
-        snug_parameter_fill(l->program, l->memory, p, 0, snug_parameter_count(p), read_turned, &turned);
-    free(turned.column);
-    l->loaded[index] = stored;
-    return status;
-}
-
 static snug_status load_adapter_tensor(const struct snug_loading *l, const struct snug_stored_tensor *stored) {
     const size_t prefix = strlen(SNUG_ADAPTER_PREFIX);
     char name[256] = "", plain[256];
@@ -82,9 +48,7 @@ static snug_status load_adapter_tensor(const struct snug_loading *l, const struc
         snug_family_parameter(l->config, plain, name, sizeof name);
     }
     const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
-    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p])
-        return l->program->parameters[p].turned ? load_turned(l, stored, (size_t)p)
-                                                : snug_load_one(l, stored, (size_t)p);
+    if (p >= 0 && l->program->parameters[p].adapter && !l->loaded[p]) return snug_load_one(l, stored, (size_t)p);
     /* the decoder's bias may have two names */
     if (is_of_base(l, name) || (p >= 0 && l->loaded[p] && !l->program->parameters[p].lora)) return SNUG_OK;
     return snug_fail(l->ctx, SNUG_E_INPUT,

@@ -127,20 +127,34 @@ static snug_status find_uses(const struct snug_program *program, enum use **out)
     return SNUG_OK;
 }
 
-/* Conv1D's weights are stored as their transpose: a block of bitsandbytes' would be a column here. */
-static snug_status check_form(const struct snug_program *program, int32_t weight) {
-    for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == SNUG_OP_LINEAR && program->ops[i].linear.w == weight &&
-            program->ops[i].linear.transposed)
-            return snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
-                             "weights of 4 bits: %s is stored as its transpose, as all of GPT-2's, which is not "
-                             "supported yet: leave --load_in_4bit out",
-                             program->tensors[weight].name);
-    return SNUG_OK;
+/* As bitsandbytes, which stores the codes of Conv1D's weights as those of a linear: [out,in], of which the model's
+   files have the transpose. */
+static void turn(struct snug_program *program, struct snug_parameter *parameter) {
+    struct snug_tensor *weight = &program->tensors[parameter->tensor];
+    const size_t module = strlen(parameter->name) - strlen("weight");
+    bool transposed = false;
+    for (size_t i = 0; i < program->op_count; i++) {
+        struct snug_op *op = &program->ops[i];
+        bool *own = op->kind == SNUG_OP_LINEAR && op->linear.w == parameter->tensor ? &op->linear.transposed
+                    : op->kind == SNUG_OP_ROW_LENGTHS && op->row_lengths.w == parameter->tensor
+                        ? &op->row_lengths.transposed
+                        : NULL;
+        if (!own) continue;
+        transposed |= *own;
+        *own = false;
+    }
+    if (!transposed) return;
+    const int64_t inputs = weight->rows;
+    weight->rows = parameter->shape[0] = weight->cols;
+    weight->cols = parameter->shape[1] = inputs;
+    parameter->turned = true;
+    for (size_t i = 0; i < program->parameter_count; i++) /* DoRA's magnitudes */
+        if (strncmp(program->parameters[i].name, parameter->name, module) == 0)
+            program->parameters[i].of_columns = false;
 }
 
 static snug_status mark(struct snug_program *program, const struct snug_config *config,
-                        const struct snug_parameter *parameter, bool trains) {
+                        struct snug_parameter *parameter, bool trains) {
     struct snug_tensor *weight = &program->tensors[parameter->tensor];
     if (trains && weight->trainable)
         return snug_fail(program->ctx, SNUG_E_USAGE,
@@ -148,10 +162,11 @@ static snug_status mark(struct snug_program *program, const struct snug_config *
                          "adapters (--use_peft), freeze it (--freeze base_model trains the task head alone), or leave "
                          "--load_in_4bit out",
                          parameter->name);
+    turn(program, parameter);
     weight->quantized = config->quantized;
     weight->quantized.rows = parameter->shape[0];
     weight->quantized.cols = parameter->shape[1];
-    return check_form(program, parameter->tensor);
+    return SNUG_OK;
 }
 
 snug_status snug_program_quantize(struct snug_program *program, const struct snug_config *config, bool trains) {
@@ -160,7 +175,7 @@ snug_status snug_program_quantize(struct snug_program *program, const struct snu
     RETURN_IF_ERROR(find_uses(program, &uses));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
-        const struct snug_parameter *parameter = &program->parameters[i];
+        struct snug_parameter *parameter = &program->parameters[i];
         const bool skipped = is_skipped(config, parameter->name);
         if (uses[parameter->tensor] != MATMUL || parameter->head || parameter->adapter) continue;
         for (size_t k = 0; k < i && status == SNUG_OK; k++)

@@ -353,6 +353,35 @@ static snug_status read_codes(const void *user, int64_t first, int64_t count, vo
     return snug_codes_read(user, first, count, out);
 }
 
+/* Of a parameter whose transpose is in the file. */
+struct turned {
+    const struct reading *reading;
+    float *column; /* of a range of rows */
+};
+
+static snug_status read_turned(const void *user, int64_t first, int64_t count, void *out) {
+    const struct turned *t = user;
+    const int64_t cols = t->reading->stored->shape[0], rows = t->reading->stored->shape[1];
+    for (int64_t k = 0; k < cols; k++) {
+        int64_t begin;
+        const int64_t end = snug_rows_of_column(first, count, cols, k, &begin);
+        RETURN_IF_ERROR(read_values(t->reading, k * rows + begin, end - begin, t->column));
+        for (int64_t i = begin; i < end; i++) ((float *)out)[i * cols + k - first] = t->column[i - begin];
+    }
+    return SNUG_OK;
+}
+
+static snug_status load_turned(const struct target *to, struct reading *reading) {
+    struct turned turned = {.reading = reading};
+    reading->as_stored = false;
+    RETURN_IF_ERROR(
+        snug_alloc(reading->ctx, (size_t)to->parameter->shape[0], sizeof *turned.column, (void **)&turned.column));
+    const snug_status status =
+        snug_parameter_fill(to->program, to->memory, to->parameter, 0, reading->stored->count, read_turned, &turned);
+    free(turned.column);
+    return status;
+}
+
 /* rows: its rows of new tokens, too. */
 static snug_status load_values(const struct snug_loading *l, const struct snug_stored_tensor *stored,
                                const struct target *to, bool rows) {
@@ -367,6 +396,7 @@ static snug_status load_values(const struct snug_loading *l, const struct snug_s
     const struct place place = {l->program, l->memory, to->parameter->tensor, element_of(l->program, to->parameter, 0)};
     if (!stored->readable) /* for its message */
         RETURN_IF_ERROR(snug_safetensors_read(l->ctx, l->files, stored, 0, 0, NULL));
+    if (to->parameter->turned) return load_turned(to, &reading);
     if (reading.as_stored)
         RETURN_IF_ERROR(fill(&place, stored->count, tensor->dtype, read_values, &reading));
     else
@@ -389,16 +419,18 @@ snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored
     struct snug_stored_tensor seen = *stored; /* with the shape of its values */
     RETURN_IF_ERROR(snug_codes_find(l->ctx, l->files, l->path, stored, &codes));
     if (codes.form.type) {
-        seen.dims = 2;
-        seen.shape[0] = codes.form.rows;
-        seen.shape[1] = codes.form.cols;
+        seen.dims = 2; /* codes are not of the transpose */
+        seen.shape[parameter->turned] = codes.form.rows;
+        seen.shape[!parameter->turned] = codes.form.cols;
         seen.count = seen.shape[0] * seen.shape[1];
     }
     const bool grows = added && snug_weight_has_shape(&seen, parameter, rows - added);
     if (!grows && !snug_weight_has_shape(&seen, parameter, rows)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
         shape_text(seen.shape, seen.dims, found, sizeof found);
-        shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
+        const int64_t stored_shape[] = {parameter->shape[parameter->turned], parameter->shape[!parameter->turned]};
+        shape_text(parameter->turned ? stored_shape : parameter->shape, parameter->shape[1] ? 2 : 1, expected,
+                   sizeof expected);
         if (parameter->head && l->ignore_mismatched_sizes) {
             snug_log(l->ctx, SNUG_LOG_WARNING,
                      "%s: tensor %s has shape [%s], the model expects [%s]: newly initialised", l->path, stored->name,

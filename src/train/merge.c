@@ -62,6 +62,17 @@ static snug_status read_file(const void *user, int64_t first, int64_t count, voi
     return snug_safetensors_read(o->codes.ctx, o->files, o->weight, first, count, values);
 }
 
+/* to[k][i] = from[i][k] */
+static void turn(const float *from, int64_t rows, int64_t cols, float *to) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < cols; k++) to[k * rows + i] = from[i * cols + k];
+}
+
+static snug_status read_copy(const void *user, int64_t first, int64_t count, void *values) {
+    memcpy(values, (const float *)user + first, (size_t)count * sizeof(float));
+    return SNUG_OK;
+}
+
 /* Quantizes a parameter, whose codes are kept until the next one. */
 static snug_status code_weight(struct snug_merged *m, size_t parameter) {
     const struct snug_origin *o = &m->origins[parameter];
@@ -79,21 +90,60 @@ static snug_status code_weight(struct snug_merged *m, size_t parameter) {
         &tensor, "codes"));
     coded->parameter = (struct snug_parameter){.tensor = tensor, .shape = {o->form.rows, o->form.cols}};
     RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)bytes, 1, (void **)&coded->memory.arena));
-    return snug_quantized_fill(&coded->program, &coded->memory, &coded->parameter, read_file, o);
+    if (!o->turned) return snug_quantized_fill(&coded->program, &coded->memory, &coded->parameter, read_file, o);
+    float *values;
+    RETURN_IF_ERROR(snug_alloc(m->ctx, 2 * (size_t)o->weight->count, sizeof *values, (void **)&values));
+    snug_status status = snug_safetensors_read(m->ctx, o->files, o->weight, 0, o->weight->count, values);
+    turn(values, o->form.cols, o->form.rows, values + o->weight->count);
+    if (status == SNUG_OK)
+        status = snug_quantized_fill(&coded->program, &coded->memory, &coded->parameter, read_copy,
+                                     values + o->weight->count);
+    free(values);
+    return status;
+}
+
+static snug_status read_coded(const struct snug_merged *m, size_t parameter, int64_t first, int64_t count,
+                              float *values) {
+    const struct snug_origin *o = &m->origins[parameter];
+    const struct snug_coded *coded = &m->coded;
+    if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, values);
+    return snug_quantized_read(&coded->program, &coded->memory, &coded->parameter, first, count, values);
+}
+
+/* Values of the codes, in the weight's order. */
+static snug_status read_codes(struct snug_merged *m, size_t parameter, int64_t first, int64_t count, float *out) {
+    const struct snug_origin *o = &m->origins[parameter];
+    const struct snug_quantized *form = o->codes.form.type ? &o->codes.form : &o->form;
+    const int64_t all = form->rows * form->cols;
+    float *values;
+    if (!o->turned) return read_coded(m, parameter, first, count, out);
+    if (!m->turned || m->turned_of != parameter) {
+        free(m->turned);
+        m->turned = NULL;
+        RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)all, sizeof *m->turned, (void **)&m->turned));
+        RETURN_IF_ERROR(snug_alloc(m->ctx, (size_t)all, sizeof *values, (void **)&values));
+        const snug_status status = read_coded(m, parameter, 0, all, values);
+        turn(values, form->rows, form->cols, m->turned);
+        free(values);
+        m->turned_of = parameter;
+        RETURN_IF_ERROR(status);
+    }
+    memcpy(out, m->turned + first, (size_t)count * sizeof *out);
+    return SNUG_OK;
 }
 
 /* The weight's values, of its file or as its codes in the training have them. counts: what codes changed. */
 static snug_status read_weight(struct snug_merged *m, size_t parameter, int64_t first, int64_t count, bool counts) {
     const struct snug_origin *o = &m->origins[parameter];
     struct snug_coded *coded = &m->coded;
-    if (o->codes.form.type) return snug_codes_read(&o->codes, first, count, m->values);
+    if (o->codes.form.type) return read_codes(m, parameter, first, count, m->values);
     /* After the file's rows are those of new tokens. */
     const int64_t known = snug_max(0, snug_min(count, o->weight->count - first));
     memset(m->values + known, 0, (size_t)(count - known) * sizeof *m->values);
     if (known) RETURN_IF_ERROR(snug_safetensors_read(m->ctx, o->files, o->weight, first, known, m->values));
     if (!o->form.type) return SNUG_OK;
     RETURN_IF_ERROR(code_weight(m, parameter));
-    RETURN_IF_ERROR(snug_quantized_read(&coded->program, &coded->memory, &coded->parameter, first, count, m->others));
+    RETURN_IF_ERROR(read_codes(m, parameter, first, count, m->others));
     for (int64_t i = 0; i < count && counts; i++) {
         const double value = (double)m->values[i], off = value - (double)m->others[i];
         coded->off += off * off;
@@ -272,11 +322,12 @@ static snug_status find_weight(struct snug_merged *m, const struct snug_paramete
     RETURN_IF_ERROR(snug_codes_find(m->ctx, o->files, m->model.path, o->weight, &o->codes));
     const struct snug_quantized *form = &o->codes.form;
     o->form = m->program.tensors[p->tensor].quantized;
+    o->turned = p->turned;
     if (form->type) {
         o->form.type = SNUG_CODES_NONE;
         seen.dims = 2;
-        seen.shape[0] = form->rows;
-        seen.shape[1] = form->cols;
+        seen.shape[p->turned] = form->rows;
+        seen.shape[!p->turned] = form->cols;
         seen.dtype = form->rounded;
     }
     const int64_t added = p->by_vocabulary && !p->adapter ? m->config.new_tokens : 0;
@@ -305,7 +356,7 @@ static snug_status find_adapter(struct snug_merged *m, const struct snug_paramet
         RETURN_IF_ERROR(find_part(m, module, o->a ? "lora_B.weight" : "lora_embedding_B", &o->b));
         if (!o->a) RETURN_IF_ERROR(find_part(m, module, "lora_embedding_A", &o->a));
         RETURN_IF_ERROR(find_part(m, module, "lora_magnitude_vector", &o->lengths));
-        o->transposed = is_transposed(&m->program, p->tensor);
+        o->transposed = o->turned || is_transposed(&m->program, p->tensor);
         RETURN_IF_ERROR(find_part(m, module, SNUG_TOKEN_ROWS, &o->rows));
         o->ids = snug_adapter_tokens(m->adapter, module, strcmp(p->name, word) == 0);
     }
@@ -345,6 +396,13 @@ static snug_status find_origins(struct snug_merged *m) {
     for (size_t i = 0; i < program->parameter_count; i++)
         if (!program->parameters[i].lora) program->parameters[count++] = program->parameters[i];
     program->parameter_count = count;
+    for (size_t i = 0; i < count; i++) { /* values are in the model's own order */
+        struct snug_parameter *p = &program->parameters[i];
+        const int64_t rows = p->shape[p->turned];
+        p->shape[1] = p->shape[!p->turned];
+        p->shape[0] = rows;
+        p->turned = false;
+    }
     for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].quantized = (struct snug_quantized){0};
     m->current = count;
     return SNUG_OK;
@@ -367,7 +425,7 @@ static bool adapts_tied(const struct snug_merged *m) {
     const size_t module = strlen(decoder) - strlen("weight");
     for (size_t i = 0; i < m->program.parameter_count; i++) {
         const struct snug_parameter *p = &m->program.parameters[i];
-        found |= p->turned || (p->lora && strncmp(p->name, decoder, module) == 0);
+        found |= (p->lora && p->turned) || (p->lora && strncmp(p->name, decoder, module) == 0);
     }
     return found;
 }
@@ -515,6 +573,7 @@ void snug_merged_close(struct snug_merged *m) {
     free(m->c);
     free(m->v);
     free(m->factors);
+    free(m->turned);
     free(m->values);
     free(m->others);
     free(m->coded.memory.arena);

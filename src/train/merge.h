@@ -22,6 +22,7 @@ struct snug_origin {
     const json_t *ids;                        /* of these tokens */
     double scale;
     bool transposed;                /* the weight is stored as [in, out] */
+    bool turned;                    /* and its codes as [out, in] */
     struct snug_stored_codes codes; /* of a base model that is stored quantized */
     struct snug_quantized form;     /* in which the training had the weight; type NONE: as the file has it */
 };
@@ -49,6 +50,8 @@ struct snug_merged {
     /* of parameter `current`, whose values row i of the weight gets: weight += scale sum over k of c[i][k] v[k] */
     size_t current;
     float *c, *v, *factors; /* factors: of DoRA, by which outputs are multiplied; or NULL */
+    float *turned;          /* all values of the codes of a weight that are turned, of parameter `turned_of` */
+    size_t turned_of;
     float *values, *others; /* of a piece */
     struct snug_coded coded;
     int threads;

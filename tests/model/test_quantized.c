@@ -290,7 +290,10 @@ FIXTURE_TEST(test_folders_of_transformers) {
     static const struct {
         const char *folder, *source;
         int quantized;
-    } cases[] = {{"nf4", "llama/clm", 14}, {"fp4", "llama/single", 14}, {"encoder", "bert/tokens", 12}};
+    } cases[] = {{"nf4", "llama/clm", 14},
+                 {"fp4", "llama/single", 14},
+                 {"encoder", "bert/tokens", 12},
+                 {"conv1d", "gpt2/single", 8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model theirs, ours, again, sharded;
         char path[256], source[256];
@@ -428,7 +431,8 @@ FIXTURE_TEST(test_which_weights) {
         {"bert/tokens", "attention.output.dense", NULL, 10},
         {"bert/tokens", "this_name_is_longer_than_the_name_of_any_module_of_any_model_that_there_is_in_the_world", NULL,
          12},
-        {"gpt2/clm", NULL, "stored as its transpose", 0},
+        {"gpt2/clm", NULL, NULL, 8},
+        {"gpt2/clm", "c_attn", NULL, 6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[256];

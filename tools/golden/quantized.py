@@ -34,6 +34,7 @@ from bitsandbytes import functional
 from bitsandbytes.nn import Linear4bit
 from safetensors.torch import load_file, save_file
 from transformers import BitsAndBytesConfig, logging
+from transformers.pytorch_utils import Conv1D
 
 import families
 from model import OPTIONS, Batch, compute, write_json
@@ -41,7 +42,8 @@ from model import OPTIONS, Batch, compute, write_json
 FORMS = {"nf4": ("nf4", True), "nf4_plain": ("nf4", False), "fp4": ("fp4", True)}
 # folder: the family's model, task, quantization
 MODELS = {"nf4": ("llama/clm", "clm", "nf4", True, torch.bfloat16), "fp4": ("llama/single", "classification", "fp4", False, torch.float32),
-          "encoder": ("bert/tokens", "token_classification", "nf4", True, torch.bfloat16)}
+          "encoder": ("bert/tokens", "token_classification", "nf4", True, torch.bfloat16),
+          "conv1d": ("gpt2/single", "classification", "nf4", True, torch.bfloat16)}
 
 
 def code_cases():
@@ -73,7 +75,8 @@ def dequantized(model, plain):
     values = {name: value for name, value in model.state_dict().items() if ".weight." not in name}
     for name, module in model.named_modules():
         if isinstance(module, Linear4bit):
-            values[f"{name}.weight"] = functional.dequantize_4bit(module.weight.data, module.weight.quant_state)
+            weight = functional.dequantize_4bit(module.weight.data, module.weight.quant_state)
+            values[f"{name}.weight"] = weight.T if isinstance(plain.get_submodule(name), Conv1D) else weight
     plain.load_state_dict(values)
     plain = plain.double().eval()
     for parameter in plain.base_model.parameters():
