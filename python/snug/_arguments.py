@@ -15,8 +15,8 @@ class _Of15(TypedDict, total=False):
     """JSON file of arguments, such as OUTPUT_DIR/training_args.json, or OUTPUT_DIR, which repeats its run; eval, predict:
     without train_file and others of a training; arguments of the command line have precedence (snug's own)"""
     config_name: Optional[PathLike]
-    """folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; without
-    model_name_or_path: train from scratch"""
+    """folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large,
+    deberta-v3-xsmall, -small, -base or -large; without model_name_or_path: train from scratch"""
     tokenizer_name: Optional[PathLike]
     """tokenizer folder; default: the model folder"""
     dtype: Optional[Literal["float32", "bfloat16", "auto"]]

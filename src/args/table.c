@@ -46,7 +46,8 @@ const struct snug_argument snug_arguments[] = {
          "own)"),
     TEXT(model_name_or_path, "", MODEL, "DIR", "model folder, or model name in the local Hugging Face cache"),
     TEXT(config_name, "", MODEL, "DIR",
-         "folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; "
+         "folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large, "
+         "deberta-v3-xsmall, -small, -base or -large; "
          "without model_name_or_path: train from scratch"),
     TEXT(tokenizer_name, "", MODEL, "DIR", "tokenizer folder; default: the model folder"),
     TEXT(cache_dir, "", MODEL, "DIR",

@@ -275,6 +275,16 @@ static inline int64_t snug_run_token(const struct snug_run *run, int32_t tensor,
     }
 }
 
+/* The key of a row's dropout: the position of its token, and that token's sample; of a FIXED tensor the row itself. */
+struct snug_row_key {
+    int32_t position, sample;
+};
+static inline struct snug_row_key snug_run_row_key(const struct snug_run *run, int32_t tensor, int64_t row) {
+    if (run->program->tensors[tensor].extent == SNUG_EXTENT_FIXED) return (struct snug_row_key){(int32_t)row, 0};
+    const int64_t token = snug_run_token(run, tensor, row);
+    return (struct snug_row_key){run->batch->positions[token], run->batch->sample[token]};
+}
+
 /* What the rows of a tensor are, one for each sequence. */
 static inline enum snug_pooling snug_run_pooling(const struct snug_run *run, int32_t tensor) {
     return run->program->tensors[tensor].pooling;

@@ -30,6 +30,7 @@ static int32_t add_value(struct snug_builder *b, int32_t extent_of, int64_t cols
                              .memory_class = SNUG_MEMORY_TEMPORARY,
                              .extent = !extent_of ? SNUG_EXTENT_TOKENS : b->program->tensors[extent_of].extent,
                              .pooling = !extent_of ? SNUG_POOL_FIRST : b->program->tensors[extent_of].pooling,
+                             .rows = !extent_of ? 0 : b->program->tensors[extent_of].rows,
                              .cols = cols,
                              .part = b->part,
                              .layer = b->layer,
@@ -110,7 +111,11 @@ int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, i
 int32_t snug_embed_normed(struct snug_builder *b, int32_t word, int32_t position, int32_t type,
                           struct snug_affine norm) {
     const int32_t s = snug_embed_sum(b, word, position, type, 1);
-    return add_norm(b, s, norm, b->config->hidden_dropout_prob, next_site(b), "embeddings.output");
+    return snug_dropped_norm(b, s, norm, b->config->hidden_dropout_prob, "embeddings.output");
+}
+
+int32_t snug_dropped_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, double p, const char *name) {
+    return add_norm(b, s, norm, p, next_site(b), name);
 }
 
 /* y = w of the columns `of` of x, + addend if that is not none, which is y then. */
@@ -168,12 +173,19 @@ static int32_t lora_dropout(struct snug_builder *b, int32_t x, const struct snug
 }
 
 /* Fixed rows; of what the program computes from weights alone. */
-static int32_t add_fixed(struct snug_builder *b, int64_t cols, const char *name) {
-    const int32_t tensor = add_value(b, 0, cols, false, name);
+static int32_t add_fixed(struct snug_builder *b, int64_t rows, int64_t cols, bool low_precision, const char *name) {
+    const int32_t tensor = add_value(b, 0, cols, low_precision, name);
     if (b->status != SNUG_OK) return tensor;
     b->program->tensors[tensor].extent = SNUG_EXTENT_FIXED;
-    b->program->tensors[tensor].rows = 1;
+    b->program->tensors[tensor].rows = rows;
     return tensor;
+}
+
+int32_t snug_table(struct snug_builder *b, int32_t table, const char *name) {
+    const int64_t rows = b->status == SNUG_OK ? b->program->tensors[table].rows : 0;
+    const int32_t y = add_fixed(b, rows, cols_of(b, table), true, name);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_TABLE, .table = {.table = table, .y = y}});
+    return y;
 }
 
 /* DoRA: with x' = dropout(x), y = (x' W^T + scale x' a^T b^T) m / |rows of W + scale b a| + (x - x') W^T + bias. */
@@ -188,7 +200,7 @@ static int32_t dora_linear(struct snug_builder *b, int32_t x, struct snug_affine
     add_lora_product(b, dropped, lora, scale.x, name);
     snprintf(own, sizeof own, "%s.dora_lengths", name);
     const int64_t outputs = cols_of(b, scale.x);
-    scale.inverse = lengths.inverse = add_fixed(b, outputs, own);
+    scale.inverse = lengths.inverse = add_fixed(b, 1, outputs, false, own);
     lengths.transposed = w.transposed;
     add_op(b, (struct snug_op){.kind = SNUG_OP_ROW_LENGTHS, .row_lengths = lengths});
     if (dropped != x) {
@@ -369,22 +381,34 @@ int32_t snug_cached_attention(struct snug_builder *b, const int32_t operands[3],
     return o;
 }
 
-int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
-                       struct snug_attention_form form) {
-    const int32_t operands[] = {q, k, v};
+/* Attention, whose bias, pk and pq are set. */
+static int32_t add_attention(struct snug_builder *b, struct snug_attention a, struct snug_attention_form form) {
+    const int32_t operands[] = {a.q, a.k, a.v}, q = a.q;
     const int64_t width = (int64_t)form.heads * form.head_dim;
-    struct snug_attention a = {.q = q, .k = k, .v = v, .bias = bias};
     place_operands(b, operands, &form);
     a.form = form;
     a.o = add_value(b, q, width, true, "attention.output");
     a.lse = add_value(b, q, form.heads, false, "attention.log_sum_exp");
     for (int n = 0; n < 3; n++) tag_maker(b, operands[n], SNUG_IN_ATTENTION);
+    if (a.pk) tag_maker(b, a.pk, SNUG_IN_ATTENTION);
+    if (a.pq) tag_maker(b, a.pq, SNUG_IN_ATTENTION);
     add_op(b, (struct snug_op){.kind = SNUG_OP_ATTENTION,
                                .p = rate(b, b->config->attention_probs_dropout_prob),
                                .site = next_site(b),
                                .attention = a});
     tag_last_op(b, SNUG_IN_ATTENTION);
     return a.o;
+}
+
+int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
+                       struct snug_attention_form form) {
+    return add_attention(b, (struct snug_attention){.q = q, .k = k, .v = v, .bias = bias}, form);
+}
+
+int32_t snug_position_attention(struct snug_builder *b, const int32_t operands[3], int32_t pk, int32_t pq,
+                                struct snug_attention_form form) {
+    const struct snug_attention a = {.q = operands[0], .k = operands[1], .v = operands[2], .pk = pk, .pq = pq};
+    return add_attention(b, a, form);
 }
 
 static int32_t residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,

@@ -112,6 +112,9 @@ struct snug_attention_form snug_attention_form(const struct snug_builder *b);
 /* The columns of operands that are one tensor follow one another. bias: or none. */
 int32_t snug_attention(struct snug_builder *b, int32_t q, int32_t k, int32_t v, int32_t bias,
                        struct snug_attention_form form);
+/* Attention with position keys, position queries, or both, which are linears of snug_table(); the form has farthest. */
+int32_t snug_position_attention(struct snug_builder *b, const int32_t operands[3], int32_t pk, int32_t pq,
+                                struct snug_attention_form form);
 /* In a program that generates: attention over a cache, for which queries and keys are rotated (pairs 0: they are not),
    keys without the rotation's growth. */
 int32_t snug_cached_attention(struct snug_builder *b, const int32_t operands[3], const struct snug_rotation *rotation,
@@ -123,6 +126,8 @@ int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double 
 int32_t snug_residual_sum_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
                                const char *name, int32_t *s);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);
+/* dropout(norm(s)) */
+int32_t snug_dropped_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, double p, const char *name);
 /* The norm of queries or keys, before attention reads them. */
 int32_t snug_head_norm(struct snug_builder *b, int32_t x, struct snug_affine norm, const char *name);
 /* Rotates the first `heads` heads of x in place, before attention reads them. */
@@ -143,6 +148,8 @@ int32_t snug_embed_sum(struct snug_builder *b, int32_t word, int32_t position, i
 /* snug_embed_sum(), then a norm and a dropout. */
 int32_t snug_embed_normed(struct snug_builder *b, int32_t word, int32_t position, int32_t type,
                           struct snug_affine norm);
+/* All rows of a table as values, for operations that read no weights. */
+int32_t snug_table(struct snug_builder *b, int32_t table, const char *name);
 /* x / |x| of each row, or x; low: in the compute type, else F32. */
 int32_t snug_normalize_rows(struct snug_builder *b, int32_t x, bool unit, bool low, const char *name);
 /* The vectors of sequences as the program's outputs. */

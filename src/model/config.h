@@ -10,6 +10,7 @@
 #include "program/program.h"
 
 struct snug_family;
+struct snug_language_model_names;
 struct snug_adapter;
 struct snug_sentence;
 
@@ -20,8 +21,10 @@ enum { SNUG_CONFIG_FILES = 2 };
 
 struct snug_config {
     const struct snug_family *family;
+    const struct snug_language_model_names *language_model; /* of its head; NULL if the family has none */
     int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, max_position_embeddings,
-        type_vocab_size;    /* the last: 0 where the family has no types */
+        type_vocab_size;    /* the last: 0 where the model has no types */
+    bool one_type;          /* the tokenizer's types are not used */
     int64_t new_tokens;     /* of vocab_size: the last ones, of which the model's files have no rows */
     int64_t embedding_size; /* columns of the embeddings' tables: hidden_size in most families */
     int64_t first_position; /* position id of a text's first token */

@@ -134,6 +134,15 @@ void snug_read_check_heads(struct snug_reading *r, const char *size, const char 
                               (long long)c->hidden_size, heads, (long long)c->num_attention_heads);
 }
 
+/* 0 where that is the default: there are no types. */
+static void read_types(struct snug_reading *r) {
+    struct snug_config *c = r->config;
+    const json_t *types = json_object_get(r->json, "type_vocab_size");
+    const bool absent = !types || json_is_null(types) || (json_is_integer(types) && json_integer_value(types) == 0);
+    if (c->type_vocab_size > 0 || !absent)
+        snug_read_size(r, "type_vocab_size", c->type_vocab_size, SNUG_DIMENSION_MOST, &c->type_vocab_size);
+}
+
 void snug_read_encoder(struct snug_reading *r) {
     struct snug_config *c = r->config;
     const int64_t most = SNUG_DIMENSION_MOST;
@@ -143,7 +152,7 @@ void snug_read_encoder(struct snug_reading *r) {
     snug_read_size(r, "intermediate_size", c->intermediate_size, most, &c->intermediate_size);
     snug_read_size(r, "vocab_size", c->vocab_size, SNUG_VOCABULARY_MOST, &c->vocab_size);
     snug_read_size(r, "max_position_embeddings", c->max_position_embeddings, most, &c->max_position_embeddings);
-    snug_read_size(r, "type_vocab_size", c->type_vocab_size, most, &c->type_vocab_size);
+    read_types(r);
     snug_read_check_heads(r, "hidden_size", "num_attention_heads");
     snug_read_real(r, "layer_norm_eps", c->layer_norm_eps, 0, 1, &c->layer_norm_eps);
     snug_read_real(r, "initializer_range", 0.02, 0, 1e6, &c->initializer_range);
@@ -396,6 +405,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     }
     if (config->family->settings_size)
         RETURN_IF_ERROR(snug_alloc(ctx, 1, config->family->settings_size, &config->settings));
+    config->one_type = config->family->one_type;
+    config->language_model = config->family->heads->language_model;
     config->family->read(&r);
     config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", !config->family->untied);
     config->own_decoder = !config->tie_word_embeddings;

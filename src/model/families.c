@@ -43,12 +43,12 @@ void snug_family_word_name(const struct snug_config *config, char *name, size_t 
 }
 
 void snug_family_decoder_name(const struct snug_config *config, char *name, size_t size) {
-    snprintf(name, size, "%s.weight", config->family->heads->language_model->decoder);
+    snprintf(name, size, "%s.weight", config->language_model->decoder);
 }
 
 /* As in transformers, where tying has one condition, tie_word_embeddings, but each pair of names is tied by itself. */
 static enum snug_stored_use language_model_parameter(const struct snug_config *config, char *name, size_t size) {
-    const struct snug_language_model_names *names = config->family->heads->language_model;
+    const struct snug_language_model_names *names = config->language_model;
     char decoder[96];
     snug_family_decoder_name(config, decoder, sizeof decoder);
     if (!config->own_decoder && strcmp(name, decoder) == 0) snug_family_word_name(config, name, size);
@@ -122,7 +122,7 @@ static bool is_adapted(const struct snug_program *program, const char *module) {
 /* Whether p is a bias of the base model that is trained. The decoder's may be a parameter of the head. */
 static bool is_trained_bias(const struct snug_builder *b, struct snug_parameter *p) {
     const enum snug_adapter_biases biases = snug_adapter_biases(b->config->adapter);
-    const struct snug_language_model_names *names = b->config->family->heads->language_model;
+    const struct snug_language_model_names *names = b->config->language_model;
     char module[sizeof p->name];
     if (biases == SNUG_ADAPTER_NO_BIAS || !ends_with(p->name, ".bias")) return false;
     snprintf(module, sizeof module, "%.*s", (int)(strlen(p->name) - strlen(".bias")), p->name);

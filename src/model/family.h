@@ -134,6 +134,7 @@ struct snug_family {
     FAMILY(roberta) FAMILY(camembert) FAMILY(xlm_roberta) \
     FAMILY(roberta_prelayernorm) \
     FAMILY(electra) \
+    FAMILY(deberta_v2) \
     FAMILY(distilbert) \
     FAMILY(mpnet) \
     FAMILY(modernbert) \

@@ -17,6 +17,7 @@ struct parameters {
     struct snug_affine operands[3]; /* query, key and value; the first alone is all three, unless they are separate */
     bool separate;
     struct snug_affine head_norms[2];
+    struct snug_affine position_key, position_query;
     struct snug_affine out, up, down;
     struct snug_affine gate;           /* unless up has both */
     struct snug_affine norm;           /* between the blocks */
@@ -51,12 +52,27 @@ static struct snug_affine linear_in_layer(struct snug_builder *b, const struct s
                              : snug_build_linear(b, outputs, inputs, name.text, bias);
 }
 
+/* Query and key are linears of positions, too. */
+static bool shares_positions(const struct snug_layer *layer) { return layer->positions && !layer->position_key; }
+
 /* Decoders' query and key differ in width, so that they are one tensor only where no program of the run trains them. */
 static bool is_separate(struct snug_builder *b, const struct snug_layer *layer, const char *const names[3]) {
     if (!layer->key) return false;
+    if (shares_positions(layer)) return true;
     const bool grows = layer->rotation && layer->rotation(b).growth != 0; /* of queries alone */
     const bool fixed = b->program->untrained && !b->config->quantized.type && !layer->query_norm && !grows;
     return (layer->separate && !fixed) || snug_build_splits(b, 3, names);
+}
+
+static void build_positions(struct snug_builder *b, const struct snug_layer *layer, int64_t width,
+                            struct parameters *p) {
+    const int64_t hidden = b->config->hidden_size;
+    const bool own = !shares_positions(layer);
+    if (layer->position_keys)
+        p->position_key = own ? linear_in_layer(b, layer, width, hidden, layer->position_key, true) : p->operands[1];
+    if (layer->position_queries)
+        p->position_query =
+            own ? linear_in_layer(b, layer, width, hidden, layer->position_query, true) : p->operands[0];
 }
 
 static void build_operands(struct snug_builder *b, const struct snug_layer *layer,
@@ -71,7 +87,7 @@ static void build_operands(struct snug_builder *b, const struct snug_layer *laye
     const char *const names[] = {full[0].text, full[1].text, full[2].text};
     p->separate = is_separate(b, layer, names);
     if (p->separate) {
-        snug_build_stack(b, hidden, 3, names);
+        if (!shares_positions(layer)) snug_build_stack(b, hidden, 3, names);
         for (int n = 0; n < 3; n++) p->operands[n] = linear_in_layer(b, layer, widths[n], hidden, rests[n], bias);
         for (int n = 0; n < 2 && norms[n]; n++) {
             p->head_norms[n] =
@@ -134,6 +150,7 @@ static struct parameters build_parameters(struct snug_builder *b, const struct s
     const char *const block_norms[] = {layer->attention_output_norm, layer->ffn_output_norm};
     struct parameters p = {0};
     build_operands(b, layer, form, &p);
+    build_positions(b, layer, width, &p);
     p.out = build_output(b, layer, width, layer->out, !layer->no_attention_bias && !layer->no_out_bias);
     p.norm = norm_in_layer(b, layer, layer->pre_norm ? layer->ffn_norm : layer->attention_norm);
     build_up(b, layer, &p);
@@ -167,6 +184,14 @@ static struct stream add_block(struct snug_builder *b, const struct snug_layer *
     return s;
 }
 
+static int32_t attend_positions(struct snug_builder *b, const struct snug_layer *layer, const struct parameters *p,
+                                const int32_t operands[3], struct snug_attention_form form) {
+    const int32_t rows = snug_dropout(b, layer->positions, layer->position_dropout, "positions");
+    const int32_t keys = layer->position_keys ? snug_linear(b, rows, p->position_key, "position.key") : 0;
+    const int32_t queries = layer->position_queries ? snug_linear(b, rows, p->position_query, "position.query") : 0;
+    return snug_position_attention(b, operands, keys, queries, form);
+}
+
 static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer *layer, const struct parameters *p,
                       struct snug_attention_form form) {
     static const char *const names[] = {"query", "key", "value"}, *const normed[] = {"query.norm", "key.norm"};
@@ -184,6 +209,7 @@ static int32_t attend(struct snug_builder *b, int32_t x, const struct snug_layer
         if (n == 1) own.growth = 0; /* of queries */
         if (rotates) snug_rotate(b, operands[n], n ? form.kv_heads : form.heads, form.head_dim, &own);
     }
+    if (layer->positions) return attend_positions(b, layer, p, operands, form);
     if (b->program->cache_pages) return snug_cached_attention(b, operands, &rotation, form);
     return snug_attention(b, operands[0], operands[1], operands[2], layer->bias, form);
 }

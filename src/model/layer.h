@@ -28,6 +28,9 @@ struct snug_layer {
     double attention_dropout, activation_dropout, ffn_dropout; /* of attention's output, the activation, ffn's output */
     double block_scale; /* pre_norm: of what a block adds to the sum, without a dropout; 0: 1 */
     int32_t bias;       /* of all layers' attention, by relative position; or none */
+    int32_t positions;  /* of whose rows, after a dropout, all layers' position keys and queries are linears; or none */
+    bool position_keys, position_queries; /* which of them there are */
+    double position_dropout;
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */
     struct snug_attention_form (*form)(const struct snug_builder *b);
     /* The rotation of its queries and keys; NULL, or without pairs: none. */
@@ -35,9 +38,10 @@ struct snug_layer {
 
     /* Names of parameters, below the family's prefix; all but final_norm below layer.NUMBER. */
     const char *layer;
-    const char *query, *key, *value;   /* key NULL: query names one parameter that has all three, one after another */
-    bool separate;                     /* in a training, query, key and value are tensors of their own */
-    const char *query_norm, *key_norm; /* of separate ones, before they are rotated; NULL: none */
+    const char *query, *key, *value; /* key NULL: query names one parameter that has all three, one after another */
+    const char *position_key, *position_query; /* those linears; NULL: key and query themselves */
+    bool separate;                             /* in a training, query, key and value are tensors of their own */
+    const char *query_norm, *key_norm;         /* of separate ones, before they are rotated; NULL: none */
     const char *out, *attention_norm, *up, *down, *ffn_norm;
     const char *gate; /* gated: the half that has the activation, if it is a parameter of its own; NULL: up has both */
     const char *attention_output_norm, *ffn_output_norm; /* of what a block adds, if pre_norm; NULL: none */

@@ -25,6 +25,7 @@
 #ifndef SNUG_PROGRAM_OP_H
 #define SNUG_PROGRAM_OP_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +49,7 @@
    snug_op_name_info; member is that of struct snug_op. */
 #define SNUG_OPS_COMMON(X)                                                                                             \
     X(EMBED, embed, embed)                                                                                             \
+    X(TABLE, table, table)                                                                                             \
     X(LINEAR, linear, linear)                                                                                          \
     X(ATTENTION, attention, attention)                                                                                 \
     X(RESIDUAL_NORM, residual_norm, residual_norm)                                                                     \
@@ -70,6 +72,7 @@
     X(FILL, fill, fill)                                                                                                \
     X(ADD, add, add)                                                                                                   \
     X(EMBED_BACKWARD, embed_backward, embed_backward)                                                                  \
+    X(TABLE_BACKWARD, table_backward, table_backward)                                                                  \
     X(LINEAR_DX, linear_dx, linear_dx)                                                                                 \
     X(LINEAR_DW, linear_dw, linear_dw)                                                                                 \
     X(ATTENTION_BACKWARD, attention_backward, attention_backward)                                                      \
@@ -166,6 +169,16 @@ struct snug_embed_backward {
     float scale;
     int32_t padding, first_position;
 };
+/* y = table, all of its rows */
+struct snug_table {
+    int32_t table; /* [N,h] */
+    int32_t y;     /* [N,h], FIXED */
+};
+/* dtable += dy */
+struct snug_table_backward {
+    int32_t dy; /* [N,h], FIXED */
+    int32_t dtable;
+};
 /* The columns of a tensor that an operation reads or writes: `count` from `first` on; count 0: all. */
 struct snug_column_range {
     int32_t first, count;
@@ -207,24 +220,31 @@ struct snug_linear_dw {
  * i - before <= j <= i + after; -1: to all keys before it, after it. So causal attention has after = 0. Dropout's
  * factors depend on i and j in any case. cap(x) = softcap * tanh(x / softcap); softcap 0: x. bias: b_ij =
  * bias[snug_relative_bucket(j - i, buckets)][head]; without it b = 0.
+ *
+ * With position keys or position queries (disentangled attention, arXiv:2006.03654), S also has (q_i . pk_r + k_j .
+ * pq_r) * scale, where r = snug_position_row(i - j, span, farthest); head i reads the columns from i * d on. Then heads
+ * is kv_heads, and there is neither a window, a cap nor a bias.
  */
 struct snug_attention_form {
     int32_t column[3];
     int32_t heads, kv_heads, head_dim;
     int32_t before, after;
+    int32_t farthest; /* of snug_position_row() */
     float scale, softcap;
 };
 struct snug_attention {
     int32_t q, k, v; /* [T,…], see above */
     int32_t bias;    /* [buckets,heads] or none */
+    int32_t pk, pq;  /* [2*span,heads*d] FIXED, each or none */
     int32_t o, lse;  /* [T,heads*d] [T,heads] */
     struct snug_attention_form form;
 };
 /* dbias += */
 struct snug_attention_backward {
-    int32_t dout, q, k, v, o, lse, bias; /* dout: gradient of o */
-    int32_t dq, dk, dv;                  /* as q, k, v: one tensor where those are one */
-    int32_t dbias;                       /* [buckets,heads] F32 or none */
+    int32_t dout, q, k, v, o, lse, bias, pk, pq; /* dout: gradient of o */
+    int32_t dq, dk, dv;                          /* as q, k, v: one tensor where those are one */
+    int32_t dbias;                               /* [buckets,heads] F32 or none */
+    int32_t dpk, dpq;                            /* as pk, pq, each or none */
     struct snug_attention_form form;
 };
 /*
@@ -314,7 +334,8 @@ struct snug_rotate {
     int32_t rotation; /* of the program */
     bool back;
 };
-/* y = dropout(x), its own backward. The mask of an element is keyed by its row's token. */
+/* y = dropout(x), its own backward. The mask of an element is keyed by its row's token; that of a FIXED tensor by its
+   row, as the position of sample 0. */
 struct snug_dropout {
     int32_t x, y; /* [n,m]; y (= x) */
 };
@@ -517,7 +538,7 @@ struct snug_rows_begin {
     bool decay;
 };
 
-#define SNUG_OPERANDS_MOST 11
+#define SNUG_OPERANDS_MOST 15
 
 /* When a FETCH is not needed; see struct snug_crossing (backend.h). */
 enum snug_unless {
@@ -549,6 +570,8 @@ struct snug_op {
     union {
         int32_t operands[SNUG_OPERANDS_MOST];
         struct snug_embed embed;
+        struct snug_table table;
+        struct snug_table_backward table_backward;
         struct snug_embed_backward embed_backward;
         struct snug_linear linear;
         struct snug_linear_dx linear_dx;
@@ -626,6 +649,23 @@ static inline int32_t snug_relative_bucket(int64_t distance, int32_t buckets) {
         k++;
     }
     return first + exact + k;
+}
+
+/* The row of position keys and queries, of 2 * span, for a key `distance` positions before its query (after it if
+   negative), as DeBERTa-v2 has it: span + distance, within the rows. With farthest > 0, half of the span has one
+   distance each, and the ranges of the others grow exponentially up to distance farthest - 1; in float, as torch
+   computes them, of the nearest logarithms. */
+static inline int32_t snug_position_row(int64_t distance, int32_t span, int32_t farthest) {
+    const int32_t middle = span / 2;
+    const int64_t n = distance < 0 ? -distance : distance;
+    int64_t bucket = n;
+    if (farthest > 0 && n > middle) {
+        const float ratio = (float)log((double)((float)n / (float)middle)),
+                    most = (float)log((double)((float)(farthest - 1) / (float)middle));
+        bucket = (int64_t)ceilf(ratio / most * (float)(middle - 1)) + middle;
+    }
+    const int64_t row = span + (distance < 0 ? -bucket : bucket);
+    return (int32_t)(row < 0 ? 0 : row < 2 * (int64_t)span ? row : 2 * (int64_t)span - 1);
 }
 
 /* ---- descriptors ---------------------------------------------------------------------------------------------- */

@@ -11,8 +11,17 @@
 #include "tokenizer/unicode.h"
 
 const char *const snug_tokenizer_file_names[SNUG_TOKENIZER_FILES] = {
-    "vocab.txt",          "tokenizer.json", "tokenizer_config.json",   "special_tokens_map.json", "added_tokens.json",
-    "vocab.json",         "merges.txt",     "sentencepiece.bpe.model", "tokenizer.model",         "chat_template.jinja",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spm.model",
+    "tokenizer.model",
+    "chat_template.jinja",
     "chat_template.json",
 };
 

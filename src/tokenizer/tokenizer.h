@@ -15,7 +15,7 @@ struct snug_tokenizer;
 typedef const char *snug_class_of_type(const char *model_type, bool *keeps);
 
 /* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE),
-   sentencepiece.bpe.model (Unigram) or tokenizer.model (SentencePiece's BPE), with tokenizer_config.json,
+   sentencepiece.bpe.model or spm.model (Unigram) or tokenizer.model (SentencePiece's BPE), with tokenizer_config.json,
    special_tokens_map.json and added_tokens.json. The class named in tokenizer_config.json builds the tokenizer, as in
    transformers 5: BertTokenizer uses only the vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Where it
    names none, class_of_type gives the class for the model type in config.json. Ignored settings are logged. */

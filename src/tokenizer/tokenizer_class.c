@@ -44,6 +44,12 @@
     "decoder": {"type": "Metaspace", "replacement": "▁", "add_prefix_space": "$add_prefix_space"}) \
     "," SENTENCE_ROWS "," FAIRSEQ
 
+#define DEBERTA_SPACES JSON( \
+    {"type": "Replace", "pattern": {"Regex": "\\s{2,}|[\\n\\r\\t]"}, "content": " "}, {"type": "NFC"}, \
+    {"type": "Strip", "strip_left": false, "strip_right": true}])
+#define DEBERTA_METASPACE JSON( \
+    {"type": "Metaspace", "replacement": "▁", "prepend_scheme": {"if": "$add_prefix_space", "then": "always", "else": "first"}})
+
 static const struct snug_tokenizer_class classes[] = {
     {.name = "BertTokenizer", .json = "{" BERT "," WITH_TYPES "}"}, /* the first: of vocab.txt alone */
     {.name = "DistilBertTokenizer", .json = "{" BERT "}"},
@@ -95,6 +101,15 @@ static const struct snug_tokenizer_class classes[] = {
             ["<s>NOTUSED", 0], ["<pad>", 0, "pad_token"], ["</s>NOTUSED", 0], ["<unk>", 0, "unk_token"],
             ["<unk>NOTUSED", -100], 1, ["<mask>", 0, "mask_token"]]},
         "extra_special_tokens": ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"], "mask_strips": true) "}"},
+    {.name = "DebertaV2Tokenizer", .json = "{" JSON(
+        "normalizer": {"type": "Sequence", "normalizers": {"if": "$do_lower_case", "then": [{"type": "Lowercase"},)
+            DEBERTA_SPACES JSON(, "else": [) DEBERTA_SPACES JSON(}},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": {"if": "$split_by_punct", "then": [
+            {"type": "Punctuation", "behavior": "Isolated"},) DEBERTA_METASPACE JSON(], "else": [) DEBERTA_METASPACE JSON(]}},
+        "model": {"type": "Unigram", "unk_id": "@unk_token", "vocab": [0]}, "decoder":) DEBERTA_METASPACE JSON(,
+        "do_lower_case": false, "split_by_punct": false, "add_prefix_space": true, "bos_token": "[CLS]",
+        "eos_token": "[SEP]", "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
+        "mask_token": "[MASK]",) BERT_ROWS "," WITH_TYPES "}", .spm = true},
     {.name = "PreTrainedTokenizer", .json = NULL, .wraps = true},
     {.name = "TokenizersBackend", .json = NULL, .wraps = true},
 };

@@ -23,6 +23,7 @@ struct snug_tokenizer_class {
     bool wraps;        /* normalizer, pre_tokenizer and model are those of a tokenizer.json, if there is one */
     bool wraps_bytes;  /* the same, if that tokenizer.json is byte-level */
     bool plain_pieces; /* merges are of normal pieces alone */
+    bool spm;          /* Unigram: without tokenizer.json it is a spm.model, whose charsmap is not used */
     bool pieces;       /* BPE: without tokenizer.json it is a tokenizer.model, not vocab.json and merges.txt */
     bool prefix_words; /* run_ner.py loads it with add_prefix_space=True */
 };

@@ -55,7 +55,7 @@ static bool is_read_first(enum snug_tokenizer_file file) {
 /* Each tokenizer has one of these. */
 static bool has_vocabulary(int file) {
     return file == SNUG_TOKENIZER_VOCAB || file == SNUG_TOKENIZER_JSON || file == SNUG_TOKENIZER_VOCAB_JSON ||
-           file == SNUG_TOKENIZER_SENTENCEPIECE || file == SNUG_TOKENIZER_MODEL;
+           file == SNUG_TOKENIZER_SENTENCEPIECE || file == SNUG_TOKENIZER_SPM || file == SNUG_TOKENIZER_MODEL;
 }
 
 bool snug_tokenizer_is_in(const struct snug_folder *folder) {
@@ -78,10 +78,11 @@ static snug_status read_files(struct snug_tokenizer_loader *loader) {
         paths[file] = NULL;
     }
     if (found) return SNUG_OK;
-    return snug_fail(loader->ctx, SNUG_E_INPUT,
-                     "%s has no tokenizer: neither vocab.txt, nor tokenizer.json, nor vocab.json, nor "
-                     "sentencepiece.bpe.model, nor tokenizer.model; give a folder that has one with --tokenizer_name",
-                     loader->folder);
+    return snug_fail(
+        loader->ctx, SNUG_E_INPUT,
+        "%s has no tokenizer: neither vocab.txt, nor tokenizer.json, nor vocab.json, nor "
+        "sentencepiece.bpe.model, nor spm.model, nor tokenizer.model; give a folder that has one with --tokenizer_name",
+        loader->folder);
 }
 
 /* The class of the model type in config.json; NULL if it is not known. */
@@ -121,7 +122,7 @@ static snug_status choose_class(struct snug_tokenizer_loader *loader, const char
         return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
                          "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
                          "(WordPiece), RobertaTokenizer, GPT2Tokenizer, Qwen2Tokenizer, LlamaTokenizer, GemmaTokenizer "
-                         "(BPE), XLMRobertaTokenizer, CamembertTokenizer "
+                         "(BPE), XLMRobertaTokenizer, CamembertTokenizer, DebertaV2Tokenizer "
                          "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
                          loader->folder, name);
     const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
@@ -236,8 +237,9 @@ const char *snug_loader_source(const struct snug_tokenizer_loader *loader) {
         [SNUG_MODEL_UNIGRAM] = SNUG_TOKENIZER_SENTENCEPIECE,
     };
     if (loader->json) return snug_loader_path(loader, SNUG_TOKENIZER_JSON);
-    return snug_loader_path(loader,
-                            loader->class->pieces ? SNUG_TOKENIZER_MODEL : vocabularies[loader->tokenizer->kind]);
+    return snug_loader_path(loader, loader->class->pieces ? SNUG_TOKENIZER_MODEL
+                                    : loader->class->spm  ? SNUG_TOKENIZER_SPM
+                                                          : vocabularies[loader->tokenizer->kind]);
 }
 
 static snug_status fill(const struct snug_tokenizer_loader *loader, const json_t *class, const json_t *part,
@@ -308,7 +310,7 @@ static snug_status load_normalizer(struct snug_tokenizer_loader *loader) {
     const char *path = snug_loader_source(loader);
     json_t *part;
     RETURN_IF_ERROR(snug_loader_section(loader, "normalizer", &part));
-    const bool precompiled = !loader->own && loader->tokenizer->kind == SNUG_MODEL_UNIGRAM;
+    const bool precompiled = !loader->own && loader->tokenizer->kind == SNUG_MODEL_UNIGRAM && !loader->class->spm;
     snug_status status = SNUG_OK;
     if (!precompiled)
         status = snug_json_normalizer(loader->ctx, path, part, out);

@@ -277,9 +277,14 @@ static const char *entry_text(const struct snug_tokenizer_loader *loader, const 
     return named ? named : json_string_value(json_array_get(entry, 0));
 }
 
+/* The class's file of pieces of a Unigram model. */
+static enum snug_tokenizer_file unigram_file(const struct snug_tokenizer_loader *loader) {
+    return loader->class->spm ? SNUG_TOKENIZER_SPM : SNUG_TOKENIZER_SENTENCEPIECE;
+}
+
 /* The vocabulary of a class: special tokens around the pieces of the file. */
 static snug_status take_pieces(struct snug_tokenizer_loader *loader, const json_t *vocab) {
-    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    const char *path = snug_loader_path(loader, unigram_file(loader));
     const struct snug_sentencepiece *model = &loader->sentencepiece;
     size_t bytes = 0, count = 0, i;
     json_t *entry;
@@ -322,8 +327,8 @@ static snug_status read_sentencepiece(struct snug_tokenizer_loader *loader, enum
 /* Its pieces become the vocabulary once the names of the special tokens are known. */
 static snug_status load_unigram(struct snug_tokenizer_loader *loader) {
     const struct snug_sentencepiece *model = &loader->sentencepiece;
-    RETURN_IF_ERROR(read_sentencepiece(loader, SNUG_TOKENIZER_SENTENCEPIECE, SNUG_SENTENCEPIECE_UNIGRAM));
-    if (!model->charsmap_size) return SNUG_OK;
+    RETURN_IF_ERROR(read_sentencepiece(loader, unigram_file(loader), SNUG_SENTENCEPIECE_UNIGRAM));
+    if (!model->charsmap_size || loader->class->spm) return SNUG_OK;
     return snug_normalizer_add_charsmap(loader->ctx, &loader->tokenizer->normalizer,
                                         snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE), model->charsmap,
                                         model->charsmap_size, false);
@@ -383,7 +388,9 @@ snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
         snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB_JSON);
         snug_loader_forget(loader, SNUG_TOKENIZER_MERGES);
     }
-    if (json || kind != SNUG_MODEL_UNIGRAM) snug_loader_forget(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    const bool unigram = !json && kind == SNUG_MODEL_UNIGRAM;
+    if (!unigram || loader->class->spm) snug_loader_forget(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    if (!unigram || !loader->class->spm) snug_loader_forget(loader, SNUG_TOKENIZER_SPM);
     if (!pieces) snug_loader_forget(loader, SNUG_TOKENIZER_MODEL);
     return SNUG_OK;
 }

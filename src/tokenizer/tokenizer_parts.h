@@ -25,6 +25,7 @@ enum snug_tokenizer_file {
     SNUG_TOKENIZER_VOCAB_JSON,
     SNUG_TOKENIZER_MERGES,
     SNUG_TOKENIZER_SENTENCEPIECE, /* Unigram */
+    SNUG_TOKENIZER_SPM,           /* the same under DeBERTa's name */
     SNUG_TOKENIZER_MODEL,         /* BPE, in the same format */
     SNUG_TOKENIZER_CHAT_TEMPLATE,
     SNUG_TOKENIZER_CHAT_TEMPLATE_JSON, /* as processors have it */

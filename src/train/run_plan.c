@@ -94,7 +94,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .tokenizer = setup->tokenizer,
         .vocab_size = setup->config.vocab_size,
         .first_position = (int32_t)setup->config.first_position,
-        .one_type = setup->config.family->one_type,
+        .one_type = setup->config.one_type,
     };
     /* A plan without data, and a loaded model: every batch is full, every sequence has the maximum length. */
     if (!source->rows) {

@@ -80,9 +80,12 @@ int64_t snug_setup_limit_length(snug_context *ctx, int64_t length, bool is_given
     return most;
 }
 
+/* Positions that are relative have no limit. */
 static int64_t longest_possible(const struct snug_setup *setup) {
     const int64_t most = setup->tokenizer ? snug_tokenizer_max_length(setup->tokenizer) : INT64_MAX;
-    return most < setup->config.positions ? most : setup->config.positions;
+    const int64_t positions = setup->config.positions, given = setup->config.max_position_embeddings;
+    const int64_t own = positions < given ? positions : given;
+    return most < own ? most : own;
 }
 
 /* The length of the training counts in evaluation and prediction, unless another one is given. */
@@ -661,7 +664,7 @@ static snug_status open_data(struct snug_setup *setup) {
 
 bool snug_setup_lacks_type(const struct snug_setup *setup) {
     const struct snug_config *config = &setup->config;
-    return !config->family->one_type && config->type_vocab_size < 2 && snug_tokenizer_types(setup->tokenizer);
+    return !config->one_type && config->type_vocab_size < 2 && snug_tokenizer_types(setup->tokenizer);
 }
 
 int64_t snug_setup_classes(const struct snug_setup *setup) {

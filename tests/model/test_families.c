@@ -312,6 +312,72 @@ FIXTURE_TEST(wrong_configs) {
     check_wrong(s, cases, sizeof cases / sizeof *cases);
 }
 
+FIXTURE_TEST(wrong_configs_of_deberta) {
+#define DEBERTA "{\"model_type\": \"deberta-v2\", "
+#define RELATIVE DEBERTA "\"relative_attention\": true, "
+    static const struct wrong_config cases[] = {
+        {DEBERTA "\"conv_kernel_size\": 3}", SNUG_E_UNSUPPORTED, "conv_kernel_size is above 0: the convolution"},
+        {DEBERTA "\"conv_kernel_size\": \"3\"}", SNUG_E_INPUT, "conv_kernel_size"},
+        {DEBERTA "\"hidden_size\": 0}", SNUG_E_INPUT, "hidden_size is 0"},
+        {DEBERTA "\"type_vocab_size\": -1}", SNUG_E_INPUT, "type_vocab_size is -1"},
+        {DEBERTA "\"pooler_hidden_size\": 64}", SNUG_E_UNSUPPORTED, "pooler_hidden_size other than hidden_size"},
+        {DEBERTA "\"attention_head_size\": 32}", SNUG_E_UNSUPPORTED, "attention_head_size other than hidden_size / "},
+        {DEBERTA "\"norm_rel_ebd\": \"layer_norm\"}", SNUG_E_UNSUPPORTED, "norm_rel_ebd without relative_attention"},
+        {DEBERTA "\"pos_att_type\": \"c2p|p2p\"}", SNUG_E_UNSUPPORTED, "pos_att_type has an unknown item"},
+        {DEBERTA "\"pos_att_type\": [\"c2p\", 2]}", SNUG_E_UNSUPPORTED, "pos_att_type has an unknown item"},
+        {DEBERTA "\"pos_att_type\": 1}", SNUG_E_UNSUPPORTED, "pos_att_type must be a text or a list"},
+        {RELATIVE "\"pos_att_type\": null}", SNUG_E_UNSUPPORTED, "pos_att_type is empty"},
+        {RELATIVE "\"pos_att_type\": \"c2p\", \"position_buckets\": 1}", SNUG_E_UNSUPPORTED,
+         "position_buckets must be at least 2"},
+        {RELATIVE "\"pos_att_type\": \"c2p\", \"position_buckets\": 8, \"max_relative_positions\": 5}",
+         SNUG_E_UNSUPPORTED, "max_relative_positions must be larger than position_buckets / 2 + 1"},
+        {RELATIVE "\"max_relative_positions\": 2000000}", SNUG_E_UNSUPPORTED, "max_relative_positions is too large"},
+    };
+    check_wrong(s, cases, sizeof cases / sizeof *cases);
+#undef RELATIVE
+#undef DEBERTA
+}
+
+/* Positions that are relative alone have no limit. */
+FIXTURE_TEST(positions_of_deberta) {
+    static const struct {
+        const char *json;
+        int64_t positions;
+    } cases[] = {{"\"position_biased_input\": true", 512},
+                 {"\"position_biased_input\": false", SNUG_DIMENSION_MOST},
+                 {"\"position_biased_input\": false, \"pos_att_type\": \" C2P | p2c\"", SNUG_DIMENSION_MOST},
+                 {"\"norm_rel_ebd\": [\"none\"], \"type_vocab_size\": null, \"pos_att_type\": \"\"", 512}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        struct snug_config config;
+        snprintf(text, sizeof text, "{\"model_type\": \"deberta-v2\", %s}", cases[i].json);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        assert_int_equal(config.positions, cases[i].positions);
+        assert_true(config.one_type && config.type_vocab_size == 0);
+        snug_config_free(&config);
+    }
+}
+
+/* The newer head of masked LM has no decoder of its own. */
+FIXTURE_TEST(newer_head_of_deberta) {
+    static const char *const wrong[] = {"\"tie_word_embeddings\": false", "\"embedding_size\": 24"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[256];
+        struct snug_config config;
+        struct snug_program program;
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"deberta-v2\", \"architectures\": [\"DebertaV2ForMaskedLM\"], "
+                 "\"num_hidden_layers\": 1, \"legacy\": false, %s}",
+                 wrong[i]);
+        assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+        snug_program_init(&program, s->ctx);
+        assert_fails(s, snug_build_model(&program, &config, true, 0), SNUG_E_UNSUPPORTED,
+                     "masked LM with legacy false has the word table as its decoder");
+        snug_program_free(&program);
+        snug_config_free(&config);
+    }
+}
+
 FIXTURE_TEST(wrong_configs_of_decoders) {
     static const struct wrong_config cases[] = {
         {"{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", SNUG_E_INPUT,
@@ -513,7 +579,7 @@ FIXTURE_TEST(built_in_shapes) {
     static const struct {
         const char *name;
         int64_t parameters;
-    } shapes[] = {{"mpnet-base", 109518527}, {"ModernBERT-base", 149655232}};
+    } shapes[] = {{"mpnet-base", 109518527}, {"ModernBERT-base", 149655232}, {"deberta-v3-small", 142024548}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct snug_program program;
         struct snug_config config;

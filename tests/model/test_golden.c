@@ -56,15 +56,15 @@ static void check_logits(struct golden *g) {
     free(expected.values);
 }
 
-/* The bias of the queries next to a bias of keys, whose true gradient is zero: softmax does not depend on it. Otherwise
-   NULL. */
+/* The bias of the queries next to a bias of keys, whose true gradient is zero: softmax does not depend on it, unless
+   keys are compared with position queries. Otherwise NULL. */
 static const struct snug_parameter *query_bias(const struct golden *g, const struct snug_parameter *p) {
     const struct snug_program *program = &g->program;
     const struct snug_parameter *query = p - 1;
     if (p == program->parameters || p->shape[1] || p->row != 1 || program->tensors[p->tensor].rows != 3) return NULL;
     for (size_t i = 0; i < program->op_count; i++)
         if (program->ops[i].kind == SNUG_OP_ATTENTION && program->ops[i].layer == program->tensors[p->tensor].layer)
-            return query;
+            return program->ops[i].attention.pq ? NULL : query;
     return NULL;
 }
 

@@ -112,18 +112,37 @@ static inline void build_linear(struct ops *f, int variant) {
     if (addend) ops_pair(f, l.addend, dy);
 }
 
+/* 1: a table in 16 bits. */
+enum { TABLE_VARIANTS = 2 };
+static inline void build_table(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t rows = f->shape->outputs, h = f->shape->h;
+    const int32_t table = ops_source(f, variant ? ops_copy_type(f) : SNUG_F32, FIXED, rows, h),
+                  y = ops_tensor(f, type, FIXED, rows, h), dy = ops_source(f, type, FIXED, rows, h),
+                  dtable = ops_source(f, SNUG_F32, FIXED, rows, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_TABLE, .table = {.table = table, .y = y}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_TABLE_BACKWARD, .table_backward = {.dy = dy, .dtable = dtable}});
+    f->y = y;
+    f->dy = dy;
+    if (!variant) ops_pair(f, table, dtable); /* finite differences are finer than bf16 */
+}
+
 /* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.
    6: windows and RoPE, as ModernBERT's local layers. 7: a bias, as MPNet. 8: dropout and a bias of few buckets. 9: a
    frozen bias. 10: all of these. 11: as 8 with a bias in bf16. Heads of an odd size have no RoPE. 12: causal. 13:
    causal, one key/value head, q, k and v apart. 14: a window to both sides, dropout, half as many key/value heads, k
    and v in a tensor of their own. 15: a causal window, a cap, half as many key/value heads. 16: a cap, a bias, a scale,
-   dropout, one key/value head. */
-enum { ATTENTION_VARIANTS = 17 };
+   dropout, one key/value head. 17: position keys and queries, as DeBERTa-v3. 18: the same with dropout, few buckets, q,
+   k and v apart. 19: position keys, without buckets. 20: frozen position queries, dropout. 21: frozen position keys,
+   and position queries without buckets. */
+enum { ATTENTION_POSITIONS = 17, ATTENTION_VARIANTS = 22 };
 enum attention_layout { ATTENTION_TOGETHER, ATTENTION_APART, ATTENTION_KEYS_APART };
 struct attention_case {
     float p, softcap, scale;
     int32_t before, after, buckets, share; /* share: query heads of a key/value head, or heads / share = 1 */
     enum attention_layout layout;
+    int32_t span, farthest; /* of position keys and queries */
+    enum { WITH_KEYS = 1, WITH_QUERIES = 2, FROZEN_KEYS = 4, FROZEN_QUERIES = 8 } positions;
 };
 static inline struct attention_case attention_case(int variant) {
 #define ALL .before = -1, .after = -1
@@ -145,7 +164,13 @@ static inline struct attention_case attention_case(int variant) {
         [13] = {.before = -1, .after = 0, .share = 64, .layout = ATTENTION_APART},
         [14] = {.before = 9, .after = 40, .p = 0.3f, .share = 2, .layout = ATTENTION_KEYS_APART},
         [15] = {.before = 20, .after = 0, .softcap = 0.5f, .share = 2},
-        [16] = {ALL, .p = 0.3f, .softcap = 0.25f, .scale = 0.2f, .buckets = 8, .share = 64}};
+        [16] = {ALL, .p = 0.3f, .softcap = 0.25f, .scale = 0.2f, .buckets = 8, .share = 64},
+        [17] = {ALL, .scale = 0.1f, .span = 64, .farthest = 512, .positions = WITH_KEYS | WITH_QUERIES},
+        [18] = {ALL, .p = 0.3f, .span = 4, .farthest = 8, .positions = WITH_KEYS | WITH_QUERIES,
+                .layout = ATTENTION_APART},
+        [19] = {ALL, .span = 50, .positions = WITH_KEYS},
+        [20] = {ALL, .p = 0.3f, .span = 5, .farthest = 20, .positions = WITH_QUERIES | FROZEN_QUERIES},
+        [21] = {ALL, .span = 3, .positions = WITH_KEYS | WITH_QUERIES | FROZEN_KEYS}};
 #undef ALL
 #undef WITHIN
     return cases[variant];
@@ -183,6 +208,18 @@ static inline void attention_operands(struct ops *f, enum attention_layout layou
     b->v = a->v;
 }
 
+/* Position keys and queries, and their gradients. */
+static inline void position_operands(struct ops *f, const struct attention_case *form, struct snug_attention *a,
+                                     struct snug_attention_backward *b) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t h = f->shape->h, rows = 2 * (int64_t)form->span;
+    if (form->positions & WITH_KEYS) b->pk = a->pk = ops_source(f, type, FIXED, rows, h);
+    if (form->positions & WITH_QUERIES) b->pq = a->pq = ops_source(f, type, FIXED, rows, h);
+    if (a->pk && !(form->positions & FROZEN_KEYS)) b->dpk = ops_tensor(f, type, FIXED, rows, h);
+    if (a->pq && !(form->positions & FROZEN_QUERIES)) b->dpq = ops_tensor(f, type, FIXED, rows, h);
+    a->form.farthest = form->farthest;
+}
+
 static inline void build_attention(struct ops *f, int variant) {
     const struct attention_case form = attention_case(variant);
     const int64_t h = f->shape->h, d = h / f->shape->heads;
@@ -200,6 +237,7 @@ static inline void build_attention(struct ops *f, int variant) {
                                         .softcap = form.softcap}};
     struct snug_attention_backward b = {0};
     attention_operands(f, form.layout, kv, &a, &b);
+    position_operands(f, &form, &a, &b);
     const bool low = variant == 11;
     if (buckets) a.bias = ops_source(f, low ? SNUG_BF16 : SNUG_F32, FIXED, buckets, heads);
     a.o = ops_tensor(f, type, T, 0, h);
@@ -218,6 +256,8 @@ static inline void build_attention(struct ops *f, int variant) {
     if (a.k != a.q) ops_pair(f, a.k, b.dk);
     if (a.v != a.q && a.v != a.k) ops_pair(f, a.v, b.dv);
     if (!low) ops_pair(f, a.bias, b.dbias); /* finite differences are finer than bf16 */
+    if (b.dpk) ops_pair(f, a.pk, b.dpk);
+    if (b.dpq) ops_pair(f, a.pq, b.dpq);
 }
 
 /* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an
@@ -387,17 +427,17 @@ static inline void build_rotate(struct ops *f, int variant) {
     ops_pair(f, x, op.rotate.y);
 }
 
-/* 0: dropout. 1: in place. 2: none. */
+/* 0: dropout. 1: in place. 2: none. 3: over last tokens. 4: over the rows of a table. */
 static inline void build_dropout(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    const enum snug_extent extent = variant == 3 ? B : R;
+    const enum snug_extent extent = variant == 3 ? B : variant == 4 ? FIXED : R;
     f->pooling = SNUG_POOL_LAST;
-    int32_t x = ops_source(f, type, extent, 0, f->shape->h);
-    int32_t y = variant == 1 ? x : ops_tensor(f, type, extent, 0, f->shape->h);
+    int32_t x = ops_source(f, type, extent, 9, f->shape->h);
+    int32_t y = variant == 1 ? x : ops_tensor(f, type, extent, 9, f->shape->h);
     float p = p_of[variant != 2];
     ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = x, .y = y}});
     if (variant == 1) return;
-    int32_t dy = ops_source(f, type, extent, 0, f->shape->h), dx = ops_tensor(f, type, extent, 0, f->shape->h);
+    int32_t dy = ops_source(f, type, extent, 9, f->shape->h), dx = ops_tensor(f, type, extent, 9, f->shape->h);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = dy, .y = dx}});
     f->y = y;
     f->dy = dy;

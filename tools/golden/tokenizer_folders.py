@@ -30,7 +30,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
 SENTENCES = """the film was good . a bad story , it was bad ! we are running and they played cafe café naïve élan strasse new one
@@ -51,9 +51,10 @@ CLASSES = {
                   "PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer"],
     "bpe": ["RobertaTokenizer", "RobertaTokenizerFast", "GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"],
     "unigram": ["XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizer", "CamembertTokenizerFast", "PreTrainedTokenizerFast"],
+    "spm": ["DebertaV2Tokenizer"],
 }
 TYPES = {"wordpiece": ["bert", "distilbert", "electra", "mpnet", "modernbert"], "bpe": ["roberta", "roberta-prelayernorm", "modernbert", "gpt2"],
-         "unigram": ["xlm-roberta", "camembert"]}
+         "unigram": ["xlm-roberta", "camembert"], "spm": ["deberta-v2"]}
 
 
 class Vocabularies:
@@ -78,13 +79,19 @@ class Vocabularies:
             model.trainer_spec.ClearField(name)
         model.normalizer_spec.ClearField("normalization_rule_tsv")
         self.unigram = model.SerializeToString(deterministic=True)
+        for i, content in enumerate(["[PAD]", "[CLS]", "[SEP]", "[UNK]"]):  # as DeBERTa-v3's, whose mask token is not in the file
+            piece = model.pieces.add() if i == 3 else model.pieces[i]
+            piece.piece, piece.score, piece.type = content, 0, 2 if i == 3 else 3
+        model.pieces.insert(3, model.pieces.pop())
+        model.trainer_spec.unk_id, model.trainer_spec.pad_id, model.trainer_spec.bos_id, model.trainer_spec.eos_id = 3, 0, 1, 2
+        self.spm = model.SerializeToString(deterministic=True)
 
     def slow_files(self, kind):
         if kind == "wordpiece":
             return {"vocab.txt": "".join(word + "\n" for word in self.words)}
         if kind == "bpe":
             return {"vocab.json": self.bpe["vocab"], "merges.txt": "#version: 0.2\n" + "".join(" ".join(m) + "\n" for m in self.bpe["merges"])}
-        return {"sentencepiece.bpe.model": self.unigram}
+        return {"spm.model": self.spm} if kind == "spm" else {"sentencepiece.bpe.model": self.unigram}
 
     def json_file(self, kind, rng):
         """tokenizer.json with parts of its own, without added tokens."""
@@ -102,6 +109,14 @@ class Vocabularies:
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=rng.random() < 0.3)
             tokenizer.decoder = decoders.ByteLevel()
             tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0)) if rng.random() < 0.7 else processors.ByteLevel()
+        elif kind == "spm":
+            model = sentencepiece_model_pb2.ModelProto.FromString(self.spm)
+            tokenizer = Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in model.pieces], 3, False))
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")])
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace()])
+            tokenizer.decoder = decoders.Metaspace()
+            tokenizer.post_processor = processors.TemplateProcessing(
+                "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 1), ("[SEP]", 2)])
         else:
             pieces = sentencepiece.SentencePieceProcessor(model_proto=self.unigram)
             vocab = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
@@ -262,6 +277,15 @@ def kinds(vocabularies):
                           {"content": "  ", **flags_, "normalized": normalized}, {"content": "\n\n", "normalized": False}]
                 yield f"{name}, blanks with {flags_}", kind, {"tokenizer_config.json": {
                     "tokenizer_class": name, "added_tokens_decoder": {str(size[kind] + i): token for i, token in enumerate(tokens)}}}, blanks
+    spaces = ["the  film\t was", " good \n day ", "caf\u00e9 cafe\u0301, (a) x", "GOOD Film \u00a0 a", "[CLS] [MASK] the <q> film", "\ufb01lm  ", ""]
+    for name, config in (("plain", {}), ("lower case", {"do_lower_case": True}), ("punctuation", {"split_by_punct": True}),
+                         ("both", {"do_lower_case": True, "split_by_punct": True})):
+        for files in ({"tokenizer_config.json": {"tokenizer_class": "DebertaV2Tokenizer", **config}},
+                      {"tokenizer_config.json": {"vocab_type": "spm", **config}, "config.json": {"model_type": "deberta-v2"}}):
+            yield f"DebertaV2Tokenizer, {name}", "spm", files, spaces
+            json_file = {**vocabularies.json_file("spm", random.Random(0)), "added_tokens": [
+                {"id": 51, "content": "[MASK]", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}]}
+            yield f"DebertaV2Tokenizer, {name}, tokenizer.json", "spm", {**files, "tokenizer.json": json_file}, spaces
     for bos in (True, False):
         yield "GPT2Tokenizer with bos_token and eos_token", "bpe", {"tokenizer_config.json": {
             "tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": bos, "add_eos_token": True}}, texts[:2]

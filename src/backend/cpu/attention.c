@@ -8,6 +8,11 @@
  * of a bucket is the sum of its dS_ij. The inner sum is formed from the row at hand, not as do_i . o_i, which is the
  * same but for rounding: so the rows of dS add up to zero as they should, and with them the gradient of the key's bias.
  *
+ * With position keys and queries S_ij has (q_i . pk_r + k_j . pq_r) * scale, too, where r is the row of the pair's
+ * distance: two matmuls with the rows that the sequence uses, of which a score reads one element each. Backward, their
+ * gradients are sums over the batch. It is cut into SNUG_CPU_POSITION_PARTS parts, whatever the number of threads, and
+ * a thread takes one head of all sequences of a part.
+ *
  * Forward, a thread takes one query head of one sequence at a time; backward, one key/value head and the query heads
  * that read it, one after the other. So it owns all that it writes. It copies the keys and values into scratch as fp32,
  * transposed where an inner product runs over channels, so that every matmul below multiplies rows by vectors. Then it
@@ -28,10 +33,13 @@ struct head {
     struct snug_matrix bias;                              /* optional */
     const int32_t *buckets;                               /* by distance + SNUG_CPU_FARTHEST */
     float *sums;                                          /* [sequences,heads,buckets]: gradients of biases, or NULL */
-    int64_t sequence, first, length;                      /* its tokens */
-    int64_t index, d;                                     /* of the query head; its channels */
-    int64_t column[3];                                    /* of q, k, v */
-    int64_t channels, keys;                               /* d and length in whole vectors */
+    struct snug_matrix pk, pq, dpk, dpq;                  /* optional */
+    const int32_t *rows;                                  /* of pk and pq, by distance, which may be below 0 */
+    float *key_sums, *query_sums; /* [2*span,channels]: gradients of this head's pk and pq, of this part of the batch */
+    int64_t sequence, first, length; /* its tokens */
+    int64_t index, d;                /* of the query head; its channels */
+    int64_t column[3];               /* of q, k, v */
+    int64_t channels, keys;          /* d and length in whole vectors */
     int64_t stride, span; /* stride of rows over all keys; over the keys that a block of queries attends to */
     bool windowed;        /* queries attend to a part of the keys */
     struct vec_dropout dropout;
@@ -189,6 +197,102 @@ static void sum_bias_gradients(const struct head *head, const float *gradients) 
     for (int64_t i = 0; i < 2 * head->length - 1; i++) sums[bucket_of(head, i - head->length + 1)] += gradients[i];
 }
 
+/* ---- position keys and queries ---------------------------------------------------------------------------------- */
+
+/* Buffers over the rows of pk and pq that a sequence uses. */
+struct positions {
+    struct head table; /* these rows in place of a sequence's tokens */
+    float *key_columns, *queries, *of_queries, *of_keys, *keys, *dof_queries, *dof_keys;
+};
+
+static bool has_positions(const struct head *head) { return head->pk.data || head->pq.data; }
+
+static int64_t whole_tiles(int64_t rows) { return (rows + ROWS - 1) / ROWS * ROWS; }
+
+/* Lays the buffers out in scratch, and copies the head's part of both tables. */
+static struct positions begin_positions(const struct head *head, float *scratch, const float *key_columns) {
+    struct positions p = {.table = *head};
+    if (!has_positions(head)) return p;
+    struct head *table = &p.table;
+    const int64_t column = head->index * head->d, farthest = head->length - 1;
+    table->first = head->rows[-farthest];
+    table->length = head->rows[farthest] + 1 - table->first;
+    table->keys = (table->length + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
+    table->stride = snug_cpu_key_stride(table->length);
+    p.key_columns = scratch;
+    p.queries = p.key_columns + head->channels * table->stride;
+    p.of_queries = p.queries + table->stride * head->channels;
+    p.of_keys = p.of_queries + SNUG_CPU_QUERIES * table->stride;
+    p.keys = p.of_keys + table->stride * head->stride;
+    p.dof_queries = p.keys + table->stride * head->channels;
+    p.dof_keys = p.dof_queries + SNUG_CPU_QUERIES * table->stride;
+    if (head->pk.data) copy_columns(table, p.key_columns, head->pk, column);
+    if (!head->pq.data) return p;
+    copy_rows(table, p.queries, head->pq, 0, column, table->length, head->form->scale);
+    matmul(p.of_keys, head->stride, p.queries, head->channels, 1, key_columns, head->stride, table->length, head->keys,
+           head->d, false);
+    return p;
+}
+
+/* The scores of a block's queries get those with position keys and queries. */
+static void add_position_scores(const struct head *head, const struct positions *p, float *scores, const float *queries,
+                                const struct block *b) {
+    const struct head *table = &p->table;
+    if (head->pk.data)
+        matmul(p->of_queries, table->stride, queries, head->channels, 1, p->key_columns, table->stride, b->count,
+               table->keys, head->d, false);
+    for (int64_t i = 0; has_positions(head) && i < b->count; i++) {
+        const int32_t *rows = head->rows + b->query + i;
+        float *row = scores + i * head->span;
+        const float *of_query = p->of_queries + i * table->stride - table->first;
+        const float *of_keys = p->of_keys - table->first * head->stride;
+        for (int64_t j = 0; head->pk.data && j < head->length; j++) row[j] += of_query[rows[-j]];
+        for (int64_t j = 0; head->pq.data && j < head->length; j++) row[j] += of_keys[rows[-j] * head->stride + j];
+    }
+}
+
+/* Before the first block: clears gradients, copies the position keys as they are. */
+static void begin_position_gradients(const struct head *head, const struct positions *p) {
+    const struct head *table = &p->table;
+    if (head->pk.data) copy_rows(table, p->keys, head->pk, 0, head->index * head->d, table->length, 1);
+    if (head->pq.data)
+        memset(p->dof_keys, 0, (size_t)(whole_tiles(table->length) * head->stride) * sizeof *p->dof_keys);
+}
+
+/* From dX of a block's queries: adds to dq, and to this part's sums for pk. */
+static void add_position_gradients(const struct head *head, const struct positions *p, const float *dscores,
+                                   float *dqueries, const float *queries, const struct block *b) {
+    const struct head *table = &p->table;
+    if (!has_positions(head)) return;
+    memset(p->dof_queries, 0, (size_t)(SNUG_CPU_QUERIES * table->stride) * sizeof *p->dof_queries);
+    for (int64_t i = 0; i < b->count; i++) {
+        const int32_t *rows = head->rows + b->query + i;
+        const float *row = dscores + i * head->span;
+        float *of_query = p->dof_queries + i * table->stride - table->first;
+        float *of_keys = p->dof_keys - table->first * head->stride;
+        for (int64_t j = 0; head->pk.data && j < head->length; j++) of_query[rows[-j]] += row[j];
+        for (int64_t j = 0; head->pq.data && j < head->length; j++) of_keys[rows[-j] * head->stride + j] += row[j];
+    }
+    if (!head->pk.data) return;
+    matmul(dqueries, head->channels, p->dof_queries, table->stride, 1, p->keys, head->channels, b->count,
+           head->channels, table->length, true);
+    if (head->dpk.data)
+        matmul(head->key_sums + table->first * head->channels, head->channels, p->dof_queries, 1, table->stride,
+               queries, head->channels, table->length, head->channels, b->count, true);
+}
+
+/* After the last block: adds to dk, and to this part's sums for pq, which are multiplied by the scale in the end. */
+static void end_position_gradients(const struct head *head, const struct positions *p, float *dkeys,
+                                   const float *keys) {
+    const struct head *table = &p->table;
+    if (!head->pq.data) return;
+    matmul(dkeys, head->channels, p->dof_keys, 1, head->stride, p->queries, head->channels, head->length,
+           head->channels, table->length, true);
+    if (head->dpq.data)
+        matmul(head->query_sums + table->first * head->channels, head->channels, p->dof_keys, head->stride, 1, keys,
+               head->channels, table->length, head->channels, head->length, true);
+}
+
 /* ---- one head of one sequence --------------------------------------------------------------------------------- */
 
 /* Caps a row of scores; slopes: NULL, or becomes the cap's derivatives. */
@@ -225,6 +329,12 @@ static float *lse_of(const struct head *head, int64_t query) {
     return (float *)head->lse.data + (head->first + query) * head->form->heads + head->index;
 }
 
+/* The last part of a thread's scratch. */
+static float *positions_of(const struct head *head, float *scratch) {
+    const struct snug_cpu_attention_scratch s = snug_cpu_attention_scratch(head->run->program, head->op);
+    return scratch + s.thread - s.positions;
+}
+
 static void forward(const struct head *head, float *scratch) {
     const int64_t channels = head->channels, stride = head->stride, span = head->span;
     float *keys = scratch, *values = keys + channels * stride, *queries = values + stride * channels;
@@ -232,6 +342,7 @@ static void forward(const struct head *head, float *scratch) {
     float *masks = scores + SNUG_CPU_QUERIES * span, *biases = masks + 2 * span;
 
     copy_columns(head, keys, head->k, head->column[1]);
+    const struct positions positions = begin_positions(head, positions_of(head, scratch), keys);
     copy_rows(head, values, head->v, 0, head->column[2], head->length, 1);
     copy_biases(head, biases);
     for (int64_t query = 0; query < head->length; query += SNUG_CPU_QUERIES) {
@@ -239,6 +350,7 @@ static void forward(const struct head *head, float *scratch) {
         float sum[SNUG_CPU_QUERIES];
         copy_rows(head, queries, head->q, query, head->column[0], b.count, head->form->scale);
         matmul(scores, span, queries, channels, 1, keys + b.key, stride, b.count, b.columns, head->d, false);
+        add_position_scores(head, &positions, scores, queries, &b);
         for (int64_t i = 0; i < b.count; i++) {
             const struct view view = view_of(head, &b, query + i);
             cap_scores(head, &view, scores + i * span, NULL);
@@ -284,7 +396,7 @@ static void clear_new_keys(const struct head *head, float *gradients, const stru
 
 struct buffers {
     float *key_columns, *value_columns, *keys, *dkeys, *dvalues, *queries, *dout, *dqueries, *scores, *dscores, *masks,
-        *row, *biases, *dbiases, *slopes;
+        *row, *biases, *dbiases, *slopes, *positions;
 };
 
 static struct buffers backward_buffers(const struct head *head, float *scratch) {
@@ -304,6 +416,7 @@ static struct buffers backward_buffers(const struct head *head, float *scratch) 
     m.biases = m.row + span;
     m.dbiases = m.biases + 2 * stride;
     m.slopes = m.biases + (head->bias.data ? 4 * stride : 0);
+    m.positions = positions_of(head, scratch);
     return m;
 }
 
@@ -326,6 +439,8 @@ static void backward_rows(const struct head *head, const struct buffers *m, cons
 /* dq of a query head, and its part of dk and dv; first: of the heads that share them. */
 static void backward_queries(const struct head *head, const struct buffers *m, bool first) {
     const int64_t channels = head->channels, stride = head->stride, span = head->span;
+    const struct positions positions = begin_positions(head, m->positions, m->key_columns);
+    begin_position_gradients(head, &positions);
     copy_biases(head, m->biases);
     if (head->sums) memset(m->dbiases, 0, (size_t)(2 * stride) * sizeof *m->dbiases);
     for (int64_t query = 0; query < head->length; query += SNUG_CPU_QUERIES) {
@@ -338,9 +453,11 @@ static void backward_queries(const struct head *head, const struct buffers *m, b
                false);
         matmul(m->dscores, span, m->dout, channels, 1, m->value_columns + b.key, stride, b.count, b.columns, head->d,
                false);
+        add_position_scores(head, &positions, m->scores, m->queries, &b);
         backward_rows(head, m, &b);
         matmul(m->dqueries, channels, m->dscores, span, 1, m->keys + b.key * channels, channels, b.count, channels,
                b.keys, false);
+        add_position_gradients(head, &positions, m->dscores, m->dqueries, m->queries, &b);
         put_rows(head, head->dq, head->first + query, head->column[0], m->dqueries, b.count, head->form->scale);
         if (head->windowed && first) {
             clear_new_keys(head, m->dvalues, &b);
@@ -350,6 +467,7 @@ static void backward_queries(const struct head *head, const struct buffers *m, b
         matmul(dk, channels, m->dscores, 1, span, m->queries, channels, b.keys, channels, b.count, add);
     }
     sum_bias_gradients(head, m->dbiases);
+    end_position_gradients(head, &positions, m->dkeys, m->keys);
 }
 
 /* Sets what depends on the query head. */
@@ -378,37 +496,66 @@ static void backward(const struct head *like, float *scratch) {
 
 /* ---- all heads ------------------------------------------------------------------------------------------------ */
 
+/* The tables by distance that all heads share, in scratch. */
+static void tabulate_distances(struct head *like, const struct snug_cpu_attention_scratch *scratch) {
+    float *const base = like->run->workspace;
+    if (like->bias.data) {
+        int32_t *buckets = (int32_t *)(base + scratch->buckets);
+        for (int32_t i = 0; i < SNUG_CPU_DISTANCES; i++)
+            buckets[i] = snug_relative_bucket(i - SNUG_CPU_FARTHEST, (int32_t)like->bias.rows);
+        like->buckets = buckets;
+    }
+    if (has_positions(like)) {
+        const int64_t farthest = like->run->program->longest - 1;
+        const int32_t span = (int32_t)(like->pk.data ? like->pk.rows : like->pq.rows) / 2;
+        int32_t *rows = (int32_t *)(base + scratch->rows) + (farthest > 0 ? farthest : 0);
+        for (int64_t i = -farthest; i <= farthest; i++) rows[i] = snug_position_row(i, span, like->form->farthest);
+        like->rows = rows;
+    }
+}
+
+static bool sums_positions(const struct head *head) { return head->dpk.data || head->dpq.data; }
+
+/* The head's sums for pk and pq, of a part of the batch. */
+static void clear_position_sums(struct head *head, const struct snug_cpu_attention_scratch *scratch, int64_t part) {
+    if (!sums_positions(head)) return;
+    head->key_sums =
+        (float *)head->run->workspace + scratch->parts + (part * head->form->heads + head->index) * scratch->part;
+    head->query_sums = head->key_sums + scratch->part / 2;
+    memset(head->key_sums, 0, (size_t)scratch->part * sizeof *head->key_sums);
+}
+
 /* Runs work on every head of every sequence, or on every group of query heads that share keys. like: the fields that
    all heads share; dbias: whether its sums are needed. */
 static void for_each_head(struct snug_run *run, const struct snug_op *op, struct head *like, int64_t groups, bool dbias,
                           void work(const struct head *, float *)) {
     const struct snug_cpu_attention_scratch scratch = snug_cpu_attention_scratch(run->program, op);
     float *const base = run->workspace;
-    const int64_t lanes = VEC_LANES, group = like->form->heads / groups;
+    const int64_t lanes = VEC_LANES, group = like->form->heads / groups, sequences = run->batch->sequences;
     like->run = run;
     like->op = op;
     like->d = like->form->head_dim;
     like->channels = (like->d + lanes - 1) / lanes * lanes;
     like->windowed = snug_cpu_is_windowed(like->form);
     if (dbias) like->sums = base + scratch.sums;
-    if (like->bias.data) {
-        int32_t *buckets = (int32_t *)(base + scratch.buckets);
-        for (int32_t i = 0; i < SNUG_CPU_DISTANCES; i++)
-            buckets[i] = snug_relative_bucket(i - SNUG_CPU_FARTHEST, (int32_t)like->bias.rows);
-        like->buckets = buckets;
-    }
+    tabulate_distances(like, &scratch);
+    const int64_t parts = sums_positions(like) ? SNUG_CPU_POSITION_PARTS : sequences;
 
-#pragma omp parallel for num_threads(run->threads) schedule(dynamic, 4)
-    for (int64_t pair = 0; pair < run->batch->sequences * groups; pair++) {
+#pragma omp parallel for num_threads(run->threads) schedule(dynamic, sums_positions(like) ? 1 : 4)
+    for (int64_t pair = 0; pair < parts * groups; pair++) {
+        const int64_t part = pair / groups, end = sequences * (part + 1) / parts;
         struct head head = *like;
-        head.sequence = pair / groups;
-        head.first = run->batch->offsets[head.sequence];
-        head.length = run->batch->offsets[head.sequence + 1] - head.first;
-        head.keys = (head.length + lanes - 1) / lanes * lanes;
-        head.stride = snug_cpu_key_stride(head.length);
-        head.span = snug_cpu_score_stride(head.length, head.form);
         choose_head(&head, pair % groups * group);
-        work(&head, base + scratch.threads + omp_get_thread_num() * scratch.thread);
+        clear_position_sums(&head, &scratch, part);
+        for (head.sequence = sequences * part / parts; head.sequence < end; head.sequence++) {
+            head.first = run->batch->offsets[head.sequence];
+            head.length = run->batch->offsets[head.sequence + 1] - head.first;
+            head.keys = (head.length + lanes - 1) / lanes * lanes;
+            head.stride = snug_cpu_key_stride(head.length);
+            head.span = snug_cpu_score_stride(head.length, head.form);
+            if (head.length == 0 && has_positions(&head)) continue; /* it has no distances */
+            work(&head, base + scratch.threads + omp_get_thread_num() * scratch.thread);
+        }
     }
 }
 
@@ -420,7 +567,9 @@ snug_status SNUG_KERNEL(attention)(struct snug_run *run, const struct snug_op *o
                         .v = snug_matrix_of(run, a->v),
                         .o = snug_matrix_of(run, a->o),
                         .lse = snug_matrix_of(run, a->lse),
-                        .bias = snug_matrix_of(run, a->bias)};
+                        .bias = snug_matrix_of(run, a->bias),
+                        .pk = snug_matrix_of(run, a->pk),
+                        .pq = snug_matrix_of(run, a->pq)};
     for_each_head(run, op, &head, a->form.heads, false, forward);
     return SNUG_OK;
 }
@@ -440,6 +589,24 @@ static void put_bias_gradient(const struct snug_run *run, const struct snug_op *
         }
 }
 
+/* The gradient of pk (second 0) or pq (1), if it is needed, = scale * the sums of all parts, in order. */
+static void put_position_gradient(const struct head *head, struct snug_matrix gradient, int64_t second, float scale) {
+    const struct snug_cpu_attention_scratch scratch = snug_cpu_attention_scratch(head->run->program, head->op);
+    const float *parts = (const float *)head->run->workspace + scratch.parts + second * scratch.part / 2;
+    const int64_t heads = head->form->heads, next = heads * scratch.part;
+    if (!gradient.data) return;
+
+#pragma omp parallel for num_threads(head->run->threads) schedule(guided)
+    for (int64_t row = 0; row < gradient.rows; row++)
+        for (int64_t index = 0; index < heads; index++)
+            for (int64_t c = 0; c < head->d; c += VEC_LANES) {
+                const float *sums = parts + index * scratch.part + row * head->channels + c;
+                vec sum = {0};
+                for (int64_t part = 0; part < SNUG_CPU_POSITION_PARTS; part++) sum += vec_read(sums + part * next);
+                vec_store(matrix_at(gradient, row, index * head->d), gradient.dtype, c, head->d, sum * scale);
+            }
+}
+
 snug_status SNUG_KERNEL(attention_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_attention_backward *a = &op->attention_backward;
     struct head head = {.form = &a->form,
@@ -451,8 +618,14 @@ snug_status SNUG_KERNEL(attention_backward)(struct snug_run *run, const struct s
                         .dq = snug_matrix_of(run, a->dq),
                         .dk = snug_matrix_of(run, a->dk),
                         .dv = snug_matrix_of(run, a->dv),
-                        .bias = snug_matrix_of(run, a->bias)};
+                        .bias = snug_matrix_of(run, a->bias),
+                        .pk = snug_matrix_of(run, a->pk),
+                        .pq = snug_matrix_of(run, a->pq),
+                        .dpk = snug_matrix_of(run, a->dpk),
+                        .dpq = snug_matrix_of(run, a->dpq)};
     for_each_head(run, op, &head, a->form.kv_heads, a->dbias != 0, backward);
     if (a->dbias) put_bias_gradient(run, op, a->form.heads);
+    put_position_gradient(&head, head.dpk, 0, 1);
+    put_position_gradient(&head, head.dpq, 1, a->form.scale);
     return SNUG_OK;
 }

@@ -5,6 +5,33 @@
    their gradients, the values' gradients; queries, output gradients, query gradients; scores, their gradients, two
    masks, a row. With a bias: the biases by distance, backward their gradients; backward with a cap: its
    slopes of a row. */
+/* Of a thread, for position keys and queries of which a sequence uses up to `used` rows: those transposed, those as
+   they are, products with the queries of a block, and with all keys; backward also the former as they are, and
+   gradients of both products. */
+static int64_t position_floats(int64_t used, int64_t keys, int64_t channels, bool backward) {
+    const int64_t rows = snug_cpu_key_stride(used);
+    return rows * (2 * channels + SNUG_CPU_QUERIES + keys + (backward ? channels + SNUG_CPU_QUERIES + keys : 0));
+}
+
+/* Adds what position keys and queries take. */
+static void add_positions(const struct snug_program *program, const struct snug_op *op, bool backward,
+                          struct snug_cpu_attention_scratch *s) {
+    const struct snug_attention_backward *b = &op->attention_backward;
+    const int32_t pk = backward ? b->pk : op->attention.pk, pq = backward ? b->pq : op->attention.pq;
+    const struct snug_attention_form *form = snug_op_attention_form(op);
+    const int64_t keys = snug_cpu_key_stride(program->longest), channels = snug_cpu_padded(form->head_dim);
+    if (!pk && !pq) return;
+    const int64_t all = program->tensors[pk ? pk : pq].rows, distances = 2 * program->longest;
+    s->parts = s->rows + snug_cpu_padded(distances);
+    s->threads = s->parts;
+    if (backward && (b->dpk || b->dpq)) {
+        s->part = 2 * (all + SNUG_CPU_PAD) * channels;
+        s->threads += SNUG_CPU_POSITION_PARTS * form->heads * s->part;
+    }
+    s->positions = position_floats(all < distances ? all : distances, keys, channels, backward);
+    s->thread += s->positions;
+}
+
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op) {
     const struct snug_attention_backward *b = &op->attention_backward;
@@ -16,13 +43,15 @@ struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_p
     const int64_t scores = snug_cpu_score_stride(program->longest, form);
     struct snug_cpu_attention_scratch s = {0};
     s.sums = s.buckets + (bias ? snug_cpu_padded(SNUG_CPU_DISTANCES) : 0);
-    s.threads = s.sums;
+    s.rows = s.sums;
     if (dbias)
-        s.threads += snug_cpu_padded(program->capacity[SNUG_EXTENT_SEQUENCES] * heads * program->tensors[bias].rows);
+        s.rows += snug_cpu_padded(program->capacity[SNUG_EXTENT_SEQUENCES] * heads * program->tensors[bias].rows);
+    s.threads = s.rows;
     s.thread = backward ? 5 * channels * keys + 3 * SNUG_CPU_QUERIES * channels + (2 * SNUG_CPU_QUERIES + 3) * scores
                         : 2 * channels * keys + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * scores;
     if (bias) s.thread += (backward ? 4 : 2) * keys;
     if (backward && form->softcap > 0) s.thread += scores;
+    add_positions(program, op, backward, &s);
     return s;
 }
 

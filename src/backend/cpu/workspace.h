@@ -25,11 +25,13 @@ static inline int64_t snug_cpu_key_stride(int64_t keys) { return snug_cpu_padded
 
 /* Scratch of attention, forward or backward, in floats. Threads share:
    the bucket of each distance, SNUG_CPU_DISTANCES numbers; each sequence's part of the biases' gradient,
-   [sequences,heads,buckets]. After these, from `threads` on, each thread has `thread` of its own; rows over the keys
-   that a block of queries attends to are snug_cpu_score_stride() apart. */
-enum { SNUG_CPU_FARTHEST = 128, SNUG_CPU_DISTANCES = 2 * SNUG_CPU_FARTHEST + 1 };
+   [sequences,heads,buckets]; the row of position keys and queries of each distance within the longest sequence; each
+   part of the batch's sums for their gradients, `part` floats for each of SNUG_CPU_POSITION_PARTS parts and each head.
+   After these, from `threads` on, each thread has `thread` of its own, of which the last `positions` are for those
+   tables; rows over the keys that a block of queries attends to are snug_cpu_score_stride() apart. */
+enum { SNUG_CPU_FARTHEST = 128, SNUG_CPU_DISTANCES = 2 * SNUG_CPU_FARTHEST + 1, SNUG_CPU_POSITION_PARTS = 8 };
 struct snug_cpu_attention_scratch {
-    int64_t buckets, sums, threads, thread;
+    int64_t buckets, sums, rows, parts, part, threads, thread, positions;
 };
 struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
                                                              const struct snug_op *op);

@@ -6,7 +6,9 @@
  * the whole row. Backward, with dP_ij = F_ij (do_i . v_j), dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij) and dX_ij = dS_ij
  * cap'(X_ij), the gradient of X = q k^T * scale: dv = (F * P)^T do,   dq = dX k * scale,   dk = dX^T q * scale, dbias
  * of a bucket is the sum of its dS_ij. dk and dv of a key/value head are the sums over the query heads that read it.
- * The inner sum is do_i . o_i as well, which a backend may use instead: o is stored in any case.
+ * The inner sum is do_i . o_i as well, which a backend may use instead: o is stored in any case. With position keys and
+ * queries, whose row for the pair is r, S_ij has also (q_i . pk_r + k_j . pq_r) * scale, so that dq_i has the sum of
+ * dX_ij pk_r, dk_j that of dX_ij pq_r, and dpk_r, dpq_r are the sums of dX_ij q_i and of dX_ij k_j, all times scale.
  */
 #include "backend/reference/reference.h"
 
@@ -15,21 +17,27 @@ struct head {
     const struct snug_run *run;
     const struct snug_op *op;
     const struct snug_attention_form *form;
-    struct snug_matrix operand[3], o, lse, bias;
+    struct snug_matrix operand[3], o, lse, bias, pk, pq;
     int64_t first, length, d, column;
     int64_t columns[3]; /* of operand[n] */
     int32_t index;
     double *q, *k, *v;  /* [length,d] */
     double *row, *dout; /* [d] */
+    double *dpk, *dpq;  /* [2*span,heads*d], as the tensors */
     double *rest;       /* workspace for the caller */
 };
 
+static int64_t elements(const struct snug_program *program, int32_t tensor) {
+    return tensor ? program->tensors[tensor].rows * program->tensors[tensor].cols : 0;
+}
+
 /* Buffers in the workspace: see struct head; dbias [buckets,heads]; dk and dv; 4 rows of one value per token. */
-int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
-                                         int32_t bias) {
-    const struct snug_tensor *table = &program->tensors[bias];
-    const int64_t d = form->head_dim;
-    return program->longest * (5 * d + 4) + 2 * d + (bias ? table->rows * table->cols : 0);
+int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_attention_backward *b = &op->attention_backward;
+    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    const int64_t d = snug_op_attention_form(op)->head_dim;
+    return program->longest * (5 * d + 4) + 2 * d +
+           (backward ? elements(program, b->bias) + elements(program, b->pk) + elements(program, b->pq) : 0);
 }
 
 /* Whether query i attends to key j. */
@@ -49,10 +57,36 @@ static int64_t bias_row(const struct head *head, int64_t i, int64_t j) {
     return snug_relative_bucket(j - i, (int32_t)head->bias.rows);
 }
 
+/* The row of position keys and queries, which have `rows` of them. */
+static int64_t position_row(const struct head *head, int64_t rows, int64_t i, int64_t j) {
+    return snug_position_row(i - j, (int32_t)rows / 2, head->form->farthest);
+}
+
+/* x . the row of the pair in a table of position keys or queries; 0 without it. */
+static double position_score(const struct head *head, struct snug_matrix table, const double *x, int64_t i, int64_t j) {
+    double sum = 0;
+    if (!table.data) return 0;
+    const int64_t row = position_row(head, table.rows, i, j);
+    for (int64_t c = 0; c < head->d; c++) sum += x[c] * load(table, row, head->column + c);
+    return sum;
+}
+
+/* dx += dx_ij * the row of the pair;  the row of sums += dx_ij * x. */
+static void position_gradients(const struct head *head, struct snug_matrix table, double *sums, const double *x,
+                               double *dx, double dx_ij, int64_t i, int64_t j) {
+    if (!table.data) return;
+    const int64_t row = position_row(head, table.rows, i, j);
+    for (int64_t c = 0; c < head->d; c++) {
+        dx[c] += dx_ij * load(table, row, head->column + c);
+        sums[row * table.cols + head->column + c] += dx_ij * x[c];
+    }
+}
+
 /* S_ij, and in *slope the derivative of the cap there. */
 static double score(const struct head *head, int64_t i, int64_t j, double *slope) {
-    double sum = 0;
-    for (int64_t c = 0; c < head->d; c++) sum += head->q[i * head->d + c] * head->k[j * head->d + c];
+    const double *q = head->q + i * head->d, *k = head->k + j * head->d;
+    double sum = position_score(head, head->pk, q, i, j) + position_score(head, head->pq, k, i, j);
+    for (int64_t c = 0; c < head->d; c++) sum += q[c] * k[c];
     sum *= head->form->scale;
     *slope = 1;
     if (head->form->softcap > 0) {
@@ -126,6 +160,8 @@ static void backward(const struct head *head, struct snug_matrix dq, struct snug
                 dk[j * d + c] += dx * head->q[i * d + c] * scale;
                 dv[j * d + c] += kept[j] * head->dout[c];
             }
+            position_gradients(head, head->pk, head->dpk, head->q + i * d, head->row, dx * scale, i, j);
+            position_gradients(head, head->pq, head->dpq, head->k + j * d, dk + j * d, dx * scale, i, j);
         }
         store_row(head, dq, 0, i, head->row);
     }
@@ -138,6 +174,12 @@ static void store_keys(const struct head *head, struct snug_matrix dk, struct sn
         store_row(head, dk, 1, j, keys + j * head->d);
         store_row(head, dv, 2, j, values + j * head->d);
     }
+}
+
+/* A gradient, if there is one, = values. */
+static void store_all(struct snug_matrix gradient, const double *values) {
+    for (int64_t row = 0; gradient.data && row < gradient.rows; row++)
+        for (int64_t c = 0; c < gradient.cols; c++) store(gradient, row, c, values[row * gradient.cols + c]);
 }
 
 /* Sets the part of *head that changes from one sequence and head to the next. */
@@ -172,6 +214,8 @@ snug_status snug_reference_attention(struct snug_run *run, const struct snug_op 
                         .o = snug_matrix_of(run, a->o),
                         .lse = snug_matrix_of(run, a->lse),
                         .bias = snug_matrix_of(run, a->bias),
+                        .pk = snug_matrix_of(run, a->pk),
+                        .pq = snug_matrix_of(run, a->pq),
                         .d = a->form.head_dim};
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
@@ -193,15 +237,20 @@ snug_status snug_reference_attention_backward(struct snug_run *run, const struct
                         .operand = {snug_matrix_of(run, a->q), snug_matrix_of(run, a->k), snug_matrix_of(run, a->v)},
                         .lse = snug_matrix_of(run, a->lse),
                         .bias = snug_matrix_of(run, a->bias),
+                        .pk = snug_matrix_of(run, a->pk),
+                        .pq = snug_matrix_of(run, a->pq),
                         .d = a->form.head_dim};
     const int32_t group = a->form.heads / a->form.kv_heads;
     double *sums = run->workspace;
     const int64_t biases = head.bias.rows * head.bias.cols;
-    for (int64_t i = 0; i < biases; i++) sums[i] = 0;
+    head.dpk = sums + biases;
+    head.dpq = head.dpk + head.pk.rows * head.pk.cols;
+    double *buffers = head.dpq + head.pq.rows * head.pq.cols;
+    for (double *sum = sums; sum < buffers; sum++) *sum = 0;
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
         for (int32_t index = 0; index < a->form.heads; index++) {
-            choose(&head, sequence, index, sums + biases);
+            choose(&head, sequence, index, buffers);
             const int64_t count = head.length * head.d;
             double *keys = head.rest, *values = keys + count;
             for (int64_t i = 0; index % group == 0 && i < 2 * count; i++) keys[i] = 0;
@@ -211,5 +260,7 @@ snug_status snug_reference_attention_backward(struct snug_run *run, const struct
     for (int64_t row = 0; dbias.data && row < dbias.rows; row++)
         for (int64_t c = 0; c < dbias.cols; c++)
             store(dbias, row, c, sums[row * dbias.cols + c] + (snug_run_overwrites(run, op) ? 0 : load(dbias, row, c)));
+    store_all(snug_matrix_of(run, a->dpk), head.dpk);
+    store_all(snug_matrix_of(run, a->dpq), head.dpq);
     return SNUG_OK;
 }

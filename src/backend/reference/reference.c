@@ -28,11 +28,7 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:
-        doubles = snug_reference_attention_doubles(program, &op->attention.form, op->attention.bias);
-        break;
-    case SNUG_OP_ATTENTION_BACKWARD:
-        doubles = snug_reference_attention_doubles(program, &op->attention_backward.form, op->attention_backward.bias);
-        break;
+    case SNUG_OP_ATTENTION_BACKWARD: doubles = snug_reference_attention_doubles(program, op); break;
     case SNUG_OP_CACHED_ATTENTION: doubles = program->longest; break;
     case SNUG_OP_EMBED_BACKWARD: doubles = program->tensors[op->embed_backward.ds].cols; break;
     case SNUG_OP_VECTOR_LOSS: doubles = vector_loss_doubles(program, &op->vector_loss); break;

@@ -67,15 +67,18 @@ static inline void add_sum(struct snug_matrix m, int64_t row, int64_t col, doubl
 
 static inline double load_or_0(struct snug_matrix m, int64_t col) { return m.data ? load(m, 0, col) : 0; }
 
-/* Dropout of a token's channel. */
+/* Dropout of a row's channel, and of a token's. */
+static inline double dropout_factor_at(const struct snug_run *run, const struct snug_op *op, struct snug_row_key key,
+                                       int64_t channel) {
+    return dropout_factor_of(run, op, channel / 8, key.position, key.sample, 0, channel % 8 / 2, channel % 2);
+}
 static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
                                     int64_t channel) {
-    return dropout_factor_of(run, op, channel / 8, run->batch->positions[token], run->batch->sample[token], 0,
-                             channel % 8 / 2, channel % 2);
+    const struct snug_row_key key = {run->batch->positions[token], run->batch->sample[token]};
+    return dropout_factor_at(run, op, key, channel);
 }
 
-/* Doubles of workspace of attention, forward or backward, with d channels per head. */
-int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_attention_form *form,
-                                         int32_t bias);
+/* Doubles of workspace of attention, forward or backward. */
+int64_t snug_reference_attention_doubles(const struct snug_program *program, const struct snug_op *op);
 
 #endif

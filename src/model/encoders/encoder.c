@@ -76,7 +76,7 @@ void snug_build_token_classifier(struct snug_builder *b, int32_t hidden, double 
 
 void snug_build_masked_lm(struct snug_builder *b, int32_t hidden, int32_t word, enum snug_activation activation) {
     const struct snug_config *c = b->config;
-    const struct snug_language_model_names *names = c->family->heads->language_model;
+    const struct snug_language_model_names *names = c->language_model;
     const bool renamed = c->own_decoder && names->decoder_bias;
     const int64_t size = b->status == SNUG_OK ? b->program->tensors[word].cols : 0;
     const size_t first = b->program->parameter_count;

@@ -20,31 +20,44 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
                                                       .o = a->o,
                                                       .lse = a->lse,
                                                       .bias = a->bias,
+                                                      .pk = a->pk,
+                                                      .pq = a->pq,
                                                       .dq = dq,
                                                       .dk = dk,
                                                       .dv = dv,
                                                       .form = a->form}};
-    const struct snug_tape_weight weights[] = {{a->bias, &backward.attention_backward.dbias}};
+    struct snug_attention_backward *b = &backward.attention_backward;
+    const struct snug_tape_weight weights[] = {{a->bias, &b->dbias}};
     snug_tape_weights(t, &backward, weights, 1);
+    if (snug_tape_needs(t, a->pk)) b->dpk = snug_tape_new(t, a->pk);
+    if (snug_tape_needs(t, a->pq)) b->dpq = snug_tape_new(t, a->pq);
     snug_tape_emit(t, backward);
     snug_tape_give(t, a->q, dq);
     if (dk != dq) snug_tape_give(t, a->k, dk);
     if (dv != dq && dv != dk) snug_tape_give(t, a->v, dv);
+    if (b->dpk) snug_tape_give(t, a->pk, b->dpk);
+    if (b->dpq) snug_tape_give(t, a->pq, b->dpq);
 }
 
-/* FLOPs of `matmuls` of the backward or forward pass. */
-static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls) {
+/* FLOPs of `matmuls` of the backward or forward pass over the pairs of tokens; and of those of tokens with position
+   keys and queries: `of_positions` times. */
+static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls, int32_t pk,
+                    int32_t pq, int of_positions) {
     const double channels = (double)f->heads * f->head_dim;
+    const double rows = pk || pq ? (double)view->program->tensors[pk ? pk : pq].rows : 0;
+    const int tables = (pk != 0) + (pq != 0);
     return snug_cost_pairs(view, f->before, f->after) *
-           (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads);
+               (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads) +
+           2 * of_positions * tables * view->tokens * rows * channels;
 }
 
 /* Forward: the matmuls of scores and values. Backward: the scores again and four more matmuls. */
 static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = flops(view, &op->attention.form, 2);
+    view->cost.flops = flops(view, &op->attention.form, 2, op->attention.pk, op->attention.pq, 1);
 }
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
-    view->cost.flops = flops(view, &op->attention_backward.form, 5);
+    view->cost.flops =
+        flops(view, &op->attention_backward.form, 5, op->attention_backward.pk, op->attention_backward.pq, 3);
 }
 
 const struct snug_op_info snug_op_attention_info = {
@@ -55,6 +68,8 @@ const struct snug_op_info snug_op_attention_info = {
                  {"k", SNUG_READ, 0},
                  {"v", SNUG_READ, 0},
                  {"bias", SNUG_READ, SNUG_WEIGHT | SNUG_OPTIONAL},
+                 {"pk", SNUG_READ, SNUG_OPTIONAL},
+                 {"pq", SNUG_READ, SNUG_OPTIONAL},
                  {"o", SNUG_WRITE, 0},
                  {"lse", SNUG_WRITE, 0}},
     .differentiate = differentiate,
@@ -72,9 +87,13 @@ const struct snug_op_info snug_op_attention_backward_info = {
                  {"o", SNUG_READ, 0},
                  {"lse", SNUG_READ, 0},
                  {"bias", SNUG_READ, SNUG_OPTIONAL},
+                 {"pk", SNUG_READ, SNUG_OPTIONAL},
+                 {"pq", SNUG_READ, SNUG_OPTIONAL},
                  {"dq", SNUG_WRITE, 0},
                  {"dk", SNUG_WRITE, 0},
                  {"dv", SNUG_WRITE, 0},
-                 {"dbias", SNUG_GRADIENT, SNUG_OPTIONAL}},
+                 {"dbias", SNUG_GRADIENT, SNUG_OPTIONAL},
+                 {"dpk", SNUG_WRITE, SNUG_OPTIONAL},
+                 {"dpq", SNUG_WRITE, SNUG_OPTIONAL}},
     .cost = backward_cost,
 };

@@ -10,7 +10,9 @@ static __global__ void dropout_kernel(T *y, const T *x, struct snug_cuda_batch b
         for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) y[row * cols + c] = from_float<T>(0);
         return;
     }
-    const struct dropout_row mask = dropout_row_of(batch, token_of_row(batch, rows, row));
+    const struct dropout_row mask = rows.extent == SNUG_EXTENT_FIXED
+                                        ? dropout_row{(uint32_t)row, 0, batch.step->key, batch.step->step}
+                                        : dropout_row_of(batch, token_of_row(batch, rows, row));
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
         float value[1] = {to_float(x[row * cols + c])};
         drop<1>(value, d, mask, (uint32_t)c);
