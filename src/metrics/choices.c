@@ -5,16 +5,9 @@
 struct state {
     float best; /* of the current group */
     bool right; /* its choice with the highest score is the right one */
-    bool known; /* it has a right one */
 };
 
-static void end_group(struct snug_metric_accumulator *a, const struct state *s) {
-    if (!s->known) return;
-    a->rows++;
-    a->correct += s->right;
-}
-
-/* A group's scores may come in several chunks. */
+/* A group's scores may come in several chunks. Each group has a right choice: others are not measured. */
 static void add(struct snug_metric_accumulator *a, const struct snug_chunk *chunk, const struct snug_batch *batch) {
     struct state *s = a->state;
     for (int64_t i = 0; i < chunk->rows; i++) {
@@ -24,8 +17,9 @@ static void add(struct snug_metric_accumulator *a, const struct snug_chunk *chun
             s->right = target;
             s->best = chunk->logits[i];
         }
-        s->known = target || (s->known && !begins);
-        if (next == batch->rows || batch->labels[next] & SNUG_SEGMENT_BEGINS) end_group(a, s);
+        if (next < batch->rows && !(batch->labels[next] & SNUG_SEGMENT_BEGINS)) continue;
+        a->rows++;
+        a->correct += s->right;
     }
 }
 

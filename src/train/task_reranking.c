@@ -44,8 +44,8 @@ static double score_of(const struct snug_predicting *p, float logit) {
 static int compare(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
-    if (x->row != y->row) return x->row < y->row ? -1 : 1;
-    return (x->member > y->member) - (x->member < y->member);
+    const int rows = (x->row > y->row) - (x->row < y->row);
+    return rows ? rows : (x->member > y->member) - (x->member < y->member);
 }
 
 static snug_status read_group(struct snug_predicting *p, int64_t row, struct snug_group *out) {
