@@ -171,6 +171,13 @@ FIXTURE_TEST(test_trainings_choose_by_it) {
                                     "eval_strategy=epoch metric_for_best_model=accuracy " FILES);
     assert_failed(f, "accuracy", snug_train(args, NULL, NULL), SNUG_E_USAGE, "eval_cosine_map@100");
     snug_args_destroy(args);
+    args = plain_args(
+        f, "task=embedding model_name_or_path=@golden train_file=@pairs.csv validation_split_percentage=20 " FILES);
+    assert_failed(f, "split", snug_train(args, NULL, NULL), SNUG_E_USAGE,
+                  "--validation_split_percentage and --queries_file are both given");
+    snug_args_destroy(args);
+    snprintf(more, sizeof more, "%smax_steps=1 eval_strategy=no load_best_model_at_end=False prompts=food ", words);
+    train(f, "prompted", more);
 }
 
 FIXTURE_TEST(test_refused) {
@@ -187,6 +194,7 @@ FIXTURE_TEST(test_refused) {
         {"test.tsv", "query-id\tcorpus-id\tscore\na\t1\n", "test.tsv:2"},
         {"test.tsv", "query-id\tcorpus-id\tscore\na\t1\t1\nc\t1\t1\n", "test.tsv:3: query-id \"c\" is not in "},
         {"test.tsv", "query-id\tcorpus-id\tscore\na\t1\t1\nb\t7\t1\n", "test.tsv:3: corpus-id \"7\" is not in "},
+        {"queries.jsonl", "{\"_id\": \"a\", \"text\": \"two\"}\n{\"_id\": \n", "queries.jsonl:2"},
         {"queries.jsonl", "{\"name\": \"a\", \"text\": \"two\"}\n", "queries.jsonl: there is no column _id"},
         {"queries.jsonl", "{\"_id\": \"a\", \"text\": \"two\"}\n{\"_id\": null, \"text\": \"two\"}\n",
          "queries.jsonl:2: the row has no identifier"},
@@ -209,6 +217,9 @@ FIXTURE_TEST(test_refused) {
     write_text(f, "objects.jsonl", "{\"query-id\": \"a\", \"corpus-id\": null}\n");
     refused(f, "queries_file=@queries.jsonl corpus_file=@corpus.jsonl relevance_file=@objects.jsonl", SNUG_E_INPUT,
             "objects.jsonl:1: the row has no corpus-id");
+    write_text(f, "objects.jsonl", "{\"query-id\": \"a\", \"corpus-id\": 1, \"score\": null}\n");
+    refused(f, "queries_file=@queries.jsonl corpus_file=@corpus.jsonl relevance_file=@objects.jsonl", SNUG_E_INPUT,
+            "objects.jsonl:1: the score must be a number");
     refused(f, "queries_file=@none.jsonl corpus_file=@corpus.jsonl relevance_file=@test.tsv", SNUG_E_IO, "none.jsonl");
     refused(f, "queries_file=@queries.jsonl", SNUG_E_USAGE, "give all three");
     refused(f, "corpus_file=@corpus.jsonl", SNUG_E_USAGE, "snug eval needs --validation_file");
