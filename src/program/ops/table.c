@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "program/cost.h"
 #include "program/tape.h"
 
 static void differentiate(struct snug_tape *t, const struct snug_op *op) {
@@ -9,16 +10,27 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (snug_tape_weights(t, &backward, weights, 1)) snug_tape_emit(t, backward);
 }
 
+/* A copy; a sum. */
+static void cost(struct snug_cost_view *view, const struct snug_op *op) {
+    (void)op;
+    view->cost.flops = 0;
+}
+static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
+    view->cost.flops = snug_cost_elements(view, op->table_backward.dy);
+}
+
 const struct snug_op_info snug_op_table_info = {
     .name = "table",
     .group = SNUG_GROUP_ELEMENTWISE,
     .flags = SNUG_OP_MODEL,
     .operands = {{"table", SNUG_READ, SNUG_WEIGHT | SNUG_TABLE}, {"y", SNUG_WRITE, 0}},
     .differentiate = differentiate,
+    .cost = cost,
 };
 
 const struct snug_op_info snug_op_table_backward_info = {
     .name = "table_backward",
     .group = SNUG_GROUP_ELEMENTWISE,
     .operands = {{"dy", SNUG_READ, 0}, {"dtable", SNUG_GRADIENT, 0}},
+    .cost = backward_cost,
 };
