@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "data/columns.h"
-
 const char *const snug_chat_nested[] = {"prompt",    "completion",           "chosen",  "rejected",
                                         "messages",  "conversations",        "history", "tools",
                                         "documents", "chat_template_kwargs", NULL};

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "data/columns.h"
 #include "data/groups.h"
 #include "io/json.h"
 

@@ -16,19 +16,6 @@ static size_t find_name(const struct snug_column_names *list, const char *name) 
     return snug_column_find(list, name, strlen(name));
 }
 
-bool snug_columns_add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
-    const size_t column = find_name(list, name);
-    if (column == list->count || out->texts == SNUG_TEXTS_MOST) return false;
-    out->text[out->texts++] = column;
-    return true;
-}
-
-bool snug_columns_add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out) {
-    for (; *names; names++)
-        if (snug_columns_add(list, *names, out)) return true;
-    return false;
-}
-
 /* ---- texts that arguments name ----------------------------------------------------------------------------------- */
 
 static snug_status add_text(snug_context *ctx, const struct snug_dataset_options *options,

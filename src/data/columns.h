@@ -13,10 +13,6 @@ struct snug_conll_choice snug_columns_choice(const struct snug_dataset_options *
    numbers that all differ in the rows of peek. Of a file with a word a line, those that its reader has decided. */
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
                               size_t count, const struct snug_peek *peek, struct snug_columns *out);
-/* Adds the column of this name to the texts, or the first of these names, up to NULL, that is there. False if there is
-   none, or no room for it. */
-bool snug_columns_add(const struct snug_column_names *list, const char *name, struct snug_columns *out);
-bool snug_columns_add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out);
 /* Their names. */
 snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
                                   const struct snug_dataset_options *options, const char *const *names, size_t count,

@@ -7,6 +7,19 @@
 #include "data/labels.h"
 #include "data/task.h"
 
+bool snug_columns_add(const struct snug_column_names *list, const char *name, struct snug_columns *out) {
+    const size_t column = snug_column_find(list, name, strlen(name));
+    if (column == list->count || out->texts == SNUG_TEXTS_MOST) return false;
+    out->text[out->texts++] = column;
+    return true;
+}
+
+bool snug_columns_add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out) {
+    for (; *names; names++)
+        if (snug_columns_add(list, *names, out)) return true;
+    return false;
+}
+
 bool snug_columns_is_label(const struct snug_columns *columns, size_t column) {
     bool is = columns->has_label && columns->label == column;
     for (size_t i = 0; i < columns->flags; i++) is |= columns->flag[i] == column;

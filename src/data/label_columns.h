@@ -22,6 +22,11 @@ struct snug_columns {
     size_t flag[SNUG_FLAGS_MOST], flags; /* instead of one label: columns of zeros and ones, of a class each */
 };
 
+/* Adds the column of this name to the texts, or the first of these names, up to NULL, that is there. False if there is
+   none, or no room for it. */
+bool snug_columns_add(const struct snug_column_names *list, const char *name, struct snug_columns *out);
+bool snug_columns_add_any(const struct snug_column_names *list, const char *const names[], struct snug_columns *out);
+
 /* As options name it; else as the model was trained; else by the names that the task knows. Without one has_label is
    false; if labels are needed that is SNUG_E_INPUT, unless the task finds it by its values, after the text
    (snug_tag_column_find()). */

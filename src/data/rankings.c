@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#include "data/columns.h"
 #include "data/groups.h"
 #include "io/json.h"
 

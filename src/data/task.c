@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "data/dataset.h"
-
 #define ADDRESS_OF(NAME, name, others) &snug_task_##name,
 static const struct snug_task_info *const tasks[] = {SNUG_TASKS(ADDRESS_OF)};
 
@@ -14,19 +12,6 @@ static const struct { const char *name, *all; } names[] = {SNUG_TASKS(NAMES_OF)}
 const struct snug_task_info *snug_task_info(enum snug_task task) { return tasks[task]; }
 
 const char *snug_task_name(enum snug_task task) { return names[task].name; }
-
-double snug_task_positions(const struct snug_task_info *task, const struct snug_loader_options *options,
-                           const struct snug_dataset *dataset, double sequences, double tokens) {
-    if (task->positions) return task->positions(options, dataset, sequences, tokens);
-    return snug_task_is_per_token(task) ? tokens : sequences;
-}
-
-double snug_causal_positions(const struct snug_loader_options *options, const struct snug_dataset *dataset,
-                             double sequences, double tokens) {
-    (void)options;
-    if (!dataset) return tokens - sequences;
-    return tokens * (double)snug_dataset_losses(dataset) / (double)snug_dataset_tokens(dataset);
-}
 
 const char *snug_problem_name(enum snug_problem problem) {
     static const char *const problems[SNUG_PROBLEM_COUNT] = {"single_label_classification",

@@ -50,7 +50,7 @@ struct snug_task_info {
     snug_status (*check)(snug_context *ctx, const struct snug_loader_options *options);
     /* The number of snug_batch.targets for this number of loss positions; NULL: none, or scored. */
     int64_t (*targets)(const struct snug_loader_options *options, int64_t positions);
-    /* Loss positions of a mean batch with these numbers of sequences and tokens: snug_task_positions(). NULL: all
+    /* Loss positions of a mean batch with these numbers of sequences and tokens: data/positions.h. NULL: all
        tokens, or, if the head is of sequences, these. */
     double (*positions)(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
                         double tokens);
@@ -87,12 +87,6 @@ const char *snug_problem_name(enum snug_problem problem);
 static inline bool snug_task_is_per_token(const struct snug_task_info *task) {
     return task->head != SNUG_HEAD_SEQUENCE && task->head != SNUG_HEAD_VECTOR && task->head != SNUG_HEAD_CHOICE;
 }
-/* Loss positions of a mean batch with these numbers of sequences and tokens. dataset is NULL in a plan without data. */
-double snug_task_positions(const struct snug_task_info *task, const struct snug_loader_options *options,
-                           const struct snug_dataset *dataset, double sequences, double tokens);
-/* The same where each token is predicted from those before it: the function of several tasks. */
-double snug_causal_positions(const struct snug_loader_options *options, const struct snug_dataset *dataset,
-                             double sequences, double tokens);
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);
 

@@ -4,7 +4,7 @@
 #include "data/collate.h"
 #include "data/dataset.h"
 #include "data/loss_mask.h"
-#include "data/task.h"
+#include "data/positions.h"
 
 static bool has_loss(const struct snug_dataset_row *text, int64_t token) {
     return snug_loss_mask_has(text->labels, text->label_count, token);

@@ -3,8 +3,8 @@
  * and each token after it has a log-probability. The loss is of the pair. */
 #include "data/collate.h"
 #include "data/dataset.h"
+#include "data/positions.h"
 #include "data/row_texts.h"
-#include "data/task.h"
 
 /* The tokens of the prompt, of a sequence of so many. The row's score is their number (data/preferences.h). */
 static int64_t prompt_tokens(const struct snug_dataset_row *text) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/task.h"
+#include "data/positions.h"
 #include "io/offload_file.h"
 #include "model/family.h"
 #include "model/weights.h"

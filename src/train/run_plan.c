@@ -8,7 +8,7 @@
 
 #include "core/min_max.h"
 #include "data/packs.h"
-#include "data/task.h"
+#include "data/positions.h"
 #include "model/family.h"
 #include "model/freeze.h"
 #include "model/quantization.h"

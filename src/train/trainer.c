@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "args/table.h"
+#include "data/positions.h"
 #include "io/folder_write.h"
 #include "io/json.h"
 #include "train/description.h"
