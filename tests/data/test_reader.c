@@ -68,11 +68,9 @@ FIXTURE_TEST(csv_refusals) {
 
 FIXTURE_TEST(other_refusals) {
     char found[64];
-    assert_fails(s, dump(s, scratch_path(s, "none.csv"), true, found, sizeof found), SNUG_E_IO, "none.csv");
-    assert_fails(s, dump(s, scratch_path(s, "none.feather"), true, found, sizeof found), SNUG_E_USAGE, "--data_format");
-    assert_fails(s, dump(s, scratch_path(s, "none.plain"), true, found, sizeof found), SNUG_E_USAGE, "--data_format");
-    assert_fails(s, dump(s, scratch_path(s, "none"), true, found, sizeof found), SNUG_E_USAGE,
-                 "give --data_format csv");
+    static const char *const missing[] = {"none.csv", "none.feather", "none.plain", "none"};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        assert_fails(s, dump(s, scratch_path(s, missing[i]), true, found, sizeof found), SNUG_E_IO, missing[i]);
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "folder.csv")));
     assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_INPUT, "folder.csv");
 }
