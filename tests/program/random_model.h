@@ -130,6 +130,23 @@ static inline void random_rotate(struct random_graph *g, int32_t operands[3], in
 
 static inline int32_t random_reach(struct random_graph *g) { return random_pick(g, 2) ? -1 : random_pick(g, 4); }
 
+/* Position keys, position queries, or both, of a table of their own. */
+static inline int32_t random_positions(struct random_graph *g, const int32_t operands[3],
+                                       struct snug_attention_form form) {
+    const int64_t h = g->m->config.hidden_size, width = (int64_t)form.heads * form.head_dim;
+    const int64_t span = 2 + random_pick(g, 6);
+    const int which = 1 + random_pick(g, 3);
+    form.farthest = random_pick(g, 2) ? (int32_t)(span + 3) : 0;
+    const int32_t table = snug_build_table(&g->b, 2 * span, h, -1, random_name(g, "positions").text);
+    const int32_t all = snug_table(&g->b, table, random_name(g, "rows").text);
+    const int32_t rows = snug_dropout(&g->b, all, g->m->config.hidden_dropout_prob, random_name(g, "dropped").text);
+    int32_t tables[2] = {0};
+    for (int n = 0; n < 2; n++)
+        if (which >> n & 1)
+            tables[n] = snug_linear(&g->b, rows, random_affine(g, width, h), random_name(g, "position").text);
+    return snug_position_attention(&g->b, operands, tables[0], tables[1], form);
+}
+
 /* Query heads may share key/value heads, and q, k and v be one tensor, two or three, of one value or of two. */
 static inline int32_t random_attention(struct random_graph *g, int32_t x) {
     const int64_t h = g->m->config.hidden_size;
@@ -160,7 +177,10 @@ static inline int32_t random_attention(struct random_graph *g, int32_t x) {
                                   random_name(g, "operand").text);
     for (int n = tensors; n < 3; n++) operands[n] = operands[tensors - 1];
     random_rotate(g, operands, tensors, &form);
-    const int32_t o = snug_attention(&g->b, operands[0], operands[1], operands[2], bias, form);
+    const bool plain = form.heads == form.kv_heads && form.before < 0 && form.after < 0 && form.softcap == 0 && !bias;
+    const int32_t o = plain && random_pick(g, 2)
+                          ? random_positions(g, operands, form)
+                          : snug_attention(&g->b, operands[0], operands[1], operands[2], bias, form);
     if (query == h && random_pick(g, 3) == 0) return o;
     return snug_linear(&g->b, o, random_affine(g, h, query), random_name(g, "y").text);
 }

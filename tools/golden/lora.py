@@ -26,7 +26,7 @@ from model import Batch, train, write_json
 
 TYPES = {"classification": "SEQ_CLS", "token_classification": "TOKEN_CLS", "clm": "CAUSAL_LM", "mlm": None}
 DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3",
-            "gpt2"]
+            "gpt2", "deberta-v2"]
 
 
 # The linear over the vocabulary, of the families that have a case with an adapter of it.
@@ -34,7 +34,7 @@ OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "
 # The word table, and the families that have a case of the other kinds.
 WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
 FURTHER = {"biases": ["bert", "roberta", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
-           "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2"], "dora_patterns": ["gpt2", "gemma2"],
+           "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2", "deberta-v2"], "dora_patterns": ["gpt2", "gemma2"],
            "tokens": ["bert", "gpt2", "llama", "gemma", "modernbert"], "two_tokens": ["llama", "gpt2", "gemma2"]}
 # Rows of tokens that are trained: of the word table, and so of a tied output; or of both by themselves.
 TOKENS, OUTPUT_TOKENS = [7, 3, 11, 20, 5, 58], [3, 12, 0]

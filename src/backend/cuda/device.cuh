@@ -15,6 +15,7 @@
 #include "core/philox.h"
 #include "optim/loss_scale.h"
 #include "program/pooling.h"
+#include "program/positions.h"
 #undef inline
 
 extern "C" {

@@ -148,6 +148,10 @@ static inline bool snug_cuda_attention_wgmma_long(const struct attention &, cons
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
+/* With position keys and queries; rows: room for a row of each distance. */
+void snug_cuda_attention_positions(const struct attention &a, const struct snug_run *run, const struct snug_op *op,
+                                   bool backward, void *rows);
+
 /* CACHED_ATTENTION of sequences that have no earlier tokens, with lse in the workspace. */
 snug_status snug_cuda_prompt_attention(struct snug_run *run, const struct snug_op *op);
 

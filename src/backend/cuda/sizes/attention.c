@@ -13,9 +13,16 @@ int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op) {
     return bias ? snug_cuda_round_up(bytes, 256) : 0;
 }
 
+int64_t snug_cuda_attention_position_bytes(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_attention_backward *b = &op->attention_backward;
+    const bool has = op->kind == SNUG_OP_ATTENTION            ? op->attention.pk || op->attention.pq
+                     : op->kind == SNUG_OP_ATTENTION_BACKWARD ? b->pk || b->pq
+                                                              : false;
+    return has ? snug_cuda_round_up(2 * (program->longest + 1) * (int64_t)sizeof(int32_t), 256) : 0;
+}
+
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
-    (void)program;
-    return snug_cuda_attention_bias_bytes(op);
+    return snug_cuda_attention_position_bytes(program, op) + snug_cuda_attention_bias_bytes(op);
 }
 
 /* Partial sums, or lse where attention.cu takes prompts. */
@@ -34,7 +41,7 @@ bool snug_cuda_takes_long_attention(const struct snug_program *program, const st
     const struct snug_attention_backward *b = &op->attention_backward;
     const bool dropped = snug_dropout_threshold(op->p) > 0;
     return (b->form.head_dim == 64 || b->form.head_dim == 128) && snug_dtype_size(program->tensors[b->q].dtype) == 2 &&
-           program->longest > 128 && !b->bias && b->form.softcap == 0 && !dropped;
+           program->longest > 128 && !b->bias && !b->pk && !b->pq && b->form.softcap == 0 && !dropped;
 }
 
 int64_t snug_cuda_mma_row_bytes(const struct snug_program *program, int heads) {
@@ -79,5 +86,6 @@ int64_t snug_cuda_attention_backward_workspace(const struct snug_program *progra
     const int64_t mma = mma_bytes(program, program->tensors[b->q].dtype, &b->form);
     const int64_t dbias = b->dbias ? dbias_bytes(program, b->bias, b->form.head_dim, b->form.heads) : 0;
     const int64_t most = delta > mma ? delta : mma;
-    return snug_cuda_attention_bias_bytes(op) + (most > dbias ? most : dbias);
+    return snug_cuda_attention_position_bytes(program, op) + snug_cuda_attention_bias_bytes(op) +
+           (most > dbias ? most : dbias);
 }

@@ -8,6 +8,8 @@
 
 /* The biases by distance, before the kernels' scratch. */
 int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op);
+/* The same, of the row of position keys and queries of each distance; 0 without these. */
+int64_t snug_cuda_attention_position_bytes(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 

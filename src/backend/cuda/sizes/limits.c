@@ -7,12 +7,6 @@ static snug_status check_attention(const struct snug_program *program, const str
     const struct snug_attention_form *form = snug_op_attention_form(op);
     const char *name = program->tensors[q].name, *kind = snug_op_name(op->kind);
     const int64_t sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
-    if (op->kind == SNUG_OP_ATTENTION && (op->attention.pk || op->attention.pq))
-        return snug_fail(
-            program->ctx, SNUG_E_UNSUPPORTED,
-            "%s (%s): the CUDA backend has no attention with position keys and queries (DeBERTa) yet: only "
-            "the CPU backend runs it (--device cpu)",
-            name, kind);
     if (form->head_dim > SNUG_CUDA_HEAD_MOST)
         return snug_fail(program->ctx, SNUG_E_UNSUPPORTED, "%s (%s): its heads of %lld channels are wider " ADVICE,
                          name, kind, (long long)form->head_dim, (long long)SNUG_CUDA_HEAD_MOST);
