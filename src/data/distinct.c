@@ -95,7 +95,7 @@ static void fill_first(struct snug_distinct *d) {
     int64_t count = d->step, next = 0;
     begin_epoch(d);
     d->used = d->put_off = 0;
-    while (count == d->step && d->used < d->all) {
+    while (count == d->step) {
         count = fill(d, 0, d->step, &next, d->table + d->used);
         d->used += count;
     }

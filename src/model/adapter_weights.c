@@ -60,12 +60,12 @@ static snug_status load_adapter_tensor(const struct snug_loading *l, const struc
 
 /* The ids of the tokens whose rows a parameter has. */
 static const json_t *ids_of(const struct snug_loading *l, const struct snug_parameter *p) {
-    char words[128], module[sizeof p->name];
+    char words[128], module[sizeof p->name], weight[sizeof p->name];
+    const int length = (int)(strlen(p->name) - strlen("." SNUG_TOKEN_ROWS));
     snug_family_word_name(l->config, words, sizeof words);
-    snprintf(module, sizeof module, "%.*s", (int)(strlen(p->name) - strlen("." SNUG_TOKEN_ROWS)), p->name);
-    const size_t length = strlen(module);
-    const bool is_words = strncmp(words, module, length) == 0 && strcmp(words + length, ".weight") == 0;
-    return snug_adapter_tokens(l->config->adapter, module, is_words);
+    snprintf(module, sizeof module, "%.*s", length, p->name);
+    snprintf(weight, sizeof weight, "%.*s.weight", length, p->name);
+    return snug_adapter_tokens(l->config->adapter, module, strcmp(words, weight) == 0);
 }
 
 /* The tokens of EMBED. */

@@ -259,7 +259,8 @@ FIXTURE_TEST(test_places_of_templates) {
     snprintf(templates, sizeof templates, "%s/additional_chat_templates", f->folder);
     assert_int_equal(mkdir(templates, 0777), 0);
     put(f, "additional_chat_templates/tool_use.jinja", "U");
-    for (int saved = 0; saved < 2; saved++) { /* where it is saved they are in tokenizer_config.json */
+    for (int saved = 0; saved < 3;
+         saved++) { /* where it is saved they are in tokenizer_config.json, if there was one */
         struct snug_folder folder;
         assert_int_equal(open_chat(f, NULL, NULL), SNUG_OK);
         expect_text(f, one_message, "F");
@@ -267,8 +268,9 @@ FIXTURE_TEST(test_places_of_templates) {
         assert_int_equal(snug_folder_open(f->ctx, NULL, f->folder, &folder), SNUG_OK);
         assert_int_equal(snug_tokenizer_save(f->ctx, f->tokenizer, &folder), SNUG_OK);
         snug_folder_close(&folder);
-        put(f, "chat_template.jinja", NULL);
-        put(f, "additional_chat_templates/tool_use.jinja", NULL);
+        put(f, "chat_template.jinja", saved == 1 ? "F" : NULL);
+        put(f, "additional_chat_templates/tool_use.jinja", saved == 1 ? "U" : NULL);
+        if (saved == 1) put(f, "tokenizer_config.json", NULL);
     }
     put(f, "other.txt", "G");
     assert_int_equal(open_chat(f, path, NULL), SNUG_OK);

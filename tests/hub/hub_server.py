@@ -67,7 +67,8 @@ def content(fault, name):
 def files_of(fault):
     names = sorted(os.path.relpath(os.path.join(folder, file), folder_of(fault))
                    for folder, _, files in os.walk(folder_of(fault)) for file in files)
-    lacks = {"no-config": "config.json", "pickled": "model.safetensors", "odd-config": "config.json"}.get(fault)
+    lacks = {"no-config": "config.json", "pickled": "model.safetensors", "odd-config": "config.json",
+             "adapter-bare": "adapter_model.safetensors"}.get(fault)
     more = {"odd-names": ODD_NAMES, "odd-config": ["config.json\n", "config.json ", "Config.json", "./config.json", "config.json.py"],
             "sharded-many": SHARDS["sharded-many"], "sharded-case": ["Model-1.safetensors"],
             "sharded-trailing": SHARDS["sharded-trailing"],

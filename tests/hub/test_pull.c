@@ -340,6 +340,7 @@ FIXTURE_TEST(answers_have_limits) {
         {"number", SNUG_E_INPUT, "\"sha\""},
         {"no-name", SNUG_E_INPUT, "has no \"rfilename\""},
         {"no-config", SNUG_E_INPUT, "has no config.json"},
+        {"adapter-bare", SNUG_E_INPUT, "has no config.json"},
         {"pickled", SNUG_E_INPUT, "has no model.safetensors"},
         {"linked-no-size", SNUG_E_INPUT, "does not say how large it is"},
         {"bad-length", SNUG_E_IO, "/resolve/0123456789abcdef0123456789abcdef01234567/"}, /* of any file */

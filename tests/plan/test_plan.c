@@ -280,6 +280,26 @@ static double backward_flops(const json_t *plan) {
     return flops;
 }
 
+/* Each term of disentangled attention has its own work. */
+FIXTURE_TEST(test_disentangled_attention) {
+    static const char *const terms[] = {"", "\"c2p\"", "\"p2c\"", "\"c2p\", \"p2c\""};
+    double flops[4];
+    for (size_t i = 0; i < 4; i++) {
+        char config[512];
+        snprintf(config, sizeof config,
+                 "{\"model_type\": \"deberta-v2\", \"hidden_size\": 32, \"num_attention_heads\": 4, "
+                 "\"num_hidden_layers\": 2, \"intermediate_size\": 64, \"vocab_size\": 100, "
+                 "\"relative_attention\": %s, \"position_buckets\": 8, \"pos_att_type\": [%s]}",
+                 i ? "true" : "false", terms[i]);
+        write_text(f, "config.json", config);
+        json_t *plan = json_plan(f, "config_name=@config.json per_device_train_batch_size=4 max_seq_length=64");
+        flops[i] = backward_flops(plan);
+        json_decref(plan);
+    }
+    assert_true(flops[0] < flops[1] && flops[0] < flops[2]);
+    assert_true(flops[1] < flops[3] && flops[2] < flops[3]);
+}
+
 /* The plan reports the difference to the plan without --freeze, which has no such figures. */
 FIXTURE_TEST(test_frozen_parts) {
     json_t *whole = json_plan(f, "config_name=bert-base-uncased per_device_train_batch_size=4 max_seq_length=64");

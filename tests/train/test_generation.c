@@ -367,6 +367,8 @@ FIXTURE_TEST(test_beams_that_fit) {
     snug_args_destroy(args);
     refuse_near(f, "prompt=What max_new_tokens=100 num_beams=4", total - cache / 3, cache / 4,
                 "beams instead of 4, which may give another answer; add --num_beams ");
+    refuse_near(f, "prompt=What max_new_tokens=100 num_beams=4", total - cache / 2, cache / 16,
+                "with 2 beams instead of 4");
 }
 
 /* Chats of several turns: what was read is kept, and the answers are those of whole prompts. */

@@ -59,7 +59,7 @@ static void scatter_tokens(const struct snug_run *run, const struct snug_op *op,
     const struct snug_matrix gradient = snug_matrix_of(run, op->embed_backward.dword);
     const struct snug_tokens tokens = snug_tokens_of(run, op->embed_backward.tokens, gradient.rows);
     double *sums = run->workspace;
-    for (int64_t k = 0; gradient.data && k < gradient.rows; k++) {
+    for (int64_t k = 0; k < gradient.rows; k++) {
         const bool counts = tokens.ids[k] != op->embed_backward.padding;
         for (int64_t c = 0; c < gradient.cols; c++) sums[c] = 0;
         for (int64_t t = 0; counts && t < ds.rows; t++)

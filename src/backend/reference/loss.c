@@ -127,7 +127,7 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
     double scale = run->loss_scale;
     const float *scaler = scaler_of(run), *weights = op->loss.weighted ? run->batch->class_weights : NULL;
     if (scaler) scale *= scaler[SNUG_SCALE];
-    double sum = run->chunk == 0 || !loss.data ? 0 : load(loss, 0, 0);
+    double sum = 0;
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
@@ -156,6 +156,7 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
         }
         }
     }
-    if (loss.data) store(loss, 0, 0, sum); /* of preferences, the losses are in rows */
+    if (!loss.data) return SNUG_OK; /* of preferences, whose losses are in rows */
+    store(loss, 0, 0, run->chunk ? load(loss, 0, 0) + sum : sum);
     return SNUG_OK;
 }

@@ -7,7 +7,8 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (!dy) return;
     struct snug_op backward = {.kind = SNUG_OP_TABLE_BACKWARD, .table_backward = {.dy = dy}};
     const struct snug_tape_weight weights[] = {{op->table.table, &backward.table_backward.dtable}};
-    if (snug_tape_weights(t, &backward, weights, 1)) snug_tape_emit(t, backward);
+    snug_tape_weights(t, &backward, weights, 1);
+    snug_tape_emit(t, backward);
 }
 
 /* A copy; a sum. */
