@@ -76,23 +76,20 @@ const struct snug_argument snug_arguments[] = {
 
     TEXT(train_file, "", DATA, "FILE",
          "training data: .csv, .tsv, .json, .jsonl, .txt or .conll, also with .gz; -: standard input; synthetic data: "
-         "dummy:ROWSxTOKENS, "
-         "dummy:ROWSxMIN-MAX"),
+         "dummy:ROWSxTOKENS, dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
     TEXT(queries_file, "", DATA, "FILE",
          "embedding: train, eval: instead of validation_file, the queries of a retrieval, for which the documents of "
          "corpus_file are ranked: columns _id and text, as BEIR's queries.jsonl (snug's own)"),
-    TEXT(
-        corpus_file, "", DATA, "FILE",
-        "embedding: the documents of queries_file: columns _id, text and perhaps title, as BEIR's corpus.jsonl (snug's "
-        "own)"),
+    TEXT(corpus_file, "", DATA, "FILE",
+         "embedding: the documents of queries_file: columns _id, text and perhaps title, as BEIR's corpus.jsonl "
+         "(snug's own)"),
     TEXT(relevance_file, "", DATA, "FILE",
          "embedding: the documents that are relevant to a query: columns query-id, corpus-id and score, above 0, as "
          "BEIR's qrels/test.tsv (snug's own)"),
     TEXT(prompts, "", DATA, "TEXT|JSON",
          "embedding: train, eval: what is put before the texts of train_file and validation_file: one text, or an "
-         "object "
-         "of texts by column, {\"anchor\": \"query: \"}"),
+         "object of texts by column, {\"anchor\": \"query: \"}"),
     TEXT(query_prompt, "", DATA, "TEXT",
          "embedding: what is put before each of queries_file; default: the model's prompt query"),
     TEXT(corpus_prompt, "", DATA, "TEXT",
@@ -336,8 +333,7 @@ const struct snug_argument snug_arguments[] = {
          "modules that are trained as a whole, and saved with the adapters; a classifier always is"),
     TEXT(trainable_token_indices, "", ADAPTERS, "IDS|FILE|JSON",
          "ids of tokens whose rows of the word table are trained, too, as 5,6,7; in a language model whose output is "
-         "that "
-         "table, of the output as well; JSON may name modules: {\"embed_tokens\": [5], \"lm_head\": [6]}"),
+         "that table, of the output as well; JSON may name modules: {\"embed_tokens\": [5], \"lm_head\": [6]}"),
     FLAG(use_rslora, "", ADAPTERS, "False", "divide lora_alpha by the root of the rank"),
     ROW(CHOICE, bias, "", ADAPTERS, "none|all|lora_only", "none", NULL, NULL,
         "biases of the model that are trained and saved, too: all, or those of the linears that have an adapter"),

@@ -61,7 +61,7 @@ static void wait_for_later(struct snug_distinct *d, int64_t row) {
     d->queue[(d->first + d->waiting++) % d->all] = (int32_t)row;
 }
 
-/* Offers so many of the waiting rows to the step; those that it does not take wait behind the others. */
+/* Offers up to `most` waiting rows to the step. A row that it does not take goes to the end of the queue. */
 static void offer_waiting(struct snug_distinct *d, int64_t most, int64_t wanted, int64_t *count, int32_t *out) {
     for (int64_t left = snug_min(most, d->waiting); left > 0 && *count < wanted; left--) {
         const int64_t row = d->queue[d->first];

@@ -16,8 +16,8 @@
 
 struct snug_distinct;
 
-/* Reads all texts. step: rows of an optimizer step; of fewer texts than it needs: SNUG_E_INPUT. Closed by the caller,
-   NULL is allowed. Memory: 8 bytes a text, 8 a row. */
+/* Reads all texts. step: rows of an optimizer step; SNUG_E_INPUT if no step of so many rows is possible. Memory: 8
+   bytes a text, 8 a row. Closed by the caller; NULL may be closed. */
 snug_status snug_distinct_open(snug_context *ctx, const struct snug_dataset *dataset, int64_t step,
                                enum snug_sampling sampling, uint64_t seed, struct snug_distinct **out);
 void snug_distinct_close(struct snug_distinct *distinct);

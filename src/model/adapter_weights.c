@@ -25,12 +25,11 @@ static bool is_second(const struct snug_loading *l, const char *name) {
    the rows of tokens are used; and with bias all the biases of modules to save by further names, and those of the
    modules in whose place they are. */
 static bool is_of_base(const struct snug_loading *l, const char *name) {
-    if (is_second(l, name)) return true;
     static const char end[] = ".base_layer.weight";
     static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
     const size_t length = strlen(name), cut = sizeof end - 1;
     char half[256];
-    bool found = strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias") ||
+    bool found = is_second(l, name) || strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias") ||
                  strstr(name, ".token_adapter.base_layer.weight");
     if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
     for (int i = 0; i < 2; i++) {

@@ -45,6 +45,6 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
             view.cost.bytes +=
                 (twice ? 2 : 1) * snug_cost_elements(&view, op->operands[k]) * snug_cost_width(&view, op->operands[k]);
     }
-    info->cost(&view, op);
+    if (info->cost) info->cost(&view, op);
     return view.cost;
 }

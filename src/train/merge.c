@@ -425,7 +425,7 @@ static bool adapts_tied(const struct snug_merged *m) {
     const size_t module = strlen(decoder) - strlen("weight");
     for (size_t i = 0; i < m->program.parameter_count; i++) {
         const struct snug_parameter *p = &m->program.parameters[i];
-        found |= (p->lora && p->turned) || (p->lora && strncmp(p->name, decoder, module) == 0);
+        found |= p->lora && (p->turned || strncmp(p->name, decoder, module) == 0);
     }
     return found;
 }

@@ -494,21 +494,8 @@ FIXTURE_TEST(test_methods_have_the_same_bits) {
 
 static double loss_of(struct fixture *f, const char *folder) {
     char words[128];
-    snug_metrics metrics;
     snprintf(words, sizeof words, "validation_file=@dev.csv threads=1 model_name_or_path=@%s", folder);
-    snug_args *args = plain_args(f, words);
-    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", folder, snug_error_message(f->ctx));
-    snug_args_destroy(args);
-    for (size_t i = 0; i < metrics.count; i++)
-        if (strcmp(metrics.items[i].name, "eval_loss") == 0) return metrics.items[i].value;
-    fail_msg("no loss");
-    return 0;
-}
-
-static void merge(struct fixture *f, const char *words) {
-    snug_args *args = plain_args(f, words);
-    if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
-    snug_args_destroy(args);
+    return eval_loss_of(f, words);
 }
 
 #define ADAPTED                                                                                                        \
@@ -524,11 +511,11 @@ FIXTURE_TEST(test_adapters) {
     train(f, "adapter", ADAPTED "model_name_or_path=@start");
     const double loss = loss_of(f, "adapter"), start = loss_of(f, "start");
     assert_true(fabs(loss - start) > 1e-3);
-    merge(f, "model_name_or_path=@adapter output_dir=@merged threads=2");
+    run_merge(f, "model_name_or_path=@adapter output_dir=@merged threads=2");
     assert_contains(f->log, "the adapters were trained beside 4-bit weights, which differ by ");
     assert_contains(f->log, "merged into the values of the codes (--merge_into dequantized)");
     assert_true(fabs(loss - loss_of(f, "merged")) < 1e-5);
-    merge(f, "model_name_or_path=@adapter output_dir=@original merge_into=original");
+    run_merge(f, "model_name_or_path=@adapter output_dir=@original merge_into=original");
     assert_contains(f->log, "merged into the weights of the file (--merge_into original)");
     const double other = fabs(loss - loss_of(f, "original"));
     assert_true(other > 1e-5 && other < fabs(loss - start));
@@ -537,7 +524,7 @@ FIXTURE_TEST(test_adapters) {
           "max_steps=6 learning_rate=0.05 config_name= use_peft=True lora_target_modules=query,dense "
           "model_name_or_path=@coded");
     assert_same_file(f, path_of(f, "again/adapter_model.safetensors"), path_of(f, "adapter/adapter_model.safetensors"));
-    merge(f, "model_name_or_path=@again output_dir=@of_codes");
+    run_merge(f, "model_name_or_path=@again output_dir=@of_codes");
     assert_true(fabs(loss - loss_of(f, "of_codes")) < 1e-5);
 }
 

@@ -208,13 +208,9 @@ static const struct snug_parameter *parameter_of(const snug_session *session, co
 
 static double loss_of(struct fixture *f, const char *folder) {
     char words[256];
-    snug_metrics metrics;
     snprintf(words, sizeof words,
              "task=mlm model_name_or_path=@%s validation_file=@dev.txt line_by_line=True threads=2", folder);
-    snug_args *args = plain_args(f, words);
-    ok(f, evaluate_args(f, args, NULL, &metrics));
-    snug_args_destroy(args);
-    return metric_of(&metrics, "eval_loss");
+    return eval_loss_of(f, words);
 }
 
 #define MASKED "task=mlm train_file=@train.txt line_by_line=True "

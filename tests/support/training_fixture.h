@@ -500,6 +500,21 @@ static inline double metric_of(const snug_metrics *metrics, const char *name) {
     return 0;
 }
 
+/* The loss of an evaluation. */
+static inline double eval_loss_of(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    snug_metrics metrics;
+    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    return metric_of(&metrics, "eval_loss");
+}
+
+static inline void run_merge(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+}
+
 static inline bool exists(const char *path) { return snug_file_exists(NULL, path) || snug_folder_exists(path); }
 
 /* ---- comparing trainings -------------------------------------------------------------------------------------- */

@@ -222,9 +222,7 @@ FIXTURE_TEST(test_settings_are_kept) {
         snug_args_destroy(args);
     }
     assert_false(exists(path_of(f, "labels/generation_config.json")));
-    snug_args *args = plain_args(f, "model_name_or_path=@adapter output_dir=@merged threads=1");
-    if (snug_merge(args) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
-    snug_args_destroy(args);
+    run_merge(f, "model_name_or_path=@adapter output_dir=@merged threads=1");
     json_t *given = read_json(f, path_of(f, "out/generation_config.json"));
     static const char *const kept[] = {"trained", "merged"};
     for (size_t i = 0; i < 2; i++) {

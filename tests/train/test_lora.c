@@ -298,23 +298,6 @@ FIXTURE_TEST(a_plan_knows_what_adapters_save) {
 /* ---- adapters' folders --------------------------------------------------------------------------------------------
  */
 
-static double loss_of(struct fixture *f, const char *words) {
-    snug_args *args = plain_args(f, words);
-    snug_metrics metrics;
-    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
-    snug_args_destroy(args);
-    for (size_t i = 0; i < metrics.count; i++)
-        if (strcmp(metrics.items[i].name, "eval_loss") == 0) return metrics.items[i].value;
-    fail_msg("no loss");
-    return 0;
-}
-
-static void run_merge(struct fixture *f, const char *words) {
-    snug_args *args = plain_args(f, words);
-    if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
-    snug_args_destroy(args);
-}
-
 /* The folder names its base; or both are named; a moved base is found by its name alone. Continued, by either way, the
    adapter is the same. */
 FIXTURE_TEST(an_adapter_folder_is_a_model) {
@@ -322,11 +305,11 @@ FIXTURE_TEST(an_adapter_folder_is_a_model) {
     char words[1024];
     train(f, "out", CLASSIFIER "learning_rate=0.05 max_steps=6");
     snprintf(words, sizeof words, "%smodel_name_or_path=@out", data);
-    const double loss = loss_of(f, words);
+    const double loss = eval_loss_of(f, words);
     snprintf(words, sizeof words, "%smodel_name_or_path=@base adapter_name_or_path=@out", data);
-    assert_true(loss == loss_of(f, words));
+    assert_true(loss == eval_loss_of(f, words));
     snprintf(words, sizeof words, "%smodel_name_or_path=@base", data);
-    assert_true(fabs(loss - loss_of(f, words)) > 1e-3);
+    assert_true(fabs(loss - eval_loss_of(f, words)) > 1e-3);
     train(f, "first", "config_name= model_name_or_path=@out max_steps=3");
     train(f, "second", "config_name= model_name_or_path=@base adapter_name_or_path=@out max_steps=3 use_peft=True");
     assert_same_file(f, adapter_of(f, "first"), adapter_of(f, "second"));
@@ -336,10 +319,10 @@ FIXTURE_TEST(an_adapter_folder_is_a_model) {
     run_merge(f, "model_name_or_path=@out output_dir=@merged max_shard_size=20KB threads=2");
     assert_true(has_file(f, "merged", "model.safetensors.index.json") && has_file(f, "merged", "vocab.txt"));
     snprintf(words, sizeof words, "%smodel_name_or_path=@merged", data);
-    assert_true(fabs(loss - loss_of(f, words)) < 1e-5);
+    assert_true(fabs(loss - eval_loss_of(f, words)) < 1e-5);
     run_merge(f, "model_name_or_path=@out output_dir=@merged dtype=bfloat16"); /* again, into the same folder */
     assert_false(has_file(f, "merged", "model.safetensors.index.json"));
-    assert_true(fabs(loss - loss_of(f, words)) < 0.02);
+    assert_true(fabs(loss - eval_loss_of(f, words)) < 0.02);
 }
 
 /* An adapter's folder has a tokenizer if it has a vocabulary; else the base model's is used, by each command. */
@@ -348,7 +331,7 @@ FIXTURE_TEST(an_adapter_without_a_vocabulary_has_the_tokenizer_of_its_base) {
                                          "chat_template.jinja"};
     static const char words[] = "validation_file=@dev.csv threads=1 model_name_or_path=@out";
     train(f, "out", CLASSIFIER "learning_rate=0.05 max_steps=6");
-    const double loss = loss_of(f, words);
+    const double loss = eval_loss_of(f, words);
     assert_true(has_file(f, "out", "vocab.txt"));
     assert_int_equal(unlink(path_of(f, "out/vocab.txt")), 0);
     unlink(path_of(f, "out/tokenizer.json"));
@@ -356,7 +339,7 @@ FIXTURE_TEST(an_adapter_without_a_vocabulary_has_the_tokenizer_of_its_base) {
         char name[64];
         snprintf(name, sizeof name, "out/%s", others[i]);
         write_text(f, name, "{}");
-        assert_true(loss == loss_of(f, words));
+        assert_true(loss == eval_loss_of(f, words));
         run_merge(f, "model_name_or_path=@out output_dir=@merged");
         assert_true(has_file(f, "merged", "vocab.txt"));
     }
@@ -389,10 +372,10 @@ FIXTURE_TEST(adapters_of_peft_are_merged) {
         }
         if (status != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
         snprintf(words, sizeof words, "%s validation_file=dummy:8x4-20", folders);
-        const double loss = loss_of(f, words);
+        const double loss = eval_loss_of(f, words);
         snprintf(words, sizeof words, "model_name_or_path=@merged%zu task=%s threads=1 validation_file=dummy:8x4-20",
                  index, task);
-        const double merged = loss_of(f, words);
+        const double merged = eval_loss_of(f, words);
         if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", folders, loss, merged);
     }
     assert_int_equal(refused, 2); /* ModernBERT and Qwen2 */
@@ -420,10 +403,10 @@ FIXTURE_TEST(adapters_of_tables_and_biases) {
         assert_true(found);
         snug_safetensors_close(&files);
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
-        const double loss = loss_of(f, words);
+        const double loss = eval_loss_of(f, words);
         run_merge(f, "model_name_or_path=@out output_dir=@merged");
         snprintf(words, sizeof words, "model_name_or_path=@merged threads=1 validation_file=%s", runs[i].data);
-        const double merged = loss_of(f, words);
+        const double merged = eval_loss_of(f, words);
         if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", runs[i].words, loss, merged);
         snprintf(words, sizeof words, "config_name= model_name_or_path=@out learning_rate=0 max_steps=1 %s",
                  i < 2 ? "line_by_line=True train_file=@train.txt" : "");
@@ -458,12 +441,12 @@ FIXTURE_TEST(dora_begins_with_the_lengths_of_the_weights) {
                      trained ? "learning_rate=0.05 max_steps=3" : "learning_rate=0 max_steps=1");
             train(f, "out", words);
             snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
-            const double loss = loss_of(f, words);
+            const double loss = eval_loss_of(f, words);
             if (trained) run_merge(f, "model_name_or_path=@out output_dir=@merged dtype=float32");
             snprintf(words, sizeof words, "model_name_or_path=%s threads=1 validation_file=%s %s",
                      trained ? "@merged" : runs[i].base, runs[i].data,
                      quantized && !trained ? "load_in_4bit=True bnb_4bit_compute_dtype=float32" : "");
-            const double other = loss_of(f, words);
+            const double other = eval_loss_of(f, words);
             if (!(fabs(loss - other) < 2e-5 * fmax(1, loss)) && !(i == 2 && !trained)) /* its classifier is new */
                 fail_msg("%s %d: %g and %g", runs[i].words, trained, loss, other);
         }
@@ -487,15 +470,15 @@ FIXTURE_TEST(adapters_of_a_quantized_model) {
     json_t *config = read_json(f, path_of(f, "merged/config.json"));
     assert_null(json_object_get(config, "quantization_config"));
     json_decref(config);
-    loss_of(f, "model_name_or_path=@merged task=clm validation_file=dummy:8x8 threads=1");
+    eval_loss_of(f, "model_name_or_path=@merged task=clm validation_file=dummy:8x8 threads=1");
     /* GPT-2's weights are the transpose of what is stored as codes */
     train(f, "out",
           "config_name= tokenizer_name= model_name_or_path=" GOLDEN "quantized/conv1d train_file=dummy:16x8 "
           "use_peft=True task=clm lora_target_modules=c_attn,c_proj learning_rate=0.1 "
           "max_seq_length=20 max_steps=2");
     run_merge(f, "model_name_or_path=@out output_dir=@merged dtype=float32");
-    const double loss = loss_of(f, "model_name_or_path=@out task=clm validation_file=dummy:8x8 threads=1");
-    const double merged = loss_of(f, "model_name_or_path=@merged task=clm validation_file=dummy:8x8 threads=1");
+    const double loss = eval_loss_of(f, "model_name_or_path=@out task=clm validation_file=dummy:8x8 threads=1");
+    const double merged = eval_loss_of(f, "model_name_or_path=@merged task=clm validation_file=dummy:8x8 threads=1");
     if (!(fabs(loss - merged) < 2e-5)) fail_msg("%g and %g", loss, merged);
 #undef GOLDEN
 }
@@ -619,22 +602,23 @@ FIXTURE_TEST(all_kinds_of_adapters_are_evaluated) {
         snprintf(words, sizeof words, "config_name= max_steps=1 %s", runs[i].words);
         train(f, "out", words);
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
-        loss_of(f, words);
+        eval_loss_of(f, words);
         assert_int_equal(unlink(path_of(f, "out/config.json")), 0); /* as PEFT leaves it: the classes are counted */
-        if (i) loss_of(f, i == 2 ? words : "model_name_or_path=@out validation_file=dummy:8x8 threads=1");
+        if (i) eval_loss_of(f, i == 2 ? words : "model_name_or_path=@out validation_file=dummy:8x8 threads=1");
     }
     /* without an adapter its arguments do nothing */
-    assert_true(loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1") ==
-                loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1 use_peft=True lora_r=4"));
-    assert_true(loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1") ==
-                loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1 lora_r=4"));
+    assert_true(eval_loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1") ==
+                eval_loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1 use_peft=True lora_r=4"));
+    assert_true(eval_loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1") ==
+                eval_loss_of(f, "model_name_or_path=@base validation_file=@dev.csv threads=1 lora_r=4"));
     plan_of(f, "config_name=@model use_peft=True"); /* without weights */
     train(f, "named", CLASSIFIER "max_steps=1");
     plan_of(f, "config_name= model_name_or_path=@base adapter_name_or_path=@named");
     assert_int_equal(unlink(path_of(f, "named/vocab.txt")), 0); /* then the base's tokenizer is used */
     assert_int_equal(unlink(path_of(f, "named/tokenizer_config.json")), 0);
-    const double loss = loss_of(f, "model_name_or_path=@named validation_file=@dev.csv threads=1");
-    assert_true(loss == loss_of(f, "model_name_or_path=@named config_name=@base validation_file=@dev.csv threads=1"));
+    const double loss = eval_loss_of(f, "model_name_or_path=@named validation_file=@dev.csv threads=1");
+    assert_true(loss ==
+                eval_loss_of(f, "model_name_or_path=@named config_name=@base validation_file=@dev.csv threads=1"));
     run_merge(f, "model_name_or_path=@named output_dir=@merged");
     write_text(f, "named/tokenizer.json", "{}"); /* its own goes first */
     refuse_evaluation(f, "model_name_or_path=@named validation_file=@dev.csv threads=1", SNUG_E_UNSUPPORTED,
@@ -664,15 +648,15 @@ FIXTURE_TEST(all_kinds_of_models_are_merged) {
         run_merge(f, "model_name_or_path=@out output_dir=@merged");
         const char *data = strstr(runs[i], "dummy") ? "dummy:8x8" : "@dev.csv";
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", data);
-        const double loss = loss_of(f, words);
+        const double loss = eval_loss_of(f, words);
         snprintf(words, sizeof words, "model_name_or_path=@merged threads=1 validation_file=%s", data);
-        assert_true(fabs(loss - loss_of(f, words)) < 2e-2);
+        assert_true(fabs(loss - eval_loss_of(f, words)) < 2e-2);
     }
     write_text(f, "merged/adapter_config.json", "{}"); /* beside a whole model: a warning */
-    loss_of(f, "model_name_or_path=@merged validation_file=@dev.csv threads=1");
+    eval_loss_of(f, "model_name_or_path=@merged validation_file=@dev.csv threads=1");
     run_merge(f, "model_name_or_path=@out output_dir=@shards max_shard_size=20KB");
     write_text(f, "shards/adapter_config.json", "{}");
-    loss_of(f, "model_name_or_path=@shards validation_file=@dev.csv threads=1");
+    eval_loss_of(f, "model_name_or_path=@shards validation_file=@dev.csv threads=1");
 #undef GOLDEN_MODEL
 }
 

@@ -47,17 +47,6 @@ static float *read_tensor(const struct fixture *f, const char *path, const char 
     return values;
 }
 
-static double loss_of(struct fixture *f, const char *words) {
-    snug_args *args = plain_args(f, words);
-    snug_metrics metrics;
-    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
-    snug_args_destroy(args);
-    for (size_t i = 0; i < metrics.count; i++)
-        if (strcmp(metrics.items[i].name, "eval_loss") == 0) return metrics.items[i].value;
-    fail_msg("no loss");
-    return 0;
-}
-
 /* New rows are those of the base model, under PEFT's name, in the order of the list. */
 FIXTURE_TEST(rows_begin_as_those_of_the_table) {
     static const int ids[] = {7, 5, 6};
@@ -184,12 +173,12 @@ FIXTURE_TEST(rows_of_tokens_are_a_part_of_the_model) {
         snprintf(words, sizeof words, "%s learning_rate=0.1 max_steps=4", runs[i].words);
         train(f, "out", words);
         snprintf(words, sizeof words, "model_name_or_path=@out threads=1 validation_file=%s", runs[i].data);
-        const double loss = loss_of(f, words);
+        const double loss = eval_loss_of(f, words);
         snug_args *args = plain_args(f, "model_name_or_path=@out output_dir=@merged merge_into=dequantized");
         if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", runs[i].words, snug_error_message(f->ctx));
         snug_args_destroy(args);
         snprintf(words, sizeof words, "model_name_or_path=@merged threads=1 validation_file=%s", runs[i].data);
-        const double merged = loss_of(f, words);
+        const double merged = eval_loss_of(f, words);
         if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", runs[i].words, loss, merged);
         snprintf(words, sizeof words, "config_name= model_name_or_path=@out learning_rate=0 max_steps=1 %s",
                  i == 6                               ? ""
@@ -252,12 +241,12 @@ FIXTURE_TEST(new_tokens_have_rows_of_their_own) {
         json_decref(config);
         snprintf(data, sizeof data, "threads=1 validation_file=%s", runs[i].data);
         snprintf(words, sizeof words, "model_name_or_path=@out %s", data);
-        const double loss = loss_of(f, words);
+        const double loss = eval_loss_of(f, words);
         snug_args *args = plain_args(f, "model_name_or_path=@out output_dir=@merged");
         if (snug_merge(args) != SNUG_OK) fail_msg("%s: %s", runs[i].words, snug_error_message(f->ctx));
         snug_args_destroy(args);
         snprintf(words, sizeof words, "model_name_or_path=@merged %s", data);
-        const double merged = loss_of(f, words);
+        const double merged = eval_loss_of(f, words);
         if (!(fabs(loss - merged) < 2e-5 * fmax(1, loss))) fail_msg("%s: %g and %g", runs[i].words, loss, merged);
         snprintf(words, sizeof words, "config_name= %s learning_rate=0.1 max_steps=4 resume_from_checkpoint=%s",
                  runs[i].words, path_of(f, "out/checkpoint-2"));
@@ -271,7 +260,7 @@ FIXTURE_TEST(new_tokens_have_rows_of_their_own) {
         if (i == 3 || i == 4) continue; /* PEFT has no name of masked LM */
         assert_int_equal(unlink(path_of(f, "out/config.json")), 0);
         snprintf(words, sizeof words, "model_name_or_path=@out %s", data);
-        assert_true(fabs(loss - loss_of(f, words)) < 1e-9);
+        assert_true(fabs(loss - eval_loss_of(f, words)) < 1e-9);
     }
 }
 
@@ -286,8 +275,8 @@ FIXTURE_TEST(new_tokens_of_peft) {
     json_t *config = read_json(f, path_of(f, "merged/config.json"));
     assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), 62);
     json_decref(config);
-    const double loss = loss_of(f, PEFT_ADAPTER "validation_file=dummy:8x8");
-    const double merged = loss_of(f, "model_name_or_path=@merged threads=1 validation_file=dummy:8x8");
+    const double loss = eval_loss_of(f, PEFT_ADAPTER "validation_file=dummy:8x8");
+    const double merged = eval_loss_of(f, "model_name_or_path=@merged threads=1 validation_file=dummy:8x8");
     assert_true(fabs(loss - merged) < 2e-5);
 #undef PEFT_ADAPTER
 }

@@ -11,11 +11,6 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     snug_tape_emit(t, backward);
 }
 
-/* A copy; a sum. */
-static void cost(struct snug_cost_view *view, const struct snug_op *op) {
-    (void)op;
-    view->cost.flops = 0;
-}
 static void backward_cost(struct snug_cost_view *view, const struct snug_op *op) {
     view->cost.flops = snug_cost_elements(view, op->table_backward.dy);
 }
@@ -26,7 +21,6 @@ const struct snug_op_info snug_op_table_info = {
     .flags = SNUG_OP_MODEL,
     .operands = {{"table", SNUG_READ, SNUG_WEIGHT | SNUG_TABLE}, {"y", SNUG_WRITE, 0}},
     .differentiate = differentiate,
-    .cost = cost,
 };
 
 const struct snug_op_info snug_op_table_backward_info = {
