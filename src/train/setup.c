@@ -631,7 +631,9 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
 static snug_status open_generation(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool sizes_alone = args->plan_only && !args->prompt && !args->test_file; /* not from standard input */
-    return snug_generation_open(setup->args, &setup->config, setup->tokenizer, setup->model.path, setup->backend,
+    const bool own = setup->adapter.path && snug_file_exists(&setup->adapter, SNUG_GENERATION_CONFIG);
+    return snug_generation_open(setup->args, &setup->config, setup->tokenizer,
+                                own ? setup->adapter.path : setup->model.path, setup->backend,
                                 setup->command != SNUG_COMMAND_CHAT && !sizes_alone, &setup->generation);
 }
 
