@@ -223,14 +223,6 @@ FIXTURE_TEST(test_settings_are_kept) {
     }
     assert_false(exists(path_of(f, "labels/generation_config.json")));
     run_merge(f, "model_name_or_path=@adapter output_dir=@merged threads=1");
-    /* An adapter has its own. */
-    write_text(f, "adapter/generation_config.json", "{\"max_new_tokens\": 3}");
-    struct answers a = {.count = 0};
-    snug_args *args = plain_args(f, "model_name_or_path=@adapter threads=1 prompt=What min_new_tokens=3");
-    const snug_callbacks callbacks = {.user = &a, .should_stop = should_stop};
-    ok(f, snug_generate(args, &callbacks, take_piece, take_answer, &a));
-    snug_args_destroy(args);
-    assert_int_equal(a.of[0].tokens, 3);
     json_t *given = read_json(f, path_of(f, "out/generation_config.json"));
     static const char *const kept[] = {"trained", "merged"};
     for (size_t i = 0; i < 2; i++) {
@@ -239,6 +231,19 @@ FIXTURE_TEST(test_settings_are_kept) {
         json_decref(found);
     }
     json_decref(given);
+    /* Answers of an adapter follow its own file, or else its base's. */
+    write_text(f, "adapter/generation_config.json", "{\"max_new_tokens\": 3}");
+    write_text(f, "out/generation_config.json", "{\"max_new_tokens\": 5}");
+    for (int own = 1; own >= 0; own--) {
+        struct answers a = {.count = 0};
+        const snug_callbacks callbacks = {.user = &a, .should_stop = should_stop};
+        snug_args *args = plain_args(f, own ? "model_name_or_path=@adapter threads=1 prompt=What min_new_tokens=3"
+                                            : "model_name_or_path=@adapter threads=1 prompt=What min_new_tokens=5");
+        ok(f, snug_generate(args, &callbacks, take_piece, take_answer, &a));
+        snug_args_destroy(args);
+        assert_int_equal(a.of[0].tokens, own ? 3 : 5);
+        if (own) assert_int_equal(remove(path_of(f, "adapter/generation_config.json")), 0);
+    }
 }
 
 FIXTURE_TEST(test_stopping) {
