@@ -68,9 +68,10 @@ static __device__ __forceinline__ void load_channels(struct channels<T> &out, co
         for (int i = 0; i < (int)(sizeof out / sizeof *out.piece); i++)
             out.piece[i] = there && channel < d ? ((const uint4 *)(row + channel))[i] : uint4{0, 0, 0, 0};
     } else {
+        T values[8];
 #pragma unroll
-        for (int c = 0; c < 8; c++)
-            ((T *)out.piece)[c] = there && channel + c < d ? row[channel + c] : from_float<T>(0);
+        for (int c = 0; c < 8; c++) values[c] = there && channel + c < d ? row[channel + c] : from_float<T>(0);
+        memcpy(out.piece, values, sizeof values);
     }
 }
 
