@@ -26,6 +26,9 @@ foreach(original ${headers} ${kernels}) # headers go where they are found before
 endforeach()
 add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+foreach(part snug_cuda snug_backend_cuda_sizes)
+  target_compile_definitions(${part} PRIVATE SNUG_CUDA_MATMUL_WORKSPACE=1048576)
+endforeach()
 target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER SNUG_CUDA_PIECE=98304 SNUG_CUDA_ROW_MOST=256 SNUG_CUDA_LOSS_ROWS=32)
 # C's designated initialisers and casts to unions are GNU extensions in C++, which nvcc accepts: no warnings for them.
 # -g1: information about variables takes a quarter of the time.

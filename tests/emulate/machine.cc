@@ -40,12 +40,24 @@ emulate_switch:
 // Stacks do not begin at the same offset of a page: their tops would use the same few lines of the caches.
 static const size_t STACK = (256 << 10) + 13 * 64, GUARD = 512;
 
+struct barrier {
+    uint32_t phase;
+    uint16_t arrivals, missing;
+};
+
 enum state { RUNS, AT_WARP, AT_BLOCK, AT_BARRIER, LEFT };
+union given {
+    uint64_t words[4];
+    float values[16];
+};
 struct fiber {
     void *stack_pointer;
     enum state state;
     dim3 thread;
-    uint64_t given[8]; // to the other lanes
+    unsigned exchanges;    // that it began
+    given shown[2];        // to the other lanes, in every other exchange: a lane may begin the next one early
+    const barrier *awaits; // AT_BARRIER: until its phase is other than this one
+    uint32_t phase;
 };
 static std::vector<fiber> fibers;
 static size_t current, count, left;
@@ -60,47 +72,63 @@ static size_t stack_count;
     abort();
 }
 
+// The next lane of the warp goes on, if it is ready; else the scheduler does.
 static void pause_in(enum state state) {
-    const size_t self = current;
-    fibers[self].state = state;
-    emulate_switch(&fibers[self].stack_pointer, scheduler);
+    fiber &self = fibers[current];
+    self.state = state;
+    left += state == LEFT;
+    const size_t next = current + 1;
+    if (next % 32 && next < count && fibers[next].state == RUNS) {
+        current = next;
+        threadIdx = fibers[next].thread;
+        emulate_switch(&self.stack_pointer, fibers[next].stack_pointer);
+    } else {
+        emulate_switch(&self.stack_pointer, scheduler);
+    }
 }
 
 static void enter() {
     (*body)();
-    void *never;
-    fibers[current].state = LEFT;
-    emulate_switch(&never, scheduler);
+    pause_in(LEFT);
     abort();
+}
+
+// What the lanes of a warp show each other: each writes it here, and calls exchange().
+static given &begin_exchange() {
+    fiber &self = fibers[current];
+    return self.shown[++self.exchanges % 2];
+}
+static void exchange() { pause_in(AT_WARP); }
+static const given &given_by(size_t other) {
+    const unsigned exchanges = fibers[current].exchanges;
+    if (other >= count || fibers[other].exchanges < exchanges) die("an instruction reads a lane that has exited");
+    return fibers[other].shown[exchanges % 2];
 }
 
 void __syncthreads() { pause_in(AT_BLOCK); }
 
 uint64_t emulate_shuffle(uint64_t value, int mask) {
     const size_t self = current, other = (self & ~(size_t)31) | ((self & 31) ^ (size_t)mask);
-    fibers[self].given[0] = value;
-    pause_in(AT_WARP);
-    if (other >= count || fibers[other].state == LEFT) die("a shuffle reads a lane that has exited");
-    value = fibers[other].given[0];
-    pause_in(AT_WARP);
-    return value;
+    begin_exchange().words[0] = value;
+    exchange();
+    return given_by(other).words[0];
 }
 
 // Lane 8 m + r gives row r of matrix m; a lane gets elements 2 t and 2 t + 1 of row g, or of column g.
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
     if ((uintptr_t)row % 16) die("ldmatrix needs rows aligned to 16 bytes");
-    fibers[self].given[1] = (uint64_t)row;
-    pause_in(AT_WARP);
+    begin_exchange().words[0] = (uint64_t)row;
+    exchange();
     for (int m = 0; m < 4; m++) {
         uint32_t half[2];
         for (size_t k = 0; k < 2; k++) {
             const size_t r = transposed ? 2 * (lane % 4) + k : lane / 4, c = transposed ? lane / 4 : 2 * (lane % 4) + k;
-            half[k] = ((const uint16_t *)fibers[warp + 8 * m + r].given[1])[c];
+            half[k] = ((const uint16_t *)given_by(warp + 8 * m + r).words[0])[c];
         }
         registers[m] = half[0] | half[1] << 16;
     }
-    pause_in(AT_WARP);
+    pause_in(AT_WARP); // all lanes have read before one goes on
 }
 
 static float half_of(uint64_t word, int half, bool fp16) {
@@ -113,23 +141,29 @@ static float half_of(uint64_t word, int half, bool fp16) {
 template <size_t PACKED, typename V, typename F>
 static void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, V value, F finish) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
-    uint64_t *given = fibers[self].given;
-    for (int i = 0; i < 4; i++) given[2 + i] = a[i];
-    given[6] = b0;
-    given[7] = b1;
-    pause_in(AT_WARP);
-    for (int i = 0; i < 4; i++) {
-        const size_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+    enum { RIGHT = 4 * PACKED };
+    float *own = begin_exchange().values;
+    for (size_t p = 0; p < PACKED; p++) {
+        for (int i = 0; i < 4; i++) own[i * PACKED + p] = value(a[i], p);
+        own[RIGHT + p] = value(b0, p);
+        own[RIGHT + PACKED + p] = value(b1, p);
+    }
+    exchange();
+    const float *left[4], *right[2][4]; // of rows g and g + 8; of two columns
+    for (size_t word = 0; word < 4; word++) {
+        left[word] = given_by(warp + lane / 4 * 4 + word).values;
+        for (size_t j = 0; j < 2; j++)
+            right[j][word] = given_by(warp + (2 * (lane % 4) + j) * 4 + word).values + RIGHT;
+    }
+    for (size_t i = 0; i < 4; i++) {
         double sum = c[i];
-        for (size_t k = 0; k < 8 * PACKED; k++) {
-            const size_t word = k / PACKED % 4, upper = k >= 4 * PACKED;
-            const uint64_t left = fibers[warp + row % 8 * 4 + word].given[2 + (row >= 8) + 2 * upper];
-            const uint64_t right = fibers[warp + column * 4 + word].given[6 + upper];
-            sum += (double)value(left, k % PACKED) * value(right, k % PACKED);
-        }
+        for (size_t upper = 0; upper < 2; upper++)
+            for (size_t word = 0; word < 4; word++)
+                for (size_t p = 0; p < PACKED; p++)
+                    sum += (double)left[word][(i / 2 + 2 * upper) * PACKED + p] *
+                           right[i % 2][word][upper * PACKED + p];
         c[i] = finish(sum);
     }
-    pause_in(AT_WARP);
 }
 
 void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16) {
@@ -167,10 +201,11 @@ template <typename F> static void multiply_tile(float (&c)[8][4], F left, uint64
 
 void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16) {
     const size_t quad = current & ~(size_t)3;
-    for (int i = 0; i < 4; i++) fibers[current].given[2 + i] = a[i];
-    pause_in(AT_WARP);
+    given &own = begin_exchange();
+    for (int i = 0; i < 4; i++) own.words[i] = a[i];
+    exchange();
     const auto left = [&](size_t half, size_t k) {
-        return half_of(fibers[quad + k % 8 / 2].given[2 + half + k / 8 * 2], k % 2, fp16);
+        return half_of(given_by(quad + k % 8 / 2).words[half + k / 8 * 2], k % 2, fp16);
     };
     multiply_tile(c, left, tile, add, by_rows, fp16);
 }
@@ -223,19 +258,14 @@ void emulate_copy(void *to, const void *from, size_t size, bool there) {
 void emulate_stmatrix(void *row, const uint32_t (&registers)[4]) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
     if ((uintptr_t)row % 16) die("stmatrix needs rows aligned to 16 bytes");
-    fibers[self].given[1] = (uint64_t)row;
-    pause_in(AT_WARP);
+    begin_exchange().words[0] = (uint64_t)row;
+    exchange();
     for (int m = 0; m < 4; m++)
-        memcpy((uint8_t *)fibers[warp + 8 * m + lane / 4].given[1] + 4 * (lane % 4), &registers[m], 4);
-    pause_in(AT_WARP);
+        memcpy((uint8_t *)given_by(warp + 8 * m + lane / 4).words[0] + 4 * (lane % 4), &registers[m], 4);
 }
 
 void __syncwarp() { pause_in(AT_WARP); }
 
-struct barrier {
-    uint32_t phase;
-    uint16_t arrivals, missing;
-};
 void emulate_make_barrier(void *barrier, int arrivals) {
     *(struct barrier *)barrier = {0, (uint16_t)arrivals, (uint16_t)arrivals};
 }
@@ -246,10 +276,10 @@ void emulate_arrive(void *barrier) {
     b->phase++;
     b->missing = b->arrivals;
 }
-static bool passed(const fiber &f) { return (((const struct barrier *)f.given[0])->phase & 1) != f.given[1]; }
+static bool passed(const fiber &f) { return (f.awaits->phase & 1) != f.phase; }
 void emulate_wait(void *barrier, uint32_t phase) {
-    fibers[current].given[0] = (uint64_t)barrier;
-    fibers[current].given[1] = phase & 1;
+    fibers[current].awaits = (const struct barrier *)barrier;
+    fibers[current].phase = phase & 1;
     if (!passed(fibers[current])) pause_in(AT_BARRIER);
 }
 
@@ -263,7 +293,7 @@ static bool run_some(size_t first, size_t end) {
         current = i;
         threadIdx = fibers[i].thread;
         emulate_switch(&scheduler, fibers[i].stack_pointer);
-        left += fibers[i].state == LEFT;
+        i = current; // the last one that ran
     }
     return any;
 }

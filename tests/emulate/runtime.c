@@ -10,12 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Memory of the GPU: files, which other processes can map. */
+/* Memory of the GPU: files, which other processes can map. The block that was freed last is kept for the next
+   cudaMalloc of its size, since the first use of a page takes long. */
 static struct block {
     void *base;
     size_t size;
     int file;
-} blocks[4096];
+} blocks[4096], spare;
 enum { BLOCKS = sizeof blocks / sizeof *blocks };
 
 static struct block *find_block(const void *base) {
@@ -33,16 +34,29 @@ static cudaError_t map(int file, size_t size, void **memory) {
 }
 
 cudaError_t cudaMalloc(void **memory, size_t size) {
-    const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)size) || map(file, size, memory)) return cudaErrorMemoryAllocation;
+    struct block *place = find_block(NULL);
+    if (place && spare.base && spare.size == size) {
+        *place = spare;
+        spare.base = NULL;
+        *memory = place->base;
+    } else {
+        const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, (off_t)size) || map(file, size, memory)) return cudaErrorMemoryAllocation;
+    }
     memset(*memory, 0xff, size); /* NaN: shows values that are read before they are written */
     return cudaSuccess;
+}
+static void unmap(struct block *block) {
+    if (!block->base) return;
+    munmap(block->base, block->size);
+    close(block->file);
+    block->base = NULL;
 }
 cudaError_t cudaFree(void *memory) {
     struct block *block = memory ? find_block(memory) : NULL;
     if (!block) return cudaSuccess;
-    munmap(block->base, block->size);
-    close(block->file);
+    unmap(&spare);
+    spare = *block;
     block->base = NULL;
     return cudaSuccess;
 }
@@ -71,7 +85,11 @@ cudaError_t cudaIpcOpenMemHandle(void **memory, cudaIpcMemHandle_t handle, unsig
     const int file = open(name, O_RDWR | O_CLOEXEC);
     return file < 0 ? cudaErrorUnknown : map(file, h.size, memory);
 }
-cudaError_t cudaIpcCloseMemHandle(void *memory) { return cudaFree(memory); }
+cudaError_t cudaIpcCloseMemHandle(void *memory) {
+    struct block *block = memory ? find_block(memory) : NULL;
+    if (block) unmap(block);
+    return cudaSuccess;
+}
 
 /* cuStreamBatchMemOp. */
 struct mem_ops {

@@ -19,7 +19,9 @@ enum {
 
 /* The workspace of LINEAR, LINEAR_DX and LINEAR_DW: cuBLASLt's; then, for the first two, a bias and a tile of the
    weight, converted to another type; for the last, partial sums of db. */
+#ifndef SNUG_CUDA_MATMUL_WORKSPACE /* the emulator's is smaller, since filling it takes time */
 #define SNUG_CUDA_MATMUL_WORKSPACE ((int64_t)32 << 20)
+#endif
 #define SNUG_CUDA_CONVERTED ((int64_t)4 << 20) /* values in a tile */
 static inline int64_t snug_cuda_bias_bytes(int64_t n) { return (n * 4 + 255) / 256 * 256; }
 
