@@ -17,6 +17,8 @@
 
 #define FIXTURE struct scratch *s, scratch_setup, scratch_teardown
 
+enum { LONGEST = 64 };
+
 /* A model for a task, without data. */
 struct model {
     struct snug_config config;
@@ -38,8 +40,10 @@ static void open_model(struct scratch *s, const char *folder, enum snug_task tas
         snug_folder_close(&opened);
     }
     snug_program_init(&m->program, s->ctx);
-    m->program.longest = m->config.positions;
-    m->program.capacity[SNUG_EXTENT_TOKENS] = m->program.capacity[SNUG_EXTENT_ROWS] = m->config.positions;
+    /* A model without a table of positions has no end of them. */
+    const int64_t longest = m->config.positions < LONGEST ? m->config.positions : LONGEST;
+    m->program.longest = longest;
+    m->program.capacity[SNUG_EXTENT_TOKENS] = m->program.capacity[SNUG_EXTENT_ROWS] = longest;
     m->program.capacity[SNUG_EXTENT_SEQUENCES] = 1;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1}));
