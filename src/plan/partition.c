@@ -23,6 +23,9 @@
  * gathered before the first operation of a phase that reads them, and live until the last one. plan/schedule.c then
  * moves what an asynchronous backend can begin earlier.
  *
+ * A loss over the vectors of a step (program/losses.h) needs those of all ranks: each has zeros where others have
+ * vectors, and the sum over the ranks precedes the loss, which every rank computes.
+ *
  * In all stages a rank squares the chunks of its shards, an asynchronous backend as it sums them. The gradient norm
  * adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the
  * stage.
@@ -312,7 +315,25 @@ static snug_status gather_copy(struct partition *p, const struct snug_op *cast) 
     return gather(p, p->at, cast, cast->cast.p, cast->cast.q, cast->cast.p);
 }
 
+/* What other ranks have in a tensor of all vectors of a step. */
+static snug_status sum_vectors(struct partition *p, const struct snug_op *loss, int32_t tensor) {
+    const int64_t rows = p->program->capacity[SNUG_EXTENT_STEP], cols = p->program->tensors[tensor].cols;
+    struct snug_op clear = like(loss, SNUG_OP_FILL), sum = like(loss, SNUG_OP_SUM_RANKS);
+    int32_t all;
+    if (!tensor) return SNUG_OK;
+    RETURN_IF_ERROR(add_view(p, tensor, 0, rows * cols, &all));
+    clear.phase = SNUG_PHASE_FORWARD;
+    clear.first = true;
+    clear.fill.x = sum.sum_ranks.g = all;
+    RETURN_IF_ERROR(snug_edits_insert(&p->edits, 0, clear));
+    return add(p, sum);
+}
+
 static snug_status rewrite(struct partition *p, const struct snug_op *op) {
+    if (op->kind == SNUG_OP_VECTOR_LOSS && p->methods->optimizer) {
+        RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.vectors));
+        RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.scores));
+    }
     if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
     if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op));
     if (p->methods->zero_stage) {

@@ -364,6 +364,60 @@ static snug_status run_training(struct snug_session *s, enum snug_phase phase) {
 
 snug_status snug_session_forward(struct snug_session *s) { return run_training(s, SNUG_PHASE_FORWARD); }
 
+/* ---- several ranks ---- */
+
+/* The ranks that have a micro-batch number `own` in this step. */
+static int contributors_of(const struct snug_session *s, int64_t own) {
+    return snug_loader_contributors(s->job.setup.train.rows, &s->training->pipeline.options,
+                                    s->step % s->steps_per_epoch, own);
+}
+
+void snug_session_begin_step(struct snug_session *s) {
+    s->train_run.contributors = contributors_of(s, 0);
+    s->idle = s->training->pipeline.options.rank >= s->train_run.contributors;
+}
+
+/* The collective operations of a phase, which other ranks run for their micro-batch. In HEAD there are none, since
+   ranks have other chunks. */
+static snug_status attend_phase(struct snug_session *s, enum snug_phase phase, int64_t micro_batch) {
+    struct snug_run run = s->train_run;
+    run.idle = true;
+    run.batch = NULL;
+    run.micro_batch = micro_batch;
+    run.contributors = contributors_of(s, micro_batch);
+    return snug_run_phase(&run, s->job.setup.backend, phase, &s->profile);
+}
+
+/* The passes over the micro-batches that other ranks have after this one's. */
+static snug_status attend_turns(struct snug_session *s, enum snug_phase first, enum snug_phase last) {
+    for (int64_t next = s->train_run.micro_batch; contributors_of(s, next) > 0; next++) {
+        RETURN_IF_ERROR(attend_phase(s, first, next));
+        if (last != first) RETURN_IF_ERROR(attend_phase(s, last, next));
+    }
+    return SNUG_OK;
+}
+
+/* The loss over a step's vectors, when all ranks have run forward. */
+static snug_status run_step(struct snug_session *s) {
+    const struct snug_loader_options *options = &s->training->pipeline.options;
+    if (options->in_turns && (options->two_passes || s->idle))
+        RETURN_IF_ERROR(attend_turns(s, SNUG_PHASE_FORWARD, SNUG_PHASE_FORWARD));
+    s->train_run.micro_batch = 0;
+    return s->idle ? attend_phase(s, SNUG_PHASE_STEP, 0) : run_training(s, SNUG_PHASE_STEP);
+}
+
+snug_status snug_session_attend(struct snug_session *s) {
+    const struct snug_loader_options *options = &s->training->pipeline.options;
+    const bool apart = s->training->program.loss_of_step; /* forward and backward are not of one turn */
+    if (apart && s->idle) RETURN_IF_ERROR(run_step(s));
+    if (options->in_turns)
+        return attend_turns(s, apart && !options->two_passes ? SNUG_PHASE_BACKWARD : SNUG_PHASE_FORWARD,
+                            SNUG_PHASE_BACKWARD);
+    return s->idle ? attend_phase(s, SNUG_PHASE_BACKWARD, 0) : SNUG_OK; /* the sums after the last micro-batch */
+}
+
+/* ---- micro-batches ---- */
+
 /* weight_in_step is the same for all micro-batches of a step. */
 static double mean_of(const struct snug_session *s, float sum) {
     return s->batch->weight_in_step > 0 ? snug_without_sign(sum / s->batch->weight_in_step) : 0;
@@ -373,7 +427,7 @@ static double mean_of(const struct snug_session *s, float sum) {
 static snug_status run_head(struct snug_session *s) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     const bool once = s->training->program.loss_of_step && !s->training->pipeline.options.two_passes;
-    return once ? run_training(s, SNUG_PHASE_STEP) : SNUG_OK;
+    return once ? run_step(s) : SNUG_OK;
 }
 
 snug_status snug_session_head(struct snug_session *s, double *loss) {
@@ -404,30 +458,6 @@ snug_status snug_session_backward(struct snug_session *s) {
     return SNUG_OK;
 }
 
-/* The ranks that have a micro-batch number `own` in this step. */
-static int contributors_of(const struct snug_session *s, int64_t own) {
-    return snug_loader_contributors(s->job.setup.train.rows, &s->training->pipeline.options,
-                                    s->step % s->steps_per_epoch, own);
-}
-
-void snug_session_begin_step(struct snug_session *s) {
-    s->train_run.contributors = contributors_of(s, 0);
-    s->idle = s->training->pipeline.options.rank >= s->train_run.contributors;
-}
-
-snug_status snug_session_attend(struct snug_session *s) {
-    struct snug_run run = s->train_run;
-    run.idle = true;
-    run.batch = NULL;
-    if (!s->training->pipeline.options.in_turns) /* the sums after the last micro-batch */
-        return s->idle ? snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_BACKWARD, &s->profile) : SNUG_OK;
-    for (; (run.contributors = contributors_of(s, run.micro_batch)) > 0; run.micro_batch++)
-        for (enum snug_phase phase = SNUG_PHASE_FORWARD; phase <= SNUG_PHASE_BACKWARD; phase++)
-            if (phase != SNUG_PHASE_HEAD) /* where no operation is collective, since ranks have other chunks */
-                RETURN_IF_ERROR(snug_run_phase(&run, s->job.setup.backend, phase, &s->profile));
-    return SNUG_OK;
-}
-
 static snug_status copy_later(struct snug_session *s, int32_t tensor, float *to, int64_t count) {
     const struct snug_run *run = &s->train_run;
     return after_operations(s, run,
@@ -444,8 +474,7 @@ static snug_status collect(struct snug_session *s) {
         RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
         s->train_run.micro_batch++;
     } while (!s->batch->last_in_pass);
-    s->train_run.micro_batch = 0;
-    return run_training(s, SNUG_PHASE_STEP);
+    return run_step(s);
 }
 
 snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_info **info) {
@@ -457,7 +486,8 @@ snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_in
     RETURN_IF_ERROR(run_head(s));
     const struct snug_run *run = &s->train_run;
     float *to = loss_of(s, run->micro_batch);
-    if (run->program->loss_of_step && run->micro_batch) { /* the first micro-batch has the step's */
+    const bool has_loss = s->training->pipeline.options.rank == 0 && run->micro_batch == 0;
+    if (run->program->loss_of_step && !has_loss) { /* the first micro-batch of rank 0 has the step's */
         *to = 0;
         return snug_session_backward(s);
     }

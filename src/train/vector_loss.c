@@ -127,9 +127,6 @@ static snug_status check_run(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool twice = snug_args_micro_batches(args) > 1;
     unsigned classes;
-    if (snug_args_ranks(args) > 1)
-        return refuse(setup, "its loss is over all texts of a step, which are not gathered from several ranks yet: "
-                             "train on one, with a larger batch of smaller --mini_batch_size");
     if (args->per_device_train_tokens)
         return refuse(setup, "a batch is a number of rows, whatever their tokens: give --per_device_train_batch_size, "
                              "and --mini_batch_size to need less memory, in place of --per_device_train_tokens");
@@ -140,9 +137,13 @@ static snug_status check_run(const struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+static int64_t rows_of_step(const struct snug_args *args) {
+    return snug_args_micro_batch(args) * snug_args_micro_batches(args) * snug_args_ranks(args);
+}
+
 static void tell(const struct snug_setup *setup, const struct snug_vector_loss_form *form) {
     const struct snug_args *args = setup->args;
-    const long long rows = snug_args_micro_batch(args) * snug_args_micro_batches(args);
+    const long long rows = rows_of_step(args);
     char settings[96] = "";
     if (losses[form->function].scales)
         snprintf(settings, sizeof settings, ", scale %g%s", (double)form->scale, form->symmetric ? ", symmetric" : "");
@@ -178,7 +179,7 @@ snug_status snug_setup_choose_loss(struct snug_setup *setup) {
 snug_status snug_setup_choose_order(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     struct snug_data_source *source = &setup->train;
-    const int64_t step = snug_args_micro_batch(args) * snug_args_micro_batches(args);
+    const int64_t step = rows_of_step(args);
     if (!source->dataset || !setup->config.sentence || strcmp(args->batch_sampler, "no_duplicates") != 0)
         return SNUG_OK;
     RETURN_IF_ERROR(snug_distinct_open(setup->ctx, source->dataset, step, snug_setup_sampling(args),

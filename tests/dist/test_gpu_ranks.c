@@ -33,6 +33,7 @@ static void find_gpus(void) {
 
 static void write_inputs(struct fixture *f) {
     write_cut(f, 1);
+    write_data(f, "pairs.csv", FORM_PAIRS, 38, 6);
     write_data(f, "train.csv", FORM_SINGLE, 38, 1); /* 10 micro-batches: an epoch's last step has fewer than ranks */
     write_data(f, "dev.csv", FORM_SINGLE, 19, 2);
 }
@@ -51,6 +52,8 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
         {"--max_steps 2 --dtype bfloat16 --save_steps 2 ", 2, false},
         {"--max_steps 2 --bf16 --freeze embeddings,layer.0 --validation_file dev.csv --save_steps 2 ", 2, true},
         {"--max_steps 2 --bf16 --save_steps 2 ", 2, true},
+        {"--task embedding --train_file pairs.csv --num_train_epochs 1 --bf16 --save_steps 2 ", 3, false},
+        {"--task embedding --train_file pairs.csv --max_steps 2 --save_steps 2 ", 2, true},
     };
     if (gpus < 2) return;
     write_inputs(f);

@@ -42,6 +42,7 @@ TEST(test_shards) {
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
 #define DECODER "--task clm --train_file lines.txt --line_by_line "
+#define PAIRS "--task embedding --train_file pairs.csv --config_name cut "
 
 /* N ranks of every stage = one rank with their micro-batches and without the method: model, optimizer states, losses,
    norms. 76 rows are 10 micro-batches: some ranks have none in an epoch's last step, or fewer. "cut" has weights of
@@ -70,6 +71,8 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
          "--gradient_checkpointing", 3, 3, 2, 2},
         {DECODER "--config_name qwen --num_train_epochs 2 --per_device_train_tokens 70 --optim adamw_8bit",
          "--offload optimizer,activations --offload_ratio 1", 2, 2, 1, 0},
+        {PAIRS "--num_train_epochs 2", "--recompute layer", 3, 4, 1, 0},
+        {PAIRS "--num_train_epochs 2 --bf16", "", 2, 3, 2, 2},
         {DECODER "--config_name phi --max_steps 4 --dtype bfloat16", "--recompute attention", 4, 4, 1, 1},
         {"--config_name large --num_train_epochs 2 --bf16", "--offload optimizer --offload_ratio 1", 2, 2, 4, 2},
         {"--model_name_or_path trained --max_steps 4 --load_in_4bit --freeze base_model", "--recompute layer", 3, 3, 1,
@@ -85,6 +88,7 @@ FIXTURE_TEST(test_stages_have_the_same_bits) {
     write_model(f, "large", 0.1, 260, 2, 3000);
     write_other_families(f, 128);
     write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
+    write_data(f, "pairs.csv", FORM_PAIRS, TRAIN_ROWS, 6);
     free(run_well(f, TRAIN "--train_file train.csv --config_name large --max_steps 1 --output_dir trained"));
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (int ranks = kinds[kind].least; ranks <= (kind ? kinds[kind].most : most); ranks += ranks < 4 ? 1 : 4) {

@@ -128,7 +128,7 @@ static inline void assert_contains(const char *text, const char *part) {
 
 /* ---- data ----------------------------------------------------------------------------------------------------- */
 
-enum data_form { FORM_SINGLE, FORM_MULTI, FORM_REGRESSION, FORM_TEXT };
+enum data_form { FORM_SINGLE, FORM_MULTI, FORM_REGRESSION, FORM_PAIRS, FORM_TEXT };
 
 static inline uint32_t random_word(uint32_t row, uint32_t place, uint32_t file) {
     return snug_philox(row, place, file, 0, 7, 7).word[0];
@@ -143,8 +143,9 @@ static inline uint32_t frequent_word(uint32_t row, uint32_t place, uint32_t file
 /* Texts of 3 to 22 words, one of which decides the label; kind is a seed for files of the same form. */
 static inline void write_data(const struct fixture *f, const char *name, enum data_form form, uint32_t rows,
                               uint32_t kind) {
-    static const char *const heads[] = {"sentence,label", "sentence,label", "sentence,label", NULL};
-    static const char *const labels[][2] = {{"negative", "positive"}, {"calm", "calm|keen"}, {"-0.5", "1.25"}};
+    static const char *const heads[] = {"sentence,label", "sentence,label", "sentence,label", "anchor,positive", NULL};
+    static const char *const labels[][2] = {
+        {"negative", "positive"}, {"calm", "calm|keen"}, {"-0.5", "1.25"}, {"bad w1", "good w2 w3"}};
     FILE *file = fopen(path_of(f, "%s", name), "w");
     assert_non_null(file);
     if (heads[form]) fprintf(file, "%s\n", heads[form]);

@@ -420,7 +420,7 @@ FIXTURE_TEST(test_plans) {
         snprintf(words, sizeof words, "task=embedding config_name=@model mini_batch_size=2 threads=1 %s", losses[i]);
         plan(f, words, SNUG_OK, NULL);
     }
-    plan(f, "task=embedding config_name=@model num_processes=2", SNUG_E_UNSUPPORTED, "train on one");
+    plan(f, "task=embedding config_name=@model num_processes=2", SNUG_OK, NULL);
     plan(f, "task=embedding config_name=@model matryoshka_dims=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", SNUG_E_USAGE,
          "up to 16 whole numbers");
     plan(f, "task=embedding config_name=@model train_file=dummy:64x16 per_device_train_batch_size=16 mini_batch_size=4",

@@ -726,8 +726,9 @@ snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) 
         RETURN_IF_ERROR(queue_for_all(run, values, sums, g.rows * g.cols, accumulate));
     }
     if (is_followed(run, op)) return SNUG_OK;
-    /* a summed gradient's bytes may be used again */
-    return run->one_by_one || elsewhere ? start_or_await(run, op) : SNUG_OK;
+    /* a summed gradient's bytes may be used again; what is no gradient is read next */
+    const bool awaited = run->one_by_one || elsewhere || op->phase != SNUG_PHASE_BACKWARD;
+    return awaited ? start_or_await(run, op) : SNUG_OK;
 }
 
 snug_status snug_cuda_gather_ranks(struct snug_run *run, const struct snug_op *op) {
