@@ -330,7 +330,7 @@ static snug_status sum_vectors(struct partition *p, const struct snug_op *loss, 
 }
 
 static snug_status rewrite(struct partition *p, const struct snug_op *op) {
-    if (op->kind == SNUG_OP_VECTOR_LOSS && p->methods->optimizer) {
+    if (op->kind == SNUG_OP_VECTOR_LOSS) { /* of trainings */
         RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.vectors));
         RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.scores));
     }
