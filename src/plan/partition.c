@@ -315,12 +315,12 @@ static snug_status gather_copy(struct partition *p, const struct snug_op *cast) 
     return gather(p, p->at, cast, cast->cast.p, cast->cast.q, cast->cast.p);
 }
 
-/* What other ranks have in a tensor of all vectors of a step. */
-static snug_status sum_vectors(struct partition *p, const struct snug_op *loss, int32_t tensor) {
+/* A tensor of all vectors of a step, which op of STEP reads: a rank clears it before its first micro-batch. Its whole
+   capacity, since a rank without a micro-batch does not know the step's rows. */
+static snug_status sum_vectors(struct partition *p, const struct snug_op *op, int32_t tensor) {
     const int64_t rows = p->program->capacity[SNUG_EXTENT_STEP], cols = p->program->tensors[tensor].cols;
-    struct snug_op clear = like(loss, SNUG_OP_FILL), sum = like(loss, SNUG_OP_SUM_RANKS);
+    struct snug_op clear = like(op, SNUG_OP_FILL), sum = like(op, SNUG_OP_SUM_RANKS);
     int32_t all;
-    if (!tensor) return SNUG_OK;
     RETURN_IF_ERROR(add_view(p, tensor, 0, rows * cols, &all));
     clear.phase = SNUG_PHASE_FORWARD;
     clear.first = true;
@@ -330,10 +330,9 @@ static snug_status sum_vectors(struct partition *p, const struct snug_op *loss, 
 }
 
 static snug_status rewrite(struct partition *p, const struct snug_op *op) {
-    if (op->kind == SNUG_OP_VECTOR_LOSS) { /* of trainings */
-        RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.vectors));
-        RETURN_IF_ERROR(sum_vectors(p, op, op->vector_loss.scores));
-    }
+    for (int k = 0; op->phase == SNUG_PHASE_STEP && k < snug_op_operands(op); k++)
+        if (snug_op_reads(op, k) && p->program->tensors[op->operands[k]].extent == SNUG_EXTENT_STEP)
+            RETURN_IF_ERROR(sum_vectors(p, op, op->operands[k]));
     if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
     if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op));
     if (p->methods->zero_stage) {

@@ -388,7 +388,7 @@ static snug_status attend_phase(struct snug_session *s, enum snug_phase phase, i
     return snug_run_phase(&run, s->job.setup.backend, phase, &s->profile);
 }
 
-/* The passes over the micro-batches that other ranks have after this one's. */
+/* Phase `first`, then `last`, of each micro-batch that other ranks have after this one's. */
 static snug_status attend_turns(struct snug_session *s, enum snug_phase first, enum snug_phase last) {
     for (int64_t next = s->train_run.micro_batch; contributors_of(s, next) > 0; next++) {
         RETURN_IF_ERROR(attend_phase(s, first, next));
