@@ -48,9 +48,9 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
 
 /* The reference model sees all rows, also those that are in no batch: the longest one fits. */
 static void fit_rows(const struct snug_dataset *dataset, struct snug_loader_limits *limits) {
-    const int64_t longest = snug_dataset_longest(dataset);
+    const int64_t longest = snug_dataset_longest(dataset), sequence = snug_dataset_longest_sequence(dataset);
     if (limits->tokens < longest) limits->rows = limits->tokens = longest;
-    if (limits->longest < longest) limits->longest = longest;
+    if (limits->longest < sequence) limits->longest = sequence;
     snug_sizes_add(&limits->sizes, longest);
 }
 
@@ -245,8 +245,6 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->untrained = !setup->trains;
     program->weighs_classes = setup->class_weights != NULL;
     program->longest = pipeline->limits.longest;
-    if (planned->role != SNUG_ROLE_GENERATION && setup->max_length < program->longest)
-        program->longest = setup->max_length; /* a row may have several texts */
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;

@@ -340,6 +340,14 @@ FIXTURE_TEST(test_more_work_takes_longer) {
     close_job(&p);
 }
 
+/* Synthetic rows have their own length, whatever texts would be cut at: kernels look at no more than `longest`. */
+FIXTURE_TEST(test_synthetic_rows_are_not_cut) {
+    struct planned p;
+    open_job(f, "train_file=dummy:4x40", &p);
+    assert_int_equal(snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING)->program.longest, 40);
+    close_job(&p);
+}
+
 /* Copies beside operations take the seconds that operations wait for them: none if copies are fast, and if they are
    slow no less than those of one direction, or with a GPU's offload file of both. */
 FIXTURE_TEST(test_waits_are_estimated) {
