@@ -4,7 +4,7 @@
 of 1024 tokens, half of them the prompt, AdamW, clipping, no dropout; pairs a second and the device's memory, one after the other in one
 run on one machine.
 
-    bench/gpu_dpo.py [--dist build-gpu/dist] [--pairs 8] [--steps 40] [--seconds 570] [--device cuda] [--model llama-3.2-1b]
+    bench/gpu_dpo.py [--dist build-gpu/dist] [--pairs 8] [--steps 20] [--seconds 570] [--device cuda] [--model llama-3.2-1b]
 
 Ours is snug train --task dpo from --dist (tools/cuda-check build), as a user runs it: its rate has everything in it from the first step to the
 last; the reference's log-probabilities are computed before, and their seconds are printed. The peer's rate is that of the median step of the
@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--model", default="llama-3.2-1b")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=570)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)

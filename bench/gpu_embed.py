@@ -24,10 +24,11 @@ WORDS = 20000
 BATCHES = {"ours": (64, 256), "theirs": (32, 64, 128, 256)}
 
 
-def write_folder(folder, layers):
+def write_folder(folder, layers, dropout=0.1):
     """A folder of sentence-transformers: BERT, mean. Each word is a token."""
     import torch
-    from sentence_transformers import SentenceTransformer, models
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     torch.manual_seed(1)
@@ -35,9 +36,10 @@ def write_folder(folder, layers):
     plain.mkdir()
     (plain / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(WORDS))]) + "\n")
     BertTokenizerFast(str(plain / "vocab.txt"), model_max_length=512).save_pretrained(plain)
-    BertModel(BertConfig(vocab_size=WORDS + 5, num_hidden_layers=layers)).save_pretrained(plain)
-    body = models.Transformer(str(plain), max_seq_length=512)
-    SentenceTransformer(modules=[body, models.Pooling(768, pooling_mode="mean")], device="cpu").save(str(folder / "model"))
+    config = BertConfig(vocab_size=WORDS + 5, num_hidden_layers=layers, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    BertModel(config).save_pretrained(plain)
+    body = modules.Transformer(str(plain), max_seq_length=512)
+    SentenceTransformer(modules=[body, modules.Pooling(768, pooling_mode="mean")], device="cpu").save(str(folder / "model"))
 
 
 def write_texts(path, count):

@@ -117,6 +117,11 @@ SECTIONS = {
         "Random weights, bf16, rank 16 on all linears, AdamW, clipping, no dropout: 4 rows of 2,048 tokens of Llama-3.2-1B, 8 rows of 64 to 2,048, "
         "2 rows of 2,048 of Llama-3.1-8B. MiB: the device's memory in use.",
         "bench/gpu_adapters.py 1b-lora 1b-lora-lengths 8b-lora 8b-qlora-recomputed 8b-qlora 8b-lora-recomputed --seconds 540"),
+    "gpu-qlora-large": (
+        "GPU: QLoRA of Llama-3.1-70B",
+        "Random 4-bit codes in a folder as bitsandbytes', LoRA of rank 16 on all linears, bf16, layers recomputed, 8-bit AdamW: one row of 2,048 "
+        "tokens with inputs and the table of words in host memory, eight rows with the codes on the device, and eight with codes and inputs in host memory.",
+        "bench/gpu_qlora_large.py"),
     "gpu-generate": (
         "GPU: generation from Llama-3.2-1B beside transformers",
         "Random weights in bf16, prompts of 128 tokens and 256 new ones, greedily or with 4 beams, and the first token of a prompt of 2,048; "
@@ -128,6 +133,15 @@ SECTIONS = {
         "GPU: sentence embeddings beside sentence-transformers",
         "BERT-base's size, random weights, mean pooling, fp16, texts of 20 to 512 tokens in random order.",
         "bench/gpu_embed.py"),
+    "gpu-contrastive": (
+        "GPU: contrastive training beside sentence-transformers",
+        "BERT-base's size, random weights, multiple negatives ranking over 16,384 pairs in mini-batches, bf16, no dropout. The peer is "
+        "CachedMultipleNegativesRankingLoss, without its tokenizing.",
+        "bench/gpu_contrastive.py"),
+    "gpu-dpo": (
+        "GPU: preference tuning beside TRL",
+        "Llama-3.2-1B, random weights, LoRA of rank 16 on all linears, bf16, 8 pairs of 1,024 tokens, AdamW, clipping.",
+        "bench/gpu_dpo.py"),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
         "The peers are transformers and a packed model by hand, not compiled.",
@@ -178,7 +192,7 @@ def machine(name):
         gpus = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
         gpu = gpus[0].replace(", ", ", driver ") if gpus else "unknown GPU"
         parts.insert(0, f"{len(gpus)} x {gpu}" if len(gpus) > 1 else gpu)
-    if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "embed", "families", "peers")):
+    if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "contrastive", "dpo", "embed", "families", "peers")):
         parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
                                 "{t.__version__}')"]) or "no PyTorch")
     return "; ".join(parts)
