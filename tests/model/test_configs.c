@@ -43,6 +43,42 @@ static void check_layers(const struct snug_program *program, const json_t *windo
     assert_int_equal(layer, json_array_size(windows));
 }
 
+static int64_t rows_of(const struct snug_program *program, const char *name) {
+    for (size_t i = 0; i < program->parameter_count; i++)
+        if (strcmp(program->parameters[i].name, name) == 0) return program->parameters[i].shape[0];
+    return 0;
+}
+
+/* DeBERTa's tables of positions, and which terms and linears its scores have. */
+static void check_positions(struct scratch *s, const struct snug_config *c, const json_t *expected) {
+    const json_t *absolute = json_object_get(expected, "absolute_positions"),
+                 *relative = json_object_get(expected, "relative");
+    const bool c2p = json_is_true(json_object_get(relative, "c2p")),
+               p2c = json_is_true(json_object_get(relative, "p2c")),
+               own = json_is_true(json_object_get(relative, "own_linears"));
+    struct snug_program program;
+    if (!absolute) return;
+    snug_program_init(&program, s->ctx);
+    assert_ok(s, snug_build_model(&program, c, false, 0));
+    const int64_t rows = json_integer_value(json_object_get(relative, "rows"));
+#define LAYER "deberta.encoder.layer.0.attention.self."
+    assert_int_equal(rows_of(&program, "deberta.embeddings.position_embeddings.weight"), json_integer_value(absolute));
+    assert_int_equal(rows_of(&program, "deberta.encoder.rel_embeddings.weight"), rows);
+    assert_int_equal(rows_of(&program, "deberta.encoder.LayerNorm.weight") != 0,
+                     json_is_true(json_object_get(relative, "norm")));
+    assert_int_equal(rows_of(&program, LAYER "pos_key_proj.weight") != 0, own && c2p);
+    assert_int_equal(rows_of(&program, LAYER "pos_query_proj.weight") != 0, own && p2c);
+#undef LAYER
+    for (size_t i = 0; i < program.op_count; i++) {
+        const struct snug_attention *a = &program.ops[i].attention;
+        if (program.ops[i].kind != SNUG_OP_ATTENTION) continue;
+        assert_int_equal(a->pk != 0, c2p);
+        assert_int_equal(a->pq != 0, p2c);
+        assert_int_equal(a->form.farthest != 0, json_integer_value(json_object_get(relative, "buckets")) != 0);
+    }
+    snug_program_free(&program);
+}
+
 static void check_values(struct scratch *s, const struct snug_config *c, const json_t *expected) {
     const struct {
         const char *key;
@@ -76,6 +112,7 @@ static void check_values(struct scratch *s, const struct snug_config *c, const j
     assert_int_equal(c->labels.count, json_array_size(labels));
     for (size_t i = 0; i < json_array_size(labels); i++)
         assert_string_equal(c->labels.names[i], json_string_value(json_array_get(labels, i)));
+    check_positions(s, c, expected);
     const json_t *windows = json_object_get(expected, "windows");
     if (!windows) return;
     struct snug_program program;
@@ -116,7 +153,7 @@ TEST_IN(keys_mean_what_they_mean_in_transformers, void *fixture, scratch_setup, 
     json_array_foreach(json_object_get(golden, "families"), f, family) {
         json_array_foreach(json_object_get(family, "cases"), i, c) check_case(fixture, family, c);
     }
-    assert_int_equal(f, 9);
+    assert_int_equal(f, 10);
     json_decref(golden);
 }
 

@@ -80,11 +80,9 @@ static void check_file(struct fixture *f, const json_t *golden, const char *name
 }
 
 FIXTURE_TEST(test_reference_loop) {
-    static const char *const families[][2] = {{"bert", "wordpiece"},
-                                              {"distilbert", "wordpiece"},
-                                              {"electra", "wordpiece"},
-                                              {"roberta", "bytes"},
-                                              {"modernbert", "bytes"}};
+    static const char *const families[][2] = {{"bert", "wordpiece"},    {"distilbert", "wordpiece"},
+                                              {"electra", "wordpiece"}, {"roberta", "bytes"},
+                                              {"modernbert", "bytes"},  {"deberta-v2", "wordpiece"}};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         char words[512];
         snug_train_result result;

@@ -18,7 +18,8 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForSequenceClassification, logging
 
-FAMILIES = ["bert", "roberta", "camembert", "xlm-roberta", "roberta-prelayernorm", "electra", "distilbert", "mpnet", "modernbert"]
+FAMILIES = ["bert", "roberta", "camembert", "xlm-roberta", "roberta-prelayernorm", "electra", "distilbert", "mpnet", "modernbert",
+            "deberta-v2"]
 SMALL = {"vocab_size": 60, "max_position_embeddings": 40}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 36}
 DISTILBERT = {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 36}
@@ -27,6 +28,7 @@ BERT = {"hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.375, "ini
 MODERN = {"pad_token_id": 3, "embedding_dropout": 0.25, "attention_dropout": 0.375, "mlp_dropout": 0.125, "norm_eps": 1e-3,
           "hidden_activation": "relu"}
 ROPE = {"full_attention": {"rope_type": "default", "rope_theta": 7.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 8.0}}
+RELATIVE = {"relative_attention": True, "pos_att_type": "c2p", "share_att_key": True, "position_biased_input": False}
 TYPES = ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]
 NAMES = {"0": "no", "1": "yes", "2": "maybe"}
 
@@ -66,6 +68,13 @@ OWN = {
                    {"rope_scaling": {"rope_theta": 11.0}, "rope_parameters": ROPE},
                    {"classifier_pooling": "mean", "classifier_activation": "tanh", "classifier_dropout": 0.5},
                    {"hidden_act": "relu", "attention_probs_dropout_prob": 0.5, "dim": 8, "layer_norm_eps": 1e-3}],
+    "deberta-v2": [BERT, {**BERT, "cls_dropout": 0.5, "pooler_dropout": 0.125, "pooler_hidden_act": "tanh"}, {"type_vocab_size": 2},
+                   {"position_biased_input": False}, {"embedding_size": 24}, {"conv_kernel_size": 0}, {"classifier_dropout": 0.5},
+                   {"pos_att_type": "c2p|p2c"}, RELATIVE, {**RELATIVE, "pos_att_type": ["p2c"], "share_att_key": False},
+                   {**RELATIVE, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8, "norm_rel_ebd": "layer_norm"},
+                   {**RELATIVE, "pos_att_type": " C2P|p2c ", "position_buckets": 8, "max_relative_positions": 20},
+                   {**RELATIVE, "position_buckets": -1, "max_relative_positions": 7, "norm_rel_ebd": "none"},
+                   {**RELATIVE, "position_buckets": 0, "max_relative_positions": 0, "norm_rel_ebd": "LAYER_NORM"}],
 }
 REFUSED_OWN = {
     "roberta": [({"pad_token_id": None}, "pad_token_id is null, but position ids"), ({"pad_token_id": -1}, "pad_token_id is below 0")],
@@ -141,13 +150,29 @@ def modernbert(model):
                      "thetas": [config.rope_parameters["sliding_attention" if own else "full_attention"]["rope_theta"] for own in local]}
 
 
+def deberta(model):
+    base, config = model.base_model, model.config
+    e, encoder, layer = base.embeddings, base.encoder, base.encoder.layer[0]
+    table = lambda module: 0 if module is None else module.num_embeddings
+    values = common(model, e.word_embeddings, e.position_ids.shape[-1], table(e.token_type_embeddings), e.LayerNorm, encoder.layer)
+    own = layer.attention.self
+    relative = {"rows": encoder.rel_embeddings.num_embeddings, "buckets": max(own.position_buckets, 0), "c2p": "c2p" in own.pos_att_type,
+                "p2c": "p2c" in own.pos_att_type, "own_linears": not own.share_att_key,
+                "norm": "layer_norm" in encoder.norm_rel_ebd} if encoder.relative_attention else None
+    return values | {"hidden_size": layer.output.dense.out_features, "num_attention_heads": own.num_attention_heads,
+                     "intermediate_size": layer.intermediate.dense.out_features, "hidden_act": activation(layer.intermediate.intermediate_act_fn),
+                     "hidden_dropout_prob": rate(e, "dropout"), "attention_probs_dropout_prob": rate(own, "dropout"),
+                     "classifier_dropout": rate(model, "dropout"), "absolute_positions": table(e.position_embeddings),
+                     "relative": relative}
+
+
 def build(config):
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
         read = AutoConfig.from_pretrained(folder)
         with torch.device("meta"):
             model = AutoModelForSequenceClassification.from_config(read)
-    return {"distilbert": distilbert, "modernbert": modernbert}.get(config["model_type"], layered)(model)
+    return {"distilbert": distilbert, "modernbert": modernbert, "deberta-v2": deberta}.get(config["model_type"], layered)(model)
 
 
 def main():

@@ -33,6 +33,9 @@ FAMILIES = {
         "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 40,
         "local_attention": 8, "pad_token_id": 1, "initializer_range": 0.3, "global_attn_every_n_layers": 2,
         "classifier_pooling": "mean"}),
+    "deberta-v2": (transformers.DebertaV2Config, SIZES | {
+        "relative_attention": True, "position_buckets": 6, "share_att_key": True, "pos_att_type": ["p2c", "c2p"],
+        "norm_rel_ebd": "layer_norm", "position_biased_input": False, "type_vocab_size": 0}),
 }  # fmt: skip
 BYTES = ("roberta", "roberta-prelayernorm", "modernbert")  # with a byte-level tokenizer; the others have WordPiece
 
