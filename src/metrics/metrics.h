@@ -63,6 +63,8 @@ struct snug_metric_accumulator_options {
     const struct snug_judgements *judgements; /* outlive the metrics; NULL: it is none */
     enum snug_similarity similarity;
     int threads;
+    int ranks, rank;    /* several ranks share the batches; memory depends on them for a retrieval alone */
+    int64_t batch_size; /* rows of a batch */
 };
 
 /* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */
@@ -87,11 +89,14 @@ void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, co
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight);
 /* Of preferences, with each batch's loss: the sums over its pairs, [SNUG_PREFERENCE_RESULTS]. */
 void snug_metric_accumulator_add_results(struct snug_metric_accumulator *accumulator, const double *results);
-/* On several ranks, each of which added every ranks-th batch of batch_size rows, beginning with the batch of its
-   number: afterwards all have what one rank has that added all batches. The losses are not merged: each rank adds those
-   of all batches. Once, before the result. */
+/* After each round of batches, on all ranks; also on those that had none in the last round. */
+snug_status snug_metric_accumulator_share(struct snug_metric_accumulator *accumulator,
+                                          const struct snug_process_group *group);
+/* On several ranks, each of which added every ranks-th batch, beginning with the batch of its number: afterwards all
+   have what one rank has that added all batches. The losses are not merged: each rank adds those of all batches. Once,
+   before the result. */
 snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,
-                                          const struct snug_process_group *group, int64_t batch_size);
+                                          const struct snug_process_group *group);
 /* SNUG_E_INTERNAL if more rows were added than announced, a label was not a class, or rows came after a result without
    a reset. eval_loss always. Single label: eval_accuracy, eval_f1 (binary: of class 1; else macro),
    eval_matthews_correlation. Multi-label: eval_accuracy (rows with all labels right), eval_f1 (micro). Regression:

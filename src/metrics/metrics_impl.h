@@ -22,6 +22,8 @@ struct snug_metric_kind {
     void (*add)(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                 const struct snug_batch *batch);
     bool logits; /* add needs them, also without each_class */
+    /* After a round of batches, on all ranks: shares what their batches gave; NULL: nothing. */
+    snug_status (*share)(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group);
     /* Counts that several ranks add up, in memory: how many int64_t; NULL: none. */
     int64_t (*counts)(struct snug_metric_accumulator *accumulator, int64_t **out);
     /* Merges what cannot be added up; NULL: nothing. */
@@ -52,7 +54,7 @@ struct snug_metric_accumulator {
 };
 
 /* For merge: puts the words of all ranks' rows into their order. words: [options.rows], of which this rank has those of
-   its accumulator->rows rows; snug_metric_accumulator_merge() has batch. */
+   its accumulator->rows rows; batch: those of a batch. */
 snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumulator,
                                     const struct snug_process_group *group, int64_t batch, uint64_t *words);
 /* A metric without a fixed name, eval_CLASS_WHAT. */

@@ -2,8 +2,9 @@
 /*
  * Retrieval, as sentence-transformers' InformationRetrievalEvaluator: for each query the most similar documents, of
  * which the judgements say which are relevant. The rows of the data are the queries, then the documents, which are
- * compared with all queries as they come, in blocks: memory holds the queries and their best documents. Of equal
- * scores the first document of the corpus is the better one; sentence-transformers compares their identifiers.
+ * compared with the queries as they come: memory holds the vectors of a round of batches, the queries and their best
+ * documents. Several ranks embed the batches of a round, and each compares all documents with its share of the queries.
+ * Of equal scores the first document of the corpus is the better one; sentence-transformers compares their identifiers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "data/judgements.h"
 #include "metrics/metrics_impl.h"
 
-enum { BLOCK = 64 /* documents */, MOST = 100 /* of a query: MAP@100 reads most */ };
+enum { MOST = 100 /* documents of a query: MAP@100 reads most */ };
 
 struct hit {
     float score;
@@ -21,37 +22,42 @@ struct hit {
 };
 
 struct state {
-    int64_t pending;    /* documents of the block */
-    int64_t compared;   /* documents before it */
-    snug_status status; /* of the comparisons */
+    int64_t taken; /* rows, of all ranks */
+    int64_t own;   /* vectors of this rank's batch */
 };
 
-/* accumulator->memory: the vectors of queries, those of a block, the hits of each query. */
+/* accumulator->memory: the hits of each query, the vectors of queries, and of a round's batches. */
 struct retrieval {
     struct state *state;
     const struct snug_metric_accumulator_options *options;
-    int64_t queries, size;
-    float *vectors, *block;
-    struct hit *hits;
+    int64_t queries, share, size; /* share: queries of a rank */
+    struct hit *hits;             /* [ranks, share, MOST] */
+    float *vectors, *round;       /* [queries, size]; [ranks, batch_size, size] */
 };
+
+static int64_t share_of(const struct snug_metric_accumulator_options *options) {
+    return (options->judgements->queries + options->ranks - 1) / options->ranks;
+}
 
 static struct retrieval retrieval_of(const struct snug_metric_accumulator *accumulator) {
     const struct snug_metric_accumulator_options *options = &accumulator->options;
-    const int64_t queries = options->judgements->queries, size = options->classes;
+    const int64_t queries = options->judgements->queries, share = share_of(options), size = options->classes;
     struct hit *hits = accumulator->memory; /* 8 bytes each: what follows is aligned */
-    float *vectors = (float *)(hits + queries * MOST);
+    float *vectors = (float *)(hits + options->ranks * share * MOST);
     return (struct retrieval){.state = accumulator->state,
                               .options = options,
                               .queries = queries,
+                              .share = share,
                               .size = size,
+                              .hits = hits,
                               .vectors = vectors,
-                              .block = vectors + queries * size,
-                              .hits = hits};
+                              .round = vectors + queries * size};
 }
 
 static int64_t bytes(const struct snug_metric_accumulator_options *options) {
-    const int64_t queries = options->judgements->queries;
-    return queries * MOST * (int64_t)sizeof(struct hit) + (queries + BLOCK) * options->classes * (int64_t)sizeof(float);
+    const int64_t vectors = options->judgements->queries + options->ranks * options->batch_size;
+    return options->ranks * share_of(options) * MOST * (int64_t)sizeof(struct hit) +
+           vectors * options->classes * (int64_t)sizeof(float);
 }
 
 /* ---- the best documents ------------------------------------------------------------------------------------------ */
@@ -90,38 +96,61 @@ static void offer(struct hit *heap, int64_t count, struct hit hit) {
     }
 }
 
-static snug_status compare_block(void *user) {
-    const struct retrieval *r = user;
+/* Compares documents, of which the first is number `before`, with this rank's queries. */
+static void compare(const struct retrieval *r, const float *documents, int64_t count, int64_t before) {
     const enum snug_similarity function = r->options->similarity;
-    const int64_t count = r->state->pending, before = r->state->compared;
+    const int64_t first = r->options->rank * r->share, end = snug_min(first + r->share, r->queries);
 #pragma omp parallel for schedule(dynamic, 8) num_threads(r->options->threads)
-    for (int64_t query = 0; query < r->queries; query++)
+    for (int64_t query = first; query < end; query++)
         for (int64_t i = 0; i < count; i++) {
             const float score =
-                snug_similarity_fast(function, r->vectors + query * r->size, r->block + i * r->size, r->size);
+                snug_similarity_fast(function, r->vectors + query * r->size, documents + i * r->size, r->size);
             offer(r->hits + query * MOST, snug_min(before + i, MOST), (struct hit){score, (uint32_t)(before + i)});
         }
-    return SNUG_OK;
 }
 
-static void finish_block(struct snug_metric_accumulator *accumulator, struct retrieval *r) {
+/* Takes the batches of a round, in the order of the ranks; the last rounds may have fewer. */
+static snug_status take_round(void *user) {
+    const struct retrieval *r = user;
+    const struct snug_metric_accumulator_options *options = r->options;
     struct state *s = r->state;
-    if (s->status == SNUG_OK) s->status = snug_compute(accumulator->ctx, compare_block, r);
-    s->compared += s->pending;
-    s->pending = 0;
+    for (int rank = 0; rank < options->ranks; rank++) {
+        const float *batch = r->round + rank * options->batch_size * r->size;
+        const int64_t rows = snug_min(options->batch_size, options->rows - s->taken);
+        const int64_t left = s->taken < r->queries ? r->queries - s->taken : 0, queries = snug_min(left, rows);
+        memcpy(r->vectors + s->taken * r->size, batch, (size_t)(queries * r->size) * sizeof *batch);
+        compare(r, batch + queries * r->size, rows - queries, s->taken + queries - r->queries);
+        s->taken += rows;
+    }
+    s->own = 0;
+    return SNUG_OK;
 }
 
 static void add(struct snug_metric_accumulator *accumulator, const struct snug_chunk *chunk,
                 const struct snug_batch *batch) {
-    struct retrieval r = retrieval_of(accumulator);
+    const struct retrieval r = retrieval_of(accumulator);
+    float *vectors = r.round + (r.options->rank * r.options->batch_size + r.state->own) * r.size;
     (void)batch;
-    for (int64_t i = 0; i < chunk->rows; i++) {
-        const int64_t row = accumulator->rows++;
-        float *vector = row < r.queries ? r.vectors + row * r.size : r.block + r.state->pending++ * r.size;
-        memcpy(vector, chunk->logits + i * r.size, (size_t)r.size * sizeof *vector);
-        if (r.options->similarity == SNUG_SIMILARITY_COSINE) snug_scale_to_unit(vector, r.size);
-        if (r.state->pending == BLOCK) finish_block(accumulator, &r);
-    }
+    memcpy(vectors, chunk->logits, (size_t)(chunk->rows * r.size) * sizeof *vectors);
+    for (int64_t i = 0; i < chunk->rows && r.options->similarity == SNUG_SIMILARITY_COSINE; i++)
+        snug_scale_to_unit(vectors + i * r.size, r.size);
+    r.state->own += chunk->rows;
+    accumulator->rows += chunk->rows;
+}
+
+static snug_status share_round(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group) {
+    struct retrieval r = retrieval_of(accumulator);
+    RETURN_IF_ERROR(snug_group_all_gather(accumulator->ctx, group, r.round,
+                                          r.options->batch_size * r.size * (int64_t)sizeof *r.round));
+    return snug_compute(accumulator->ctx, take_round, &r);
+}
+
+/* The hits of each rank's queries. */
+static snug_status merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                         int64_t batch) {
+    const struct retrieval r = retrieval_of(accumulator);
+    (void)batch;
+    return snug_group_all_gather(accumulator->ctx, group, r.hits, r.share * MOST * (int64_t)sizeof *r.hits);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
@@ -156,11 +185,10 @@ static void add_query(const bool *found, int64_t count, int64_t relevant, double
 }
 
 static void result(struct snug_metric_accumulator *accumulator, double *values) {
-    struct retrieval r = retrieval_of(accumulator);
+    const struct retrieval r = retrieval_of(accumulator);
     const struct snug_judgements *judgements = r.options->judgements;
     bool found[MOST];
-    finish_block(accumulator, &r);
-    const int64_t count = snug_min(r.state->compared, MOST);
+    const int64_t count = snug_min(r.state->taken - r.queries, MOST);
     memset(values, 0, VALUES * sizeof *values);
     for (int64_t query = 0; query < r.queries; query++) {
         struct hit *hits = r.hits + query * MOST;
@@ -171,12 +199,6 @@ static void result(struct snug_metric_accumulator *accumulator, double *values) 
     for (int i = 0; i < VALUES; i++) values[i] /= (double)r.queries;
 }
 
-static snug_status comparisons(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
-    const struct state *s = accumulator->state;
-    (void)out;
-    return s->status;
-}
-
 #define AT_CUTS(NAME, what)                                                                                            \
     "eval_" NAME "_" what "@1", "eval_" NAME "_" what "@3", "eval_" NAME "_" what "@5", "eval_" NAME "_" what "@10"
 #define KIND(NAME)                                                                                                     \
@@ -184,7 +206,7 @@ static snug_status comparisons(struct snug_metric_accumulator *accumulator, stru
         .names = {AT_CUTS(NAME, "accuracy"), AT_CUTS(NAME, "precision"), AT_CUTS(NAME, "recall"),                      \
                   "eval_" NAME "_ndcg@10",   "eval_" NAME "_mrr@10",     "eval_" NAME "_map@100"},                     \
         .main = NDCG, .state_size = sizeof(struct state), .bytes = bytes, .add = add, .logits = true,                  \
-        .result = result, .more = comparisons,                                                                         \
+        .share = share_round, .merge = merge, .result = result,                                                        \
     }
 
 const struct snug_metric_kind snug_retrieval_metrics[SNUG_SIMILARITY_COUNT] = {KIND("cosine"), KIND("dot"),

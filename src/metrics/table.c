@@ -81,12 +81,17 @@ void snug_metric_accumulator_add_results(struct snug_metric_accumulator *accumul
     for (int i = 0; i < SNUG_PREFERENCE_RESULTS; i++) accumulator->results[i] += results[i];
 }
 
+snug_status snug_metric_accumulator_share(struct snug_metric_accumulator *accumulator,
+                                          const struct snug_process_group *group) {
+    return accumulator->kind->share ? accumulator->kind->share(accumulator, group) : SNUG_OK;
+}
+
 snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,
-                                          const struct snug_process_group *group, int64_t batch_size) {
+                                          const struct snug_process_group *group) {
     const struct snug_metric_kind *kind = accumulator->kind;
     int64_t *counts = NULL;
     if (!group || accumulator->misuse) return SNUG_OK;
-    if (kind->merge) RETURN_IF_ERROR(kind->merge(accumulator, group, batch_size));
+    if (kind->merge) RETURN_IF_ERROR(kind->merge(accumulator, group, accumulator->options.batch_size));
     const int64_t count = kind->counts ? kind->counts(accumulator, &counts) : 0;
     RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, counts, count));
     int64_t all[] = {accumulator->rows, accumulator->correct};

@@ -161,6 +161,7 @@ snug_status snug_measurement_share(void *user, bool last, bool *stop) {
     struct snug_measurement *m = user;
     struct snug_session *s = m->session;
     const struct snug_process_group *group = s->job.setup.args->group;
+    RETURN_IF_ERROR(snug_metric_accumulator_share(s->accumulator, group));
     own_losses(m)->stop += *stop;
     if (++m->rounds < TOGETHER && !last && group) {
         *stop = false;
@@ -182,8 +183,7 @@ snug_status snug_measurement_share(void *user, bool last, bool *stop) {
 
 snug_status snug_measurement_merge(const struct snug_measurement *m) {
     const struct snug_session *s = m->session;
-    return snug_metric_accumulator_merge(s->accumulator, s->job.setup.args->group,
-                                         s->evaluation->pipeline.options.batch_size);
+    return snug_metric_accumulator_merge(s->accumulator, s->job.setup.args->group);
 }
 
 void snug_measurement_close(struct snug_measurement *m) { free(m->ranks); }

@@ -79,9 +79,6 @@ snug_status snug_setup_open_retrieval(struct snug_setup *setup) {
                                                .strict = args->strict};
     const char *query = prompt_of(setup, args->query_prompt, "query");
     const char *document = prompt_of(setup, args->corpus_prompt, "document");
-    if (snug_args_ranks(args) > 1)
-        return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                         "--queries_file is not supported on several ranks yet: start a single process");
     RETURN_IF_ERROR(snug_judgements_read(setup->ctx, &files, args->max_eval_samples, &setup->judgements));
     RETURN_IF_ERROR(open_queries(setup, query));
     RETURN_IF_ERROR(open_documents(setup, document));

@@ -218,6 +218,51 @@ FIXTURE_TEST(test_rankings) {
     check(f, "reranker", "ranked.jsonl", 3, "");
 }
 
+/* Queries and documents are on several ranks; trainings choose their best model by them, and stop early. */
+FIXTURE_TEST(test_retrieval) {
+    if (skips) return;
+#define EMBEDDING SNUG_SOURCE_DIR "/tests/golden/embedding"
+#define RETRIEVAL                                                                                                      \
+    "--task embedding --model_name_or_path " EMBEDDING "/model --queries_file " EMBEDDING                              \
+    "/retrieval/queries.jsonl --corpus_file " EMBEDDING "/retrieval/corpus.jsonl --relevance_file " EMBEDDING          \
+    "/retrieval/test.tsv "
+    static const int batches[] = {1, 7, 200}; /* 12 queries and 156 documents */
+    for (int i = 0; i < 3; i++) {
+        char words[1024];
+        snprintf(words, sizeof words, "eval " RUN "%d --json " RETRIEVAL, batches[i]);
+        free(run_well(f, words));
+        char *one = metrics_of(f);
+        assert_non_null(strstr(one, "eval_cosine_map@100"));
+        for (int ranks = 2; ranks <= (i == 1 ? 5 : 3); ranks += i == 1 ? 3 : 1) {
+            run_ranks_well(f, ranks, words);
+            char *many = metrics_of(f);
+            if (strcmp(one, many) != 0) fail_msg("%s on %d ranks: %s instead of %s", words, ranks, many, one);
+            free(many);
+        }
+        free(one);
+    }
+    write_text(f, "pairs.csv",
+               "anchor,positive\na man is eating,eating food\nthe girl play,music on\ntwo dogs,run fast\n"
+               "food,eating\ndogs run,two dogs\nplay music,the girl is playing\nman,girl\non,fast\n");
+#define TRAIN_RETRIEVAL                                                                                                \
+    "train --use_cpu --threads 1 --train_file pairs.csv --per_device_train_batch_size 2 --learning_rate 2e-2 "         \
+    "--logging_steps 1 --max_steps 12 --eval_strategy steps --eval_steps 2 --save_strategy steps --save_steps 2 "      \
+    "--load_best_model_at_end --metric_for_best_model cosine_ndcg@10 --early_stopping_patience 2 " RETRIEVAL
+    free(run_well(f, TRAIN_RETRIEVAL "--gradient_accumulation_steps 2 --output_dir one"));
+    for (int stage = 0; stage <= 3; stage += 3) {
+        char words[1024];
+        snprintf(words, sizeof words, TRAIN_RETRIEVAL "--zero_stage %d --output_dir two", stage);
+        run_ranks_well(f, 2, words);
+        assert_same_in_both(f, "one", "two", "model.safetensors");
+        assert_same_history(f, "one", "two");
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "two")));
+    }
+    json_t *state = read_json(f, path_of(f, "one/trainer_state.json"));
+    assert_true(json_integer_value(json_object_get(state, "global_step")) < 12);
+    assert_true(json_is_string(json_object_get(state, "best_model_checkpoint")));
+    json_decref(state);
+}
+
 /* Bytes of function memory in the run's description, which the first row has. */
 static int64_t function_bytes(const struct fixture *f) {
     json_error_t error;
