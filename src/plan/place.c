@@ -126,6 +126,7 @@ enum { LISTS = 64, ALL = LISTS };
 struct list {
     struct placed *items;
     size_t count;
+    size_t readers; /* tensors whose gap is still going to be searched in it: without any, it is not kept */
 };
 
 struct placing {
@@ -165,7 +166,7 @@ static void find_lists(const struct placing *placing, const struct snug_tensor *
 }
 
 /* A list with all placed tensors that are live at the same time as tensor. */
-static const struct list *list_near(const struct placing *placing, const struct snug_tensor *tensor) {
+static struct list *list_near(struct placing *placing, const struct snug_tensor *tensor) {
     const int32_t number = tensor->first / placing->span;
     const bool within = tensor->first <= tensor->last && tensor->last < (number + 2) * placing->span;
     return &placing->lists[within ? number : ALL];
@@ -173,6 +174,7 @@ static const struct list *list_near(const struct placing *placing, const struct 
 
 static void insert(struct list *list, struct placed item) {
     size_t begin = 0, end = list->count;
+    if (!list->readers) return;
     while (begin < end) {
         const size_t middle = begin + (end - begin) / 2;
         if (list->items[middle].offset > item.offset)
@@ -187,8 +189,9 @@ static void insert(struct list *list, struct placed item) {
 
 /* The lowest gap for tensor between tensors that are live at the same time. */
 static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
-    const struct list *near = list_near(placing, tensor);
+    struct list *near = list_near(placing, tensor);
     int64_t offset = base;
+    near->readers--;
     for (size_t i = 0; i < near->count; i++) {
         const struct placed *other = &near->items[i];
         if (other->end <= offset || !live_together(tensor, other)) continue;
@@ -264,7 +267,8 @@ static snug_status open_lists(const struct snug_program *program, struct search 
  * before, the next order is made from its offsets. */
 static void try_order(struct search *s, const struct snug_program *program, bool last) {
     int64_t end = s->base;
-    for (int k = 0; k <= ALL; k++) s->placing.lists[k].count = 0;
+    for (int k = 0; k <= ALL; k++) s->placing.lists[k].count = s->placing.lists[k].readers = 0;
+    for (size_t i = 0; i < s->count; i++) list_near(&s->placing, s->order[i])->readers++;
     for (size_t i = 0; i < s->count; i++) {
         place_one(&s->placing, s->order[i], s->base);
         if (s->order[i]->offset + s->order[i]->bytes > end) end = s->order[i]->offset + s->order[i]->bytes;
