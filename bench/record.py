@@ -71,6 +71,10 @@ SECTIONS = {
         "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping. Lengths are uniform from 20 to "
         "512; the peer pads them to the longest of its batch.",
         "bench/gpu_families.py; bench/gpu_families.py roberta modernbert --compiled"),
+    "gpu-families-lora": (
+        "GPU: LoRA on encoders beside PEFT",
+        "Sequence classification, bf16 (autocast for the peer), random weights, rank 16 on queries and values, AdamW, clipping.",
+        "bench/gpu_families.py bert-large roberta roberta-lengths --lora"),
     "gpu-decoders": (
         "GPU: Llama-3.2-1B, Qwen3-0.6B and Qwen2.5-0.5B beside Liger",
         "Full fine-tuning, bf16 with fp32 masters (autocast for the peer), random weights, AdamW, clipping, no recomputation. Rows "
