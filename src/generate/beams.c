@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rules of transformers' _beam_search(), in fp32 as there. The candidates of a step are the best continuations of
- * all beams; among the first `beams` of them those that stop may finish, and the best that do not stop go on.
+ * all beams, or drawn ones in the order in which they were drawn; among the first `beams` of them those that stop may
+ * finish, and the best that do not stop go on.
  */
 #include "generate/beams.h"
 
@@ -101,7 +102,7 @@ static int64_t draw_one(const struct snug_beams *b, int64_t count, float most, d
     return best;
 }
 
-/* Draws the candidates without replacement, and sorts them. */
+/* Draws the candidates without replacement; those that were drawn first may finish. */
 static void draw_candidates(struct snug_beams *b, const struct snug_sampler *sampler) {
     const int64_t count = b->search->beams * sampler->classes, token = b->running[0].count - b->prompt;
     float most = b->sums[0];
@@ -109,7 +110,8 @@ static void draw_candidates(struct snug_beams *b, const struct snug_sampler *sam
         if (b->sums[i] > most) most = b->sums[i];
     for (int64_t k = 0; k < b->kept; k++) {
         const int64_t place = draw_one(b, count, most, snug_sampling_uniform(b->how->seed, b->number, token, k));
-        enter(b, b->sums[place], place);
+        b->best[b->found] = b->sums[place];
+        b->places[b->found++] = place;
         b->sums[place] = -INFINITY;
     }
 }
