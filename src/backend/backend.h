@@ -290,10 +290,14 @@ static inline enum snug_pooling snug_run_pooling(const struct snug_run *run, int
     return run->program->tensors[tensor].pooling;
 }
 
-/* GATHER: the row of x that is copied to `row` of r. */
+/* GATHER: the row of x that is copied to `row` of r; where r is pooled, see enum snug_pooling. */
 static inline int64_t snug_run_gathered_row(const struct snug_run *run, int32_t x, int32_t r, int64_t row) {
     const bool of_sequences = run->program->tensors[x].extent == SNUG_EXTENT_SEQUENCES;
-    return of_sequences ? run->first_row + row : snug_run_token(run, r, row);
+    const struct snug_tensor *pooled = &run->program->tensors[r];
+    if (of_sequences) return run->first_row + row;
+    if (pooled->extent == SNUG_EXTENT_SEQUENCES && pooled->pooling == SNUG_POOL_FIRST)
+        return run->batch->loss_positions[row];
+    return snug_run_token(run, r, row);
 }
 
 static inline int64_t snug_run_cols(const struct snug_run *run, int32_t tensor) {

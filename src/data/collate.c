@@ -121,6 +121,7 @@ static void add_texts(struct snug_collator *collator, int64_t epoch, int64_t row
     struct snug_dataset_row one = *text;
     for (int64_t i = 0; i < texts; i++, one.ids += one.count, one.truncated = false) {
         one.count = one.first_count = text->labels[1 + i];
+        if (text->prompts) one.prompts = text->prompts + i;
         add_text(collator, epoch, row, &one, sample * texts + i, batch);
     }
     if (text->label_count > 1 + texts && batch->targets)

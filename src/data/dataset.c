@@ -461,6 +461,23 @@ static snug_status open_tokens(struct opening *o) {
     return SNUG_OK;
 }
 
+static const char *prompt_of(const struct snug_dataset_options *options, const struct snug_used_columns *columns,
+                             size_t text) {
+    if (!options->prompts) return options->prompt;
+    return json_string_value(json_object_get(options->prompts, columns->text[text]));
+}
+
+snug_status snug_dataset_count_prompts(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                       const struct snug_dataset_options *options, struct snug_dataset *dataset) {
+    const size_t texts = dataset->cache.texts ? (size_t)dataset->cache.texts : 1;
+    if (!options->leaves_out_prompts) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(ctx, texts, sizeof *dataset->prompts, (void **)&dataset->prompts));
+    for (size_t i = 0; i < texts; i++)
+        RETURN_IF_ERROR(
+            snug_count_prompt(ctx, tokenizer, prompt_of(options, &dataset->columns, i), &dataset->prompts[i]));
+    return SNUG_OK;
+}
+
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
     struct opening o = {.ctx = ctx,
@@ -472,7 +489,8 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
     RETURN_IF_ERROR(snug_reader_form(ctx, options->path, options->format, options->rows, &o.form));
     RETURN_IF_ERROR(options->rows ? snug_rows_open(ctx, options->rows, options->path, &o.data)
                                   : snug_data_open(ctx, options->path, &o.data));
-    const snug_status status = open_tokens(&o);
+    snug_status status = open_tokens(&o);
+    if (status == SNUG_OK) status = snug_dataset_count_prompts(ctx, tokenizer, options, dataset);
     snug_peek_free(&o.peek);
     snug_chat_close(o.chat);
     (o.cached ? snug_reader_discard : snug_reader_close)(o.reader);
@@ -519,6 +537,7 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     free(dataset->missing_labels);
     free(dataset->chat_date);
     free(dataset->left_out);
+    free(dataset->prompts);
     free(dataset->classes);
     free(dataset->continued);
     free(dataset->values);
@@ -651,6 +670,7 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     if (dataset->dummy_most) return read_dummy(ctx, dataset, snug_dataset_place(dataset, row), buffer, out);
     if (dataset->given) {
         snug_given_read(dataset->given, row, out);
+        out->prompts = dataset->prompts;
         return SNUG_OK;
     }
     RETURN_IF_ERROR(
@@ -661,7 +681,8 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
                                      .labels = labels,
                                      .label_count = entry.labels,
                                      .line = head->line,
-                                     .truncated = head->truncated != 0};
+                                     .truncated = head->truncated != 0,
+                                     .prompts = dataset->prompts};
     return SNUG_OK;
 }
 

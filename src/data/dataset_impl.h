@@ -29,6 +29,7 @@ struct snug_dataset {
     int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */
     bool dummy_words;                /* each token is a word with a tag */
     uint64_t seed;
+    int32_t *prompts;           /* snug_dataset_row.prompts of its rows, or NULL */
     struct snug_given *given;   /* texts in memory (data/given.h); NULL: none */
     struct snug_dataset *after; /* whose rows follow its own; NULL: none */
     bool bound;                 /* snug_dataset_bind_labels() has been called and there are labels */
@@ -47,6 +48,9 @@ int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t ro
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels);
 /* The number of its known labels. */
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row, int64_t *out);
+/* Sets dataset->prompts, if options leave them out. */
+snug_status snug_dataset_count_prompts(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                       const struct snug_dataset_options *options, struct snug_dataset *dataset);
 void snug_given_free(struct snug_given *given);
 void snug_given_read(const struct snug_given *given, int64_t number, struct snug_dataset_row *out);
 /* The words of a row that was read, and whose parts were checked when the data set was opened. */

@@ -56,10 +56,11 @@ struct snug_dataset_options {
                            ends */
     size_t texts_most;  /* of a row whose texts are sequences of their own; 0: any number */
     const char *prompt; /* put before each of them, or NULL */
-    const json_t *prompts; /* instead: texts by the name of a column; or NULL */
-    bool prompts_are_all;  /* each of those names is that of a text column */
-    bool keep_words;       /* the cache holds the texts of tagged words, and of reranked documents */
-    const char *query;     /* reranking: of all rows, or NULL */
+    const json_t *prompts;   /* instead: texts by the name of a column; or NULL */
+    bool prompts_are_all;    /* each of those names is that of a text column */
+    bool leaves_out_prompts; /* pooling leaves the prompts' tokens out */
+    bool keep_words;         /* the cache holds the texts of tagged words, and of reranked documents */
+    const char *query;       /* reranking: of all rows, or NULL */
     enum snug_ranking_loss ranking_loss;
     int64_t max_length;  /* max_seq_length */
     int64_t doc_stride;  /* question answering: snug_encoding.stride */

@@ -15,6 +15,7 @@ struct snug_dataset_row {
     int64_t label_count;        /* 0 where the row has none */
     int64_t line;               /* in the file, from 1 */
     bool truncated;             /* the text was truncated to max_length */
+    const int32_t *prompts;     /* [texts] tokens of the prompt of each, which pooling leaves out; NULL: none */
 };
 
 /* The buffer of a row: zero-initialise, one per thread, free(data). */

@@ -82,6 +82,26 @@ snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *enc
     return SNUG_OK;
 }
 
+static bool is_special(const struct snug_tokenizer *tokenizer, int32_t id) {
+    const struct snug_special_ids s = snug_tokenizer_special(tokenizer);
+    return id == s.cls || id == s.sep || id == s.pad || id == s.unk || id == s.mask || id == s.bos || id == s.eos;
+}
+
+snug_status snug_count_prompt(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *prompt,
+                              int32_t *out) {
+    const struct snug_encoding encoding = {.tokenizer = tokenizer, .max_length = INT32_MAX};
+    struct snug_encoder encoder = {0};
+    struct snug_encoded row;
+    *out = 0;
+    if (!prompt || !*prompt) return SNUG_OK;
+    const snug_status status = snug_encode_texts(ctx, &encoding, (const char *const[]){prompt, ""},
+                                                 (const size_t[]){strlen(prompt), 0}, &encoder, &row);
+    if (status == SNUG_OK && row.count)
+        *out = (int32_t)row.count - is_special(tokenizer, encoder.out.ids[row.count - 1]);
+    snug_encoder_free(&encoder);
+    return status;
+}
+
 /* The texts one after the other, and the end unless they end with it. */
 static snug_status put_text(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                             const size_t lengths[2], struct snug_encoder *encoder, size_t *length) {

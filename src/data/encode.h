@@ -73,6 +73,10 @@ snug_status snug_encode_texts(snug_context *ctx, const struct snug_encoding *enc
 snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *encoding, const char *text,
                               const uint32_t *lengths, size_t count, struct snug_encoder *encoder,
                               struct snug_encoded *out);
+/* The tokens of a prompt alone, as sentence-transformers counts those that pooling leaves out: with the special tokens
+   before it, without the one after it. */
+snug_status snug_count_prompt(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *prompt,
+                              int32_t *out);
 /* A row of causal LM, as TRL's SFTTrainer makes it. Only its beginning is kept if it is too long. */
 snug_status snug_encode_causal(snug_context *ctx, const struct snug_encoding *encoding, const char *const texts[2],
                                const size_t lengths[2], struct snug_encoder *encoder, struct snug_encoded *out);

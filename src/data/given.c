@@ -37,6 +37,7 @@ snug_status snug_dataset_open_given(snug_context *ctx, const struct snug_tokeniz
     dataset->cache.fd = -1;
     snug_status status = snug_strdup(ctx, "the given texts", &dataset->path);
     if (status == SNUG_OK) status = snug_alloc(ctx, 1, sizeof *dataset->given, (void **)&dataset->given);
+    if (status == SNUG_OK) status = snug_dataset_count_prompts(ctx, tokenizer, options, dataset);
     if (status != SNUG_OK) {
         snug_dataset_close(dataset);
         return status;

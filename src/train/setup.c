@@ -260,6 +260,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .prompt = setup->prompt,
         .prompts = setup->prompts,
         .prompts_are_all = source == &setup->train || !setup->trains,
+        .leaves_out_prompts = setup->config.sentence && setup->config.sentence->without_prompt,
         .need_labels = need_labels || (snug_setup_task(setup)->groups && !snug_setup_predicts(setup)),
         .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
@@ -623,6 +624,7 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
                                          .trained = sentence ? NULL : trained_columns(setup),
                                          .texts_most = 1,
                                          .prompt = setup->prompt,
+                                         .leaves_out_prompts = sentence && sentence->without_prompt,
                                          .max_length = setup->max_length,
                                          .max_samples = -1,
                                          .strict = args->strict};

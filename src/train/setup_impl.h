@@ -16,8 +16,6 @@ snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file
 snug_status snug_setup_take_source(struct snug_setup *setup, const char *path, struct snug_data_source *source);
 /* Sets what is put before the texts of an embedding: setup->prompt or prompts. */
 snug_status snug_setup_find_prompt(struct snug_setup *setup);
-/* Whether the model's pooling can be computed with this prompt, or NULL. */
-snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt);
 /* Opens the files of a retrieval, as the data to evaluate. */
 snug_status snug_setup_open_retrieval(struct snug_setup *setup);
 /* Orders the rows of a training of sentence embeddings by --batch_sampler. */

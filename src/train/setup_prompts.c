@@ -7,13 +7,6 @@
 #include "model/sentence.h"
 #include "train/setup_impl.h"
 
-snug_status snug_setup_check_prompt(const struct snug_setup *setup, const char *prompt) {
-    if (!prompt || !*prompt || !setup->config.sentence->without_prompt) return SNUG_OK;
-    return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,
-                     "%s: its pooling leaves out the prompt's tokens (include_prompt false), which is not supported",
-                     setup->model.path);
-}
-
 /* --prompts, as the argument of sentence-transformers' trainings: one text, or an object of texts by column. */
 static snug_status read_prompts(struct snug_setup *setup) {
     const char *text = setup->args->prompts, *name;
@@ -21,17 +14,14 @@ static snug_status read_prompts(struct snug_setup *setup) {
     json_t *value;
     if (*text != '{') {
         setup->prompt = text;
-        return snug_setup_check_prompt(setup, text);
+        return SNUG_OK;
     }
     setup->prompts = snug_json_parse(text, strlen(text), 0, &error);
     if (!setup->prompts)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompts %s: this is not JSON: %s", text, error.text);
-    json_object_foreach(setup->prompts, name, value) {
-        if (!json_is_string(value))
-            return snug_fail(setup->ctx, SNUG_E_USAGE,
-                             "--prompts %s: the prompt of \"%s\" must be a text: {\"COLUMN\": \"TEXT\"}", text, name);
-        RETURN_IF_ERROR(snug_setup_check_prompt(setup, json_string_value(value)));
-    }
+    json_object_foreach(setup->prompts, name, value) if (!json_is_string(value)) return snug_fail(
+        setup->ctx, SNUG_E_USAGE, "--prompts %s: the prompt of \"%s\" must be a text: {\"COLUMN\": \"TEXT\"}", text,
+        name);
     return SNUG_OK;
 }
 
@@ -45,6 +35,5 @@ snug_status snug_setup_find_prompt(struct snug_setup *setup) {
     if (args->prompt && args->prompt_name)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompt and --prompt_name are both given: give one of them");
     *out = setup->command == SNUG_COMMAND_EVAL ? NULL : args->prompt;
-    if (!*out) RETURN_IF_ERROR(snug_sentence_prompt(setup->ctx, sentence, args->prompt_name, out));
-    return snug_setup_check_prompt(setup, *out);
+    return *out ? SNUG_OK : snug_sentence_prompt(setup->ctx, sentence, args->prompt_name, out);
 }

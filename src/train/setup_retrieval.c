@@ -27,7 +27,6 @@ static snug_status open_texts(struct snug_setup *setup, const char *path, const 
     options.prompt = prompt;
     options.overwrite_cache = setup->args->overwrite_cache;
     options.threads = setup->threads;
-    RETURN_IF_ERROR(snug_setup_check_prompt(setup, prompt));
     RETURN_IF_ERROR(snug_dataset_open(setup->ctx, setup->tokenizer, &options, out));
     if (snug_dataset_rows(*out) == rows) return SNUG_OK;
     return snug_fail(setup->ctx, SNUG_E_INPUT,

@@ -376,9 +376,13 @@ static inline void random_batch(struct random_model *m, int number, int32_t firs
     for (int32_t id = 0; id < m->config.vocab_size; id++)
         for (int32_t t = 0; t < b->tokens; t++)
             if (b->ids[t] == id) b->by_id[sorted++] = t;
-    for (int32_t t = 0; t < b->tokens; t++)
-        if (m->of_sequences ? b->positions[t] == 0 : t == 0 || random_word(m, stream, 300 + (uint64_t)t) % 2)
-            b->loss_positions[b->rows++] = t;
+    for (int32_t s = 0; s < b->sequences && m->of_sequences; s++) { /* if it pools, some leave a prompt out */
+        const uint32_t length = (uint32_t)(b->offsets[s + 1] - b->offsets[s]);
+        b->loss_positions[b->rows++] =
+            b->offsets[s] + (int32_t)(m->pools ? random_word(m, stream, 500 + (uint64_t)s) % length : 0);
+    }
+    for (int32_t t = 0; t < b->tokens && !m->of_sequences; t++)
+        if (t == 0 || random_word(m, stream, 300 + (uint64_t)t) % 2) b->loss_positions[b->rows++] = t;
     b->targets = ops_array((size_t)(b->rows * m->classes), sizeof *b->targets);
     for (int64_t r = 0; r < b->rows; r++) {
         const uint32_t word = random_word(m, stream, 400 + (uint64_t)r);

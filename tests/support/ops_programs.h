@@ -480,6 +480,24 @@ static inline void build_add(struct ops *f, int variant) {
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ADD, .add = {.x = x, .y = y}});
 }
 
+/* A loss position in each sequence: its first token, or a later one, as after a prompt that pooling leaves out. */
+static inline void ops_one_row_each(struct ops *f) {
+    struct snug_batch *b = &f->batch;
+    const size_t sequences = (size_t)b->sequences, targets = sequences * (size_t)f->shape->classes;
+    free(b->loss_positions);
+    free(b->labels);
+    free(b->targets);
+    b->loss_positions = ops_array(sequences, sizeof *b->loss_positions);
+    b->labels = ops_array(sequences, sizeof *b->labels);
+    b->targets = ops_array(targets, sizeof *b->targets);
+    b->rows = f->run.rows = f->program.capacity[SNUG_EXTENT_ROWS] = b->sequences;
+    f->run.first_row = 0;
+    for (int64_t s = 0; s < b->sequences; s++) {
+        const int32_t length = b->offsets[s + 1] - b->offsets[s];
+        b->loss_positions[s] = b->offsets[s] + (int32_t)(s % 3) * (length - 1) / 2;
+    }
+}
+
 /* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. 4: last tokens.
    5: sums over the root of the length. 6: weighted means. */
 enum { GATHER_VARIANTS = 7 };
@@ -489,6 +507,7 @@ static inline void build_gather(struct ops *f, int variant) {
         [3] = SNUG_POOL_MEAN, [4] = SNUG_POOL_LAST, [5] = SNUG_POOL_ROOT_MEAN, [6] = SNUG_POOL_WEIGHTED_MEAN};
     const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 || variant > 2 ? B : R;
     f->pooling = poolings[variant];
+    if (all == T && some == B) ops_one_row_each(f);
     if (variant == 2) {
         if (f->batch.rows > f->batch.sequences) f->batch.rows = f->batch.sequences;
         f->run.first_row = f->batch.rows / 4;

@@ -146,6 +146,16 @@ FIXTURE_TEST(test_vectors_of_sentence_transformers) {
         expect(&v, queries, name);
         embed_well(f, "--prompt query:+", rows, &v);
         expect(&v, queries, name);
+        const json_t *without = json_object_get(one, "without_prompt_vectors");
+        if (!without) continue;
+        json_t *pooling = read_json(f, path_of(f, "1_Pooling/config.json"));
+        json_object_set_new(pooling, "include_prompt", json_false());
+        assert_int_equal(json_dump_file(pooling, path_of(f, "1_Pooling/config.json"), 0), 0);
+        json_decref(pooling);
+        embed_well(f, "--prompt_name query", rows, &v);
+        expect(&v, without, name);
+        embed_well(f, "", rows, &v);
+        expect(&v, json_object_get(one, "vectors"), name);
     }
     snug_rows_destroy(rows);
     json_decref(golden);
@@ -305,7 +315,6 @@ FIXTURE_TEST(test_refused_folders) {
                  "this pooling is not supported");
     refused_with(f, pooling, "{\"include_prompt\": 3}", text, "include_prompt");
     write_text(f, pooling, "{\"include_prompt\": false}");
-    embed_refused(f, "--text a --prompt b", NULL, "its pooling leaves out the prompt's tokens");
     embed_well(f, text, NULL, &v);
     embed_refused(f, "--text a --prompt b --prompt_name query", NULL, "give one of them");
     embed_well(f, "--text a --prompt_name document", NULL, &v);

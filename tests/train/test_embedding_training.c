@@ -59,6 +59,15 @@ static void write_case(const struct fixture *f, const json_t *one) {
     json_object_set_new(config, "attention_probs_dropout_prob", json_integer(0));
     assert_int_equal(json_dump_file(config, path_of(f, "golden/config.json"), 0), 0);
     json_decref(config);
+    const json_t *pooling = json_object_get(one, "pooling");
+    if (pooling) {
+        if (!exists(path_of(f, "golden/1_Pooling")))
+            assert_int_equal(snug_folder_create(f->ctx, path_of(f, "golden/1_Pooling")), SNUG_OK);
+        assert_int_equal(json_dump_file(pooling, path_of(f, "golden/1_Pooling/config.json"), 0), 0);
+        write_text(f, "golden/modules.json",
+                   "[{\"idx\": 0, \"name\": \"0\", \"path\": \"\", \"type\": \"x.Transformer\"},"
+                   " {\"idx\": 1, \"name\": \"1\", \"path\": \"1_Pooling\", \"type\": \"x.Pooling\"}]");
+    }
     FILE *out = fopen(path_of(f, "golden.jsonl"), "w");
     assert_non_null(out);
     json_array_foreach(json_object_get(one, "rows"), i, row) {

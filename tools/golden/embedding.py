@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of sentence-transformers: a tiny random BERT with each pooling, with and without Dense and Normalize, prompts.
+"""Vectors of sentence-transformers: a tiny random BERT with each pooling, with and without Dense and Normalize, prompts, also where pooling leaves
+them out.
 
     tools/golden/embedding.py       writes tests/golden/embedding (needs sentence-transformers)
 
@@ -33,6 +34,7 @@ CASES = [
     ("normalized before a linear", "mean", ["normalize", "identity"]),
     ("two linears", "cls", ["tanh", "relu", "normalize"]),
 ]
+WITHOUT_PROMPT = ["cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens", "normalized before a linear"]
 SIZES = {"tanh": (24, 12), "identity": (24, 12), "relu": (12, 8)}
 ACTIVATIONS = {"tanh": torch.nn.Tanh, "identity": torch.nn.Identity, "relu": torch.nn.ReLU}
 
@@ -78,6 +80,9 @@ def main():
         case = {"name": name, "files": files, "dense": tail, "vectors": model.encode(TEXTS).tolist()}
         if files:
             case["query_vectors"] = model.encode(TEXTS, prompt_name="query").tolist()
+        if name in WITHOUT_PROMPT:
+            model.set_pooling_include_prompt(False)
+            case["without_prompt_vectors"] = model.encode(TEXTS, prompt_name="query").tolist()
         cases.append(case)
     with open(os.path.join(OUT, "cases.json"), "w") as f:
         json.dump({"texts": TEXTS, "cases": cases}, f, indent=1)

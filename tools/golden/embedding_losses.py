@@ -51,6 +51,9 @@ CASES = [
     (MATRYOSHKA + " --loss angle", PAIRS, SCORES, matryoshka(losses.AnglELoss)),
     ("--prompts query:", PAIRS, None, RANKING),
     ('--prompts {"positive":"the","anchor":"query:"}', TRIPLETS, None, lambda m: RANKING(m)),
+    ('--prompts {"positive":"the","anchor":"query:"}', TRIPLETS, None, lambda m: RANKING(m),
+     Pooling(24, "weightedmean", include_prompt=False)),
+    ("--prompts query:", PAIRS, None, RANKING, Pooling(24, "cls", include_prompt=False)),
 ]
 
 
@@ -62,9 +65,9 @@ def prompts_of(arguments, columns):
     return [json.loads(given).get(name) for name in ("anchor", "positive", "negative")[:columns]]
 
 
-def run(rows, scores, make, prompts):
+def run(rows, scores, make, prompts, pooling):
     transformer = Transformer(os.path.join(OUT, "model"))
-    model = SentenceTransformer(modules=[transformer, Pooling(24, "mean")], device="cpu")
+    model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -90,8 +93,11 @@ def run(rows, scores, make, prompts):
 def main():
     torch.set_num_threads(1)
     cases = []
-    for arguments, rows, scores, make in CASES:
-        cases.append({"arguments": arguments, "rows": rows, "scores": scores, "losses": run(rows, scores, make, prompts_of(arguments, len(rows[0])))})
+    for arguments, rows, scores, make, *pooling in CASES:
+        losses = run(rows, scores, make, prompts_of(arguments, len(rows[0])), *pooling or [Pooling(24, "mean")])
+        cases.append({"arguments": arguments, "rows": rows, "scores": scores, "losses": losses})
+        if pooling:
+            cases[-1]["pooling"] = pooling[0].get_config_dict()
         print(arguments, cases[-1]["losses"][:3], cases[-1]["losses"][-1])
     with open(os.path.join(OUT, "losses.json"), "w") as f:
         json.dump(cases, f, indent=1)

@@ -6,15 +6,15 @@
 /* r[i] = weighted sum of sequence i's rows of x, in the order of the rows */
 static void gather_sums(const struct snug_run *run, enum snug_pooling pooling, struct snug_matrix x,
                         struct snug_matrix r) {
-    const int32_t *offsets = run->batch->offsets;
+    const int32_t *offsets = run->batch->offsets, *begins = run->batch->loss_positions;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < r.rows; row++) {
-        const int32_t first = offsets[row], end = offsets[row + 1];
-        const float divisor = snug_pool_divisor(pooling, end - first);
+        const int32_t first = offsets[row], begin = begins[row], end = offsets[row + 1];
+        const float divisor = snug_pool_divisor(pooling, begin - first, end - first);
         for (int64_t c = 0; c < r.cols; c += VEC_LANES) {
             vec sum = vec_all(0);
-            for (int32_t token = first; token < end; token++)
+            for (int32_t token = begin; token < end; token++)
                 sum += vec_load(matrix_at(x, token, 0), x.dtype, c, x.cols) * snug_pool_weight(pooling, token - first);
             vec_store(matrix_at(r, row, 0), r.dtype, c, r.cols, sum / divisor);
         }
@@ -41,14 +41,14 @@ snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) 
 /* dx[token] += its weight * dr[i] for all tokens of sequence i */
 static void spread_sums(const struct snug_run *run, enum snug_pooling pooling, struct snug_matrix dr,
                         struct snug_matrix dx) {
-    const int32_t *offsets = run->batch->offsets;
+    const int32_t *offsets = run->batch->offsets, *begins = run->batch->loss_positions;
 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < dr.rows; row++) {
-        const int32_t begin = offsets[row], end = offsets[row + 1];
-        const float divisor = snug_pool_divisor(pooling, end - begin);
+        const int32_t first = offsets[row], begin = begins[row], end = offsets[row + 1];
+        const float divisor = snug_pool_divisor(pooling, begin - first, end - first);
         for (int32_t token = begin; token < end; token++) {
-            const float share = snug_pool_weight(pooling, token - begin) / divisor;
+            const float share = snug_pool_weight(pooling, token - first) / divisor;
             for (int64_t c = 0; c < dr.cols; c += VEC_LANES) {
                 const vec part = vec_load(matrix_at(dr, row, 0), dr.dtype, c, dr.cols) * share;
                 void *to = matrix_at(dx, token, 0);

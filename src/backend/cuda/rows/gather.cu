@@ -5,13 +5,14 @@
 /* back: x's rows += r[i]; they are different rows, so no two blocks write the same one. */
 template <typename T>
 static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, struct row_tokens rows, bool of_tokens,
-                                     int64_t cols, bool back) {
+                                     bool pools_first, int64_t cols, bool back) {
     const int64_t row = blockIdx.x;
     const bool live = row < live_rows(batch.step, rows.extent, 0);
     if (!live && back) return;
-    const int64_t from = !live       ? 0
-                         : of_tokens ? token_of_row(batch, rows, row)
-                                     : batch.step->first_row + row; /* the sequence of a loss position */
+    const int64_t from = !live         ? 0
+                         : pools_first ? batch.loss_positions[row]
+                         : of_tokens   ? token_of_row(batch, rows, row)
+                                       : batch.step->first_row + row; /* the sequence of a loss position */
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
         T *one = r + row * cols + c, *all = x + from * cols + c;
         if (back)
@@ -27,10 +28,12 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     if (rows == 0) return SNUG_OK;
     void *R = snug_run_data(run, r), *X = snug_run_data(run, x);
     const bool of_tokens = run->program->tensors[x].extent == SNUG_EXTENT_TOKENS;
+    const bool pools_first = of_tokens && run->program->tensors[r].extent == SNUG_EXTENT_SEQUENCES &&
+                             snug_run_pooling(run, r) == SNUG_POOL_FIRST;
     with_type(snug_run_dtype(run, r), [&](auto type) {
         typedef decltype(type) T;
         gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, row_tokens_of(run, r),
-                                                                of_tokens, cols, back);
+                                                                of_tokens, pools_first, cols, back);
     });
     return snug_cuda_done(run, op);
 }
@@ -49,17 +52,19 @@ static __global__ void __launch_bounds__(LANES *GROUPS)
     const int64_t sequence = blockIdx.x, c = (int64_t)blockIdx.y * LANES + threadIdx.x;
     const bool live = sequence < batch.step->sequences;
     const int64_t first = live ? batch.offsets[sequence] : 0, end = live ? batch.offsets[sequence + 1] : 0;
+    const int64_t begin = live ? batch.loss_positions[sequence] : 0;
     float sum = 0;
     if (c < cols) {
 #pragma unroll 4
-        for (int64_t row = first + threadIdx.y; row < end; row += GROUPS)
+        for (int64_t row = begin + threadIdx.y; row < end; row += GROUPS)
             sum += to_float(x[row * cols + c]) * snug_pool_weight(pooling, row - first);
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || c >= cols) return;
     for (int i = 1; i < GROUPS; i++) sum += sums[i][threadIdx.x];
-    r[sequence * cols + c] = from_float<T>(end > first ? sum / snug_pool_divisor(pooling, end - first) : 0);
+    r[sequence * cols + c] =
+        from_float<T>(end > begin ? sum / snug_pool_divisor(pooling, begin - first, end - first) : 0);
 }
 
 /* Tokens of a block. */
@@ -69,14 +74,15 @@ enum { SPREAD = 32 };
 template <typename T>
 static __global__ void spread_kernel(T *dx, const T *dr, struct snug_cuda_batch batch, enum snug_pooling pooling,
                                      int64_t cols) {
-    const int64_t sequence = blockIdx.y, begin = batch.offsets[sequence], end = batch.offsets[sequence + 1];
-    const int64_t first = begin + (int64_t)blockIdx.x * SPREAD, last = first + SPREAD < end ? first + SPREAD : end;
-    const float divisor = snug_pool_divisor(pooling, end - begin);
+    const int64_t sequence = blockIdx.y, start = batch.offsets[sequence], end = batch.offsets[sequence + 1];
+    const int64_t begin = batch.loss_positions[sequence], first = begin + (int64_t)blockIdx.x * SPREAD,
+                  last = first + SPREAD < end ? first + SPREAD : end;
+    const float divisor = snug_pool_divisor(pooling, begin - start, end - start);
     for (int64_t c = threadIdx.x; c < cols && first < last; c += blockDim.x) {
         const float all = to_float(dr[sequence * cols + c]);
         for (int64_t row = first; row < last; row++) {
             T *to = dx + row * cols + c;
-            *to = from_float<T>(to_float(*to) + all * (snug_pool_weight(pooling, row - begin) / divisor));
+            *to = from_float<T>(to_float(*to) + all * (snug_pool_weight(pooling, row - start) / divisor));
         }
     }
 }
