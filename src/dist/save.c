@@ -307,8 +307,9 @@ static snug_status end_alone(struct saving *s, snug_status status, const struct 
 
 static void add_parameter(struct saving *s, const char *name, size_t number) {
     const struct snug_parameter *p = &s->program->parameters[number];
-    const int64_t shape[] = {p->turned ? p->shape[1] : p->shape[0], p->turned ? p->shape[0] : p->shape[1]};
-    add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, p->shape[1] ? 2 : 1, shape);
+    int64_t shape[3];
+    const int dims = snug_parameter_shape(p, shape);
+    add(s, name, p->tensor, p->row * s->program->tensors[p->tensor].cols, dims, shape);
     s->parts[s->count - 1].parameter = number;
     s->parts[s->count - 1].turned = p->turned && p->shape[1] > 1; /* one column is its own transpose */
 }

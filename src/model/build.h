@@ -63,6 +63,9 @@ struct snug_affine snug_build_norm_of(struct snug_builder *b, int64_t size, cons
                                       bool bias);
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *name,
                                      bool bias);
+/* Over a sequence, as torch's Conv1d, whose weight is [outputs, inputs, kernel]; it has no adapters. */
+struct snug_affine snug_build_convolution(struct snug_builder *b, int64_t outputs, int64_t inputs, int64_t kernel,
+                                          const char *name);
 /* Its weight is stored as [inputs, outputs], as transformers' Conv1D has it. */
 struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
                                                 const char *name, bool bias);
@@ -98,6 +101,9 @@ void snug_linears(struct snug_builder *b, int32_t x, int count, const struct snu
                   int32_t y[]);
 /* linear(x) is added to addend, which no other operation reads. */
 int32_t snug_added_linear(struct snug_builder *b, int32_t x, struct snug_affine w, int32_t addend);
+/* The convolution of x over each sequence, with zeros beyond its ends. */
+int32_t snug_convolution(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
+int32_t snug_activated(struct snug_builder *b, int32_t x, enum snug_activation activation, const char *name);
 /* activation(linear(x)); the tensors are named name and activated */
 int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                               enum snug_activation activation, const char *activated);

@@ -303,6 +303,32 @@ struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, in
     return snug_build_fused_linear(b, &outputs, inputs, 1, &name, bias);
 }
 
+struct snug_affine snug_build_convolution(struct snug_builder *b, int64_t outputs, int64_t inputs, int64_t kernel,
+                                          const char *name) {
+    char suffixed[128];
+    struct snug_affine convolution = {0};
+    struct snug_lora_form form = {0};
+    if (b->config->adapter && b->status == SNUG_OK)
+        b->status = snug_adapter_find_output(b->config->adapter, name, &form); /* not of all-linear */
+    if (form.r && b->status == SNUG_OK)
+        b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
+                              "target_modules name %s, a convolution, of which adapters are not supported: exclude it "
+                              "(exclude_modules)",
+                              name);
+    snprintf(suffixed, sizeof suffixed, "%s.weight", name);
+    convolution.weight = add_weights(b, outputs, inputs * kernel, suffixed);
+    add_parameter(b,
+                  (struct snug_parameter){.tensor = convolution.weight,
+                                          .shape = {outputs, inputs * kernel},
+                                          .kernel = kernel,
+                                          .init = SNUG_INIT_NORMAL,
+                                          .decay = true},
+                  suffixed, "");
+    snprintf(suffixed, sizeof suffixed, "%s.bias", name);
+    convolution.bias = snug_build_bias(b, outputs, suffixed);
+    return convolution;
+}
+
 struct snug_affine snug_build_transposed_linear(struct snug_builder *b, int64_t outputs, int64_t inputs,
                                                 const char *name, bool bias) {
     char suffixed[128];

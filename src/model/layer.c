@@ -244,7 +244,8 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     const int32_t last = (int32_t)b->config->num_hidden_layers - 1;
     struct snug_layer own = *layer;
     if (snug_head_of(b->config) == SNUG_HEAD_VECTOR) own.pooling = b->config->sentence->pooling;
-    const bool pools = !snug_task_is_per_token(snug_task_info(b->config->task)), sums = snug_pool_sums(own.pooling);
+    const bool pools = !snug_task_is_per_token(snug_task_info(b->config->task));
+    const bool late = snug_pool_sums(own.pooling) || (own.after_first && last == 0);
     struct stream s = {x, x};
     if (layer->pre_norm && !layer->first_normed && layer->attention_norm) {
         snug_build_part(b, SNUG_PART_LAYER, 0);
@@ -252,10 +253,11 @@ int32_t snug_build_layers(struct snug_builder *b, int32_t x, const struct snug_l
     }
     for (int32_t i = 0; i <= last; i++) {
         snug_build_part(b, SNUG_PART_LAYER, i);
-        s = build_layer(b, s, &own, pools && !sums && i == last);
+        s = build_layer(b, s, &own, pools && !late && i == last);
+        if (own.after_first && i == 0) s.x = s.sum = own.after_first(b, x, s.x);
     }
     snug_build_part(b, SNUG_PART_HEAD, 0);
-    if (pools && sums) s.x = snug_pool(b, s.x, own.pooling, "means");
+    if (pools && late) s.x = snug_pool(b, s.x, own.pooling, "pooled");
     b->phase = SNUG_PHASE_HEAD;
     return s.x;
 }

@@ -31,6 +31,9 @@ struct snug_layer {
     int32_t positions;  /* of whose rows, after a dropout, all layers' position keys and queries are linears; or none */
     bool position_keys, position_queries; /* which of them there are */
     double position_dropout;
+    /* What is in place of the first layer's output from there on, from the layer's input and output; NULL: the output.
+     */
+    int32_t (*after_first)(struct snug_builder *b, int32_t input, int32_t output);
     /* The form of layer b->layer's attention; NULL: snug_attention_form(). */
     struct snug_attention_form (*form)(const struct snug_builder *b);
     /* The rotation of its queries and keys; NULL, or without pairs: none. */

@@ -177,7 +177,7 @@ snug_status snug_program_quantize(struct snug_program *program, const struct snu
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         struct snug_parameter *parameter = &program->parameters[i];
         const bool skipped = is_skipped(config, parameter->name);
-        if (uses[parameter->tensor] != MATMUL || parameter->head || parameter->adapter) continue;
+        if (uses[parameter->tensor] != MATMUL || parameter->head || parameter->adapter || parameter->kernel) continue;
         for (size_t k = 0; k < i && status == SNUG_OK; k++)
             if (program->parameters[k].tensor == parameter->tensor &&
                 is_skipped(config, program->parameters[k].name) != skipped)

@@ -255,9 +255,10 @@ static void shape_text(const int64_t *shape, int dims, char *text, size_t size) 
 
 bool snug_weight_has_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter,
                            int64_t rows) {
-    const int dims = parameter->shape[1] ? 2 : 1, first = parameter->turned;
-    return stored->dims == dims && stored->shape[first] == rows &&
-           (dims == 1 || stored->shape[1 - first] == parameter->shape[1]);
+    int64_t shape[3];
+    const int dims = snug_parameter_shape(parameter, shape);
+    shape[parameter->turned] = rows;
+    return stored->dims == dims && memcmp(stored->shape, shape, (size_t)dims * sizeof *shape) == 0;
 }
 
 /* A stored tensor that is being loaded into a tensor of the program. */
@@ -428,9 +429,8 @@ snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored
     if (!grows && !snug_weight_has_shape(&seen, parameter, rows)) {
         char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
         shape_text(seen.shape, seen.dims, found, sizeof found);
-        const int64_t stored_shape[] = {parameter->shape[parameter->turned], parameter->shape[!parameter->turned]};
-        shape_text(parameter->turned ? stored_shape : parameter->shape, parameter->shape[1] ? 2 : 1, expected,
-                   sizeof expected);
+        int64_t shape[3];
+        shape_text(shape, snug_parameter_shape(parameter, shape), expected, sizeof expected);
         if (parameter->head && l->ignore_mismatched_sizes) {
             snug_log(l->ctx, SNUG_LOG_WARNING,
                      "%s: tensor %s has shape [%s], the model expects [%s]: newly initialised", l->path, stored->name,

@@ -37,6 +37,7 @@ static snug_status add_states(struct snug_program *program, const struct snug_op
                               bool table, struct snug_op *update) {
     const struct snug_weight w = describe(program, weight, table, &update->update);
     const struct snug_states states = optimizer->info->states(optimizer, &w);
+    const struct snug_parameter *parameter = &program->parameters[update->update.parameter];
     update->kind = states.update;
     for (int i = 0; i < states.count; i++) {
         struct snug_tensor like = program->tensors[weight];
@@ -45,6 +46,11 @@ static snug_status add_states(struct snug_program *program, const struct snug_op
         like.trainable = false;
         like.gradient = 0;
         like.dtype = states.items[i].dtype;
+        if (parameter->kernel && states.items[i].shape == SNUG_STATE_ROWS)
+            return snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
+                             "--optim: %s is the weight of a convolution, whose states are not supported where they "
+                             "are those of rows and columns: choose another optimizer, as adamw_torch",
+                             parameter->name);
         snug_state_size(&states.items[i], &w, &like.rows, &like.cols);
         RETURN_IF_ERROR(snug_program_tensor(program, like, &update->update.states[i], "%s.%s", states.items[i].name,
                                             program->tensors[weight].name));

@@ -62,6 +62,7 @@
     X(ROW_LENGTHS, row_lengths, row_lengths)                                                                           \
     X(SCALE_COLUMNS, scale_columns, scale_columns)                                                                     \
     X(TOKEN_COLUMNS, token_columns, token_columns)                                                                     \
+    X(UNFOLD, unfold, unfold)                                                                                          \
     X(GATHER, gather, gather)                                                                                          \
     X(NORMALIZE, normalize, normalize)                                                                                 \
     X(LOSS, loss, loss)                                                                                                \
@@ -82,6 +83,7 @@
     X(SCALE_BACKWARD, scale_backward, scale_backward)                                                                  \
     X(SCALE_COLUMNS_BACKWARD, scale_columns_backward, scale_columns_backward)                                          \
     X(TOKEN_COLUMNS_BACKWARD, token_columns_backward, token_columns_backward)                                          \
+    X(UNFOLD_BACKWARD, unfold_backward, unfold_backward)                                                               \
     X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
     X(NORMALIZE_BACKWARD, normalize_backward, normalize_backward)                                                      \
     X(COLLECT_BACKWARD, collect_backward, collect_backward)                                                            \
@@ -378,6 +380,15 @@ struct snug_token_columns_backward {
     int32_t dy, tokens; /* [n,V] [1,K+V] I32 */
     int32_t dx, dz;     /* [n,V] (= dy) or none, [n,K] */
 };
+/* y[t,c k + j] = x[t + j - k / 2,c], or 0 where that is beyond an end of t's sequence; k is odd, and as often as x's
+   columns are in y's. A linear of y, whose weight is [N,m,k], is a convolution over each sequence. */
+struct snug_unfold {
+    int32_t x, y; /* [T,m] [T,m k] */
+};
+/* dx[t,c] = sum over j of dy[t - j + k / 2,c k + j], those within t's sequence */
+struct snug_unfold_backward {
+    int32_t dy, dx; /* [T,m k] [T,m] */
+};
 /* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; where r is [B,h], its pooling says which row
    of x [T,h], or that r[i] is a weighted sum of sequence i's rows (enum snug_pooling) */
 struct snug_gather {
@@ -593,6 +604,8 @@ struct snug_op {
         struct snug_row_lengths row_lengths;
         struct snug_scale_columns scale_columns;
         struct snug_scale_columns_backward scale_columns_backward;
+        struct snug_unfold unfold;
+        struct snug_unfold_backward unfold_backward;
         struct snug_token_columns token_columns;
         struct snug_token_columns_backward token_columns_backward;
         struct snug_scale_backward scale_backward;

@@ -102,6 +102,7 @@ struct snug_parameter {
     bool wrapped;       /* a bias of a module that has an adapter: PEFT's files have it in base_layer */
     bool of_columns;    /* LENGTHS: of the weight's columns, which is stored as [in,out] */
     bool turned;        /* files have its transpose: [cols,rows] */
+    int64_t kernel;     /* of a convolution: files have [rows,cols / kernel,kernel]; else 0 */
     bool decay;         /* AdamW decays it: not a bias, not a norm's weight */
     bool head;          /* belongs to the task head */
     bool by_depth;      /* normal values have a deviation smaller by sqrt(2 layers), as GPT-2's outputs of blocks */
@@ -114,6 +115,15 @@ struct snug_parameter {
 
 static inline int64_t snug_parameter_count(const struct snug_parameter *parameter) {
     return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
+}
+
+/* Its shape in files; returns the number of dimensions, at most 3. */
+static inline int snug_parameter_shape(const struct snug_parameter *parameter, int64_t shape[3]) {
+    const int64_t rows = parameter->shape[0], cols = parameter->shape[1], kernel = parameter->kernel;
+    shape[0] = parameter->turned ? cols : rows;
+    shape[1] = parameter->turned ? rows : kernel ? cols / kernel : cols;
+    shape[2] = kernel;
+    return kernel ? 3 : cols ? 2 : 1;
 }
 
 struct snug_program {

@@ -11,7 +11,14 @@ static const char config[] =
     "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 48, "
     "\"max_position_embeddings\": 64, \"relative_attention\": true, \"position_buckets\": 8, \"share_att_key\": true, "
     "\"pos_att_type\": [\"p2c\", \"c2p\"], \"norm_rel_ebd\": \"layer_norm\", \"position_biased_input\": false, "
-    "\"hidden_dropout_prob\": 0.1, \"attention_probs_dropout_prob\": 0.1}";
+    "\"hidden_dropout_prob\": 0.1, \"attention_probs_dropout_prob\": 0.1%s}";
+
+static void write_config(const struct fixture *f, const char *more) {
+    char text[1024];
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "deberta")), SNUG_OK);
+    snprintf(text, sizeof text, config, more);
+    write_text(f, "deberta/config.json", text);
+}
 
 /* The ids are those of transformers. */
 FIXTURE_TEST(tokenizer_of_deberta) {
@@ -31,8 +38,7 @@ FIXTURE_TEST(tokenizer_of_deberta) {
 FIXTURE_TEST(from_training_to_predictions) {
     static const char *const written[] = {"config.json", "model.safetensors", "tokenizer.json",
                                           "tokenizer_config.json"};
-    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "deberta")), SNUG_OK);
-    write_text(f, "deberta/config.json", config);
+    write_config(f, "");
     json_t *trained = run_json(f, "train --json --config_name deberta --tokenizer_name " TOKENIZER
                                   " --train_file train.csv --validation_file dev.csv --output_dir out "
                                   "--num_train_epochs 8 --learning_rate 2e-3 --eval_strategy epoch --save_strategy no "
@@ -57,6 +63,36 @@ FIXTURE_TEST(from_training_to_predictions) {
     free(run_well(f, "train --model_name_or_path out --train_file train.csv --output_dir more --use_peft --max_steps 2 "
                      "--save_strategy no --threads 2 --device cpu"));
     assert_true(exists(path_of(f, "more/adapter_model.safetensors")));
+}
+
+#define TRAIN                                                                                                          \
+    "train --train_file train.csv --max_steps 2 --save_strategy no --threads 2 --device cpu --overwrite_output_dir "   \
+    "--output_dir "
+#define TUNE TRAIN "tuned --model_name_or_path out --use_peft --lora_target_modules "
+
+/* That of deberta-v2-xlarge is neither stored in 4 bits nor an all-linear target, as in bitsandbytes and PEFT. */
+FIXTURE_TEST(convolution_of_deberta) {
+    static const char new[] = TRAIN "out --config_name deberta --tokenizer_name " TOKENIZER;
+    static const struct {
+        const char *words, *says;
+    } refused[] = {
+        {TRAIN "other --model_name_or_path out --optim adafactor",
+         "--optim: deberta.encoder.conv.conv.weight is the weight of a convolution"},
+        {TUNE "conv,query_proj", "target_modules name deberta.encoder.conv.conv, a convolution"},
+        {TUNE "deberta.*", "target_modules name deberta.encoder.conv.conv, a convolution"},
+    };
+    write_config(f, ", \"conv_kernel_size\": 3, \"conv_act\": \"gelu\"");
+    free(run_well(f, new));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_not_equal(run(f, refused[i].words), 0);
+        char *errors = output_of(f, "stderr");
+        assert_contains(errors, refused[i].says);
+        free(errors);
+    }
+    free(run_well(f, TUNE "all-linear"));
+    free(run_well(f, TUNE "all-linear --load_in_4bit"));
+    free(run_well(f, "merge --model_name_or_path tuned --output_dir merged"));
+    free(run_well(f, "predict --model_name_or_path merged --test_file dev.csv --device cpu"));
 }
 
 TEST_MAIN(NULL, NULL)

@@ -114,10 +114,9 @@ static void check_bare_encoder(struct scratch *s, const char *folder, const stru
     for (size_t i = 0; i < m->program.parameter_count; i++) {
         const struct snug_parameter *p = &m->program.parameters[i];
         if (strncmp(p->name, m->config.family->prefix, cut) != 0) continue;
-        sources[count++] = (struct values_to_write){.name = p->name + cut,
-                                                    .dims = p->shape[1] ? 2 : 1,
-                                                    .shape = {p->shape[0], p->shape[1]},
-                                                    .data = values_of(m, p)};
+        sources[count] = (struct values_to_write){.name = p->name + cut, .data = values_of(m, p)};
+        sources[count].dims = snug_parameter_shape(p, sources[count].shape);
+        count++;
     }
     struct model bare;
     open_model(s, folder, m->config.task, &bare);
@@ -156,7 +155,7 @@ static void check_saved(struct scratch *s, const char *folder, const struct mode
         if (!b) fail_msg("%s: %s is not saved", folder, a->name);
         assert_int_equal(a->dims, b->dims);
         assert_int_equal(a->count, b->count);
-        assert_int_equal(a->shape[0], b->shape[0]);
+        assert_memory_equal(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape);
     }
     assert_int_equal(theirs.count, ours.count);
     snug_safetensors_close(&theirs);
@@ -320,7 +319,10 @@ FIXTURE_TEST(wrong_configs_of_deberta) {
 #define DEBERTA "{\"model_type\": \"deberta-v2\", "
 #define RELATIVE DEBERTA "\"relative_attention\": true, "
     static const struct wrong_config cases[] = {
-        {DEBERTA "\"conv_kernel_size\": 3}", SNUG_E_UNSUPPORTED, "conv_kernel_size is above 0: the convolution"},
+        {DEBERTA "\"conv_kernel_size\": 4}", SNUG_E_UNSUPPORTED, "conv_kernel_size is even"},
+        {DEBERTA "\"conv_kernel_size\": 65}", SNUG_E_UNSUPPORTED, "conv_kernel_size is too large"},
+        {DEBERTA "\"conv_kernel_size\": 3, \"conv_groups\": 2}", SNUG_E_UNSUPPORTED, "conv_groups other than 1"},
+        {DEBERTA "\"conv_kernel_size\": 3, \"conv_act\": \"elu\"}", SNUG_E_UNSUPPORTED, "conv_act elu is not"},
         {DEBERTA "\"conv_kernel_size\": \"3\"}", SNUG_E_INPUT, "conv_kernel_size"},
         {DEBERTA "\"hidden_size\": 0}", SNUG_E_INPUT, "hidden_size is 0"},
         {DEBERTA "\"type_vocab_size\": -1}", SNUG_E_INPUT, "type_vocab_size is -1"},

@@ -523,6 +523,20 @@ static inline void build_gather(struct ops *f, int variant) {
     ops_pair(f, x, dx);
 }
 
+/* Of 3 neighbours; of more than some sequences have. */
+enum { UNFOLD_VARIANTS = 2 };
+static inline void build_unfold(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const int64_t cols = f->shape->h, width = variant ? 9 : 3;
+    const int32_t x = ops_source(f, type, T, 0, cols), y = ops_tensor(f, type, T, 0, cols * width),
+                  dy = ops_source(f, type, T, 0, cols * width), dx = ops_tensor(f, type, T, 0, cols);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_UNFOLD, .unfold = {.x = x, .y = y}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_UNFOLD_BACKWARD, .unfold_backward = {.dy = dy, .dx = dx}});
+    f->y = y;
+    f->dy = dy;
+    ops_pair(f, x, dx);
+}
+
 /* 0: of length 1. 1: in another type only. 2: all F32. 3: rows of zeros. 4: F32 in, the compute type out. */
 enum { NORMALIZE_VARIANTS = 5 };
 static inline void build_normalize(struct ops *f, int variant) {

@@ -133,8 +133,10 @@ FAMILIES = {
                            "mlm_newer": ("mlm", {"legacy": False}),
                            "mlm_untied": ("mlm", {"tie_word_embeddings": False, "embedding_size": 24}),
                            "absolute": ("tokens", {"relative_attention": False, "norm_rel_ebd": "none",
-                                                   "position_biased_input": True})},
-                   "tasks": None, "keep": ["own_keys", "own_queries", "mlm_newer"]},
+                                                   "position_biased_input": True}),
+                           "convolution": ("tokens", {"conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 1}),
+                           "convolution_tanh": ("single", {"conv_kernel_size": 5, "num_hidden_layers": 1})},
+                   "tasks": None, "keep": ["own_keys", "own_queries", "mlm_newer", "convolution", "convolution_tanh"]},
 }
 # Cases with padded rows, and those with their gradients. MPNet's padding token is 1, whatever its configuration says.
 PADDED = {"roberta": (["single", "tokens", "mlm", "pad9"], ["tokens"]), "mpnet": (["single", "mlm", "pad9"], ["single"]),

@@ -7,6 +7,8 @@
 #include "io/json.h"
 #include "model/encoders/encoder.h"
 
+enum { KERNEL_MOST = 63 };
+
 struct settings {
     bool absolute;                   /* position_biased_input: a table of absolute positions, too */
     bool relative;                   /* relative_attention */
@@ -17,6 +19,8 @@ struct settings {
     int32_t span, farthest;          /* of snug_position_row() */
     enum snug_activation activation; /* pooler_hidden_act */
     double pooler_dropout;
+    int64_t kernel;                   /* conv_kernel_size; 0: no convolution */
+    enum snug_activation convolution; /* conv_act */
 };
 
 static const struct settings *settings_of(const struct snug_config *config) { return config->settings; }
@@ -91,6 +95,17 @@ static void read_positions(struct snug_reading *r) {
         refuse(r, "max_relative_positions", "must be larger than position_buckets / 2 + 1");
 }
 
+/* That of deberta-v2-xlarge. */
+static void read_convolution(struct snug_reading *r) {
+    struct settings *s = r->config->settings;
+    s->kernel = read_number(r, "conv_kernel_size");
+    if (!s->kernel) return;
+    if (s->kernel > KERNEL_MOST) refuse(r, "conv_kernel_size", "is too large");
+    if (s->kernel % 2 == 0) refuse(r, "conv_kernel_size", "is even: the convolution must keep a text's length");
+    if (read_number(r, "conv_groups") > 1) refuse(r, "conv_groups", "other than 1 is not supported");
+    snug_read_function(r, "conv_act", "tanh", &s->convolution, NULL);
+}
+
 static const struct snug_language_model_names legacy = {.dense = "cls.predictions.transform.dense",
                                                         .norm = "cls.predictions.transform.LayerNorm",
                                                         .decoder = "cls.predictions.decoder",
@@ -125,11 +140,7 @@ static void read(struct snug_reading *r) {
     snug_read_size(r, "attention_head_size", c->hidden_size / c->num_attention_heads, SNUG_DIMENSION_MOST, &head);
     if (head != c->hidden_size / c->num_attention_heads)
         refuse(r, "attention_head_size", "other than hidden_size / num_attention_heads is not supported");
-    if (read_number(r, "conv_kernel_size"))
-        refuse(
-            r, "conv_kernel_size",
-            "is above 0: the convolution after the first layer, as of deberta-v2-xlarge, is not supported (DeBERTa-v3 "
-            "has none)");
+    read_convolution(r);
     s->newer_head = !snug_read_bool(r, "legacy", true);
     c->language_model = s->newer_head ? &newer : &legacy;
     read_positions(r);
@@ -143,6 +154,9 @@ static void identify(json_t **to, const struct snug_config *config) {
     snug_json_add(to, "position_farthest", json_integer(s->farthest));
     snug_json_add(to, "pooler_dropout", snug_json_number(s->pooler_dropout));
     snug_json_add(to, "pooler_activation", json_integer(s->activation));
+    if (!s->kernel) return;
+    snug_json_add(to, "conv_kernel_size", json_integer(s->kernel));
+    snug_json_add(to, "conv_act", json_integer(s->convolution));
 }
 
 /* ---- the encoder ---------------------------------------------------------------------------------------------- */
@@ -188,6 +202,20 @@ static int32_t build_input(struct snug_builder *b, int32_t *word) {
                              "embeddings.output");
 }
 
+/* norm(output + activation(dropout(convolution of the embeddings))) */
+static int32_t add_convolution(struct snug_builder *b, int32_t embeddings, int32_t output) {
+    const struct snug_config *c = b->config;
+    const struct settings *s = settings_of(c);
+    const struct snug_name name = snug_model_name(b, "encoder.conv.conv"),
+                           norm_name = snug_model_name(b, "encoder.conv.LayerNorm");
+    const struct snug_affine weights = snug_build_convolution(b, c->hidden_size, c->hidden_size, s->kernel, name.text);
+    const struct snug_affine norm = snug_build_norm(b, c->hidden_size, norm_name.text, true);
+    int32_t x = snug_convolution(b, embeddings, weights, "convolution");
+    x = snug_dropout(b, x, c->hidden_dropout_prob, "convolution.dropout");
+    x = snug_activated(b, x, s->convolution, "convolution.activation");
+    return snug_residual_norm(b, x, output, 0, norm, "convolution.norm");
+}
+
 static int32_t encode(struct snug_builder *b, int32_t *word) {
     const struct snug_config *c = b->config;
     const struct settings *s = settings_of(c);
@@ -196,6 +224,7 @@ static int32_t encode(struct snug_builder *b, int32_t *word) {
     layer.key = "attention.self.key_proj";
     layer.value = "attention.self.value_proj";
     layer.form = form_of;
+    if (s->kernel) layer.after_first = add_convolution;
     if (s->relative) {
         layer.positions = build_positions(b); /* first, since recomputation stores what a part computes last */
         layer.position_keys = s->keys;
