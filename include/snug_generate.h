@@ -27,6 +27,7 @@ typedef struct snug_answer {
     int64_t index, sequence; /* as above */
     const char *prompt;      /* its text: of a chat, as the chat template makes it */
     const char *text;        /* of the ids, without special tokens */
+    size_t text_length;      /* bytes of it; a token may be a NUL character */
     size_t count;            /* new tokens, with the one that ended the answer */
     const int32_t *ids;
     const float *log_probabilities; /* of the tokens, by the model itself, before temperature and penalties */

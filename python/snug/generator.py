@@ -59,7 +59,7 @@ class _Call:
         count = answer.count
         self.answers.append(
             Answer(
-                text=text_of(answer.text),
+                text=ctypes.string_at(answer.text, answer.text_length).decode(),
                 ids=np.frombuffer(ctypes.string_at(answer.ids, 4 * count), np.int32),
                 log_probabilities=np.frombuffer(ctypes.string_at(answer.log_probabilities, 4 * count), np.float32),
                 score=answer.score,

@@ -229,7 +229,7 @@ const struct snug_argument snug_arguments[] = {
     COUNT(max_new_tokens, "", GENERATION, "20", "[1,16777216]", "maximum tokens of an answer"),
     COUNT(min_new_tokens, "", GENERATION, "0", "[0,16777216]", "tokens before which an answer does not end"),
     FLAG(do_sample, "", GENERATION, "False", "draw tokens by their probabilities, by seed; else the most probable"),
-    REAL(temperature, GENERATION, "1", "[1e-6,1e6]", "do_sample: logits are divided by it"),
+    REAL(temperature, GENERATION, "1", "[0,1e6]", "do_sample: logits are divided by it"),
     REAL(top_p, GENERATION, "1", "[0,1]", "do_sample: of the most probable tokens whose probabilities add up to it"),
     REAL(min_p, GENERATION, "0", "[0,1]", "do_sample: of tokens with this fraction of the largest probability; 0: off"),
     REAL(repetition_penalty, GENERATION, "1", "[1e-6,1e6]",

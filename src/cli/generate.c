@@ -23,7 +23,7 @@ static snug_status put_json(struct cli *cli, const snug_answer *answer) {
     cli_add(&object, "index", json_integer(answer->index));
     cli_add(&object, "sequence", json_integer(answer->sequence));
     cli_add(&object, "prompt", cli_string(answer->prompt));
-    cli_add(&object, "text", cli_string(answer->text));
+    cli_add(&object, "text", json_stringn(answer->text, answer->text_length));
     cli_add(&object, "token_ids", ids);
     cli_add(&object, "log_probabilities", reals(answer->log_probabilities, answer->count));
     if (!isnan(answer->score)) cli_add(&object, "score", cli_real(answer->score));
@@ -43,7 +43,7 @@ static snug_status on_piece(void *user, const snug_piece *piece) {
 static snug_status on_answer(void *user, const snug_answer *answer) {
     const struct writing *w = user;
     if (w->cli->json) return put_json(w->cli, answer);
-    if (!w->streams) cli_put_text(w->cli, answer->text, strlen(answer->text));
+    if (!w->streams) cli_put_text(w->cli, answer->text, answer->text_length);
     return cli_put(w->cli, "\n");
 }
 

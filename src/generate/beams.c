@@ -207,7 +207,7 @@ static bool may_improve(const struct snug_beams *b) {
 }
 
 bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const struct snug_next_tokens next[],
-                     bool (*stops)(void *user, const int32_t *answer, int64_t count), void *user) {
+                     bool (*stops)(void *user, const int32_t *answer, int64_t count, int64_t before), void *user) {
     const int64_t n = b->search->beams;
     bool stopped[SNUG_CANDIDATES_MOST] = {false}, all = true, full = b->search->early_stopping == SNUG_EARLY_TRUE;
     b->found = 0;
@@ -218,7 +218,7 @@ bool snug_beams_step(struct snug_beams *b, struct snug_sampler *sampler, const s
         const struct snug_beam *candidate = &b->candidates[c];
         const int64_t answer = candidate->count - b->prompt;
         stopped[c] = snug_sampling_ends(b->how, candidate->ids[candidate->count - 1]) || answer >= b->room ||
-                     (stops && stops(user, candidate->ids + b->prompt, answer));
+                     (stops && stops(user, candidate->ids + b->prompt, answer, b->prompt));
         all &= stopped[c];
     }
     finish(b, stopped);

@@ -54,6 +54,6 @@ void snug_beams_begin(struct snug_beams *beams, const int32_t *prompt, int64_t c
    there, beside its end tokens and its length; or NULL. Returns whether the search goes on: then running[i] continues
    beam running[i].parent by its last token. */
 bool snug_beams_step(struct snug_beams *beams, struct snug_sampler *sampler, const struct snug_next_tokens next[],
-                     bool (*stops)(void *user, const int32_t *answer, int64_t count), void *user);
+                     bool (*stops)(void *user, const int32_t *answer, int64_t count, int64_t before), void *user);
 
 #endif

@@ -40,7 +40,8 @@ int64_t snug_generating_pages(int64_t groups, int64_t beams, int64_t prompt, int
 int32_t snug_generating_top(const struct snug_generation *how, bool device, int64_t classes) {
     const struct snug_token_choice *c = &how->sampling;
     const bool beams = how->search.beams > 1;
-    if (c->repetition_penalty != 1 || c->no_repeat_ngram_size > 0 || c->min_new_tokens > 0) return 0;
+    if (c->repetition_penalty != 1 || c->no_repeat_ngram_size > 0) return 0;
+    if (c->min_new_tokens > 0 || c->min_length > 0) return 0;
     const int64_t count = beams ? snug_beam_candidates(&how->search, c) : c->draws ? c->top_k : 1;
     if ((c->draws && beams) || (count > 1 && !device)) return 0;
     return count <= TOP_MOST && count <= classes ? (int32_t)count : 0;
@@ -186,6 +187,7 @@ static struct snug_generated answer_of(const struct snug_generator_row *row, enu
                                    .ids = row->ids + row->prompt,
                                    .log_probabilities = row->log_probabilities,
                                    .count = row->count - row->prompt,
+                                   .before = row->prompt,
                                    .stop = stop};
 }
 
@@ -232,6 +234,7 @@ static snug_status give_beams(struct snug_generating *g, const struct snug_gener
                                               .ids = beam->ids + row->prompt,
                                               .log_probabilities = beam->log_probabilities,
                                               .count = count,
+                                              .before = row->prompt,
                                               .score = (double)beam->score,
                                               .stop = ends                 ? SNUG_STOP_END
                                                       : count >= row->room ? SNUG_STOP_LENGTH

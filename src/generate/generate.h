@@ -28,7 +28,7 @@ struct snug_generated {
     int64_t prompt, sequence;       /* number of the prompt; of the answer to it */
     const int32_t *ids;             /* with the token that ended it */
     const float *log_probabilities; /* of the tokens, by the model itself */
-    int64_t count;
+    int64_t count, before;          /* before: tokens of the prompt, which are before ids */
     double score; /* of beam search: the sum of log-probabilities, over a power of the length; else 0 */
     enum snug_stop stop;
 };
@@ -39,8 +39,8 @@ struct snug_generation_calls {
     snug_status (*next)(void *user, struct snug_generation_prompt *out);
     /* A new token of an answer, without beams; *stop: it is the last one. May be NULL. */
     snug_status (*token)(void *user, const struct snug_generated *so_far, bool *stop);
-    /* Of beams: whether an answer ends there. May be NULL. */
-    bool (*stops)(void *user, const int32_t *ids, int64_t count);
+    /* Of beams: whether an answer ends there; before ids are `before` tokens of the prompt. May be NULL. */
+    bool (*stops)(void *user, const int32_t *ids, int64_t count, int64_t before);
     snug_status (*answer)(void *user, const struct snug_generated *answer);
 };
 

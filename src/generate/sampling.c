@@ -61,8 +61,8 @@ static void ban_ngrams(struct snug_sampler *s, const struct snug_tokens_so_far *
 void snug_sampler_process(struct snug_sampler *s, const struct snug_tokens_so_far *history) {
     if (s->how->repetition_penalty != 1) penalise(s, history);
     if (s->how->no_repeat_ngram_size > 0) ban_ngrams(s, history);
-    for (int64_t i = 0; history->answer < s->how->min_new_tokens && i < s->how->end_count; i++)
-        s->scores[s->how->ends[i]] = -INFINITY;
+    const bool ends = history->answer >= s->how->min_new_tokens && history->count >= s->how->min_length;
+    for (int64_t i = 0; !ends && i < s->how->end_count; i++) s->scores[s->how->ends[i]] = -INFINITY;
 }
 
 /* ---- drawing --------------------------------------------------------------------------------------------------- */

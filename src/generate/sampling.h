@@ -18,7 +18,7 @@ struct snug_token_choice {
     double temperature, top_p, min_p;    /* 1, 1, 0: without effect */
     double repetition_penalty;           /* 1: without effect */
     int64_t top_k, no_repeat_ngram_size; /* 0: without effect */
-    int64_t min_new_tokens;              /* none of the ends before so many tokens */
+    int64_t min_new_tokens, min_length;  /* none of the ends before so many tokens; with the prompt's */
     int32_t ends[SNUG_ENDS_MOST];        /* tokens that end an answer */
     int64_t end_count;
     uint64_t seed;

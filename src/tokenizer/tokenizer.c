@@ -355,8 +355,8 @@ static const char *text_of(const struct snug_tokenizer *tokenizer, int32_t id, b
     return added && added->special && skip_special ? NULL : text;
 }
 
-static snug_status decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                          bool skip_special, struct snug_text *out) {
+snug_status snug_tokenizer_decode_raw(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
+                                      size_t count, bool skip_special, struct snug_text *out) {
     const char **tokens;
     size_t kept = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, count + 1, sizeof *tokens, (void **)&tokens));
@@ -371,7 +371,7 @@ static snug_status decode(snug_context *ctx, const struct snug_tokenizer *tokeni
 
 snug_status snug_tokenizer_decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
                                   size_t count, bool skip_special, struct snug_text *out) {
-    RETURN_IF_ERROR(decode(ctx, tokenizer, ids, count, skip_special, out));
+    RETURN_IF_ERROR(snug_tokenizer_decode_raw(ctx, tokenizer, ids, count, skip_special, out));
     return tokenizer->cleans ? snug_decode_clean(ctx, out) : SNUG_OK;
 }
 
@@ -399,7 +399,8 @@ snug_status snug_decode_stream_push(snug_context *ctx, struct snug_decode_stream
     *out = "";
     *length = 0;
     RETURN_IF_ERROR(snug_ids_append(ctx, ids, id));
-    RETURN_IF_ERROR(decode(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special, text));
+    RETURN_IF_ERROR(
+        snug_tokenizer_decode_raw(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special, text));
     const size_t end = sizeof replacement - 1;
     if (text->length <= stream->before.length) return SNUG_OK;
     if (text->length >= end && !memcmp(text->text + text->length - end, replacement, end)) return SNUG_OK;
@@ -409,7 +410,8 @@ snug_status snug_decode_stream_push(snug_context *ctx, struct snug_decode_stream
     memmove(ids->ids, ids->ids + stream->done, rest * sizeof *ids->ids);
     ids->count = stream->done = rest;
     text->length = 0;
-    return decode(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special, &stream->before);
+    return snug_tokenizer_decode_raw(ctx, stream->tokenizer, ids->ids, ids->count, stream->skip_special,
+                                     &stream->before);
 }
 
 snug_status snug_decode_stream_end(snug_context *ctx, struct snug_decode_stream *stream, const char **out,

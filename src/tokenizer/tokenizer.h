@@ -111,6 +111,9 @@ snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_t
    with a NUL after it. Safe from several threads. */
 snug_status snug_tokenizer_decode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
                                   size_t count, bool skip_special, struct snug_text *out);
+/* The same without clean_up_tokenization_spaces. */
+snug_status snug_tokenizer_decode_raw(snug_context *ctx, const struct snug_tokenizer *tokenizer, const int32_t *ids,
+                                      size_t count, bool skip_special, struct snug_text *out);
 
 /* The text of ids that come one by one, without clean_up_tokenization_spaces. Set the first line, zero-initialise the
    rest; snug_decode_stream_free. */

@@ -12,7 +12,7 @@ struct answering {
     struct snug_token_steps decoding;
     struct snug_generating generating;
     const struct snug_process_group *group; /* whose ranks answer the prompts in turn; NULL: one */
-    struct snug_text text;
+    struct snug_text text, tails[2];        /* scratch: of an answer, and for stop strings */
     struct snug_text_scores scores;
     size_t next;
 };
@@ -39,14 +39,14 @@ static snug_status next(void *user, struct snug_generation_prompt *out) {
     return SNUG_OK;
 }
 
-static bool stops(void *user, const int32_t *ids, int64_t count) {
+static bool stops(void *user, const int32_t *ids, int64_t count, int64_t before) {
     struct answering *a = user;
-    return snug_generation_stops(a->session->ctx, generation_of(a), a->session->job.setup.tokenizer, ids, count,
-                                 &a->text);
+    return snug_generation_stops(a->session->ctx, generation_of(a), a->session->job.setup.tokenizer, ids, count, before,
+                                 a->tails);
 }
 
 static snug_status stop_at(void *user, const struct snug_generated *so_far, bool *stop) {
-    *stop = stops(user, so_far->ids, so_far->count);
+    *stop = stops(user, so_far->ids, so_far->count, so_far->before);
     return SNUG_OK;
 }
 
@@ -85,6 +85,7 @@ snug_status snug_session_answer(struct snug_session *s, const snug_callbacks *ca
     snug_generating_close(&a.generating);
     snug_decoding_close(&a.decoding);
     free(a.text.text);
+    for (int i = 0; i < 2; i++) free(a.tails[i].text);
     s->train_run.in_turn = s->eval_run.in_turn = false;
     return status;
 }

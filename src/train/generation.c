@@ -99,7 +99,7 @@ static snug_status read_ends(const struct reading *r, const struct snug_config *
 static snug_status read_choice(const struct reading *r, struct snug_token_choice *to) {
     const snug_args *args = r->args;
     RETURN_IF_ERROR(read_flag(r, "do_sample", args->do_sample, &to->draws));
-    RETURN_IF_ERROR(read_real(r, "temperature", 1e-6, 1e6, args->temperature, &to->temperature));
+    RETURN_IF_ERROR(read_real(r, "temperature", 0, 1e6, args->temperature, &to->temperature));
     RETURN_IF_ERROR(
         read_count(r, "top_k", 0, 1 << 24, snug_args_is_set(args, "top_k") ? args->top_k : TOP_K, &to->top_k));
     RETURN_IF_ERROR(read_real(r, "top_p", 0, 1, args->top_p, &to->top_p));
@@ -108,24 +108,87 @@ static snug_status read_choice(const struct reading *r, struct snug_token_choice
     RETURN_IF_ERROR(
         read_count(r, "no_repeat_ngram_size", 0, 1 << 24, args->no_repeat_ngram_size, &to->no_repeat_ngram_size));
     RETURN_IF_ERROR(read_count(r, "min_new_tokens", 0, 1 << 24, args->min_new_tokens, &to->min_new_tokens));
+    if (!snug_args_is_set(args, "min_new_tokens"))
+        RETURN_IF_ERROR(read_count(r, "min_length", 0, 1 << 24, 0, &to->min_length));
     to->seed = (uint64_t)args->seed;
-    return SNUG_OK;
+    if (!to->draws || to->temperature > 0) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE,
+                     "temperature 0: --do_sample needs one above 0; for the most probable tokens give --no_do_sample");
 }
 
-/* max_length of the file counts the prompt, which may differ from one to the next: of the longest. */
-static snug_status read_length(const struct reading *r, int64_t prompt, bool reads, int64_t *out) {
-    const int64_t given = snug_args_is_set(r->args, "max_new_tokens") ? r->args->max_new_tokens : -1;
-    int64_t all = r->args->generation_max_length;
-    RETURN_IF_ERROR(read_count(r, "max_new_tokens", 1, 1 << 24, given, out));
-    if (given < 0 && all > 0) {
-        *out = all > prompt ? all - prompt : 1;
-        return SNUG_OK;
+/* What transformers would do by the file, and is not done here. */
+static void tell_unknown(const struct reading *r) {
+    static const struct {
+        const char *name;
+        double neutral; /* with which it changes nothing; also null, false and an empty list */
+    } settings[] = {{"bad_words_ids", -1},
+                    {"suppress_tokens", -1},
+                    {"begin_suppress_tokens", -1},
+                    {"forced_bos_token_id", -1},
+                    {"forced_eos_token_id", -1},
+                    {"sequence_bias", -1},
+                    {"guidance_scale", 1},
+                    {"exponential_decay_length_penalty", -1},
+                    {"typical_p", 1},
+                    {"epsilon_cutoff", 0},
+                    {"eta_cutoff", 0},
+                    {"top_h", -1},
+                    {"penalty_alpha", 0},
+                    {"diversity_penalty", 0},
+                    {"num_beam_groups", 1},
+                    {"renormalize_logits", -1},
+                    {"watermarking_config", -1},
+                    {"max_time", -1},
+                    {"constraints", -1},
+                    {"force_words_ids", -1},
+                    {"token_healing", -1}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const json_t *value = json_object_get(r->json, settings[i].name);
+        const bool nothing = !value || json_is_null(value) || json_is_false(value) ||
+                             (json_is_array(value) && json_array_size(value) == 0) ||
+                             (json_is_number(value) && json_number_value(value) == settings[i].neutral);
+        if (!nothing)
+            snug_log(r->args->ctx, SNUG_LOG_WARNING, "%s: %s is not supported: answers are without it", r->path,
+                     settings[i].name);
     }
-    if (*out > 0) return SNUG_OK;
-    *out = INT64_MAX; /* the rest of the memory for prompt and answer */
-    if (!reads) return SNUG_OK;
-    RETURN_IF_ERROR(read_count(r, "max_length", 1, 1 << 24, prompt + NEW_TOKENS, &all));
-    *out = all > prompt ? all - prompt : NEW_TOKENS;
+}
+
+/* Arguments without effect. */
+static void tell_unused(const snug_args *args, const struct snug_generation *how) {
+    static const struct {
+        const char *name;
+        bool beams; /* else do_sample */
+    } settings[] = {{"temperature", false}, {"top_k", false},         {"top_p", false},
+                    {"min_p", false},       {"length_penalty", true}, {"early_stopping", true}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const bool beams = settings[i].beams, used = beams ? how->search.beams > 1 : how->sampling.draws;
+        if (!used && snug_args_is_chosen(args, settings[i].name))
+            snug_log(args->ctx, SNUG_LOG_INFO, "--%s has no effect without --%s", settings[i].name,
+                     beams ? "num_beams" : "do_sample");
+    }
+}
+
+/* New tokens, or tokens of a prompt and its answer together, or both. */
+static snug_status read_length(const struct reading *r, bool reads, struct snug_generation_setup *s) {
+    const snug_args *args = r->args;
+    const int64_t given = snug_args_is_set(args, "max_new_tokens") ? args->max_new_tokens : -1;
+    int64_t *new_tokens = &s->how.max_new_tokens;
+    s->limit = INT64_MAX;
+    if (reads && !args->predict_with_generate && snug_args_is_set(args, "max_seq_length")) {
+        s->limit = args->max_seq_length;
+        s->limited_by = "--max_seq_length";
+    } else if (given < 0 && args->generation_max_length > 0) {
+        s->limit = args->generation_max_length;
+        s->limited_by = "--generation_max_length";
+    }
+    RETURN_IF_ERROR(read_count(r, "max_new_tokens", 1, 1 << 24, given, new_tokens));
+    if (s->limited_by && given < 0) *new_tokens = -1;
+    if (*new_tokens < 0 && !s->limited_by && reads) {
+        RETURN_IF_ERROR(read_count(r, "max_length", 1, 1 << 24, -1, &s->limit));
+        if (s->limit > 0) s->limited_by = "max_length of " SNUG_GENERATION_CONFIG;
+        if (s->limit < 0) *new_tokens = NEW_TOKENS, s->limit = INT64_MAX;
+    }
+    if (*new_tokens < 0) *new_tokens = INT64_MAX; /* the rest of the memory for prompt and answer */
     return SNUG_OK;
 }
 
@@ -146,34 +209,62 @@ static snug_status read_search(const struct reading *r, struct snug_generation *
     return SNUG_OK;
 }
 
-/* One text, or a JSON list of them. */
-static snug_status read_stops(const snug_args *args, json_t **out) {
-    const char *text = args->stop_strings;
+static bool are_texts(const json_t *list) {
+    bool right = json_array_size(list) > 0;
+    for (size_t i = 0; i < json_array_size(list); i++) right &= json_string_length(json_array_get(list, i)) > 0;
+    return right;
+}
+
+/* One text, or a list of them: of the argument as JSON. */
+static snug_status read_stops(const struct reading *r, json_t **out) {
+    const char *text = r->args->stop_strings;
+    const json_t *value = text ? NULL : of_file(r, "stop_strings");
     json_error_t error;
+    if (value) {
+        *out = json_is_string(value) ? json_pack("[O]", value) : json_deep_copy(value);
+        return are_texts(*out) ? SNUG_OK : refuse(r, "stop_strings", "a text, or a list of texts");
+    }
     if (!text) return SNUG_OK;
     *out = *text == '[' ? snug_json_parse(text, strlen(text), 0, &error) : json_pack("[s]", text);
-    bool right = json_array_size(*out) > 0;
-    for (size_t i = 0; i < json_array_size(*out); i++) right &= json_string_length(json_array_get(*out, i)) > 0;
-    if (right) return SNUG_OK;
-    return snug_fail(args->ctx, SNUG_E_USAGE,
+    if (are_texts(*out)) return SNUG_OK;
+    return snug_fail(r->args->ctx, SNUG_E_USAGE,
                      "--stop_strings %s: must be a text, or a JSON list of texts, [\"\\n\", \"END\"]", text);
 }
 
-bool snug_generation_has_stop(const struct snug_generation_setup *setup, const char *text, size_t from) {
-    for (size_t i = 0; i < json_array_size(setup->stops); i++) {
-        const json_t *stop = json_array_get(setup->stops, i);
-        const size_t length = json_string_length(stop), begin = from >= length ? from - length + 1 : 0;
-        if (strstr(text + begin, json_string_value(stop))) return true;
+/* Whether one of the stop strings ends after the first `from` bytes. */
+static bool has_stop(const json_t *stops, const struct snug_text *text, size_t from) {
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const json_t *stop = json_array_get(stops, i);
+        const size_t length = json_string_length(stop);
+        for (size_t at = from >= length ? from - length + 1 : 0; at + length <= text->length; at++)
+            if (memcmp(text->text + at, json_string_value(stop), length) == 0) return true;
     }
     return false;
 }
 
+/* The last tokens are enough, as each has a byte at least; but a decoder may leave out what begins a text. */
+static int64_t window_of(const json_t *stops) {
+    size_t longest = 0;
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const size_t length = json_string_length(json_array_get(stops, i));
+        if (length > longest) longest = length;
+    }
+    return (int64_t)longest + 2;
+}
+
 bool snug_generation_stops(snug_context *ctx, const struct snug_generation_setup *setup,
-                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count,
-                           struct snug_text *text) {
+                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count, int64_t before,
+                           struct snug_text *scratch) {
+    struct snug_text *without = &scratch[0], *with = &scratch[1];
     if (!setup->stops) return false;
-    if (snug_tokenizer_decode(ctx, tokenizer, ids, (size_t)count, true, text) != SNUG_OK) return true;
-    return snug_generation_has_stop(setup, text->text, 0);
+    const int64_t window = window_of(setup->stops), all = before + count, taken = window < all ? window : all;
+    const int32_t *begin = ids + count - taken;
+    if (snug_tokenizer_decode_raw(ctx, tokenizer, begin, (size_t)taken - 1, false, without) != SNUG_OK ||
+        snug_tokenizer_decode_raw(ctx, tokenizer, begin, (size_t)taken, false, with) != SNUG_OK)
+        return true;
+    size_t same = 0; /* the last token may complete a character */
+    while (same < without->length && same < with->length && with->text[same] == without->text[same]) same++;
+    return has_stop(setup->stops, with, same);
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
@@ -185,10 +276,17 @@ static snug_status check_length(const snug_args *args, const struct snug_config 
                                 struct snug_generation_setup *s) {
     const struct snug_decoder *d = snug_decoder_of(config);
     const int64_t changes = larger(d->rope.longer_from, d->sliding_rope.longer_from);
+    const char *where = s->prompts.longest_where;
     if (s->prompt >= config->positions)
         return snug_fail(args->ctx, SNUG_E_INPUT,
-                         "a prompt of %lld tokens leaves no room for an answer within the model's %lld positions",
-                         (long long)s->prompt, (long long)config->positions);
+                         "%s: a prompt of %lld tokens leaves no room for an answer within the model's %lld positions",
+                         where, (long long)s->prompt, (long long)config->positions);
+    if (s->prompt >= s->limit)
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "%s: a prompt of %lld tokens leaves no room for an answer within the %lld tokens of %s: raise it, or "
+            "give --max_new_tokens alone",
+            where, (long long)s->prompt, (long long)s->limit, s->limited_by);
     s->longest = smaller(s->longest, config->positions);
     if (!changes || s->longest <= changes) return SNUG_OK;
     return snug_fail(
@@ -214,7 +312,9 @@ static snug_status choose_sizes(const snug_args *args, const struct snug_config 
     const int64_t beams = s->how.search.beams, each = beams > 1 ? 1 : s->how.returned;
     const int64_t given = snug_args_is_set(args, "max_seq_length") ? args->max_seq_length : CONTEXT;
     const int64_t answers = reads ? (int64_t)s->prompts.count * each : args->plan_only ? INT64_MAX : 1;
-    s->longest = reads ? s->prompt + s->how.max_new_tokens : smaller(given, config->positions);
+    s->longest = !reads                                                    ? smaller(given, config->positions)
+                 : s->how.max_new_tokens < larger(0, s->limit - s->prompt) ? s->prompt + s->how.max_new_tokens
+                                                                           : s->limit;
     if (!reads) s->prompt = larger(1, s->longest - (args->plan_only ? s->how.max_new_tokens : 1));
     RETURN_IF_ERROR(check_length(args, config, s));
     s->groups = smaller(args->per_device_eval_batch_size, answers);
@@ -229,9 +329,11 @@ static snug_status open_settings(const struct reading *r, const struct snug_conf
     RETURN_IF_ERROR(read_choice(r, &s->how.sampling));
     RETURN_IF_ERROR(read_ends(r, config, tokenizer, &s->how.sampling));
     RETURN_IF_ERROR(read_search(r, &s->how));
-    RETURN_IF_ERROR(read_stops(r->args, &s->stops));
+    RETURN_IF_ERROR(read_stops(r, &s->stops));
     s->prompt = s->prompts.longest;
-    return read_length(r, s->prompt, reads, &s->how.max_new_tokens);
+    tell_unknown(r);
+    tell_unused(r->args, &s->how);
+    return read_length(r, reads, s);
 }
 
 snug_status snug_generation_open(snug_args *args, const struct snug_config *config,

@@ -16,6 +16,8 @@ struct snug_generation_setup {
     int64_t rows;            /* with their beams */
     int64_t tokens;          /* of a step */
     int64_t prompt, longest; /* tokens of the longest prompt; and with its answer */
+    int64_t limit;           /* tokens of a prompt and its answer; INT64_MAX: none is given, else */
+    const char *limited_by;  /* what gives it */
     int64_t pages;           /* of the cache */
     int32_t top;             /* tokens that TOP gives (program/op.h); 0: the host reads all logits */
 };
@@ -31,12 +33,12 @@ snug_status snug_generation_open(snug_args *args, const struct snug_config *conf
 void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_backend *backend, int64_t groups);
 /* Pages of the cache for so many prompts at a time, of so many beams. */
 int64_t snug_generation_pages(const struct snug_generation_setup *setup, int64_t groups, int64_t beams);
-/* Whether an answer has one of the stop strings; also if it cannot be decoded. text: scratch. */
+/* Whether one of the stop strings ends with the last token of an answer, special tokens counted as text; as in
+   transformers, it may begin in the prompt, whose last `before` tokens are before ids. Also if they cannot be decoded.
+   scratch: two texts. */
 bool snug_generation_stops(snug_context *ctx, const struct snug_generation_setup *setup,
-                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count,
-                           struct snug_text *text);
-/* Whether one is in a text, of which the first `from` bytes were searched. */
-bool snug_generation_has_stop(const struct snug_generation_setup *setup, const char *text, size_t from);
+                           const struct snug_tokenizer *tokenizer, const int32_t *ids, int64_t count, int64_t before,
+                           struct snug_text *scratch);
 void snug_generation_free(struct snug_generation_setup *setup);
 
 #endif

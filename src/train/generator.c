@@ -12,8 +12,6 @@
 /* An answer while it grows, and until it is given: answers are given in the order of the prompts. */
 struct growing {
     struct snug_decode_stream stream;
-    char *text; /* so far, for stop strings */
-    size_t length, capacity;
     int32_t *ids;
     float *log_probabilities;
     int64_t count;
@@ -37,7 +35,7 @@ struct snug_generator {
     snug_on_piece *on_piece;
     snug_on_answer *on_answer;
     void *user;
-    struct snug_text text; /* scratch of beams */
+    struct snug_text text, tails[2]; /* scratch: of an answer, and for stop strings */
 };
 
 static const struct snug_generation_setup *setup_of(const struct snug_generator *g) {
@@ -50,9 +48,9 @@ static const struct snug_tokenizer *tokenizer_of(const struct snug_generator *g)
 
 /* ---- texts ----------------------------------------------------------------------------------------------------- */
 
-static bool stops_beam(void *user, const int32_t *ids, int64_t count) {
+static bool stops_answer(void *user, const int32_t *ids, int64_t count, int64_t before) {
     struct snug_generator *g = user;
-    return snug_generation_stops(g->ctx, setup_of(g), tokenizer_of(g), ids, count, &g->text);
+    return snug_generation_stops(g->ctx, setup_of(g), tokenizer_of(g), ids, count, before, g->tails);
 }
 
 static snug_status give_piece(struct snug_generator *g, const struct snug_generated *answer, const char *text,
@@ -76,12 +74,7 @@ static snug_status take_token(void *user, const struct snug_generated *answer, b
     growing->stream.skip_special = true;
     RETURN_IF_ERROR(snug_decode_stream_push(g->ctx, &growing->stream, answer->ids[answer->count - 1], &text, &length));
     RETURN_IF_ERROR(give_piece(g, answer, text, length));
-    if (!setup_of(g)->stops) return SNUG_OK;
-    RETURN_IF_ERROR(snug_grow(g->ctx, (void **)&growing->text, &growing->capacity, growing->length + length + 1, 1));
-    memcpy(growing->text + growing->length, text, length);
-    growing->text[growing->length + length] = '\0';
-    *stop = snug_generation_has_stop(setup_of(g), growing->text, growing->length);
-    growing->length += length;
+    *stop = stops_answer(g, answer->ids, answer->count, answer->before);
     return SNUG_OK;
 }
 
@@ -96,12 +89,13 @@ static snug_status give(struct snug_generator *g, int64_t number) {
                                 .sequence = number % returned,
                                 .prompt = g->asked->texts[prompt],
                                 .text = g->text.text,
+                                .text_length = g->text.length,
                                 .count = (size_t)growing->count,
                                 .ids = growing->ids,
                                 .log_probabilities = growing->log_probabilities,
                                 .score = growing->score,
                                 .stop = growing->stop};
-    g->empty += !*answer.text;
+    g->empty += !answer.text_length;
     return g->on_answer(g->user, &answer);
 }
 
@@ -161,7 +155,6 @@ static void free_growing(struct snug_generator *g) {
     const int64_t all = (int64_t)g->asked->count * setup_of(g)->how.returned;
     for (int64_t i = 0; i < all; i++) {
         snug_decode_stream_free(&g->growing[i].stream);
-        free(g->growing[i].text);
         free(g->growing[i].ids);
         free(g->growing[i].log_probabilities);
     }
@@ -171,7 +164,7 @@ static void free_growing(struct snug_generator *g) {
 
 static snug_status run(struct snug_generator *g, const struct snug_prompts *asked) {
     const struct snug_generation_calls calls = {
-        .user = g, .next = next_prompt, .token = take_token, .stops = stops_beam, .answer = take_answer};
+        .user = g, .next = next_prompt, .token = take_token, .stops = stops_answer, .answer = take_answer};
     g->asked = asked;
     g->next = g->given = g->empty = 0;
     RETURN_IF_ERROR(
@@ -190,6 +183,7 @@ static void close_generator(struct snug_generator *g) {
     snug_session_close(g->session);
     free(g->read.ids);
     free(g->text.text);
+    for (int i = 0; i < 2; i++) free(g->tails[i].text);
     free(g);
 }
 
@@ -287,7 +281,7 @@ static snug_status note_token(void *user, const struct snug_generated *answer, b
 
 static snug_status run_kept(struct snug_generator *g) {
     const struct snug_generation_calls calls = {
-        .user = g, .next = next_prompt, .token = note_token, .stops = stops_beam, .answer = take_answer};
+        .user = g, .next = next_prompt, .token = note_token, .stops = stops_answer, .answer = take_answer};
     g->asked = &g->prompts;
     g->next = g->given = 0;
     RETURN_IF_ERROR(snug_alloc(g->ctx, (size_t)setup_of(g)->how.returned, sizeof *g->growing, (void **)&g->growing));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8_repair.h"
 #include "data/chat_file.h"
 #include "data/data_file.h"
 #include "data/texts.h"
@@ -24,8 +25,10 @@ static snug_status end_prompt(snug_context *ctx, struct snug_prompts *p, char *t
     p->texts[p->count] = text;
     p->ends[p->count++] = p->ids.count;
     const int64_t length = (int64_t)(p->ids.count - begin);
-    if (length > p->longest) p->longest = length;
-    return SNUG_OK;
+    if (length <= p->longest) return SNUG_OK;
+    p->longest = length;
+    free(p->longest_where);
+    return snug_format(ctx, &p->longest_where, "%s", where);
 }
 
 static snug_status add_text(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text, size_t length,
@@ -159,6 +162,15 @@ static snug_status read_json(snug_args *args, const struct snug_tokenizer *token
     return status == SNUG_END ? SNUG_OK : status;
 }
 
+static snug_status add_row(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_field *field,
+                           const char *path, int64_t line, struct snug_prompts *p) {
+    char *where;
+    RETURN_IF_ERROR(snug_format(ctx, &where, "%s:%lld", path, (long long)line));
+    const snug_status status = add_text(ctx, tokenizer, field->text, field->length, where, p);
+    free(where);
+    return status;
+}
+
 static snug_status read_table(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p) {
     const struct snug_dataset_options options = {.path = file_of(args),
                                                  .format = format_of(args),
@@ -178,22 +190,38 @@ static snug_status read_table(snug_args *args, const struct snug_tokenizer *toke
         struct snug_field field;
         status = snug_peek_next(&texts.peek, &row);
         if (status == SNUG_OK) status = snug_columns_text(args->ctx, &texts.source, &row, 0, &joined, &field);
-        if (status == SNUG_OK) status = add_text(args->ctx, tokenizer, field.text, field.length, options.path, p);
+        if (status == SNUG_OK) status = add_row(args->ctx, tokenizer, &field, options.path, row.line, p);
     }
     free(joined.data);
     snug_texts_close(&texts);
     return status == SNUG_END ? SNUG_OK : status;
 }
 
+/* --prompt, which may be any bytes. */
+static snug_status read_argument(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p) {
+    char *text;
+    size_t length;
+    RETURN_IF_ERROR(snug_utf8_repair(args->ctx, args->prompt, strlen(args->prompt), &text, &length));
+    const bool repaired = strcmp(text, args->prompt) != 0;
+    snug_status status = SNUG_OK;
+    if (repaired && args->strict)
+        status = snug_fail(args->ctx, SNUG_E_INPUT,
+                           "--prompt: malformed UTF-8; leave out --strict to have such bytes replaced");
+    else if (repaired)
+        snug_log(args->ctx, SNUG_LOG_WARNING, "--prompt: malformed UTF-8, replaced by U+FFFD");
+    if (status == SNUG_OK && !args->chat) status = snug_prompts_add(args, tokenizer, text, p);
+    if (status == SNUG_OK && args->chat) {
+        json_t *row = json_pack("{s:[{s:s,s:s}]}", "messages", "role", "user", "content", text);
+        status = row ? add_chat(args, tokenizer, "--prompt", row, p) : SNUG_E_MEMORY;
+        json_decref(row);
+    }
+    free(text);
+    return status;
+}
+
 snug_status snug_prompts_read(snug_args *args, const struct snug_tokenizer *tokenizer, struct snug_prompts *p) {
     enum snug_data_form form;
-    if (args->prompt && !args->chat) return snug_prompts_add(args, tokenizer, args->prompt, p);
-    if (args->prompt) {
-        json_t *row = json_pack("{s:[{s:s,s:s}]}", "messages", "role", "user", "content", args->prompt);
-        const snug_status status = row ? add_chat(args, tokenizer, "--prompt", row, p) : SNUG_E_MEMORY;
-        json_decref(row);
-        return status;
-    }
+    if (args->prompt) return read_argument(args, tokenizer, p);
     const char *path = file_of(args);
     RETURN_IF_ERROR(snug_reader_form(args->ctx, path, format_of(args), NULL, &form));
     RETURN_IF_ERROR(form == SNUG_DATA_JSON ? read_json(args, tokenizer, path, args->max_predict_samples, p)
@@ -216,6 +244,8 @@ snug_status snug_prompts_read_pairs(snug_args *args, const struct snug_tokenizer
 
 void snug_prompts_clear(struct snug_prompts *p) {
     for (size_t i = 0; i < p->count; i++) free(p->texts[i]);
+    free(p->longest_where);
+    p->longest_where = NULL;
     p->count = p->ids.count = 0;
     p->longest = 0;
 }

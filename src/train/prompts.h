@@ -13,6 +13,7 @@ struct snug_prompts {
     char **texts;        /* [count] */
     size_t count, end_capacity, text_capacity;
     int64_t longest;         /* tokens */
+    char *longest_where;     /* the row that has them */
     struct snug_chat *chat;  /* NULL: no prompt was a chat */
     bool compares;           /* a row has an answer, too */
     const char **references; /* [count] of answers; NULL: none is read */

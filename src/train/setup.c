@@ -93,6 +93,7 @@ static void choose_length(struct snug_setup *setup) {
     const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
     const int64_t blocks = setup->args->block_size;
     const bool is_given = blocks || snug_args_is_set(setup->args, "max_seq_length");
+    if (snug_setup_generates(setup)) return; /* no text is cut */
     setup->max_length = trained && !is_given ? trained : given;
     if (snug_setup_task(setup)->max_length && !trained && !is_given)
         setup->max_length = snug_setup_task(setup)->max_length;

@@ -167,9 +167,9 @@ static snug_status take_token(void *user, const struct snug_generated *so_far, b
     return a->fails;
 }
 
-static bool stops_beam(void *user, const int32_t *ids, int64_t count) {
+static bool stops_beam(void *user, const int32_t *ids, int64_t count, int64_t before) {
     const struct asked *a = user;
-    (void)ids;
+    assert_true(before > 0 && ids[-before] >= 0);
     return a->stop_at && count >= a->stop_at;
 }
 

@@ -45,6 +45,7 @@ static snug_status take_answer(void *user, const snug_answer *answer) {
     a->of[a->count].first = answer->ids[0];
     a->of[a->count].score = answer->score;
     for (size_t i = 0; i < answer->count; i++) assert_true(answer->log_probabilities[i] <= 0);
+    assert_int_equal(strlen(answer->text), answer->text_length);
     snprintf(a->of[a->count].prompt, sizeof a->of[0].prompt, "%s", answer->prompt);
     snprintf(a->of[a->count].text, sizeof a->of[0].text, "%s", answer->text);
     snprintf(a->of[a->count++].stop, sizeof a->of[0].stop, "%s", answer->stop);
@@ -172,9 +173,9 @@ FIXTURE_TEST(test_settings) {
     write_text(f, "out/generation_config.json", "{\"max_length\": 8, \"early_stopping\": true, \"do_sample\": false}");
     struct answers *length = answer(f, "prompt=What^colour");
     assert_true(length->of[0].tokens < 8);
-    write_text(f, "out/generation_config.json", "{\"max_length\": 1, \"eos_token_id\": [-1, 100000]}");
+    write_text(f, "out/generation_config.json", "{\"eos_token_id\": [-1, 100000]}");
     struct answers *longer = answer(f, "prompt=What^colour min_new_tokens=30");
-    assert_int_equal(longer->of[0].tokens, 20); /* max_length is less than the prompt */
+    assert_int_equal(longer->of[0].tokens, 20);
     free(plain), free(beams), free(drawn), free(file), free(again), free(length), free(longer);
 
     static const struct {
@@ -193,6 +194,9 @@ FIXTURE_TEST(test_settings) {
         {"{}", "num_return_sequences=3", SNUG_E_USAGE, "the same answer several times"},
         {"{}", "stop_strings=[1]", SNUG_E_USAGE, "must be a text, or a JSON list of texts"},
         {"{}", "stop_strings=[", SNUG_E_USAGE, "must be a text, or a JSON list of texts"},
+        {"{\"stop_strings\": [1]}", "", SNUG_E_INPUT, "stop_strings must be a text, or a list of texts"},
+        {"{\"stop_strings\": []}", "", SNUG_E_INPUT, "stop_strings must be"},
+        {"{}", "do_sample=True temperature=0", SNUG_E_USAGE, "--do_sample needs one above 0"},
         {"{", "", SNUG_E_INPUT, "generation_config.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -201,6 +205,60 @@ FIXTURE_TEST(test_settings) {
         snprintf(words, sizeof words, "prompt=What^colour max_new_tokens=3 %s", cases[i].words);
         refuse(f, words, cases[i].status, cases[i].says);
     }
+}
+
+/* Tokens of a prompt and its answer together: each answer has the rest, whatever the other prompts are. */
+FIXTURE_TEST(test_lengths_with_the_prompt) {
+    static const char *const limits[][2] = {
+        {"{\"max_length\": 30}", ""}, {"{}", "max_seq_length=30"}, {"{}", "generation_max_length=30"}};
+    make_model(f);
+    write_text(f, "rows.txt", "What\nWhat colour is gold? Tell me\n");
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        char words[256];
+        write_text(f, "out/generation_config.json", limits[i][0]);
+        snprintf(words, sizeof words, "test_file=@rows.txt min_new_tokens=100 %s", limits[i][1]);
+        struct answers *both = answer(f, words);
+        assert_true(both->of[0].tokens > both->of[1].tokens && both->of[0].tokens < 30);
+        snprintf(words, sizeof words, "prompt=What min_new_tokens=100 %s", limits[i][1]);
+        struct answers *one = answer(f, words);
+        assert_string_equal(one->of[0].text, both->of[0].text);
+        assert_int_equal(one->of[0].tokens, both->of[0].tokens);
+        free(both), free(one);
+    }
+    write_text(f, "out/generation_config.json", "{\"max_length\": 2}");
+    refuse(f, "test_file=@rows.txt", SNUG_E_USAGE, "rows.txt:2: a prompt of ");
+    refuse(f, "test_file=@rows.txt", SNUG_E_USAGE,
+           " within the 2 tokens of max_length of generation_config.json: raise");
+    refuse(f, "prompt=What^colour^is^gold max_seq_length=3", SNUG_E_USAGE, "within the 3 tokens of --max_seq_length");
+    struct answers *both = answer(f, "prompt=What max_new_tokens=3 min_new_tokens=3 max_seq_length=40");
+    assert_int_equal(both->of[0].tokens, 3);
+    free(both);
+    /* No end before so many tokens, of prompt and answer. */
+    write_text(f, "out/generation_config.json", "{\"min_length\": 40, \"max_length\": 40}");
+    struct answers *least = answer(f, "prompt=What^colour");
+    assert_string_equal(least->of[0].stop, "length");
+    free(least);
+}
+
+/* What is said of settings without effect; and bytes that are no text. */
+FIXTURE_TEST(test_settings_without_effect) {
+    make_model(f);
+    write_text(f, "out/generation_config.json",
+               "{\"typical_p\": 0.9, \"guidance_scale\": 1.0, \"suppress_tokens\": [], \"bad_words_ids\": null, \"sequence_bias\": [[[1], 2]], "
+               "\"token_healing\": false, \"max_time\": 5}");
+    free(answer(f, "prompt=What max_new_tokens=2 top_p=0.5 length_penalty=2"));
+    assert_contains(f->log, "typical_p is not supported: answers are without it");
+    assert_contains(f->log, "max_time is not supported");
+    assert_contains(f->log, "sequence_bias is not supported");
+    assert_null(strstr(f->log, "guidance_scale"));
+    assert_null(strstr(f->log, "suppress_tokens"));
+    assert_null(strstr(f->log, "token_healing"));
+    assert_contains(f->log, "--top_p has no effect without --do_sample");
+    assert_contains(f->log, "--length_penalty has no effect without --num_beams");
+    struct answers *bytes = answer(f, "prompt=What\xff max_new_tokens=2");
+    assert_string_equal(bytes->of[0].prompt, "What\xef\xbf\xbd");
+    free(bytes);
+    refuse(f, "prompt=What\xff max_new_tokens=2 strict=True", SNUG_E_INPUT, "--prompt: malformed UTF-8");
 }
 
 /* A model that was trained keeps the file, also through adapters and their merge; a classifier has none. */
@@ -261,6 +319,26 @@ FIXTURE_TEST(test_stopping) {
              "prompt=What^colour max_new_tokens=40 min_new_tokens=40 num_beams=2 stop_strings=[\"zzz\",\"%s\"]", stop);
     struct answers *beams = answer(f, words);
     assert_int_equal(beams->count, 1);
+
+    /* Of the file; one that begins in the prompt. */
+    snprintf(words, sizeof words, "{\"stop_strings\": [\"zzz\", \"%s\"]}", stop);
+    write_text(f, "out/generation_config.json", words);
+    struct answers *of_file = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40");
+    assert_string_equal(of_file->of[0].text, stopped->of[0].text);
+    free(of_file);
+    snprintf(words, sizeof words, "{\"stop_strings\": \"%s\"}", stop);
+    write_text(f, "out/generation_config.json", words);
+    of_file = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40");
+    assert_string_equal(of_file->of[0].text, stopped->of[0].text);
+    write_text(f, "out/generation_config.json", "{}");
+    const char first = all->of[0].text[0] == ' ' ? all->of[0].text[1] : all->of[0].text[0];
+    snprintf(words, sizeof words,
+             "prompt=What^colour max_new_tokens=40 min_new_tokens=40 stop_strings=[\"colour%c\",\"colour\\u0020%c\"]",
+             first, first);
+    struct answers *across = answer(f, words);
+    assert_string_equal(across->of[0].stop, "stop_string");
+    assert_int_equal(across->of[0].tokens, 1);
+    free(of_file), free(across);
 
     struct answers *never = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40 stop_strings=zz");
     assert_string_equal(never->of[0].text, all->of[0].text);
@@ -490,11 +568,8 @@ static snug_status evaluate(struct fixture *f, const char *words, const snug_cal
 
 /* The answers of an evaluation are those of snug generate; a training measures them, too. */
 FIXTURE_TEST(test_answers_in_an_evaluation) {
-    static const char *const settings[] = {"max_new_tokens=9",
-                                           "max_new_tokens=9 num_beams=3 num_return_sequences=2",
-                                           "generation_max_length=30",
-                                           "generation_max_length=1",
-                                           "max_new_tokens=9 stop_strings=a",
+    static const char *const settings[] = {"max_new_tokens=9", "max_new_tokens=9 num_beams=3 num_return_sequences=2",
+                                           "generation_max_length=40", "max_new_tokens=9 stop_strings=a",
                                            "max_new_tokens=9 num_beams=2 stop_strings=[\"e\"]"};
     make_model(f);
     write_chats(f, "asked.jsonl", NULL, NULL);
