@@ -9,7 +9,8 @@
  * same but for rounding: so the rows of dS add up to zero as they should, and with them the gradient of the key's bias.
  *
  * With position keys and queries S_ij has (q_i . pk_r + k_j . pq_r) * scale, too, where r is the row of the pair's
- * distance: two matmuls with the rows that the sequence uses, of which a score reads one element each. Backward, their
+ * distance: two matmuls, of a block of queries and of all keys, with the rows that they use, of which a score reads one
+ * element each. Backward, their
  * gradients are sums over the batch. It is cut into SNUG_CPU_POSITION_PARTS parts, whatever the number of threads, and
  * a thread takes one head of all sequences of a part.
  *
@@ -205,9 +206,43 @@ struct positions {
     float *key_columns, *queries, *of_queries, *of_keys, *keys, *dof_queries, *dof_keys;
 };
 
+static int64_t whole_vectors(int64_t n) { return (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES; }
+
 static bool has_positions(const struct head *head) { return head->pk.data || head->pq.data; }
 
 static int64_t whole_tiles(int64_t rows) { return (rows + ROWS - 1) / ROWS * ROWS; }
+
+/* Numbers from `first` on, which is a multiple of VEC_LANES. */
+struct range {
+    int64_t first, count;
+};
+
+static struct range range_of(int64_t first, int64_t end) {
+    const int64_t whole = first / VEC_LANES * VEC_LANES;
+    return (struct range){whole, end - whole};
+}
+
+/* The rows of the table, from its first one on, that distances from `nearest` to `farthest` use. */
+static struct range rows_between(const struct head *head, const struct head *table, int64_t nearest, int64_t farthest) {
+    return range_of(head->rows[nearest] - table->first, head->rows[farthest] + 1 - table->first);
+}
+
+/* Those of a block of queries with all keys, and of a tile of keys with all queries. */
+static struct range rows_of_queries(const struct head *head, const struct head *table, const struct block *b) {
+    return rows_between(head, table, b->query - head->length + 1, b->query + b->count - 1);
+}
+static struct range rows_of_keys(const struct head *head, const struct head *table, int64_t key) {
+    const int64_t last = key + ROWS < head->length ? key + ROWS - 1 : head->length - 1;
+    return rows_between(head, table, -last, head->length - 1 - key);
+}
+
+/* The keys that are compared with any of ROWS rows from `row` on. *distance: the first one of those rows, from the call
+   before, in the order of rows; at first the smallest one. */
+static struct range keys_of_rows(const struct head *head, const struct head *table, int64_t row, int64_t *distance) {
+    const int64_t farthest = head->length - 1, first = *distance;
+    while (*distance <= farthest && head->rows[*distance] - table->first < row + ROWS) ++*distance;
+    return range_of(*distance > 0 ? 0 : 1 - *distance, first > 0 ? head->length - first : head->length);
+}
 
 /* Lays the buffers out in scratch, and copies the head's part of both tables. */
 static struct positions begin_positions(const struct head *head, float *scratch, const float *key_columns) {
@@ -229,8 +264,13 @@ static struct positions begin_positions(const struct head *head, float *scratch,
     if (head->pk.data) copy_columns(table, p.key_columns, head->pk, column);
     if (!head->pq.data) return p;
     copy_rows(table, p.queries, head->pq, 0, column, table->length, head->form->scale);
-    matmul(p.of_keys, head->stride, p.queries, head->channels, 1, key_columns, head->stride, table->length, head->keys,
-           head->d, false);
+    int64_t distance = -farthest;
+    for (int64_t row = 0; row < table->length; row += ROWS) {
+        const struct range keys = keys_of_rows(head, table, row, &distance);
+        matmul(p.of_keys + row * head->stride + keys.first, head->stride, p.queries + row * head->channels,
+               head->channels, 1, key_columns + keys.first, head->stride, ROWS, whole_vectors(keys.count), head->d,
+               false);
+    }
     return p;
 }
 
@@ -238,9 +278,11 @@ static struct positions begin_positions(const struct head *head, float *scratch,
 static void add_position_scores(const struct head *head, const struct positions *p, float *scores, const float *queries,
                                 const struct block *b) {
     const struct head *table = &p->table;
-    if (head->pk.data)
-        matmul(p->of_queries, table->stride, queries, head->channels, 1, p->key_columns, table->stride, b->count,
-               table->keys, head->d, false);
+    if (head->pk.data) {
+        const struct range used = rows_of_queries(head, table, b);
+        matmul(p->of_queries + used.first, table->stride, queries, head->channels, 1, p->key_columns + used.first,
+               table->stride, b->count, whole_vectors(used.count), head->d, false);
+    }
     for (int64_t i = 0; has_positions(head) && i < b->count; i++) {
         const int32_t *rows = head->rows + b->query + i;
         float *row = scores + i * head->span;
@@ -264,7 +306,10 @@ static void add_position_gradients(const struct head *head, const struct positio
                                    float *dqueries, const float *queries, const struct block *b) {
     const struct head *table = &p->table;
     if (!has_positions(head)) return;
-    memset(p->dof_queries, 0, (size_t)(SNUG_CPU_QUERIES * table->stride) * sizeof *p->dof_queries);
+    const struct range used = rows_of_queries(head, table, b);
+    for (int64_t i = 0; i < SNUG_CPU_QUERIES; i++)
+        memset(p->dof_queries + i * table->stride + used.first, 0,
+               (size_t)whole_tiles(used.count) * sizeof *p->dof_queries);
     for (int64_t i = 0; i < b->count; i++) {
         const int32_t *rows = head->rows + b->query + i;
         const float *row = dscores + i * head->span;
@@ -274,11 +319,12 @@ static void add_position_gradients(const struct head *head, const struct positio
         for (int64_t j = 0; head->pq.data && j < head->length; j++) of_keys[rows[-j] * head->stride + j] += row[j];
     }
     if (!head->pk.data) return;
-    matmul(dqueries, head->channels, p->dof_queries, table->stride, 1, p->keys, head->channels, b->count,
-           head->channels, table->length, true);
+    matmul(dqueries, head->channels, p->dof_queries + used.first, table->stride, 1,
+           p->keys + used.first * head->channels, head->channels, b->count, head->channels, used.count, true);
     if (head->dpk.data)
-        matmul(head->key_sums + table->first * head->channels, head->channels, p->dof_queries, 1, table->stride,
-               queries, head->channels, table->length, head->channels, b->count, true);
+        matmul(head->key_sums + (table->first + used.first) * head->channels, head->channels,
+               p->dof_queries + used.first, 1, table->stride, queries, head->channels, used.count, head->channels,
+               b->count, true);
 }
 
 /* After the last block: adds to dk, and to this part's sums for pq, which are multiplied by the scale in the end. */
@@ -286,11 +332,19 @@ static void end_position_gradients(const struct head *head, const struct positio
                                    const float *keys) {
     const struct head *table = &p->table;
     if (!head->pq.data) return;
-    matmul(dkeys, head->channels, p->dof_keys, 1, head->stride, p->queries, head->channels, head->length,
-           head->channels, table->length, true);
-    if (head->dpq.data)
-        matmul(head->query_sums + table->first * head->channels, head->channels, p->dof_keys, head->stride, 1, keys,
-               head->channels, table->length, head->channels, head->length, true);
+    for (int64_t key = 0; key < head->length; key += ROWS) {
+        const struct range rows = rows_of_keys(head, table, key);
+        matmul(dkeys + key * head->channels, head->channels, p->dof_keys + rows.first * head->stride + key, 1,
+               head->stride, p->queries + rows.first * head->channels, head->channels, ROWS, head->channels, rows.count,
+               true);
+    }
+    int64_t distance = 1 - head->length;
+    for (int64_t row = 0; head->dpq.data && row < table->length; row += ROWS) {
+        const struct range of = keys_of_rows(head, table, row, &distance);
+        matmul(head->query_sums + (table->first + row) * head->channels, head->channels,
+               p->dof_keys + row * head->stride + of.first, head->stride, 1, keys + of.first * head->channels,
+               head->channels, ROWS, head->channels, of.count, true);
+    }
 }
 
 /* ---- one head of one sequence --------------------------------------------------------------------------------- */
