@@ -308,13 +308,14 @@ struct snug_affine snug_build_convolution(struct snug_builder *b, int64_t output
     char suffixed[128];
     struct snug_affine convolution = {0};
     struct snug_lora_form form = {0};
-    if (b->config->adapter && b->status == SNUG_OK)
+    if (b->config->adapter && b->status == SNUG_OK) {
         b->status = snug_adapter_find_output(b->config->adapter, name, &form); /* not of all-linear */
-    if (form.r && b->status == SNUG_OK)
-        b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
-                              "target_modules name %s, a convolution, of which adapters are not supported: exclude it "
-                              "(exclude_modules)",
-                              name);
+        if (form.r)
+            b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
+                                  "target_modules name %s, a convolution, of which adapters are not supported: exclude "
+                                  "it (exclude_modules)",
+                                  name);
+    }
     snprintf(suffixed, sizeof suffixed, "%s.weight", name);
     convolution.weight = add_weights(b, outputs, inputs * kernel, suffixed);
     add_parameter(b,
