@@ -29,6 +29,7 @@ target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/em
 foreach(part snug_cuda snug_backend_cuda_sizes)
   target_compile_definitions(${part} PRIVATE SNUG_CUDA_MATMUL_WORKSPACE=1048576)
 endforeach()
+target_compile_definitions(snug_backend_cuda_sizes PRIVATE SNUG_CUDA_POSITION_ROOM=131072)
 target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER SNUG_CUDA_PIECE=98304 SNUG_CUDA_ROW_MOST=256 SNUG_CUDA_LOSS_ROWS=32)
 # C's designated initialisers and casts to unions are GNU extensions in C++, which nvcc accepts: no warnings for them.
 # -g1: information about variables takes a quarter of the time.

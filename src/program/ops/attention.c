@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/cost.h"
+#include "program/positions.h"
 #include "program/tape.h"
 
 /* Operands that are one tensor have one gradient. */
@@ -39,12 +40,15 @@ static void differentiate(struct snug_tape *t, const struct snug_op *op) {
     if (b->dpq) snug_tape_give(t, a->pq, b->dpq);
 }
 
-/* FLOPs of `matmuls` of the backward or forward pass over the pairs of tokens; and of those of tokens with position
-   keys and queries: `of_positions` times. */
+/* FLOPs of `matmuls` of the backward or forward pass over the pairs of tokens; and of those of tokens with the position
+   keys and queries in reach: `of_positions` times. */
 static double flops(const struct snug_cost_view *view, const struct snug_attention_form *f, int matmuls, int32_t pk,
                     int32_t pq, int of_positions) {
     const double channels = (double)f->heads * f->head_dim;
-    const double rows = pk || pq ? (double)view->program->tensors[pk ? pk : pq].rows : 0;
+    const int32_t span = pk || pq ? (int32_t)view->program->tensors[pk ? pk : pq].rows / 2 : 0;
+    const int64_t most = view->program->longest > 0 ? view->program->longest - 1 : 0; /* distance */
+    const double rows =
+        span ? 1 + snug_position_row(most, span, f->farthest) - snug_position_row(-most, span, f->farthest) : 0;
     const int tables = (pk != 0) + (pq != 0);
     return snug_cost_pairs(view, f->before, f->after) *
                (2 * matmuls * channels + (double)SNUG_SOFTMAX_FLOPS * f->heads) +

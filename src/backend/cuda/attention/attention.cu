@@ -250,7 +250,8 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
         snug_cuda_expand_biases(run, (float *)(workspace), bias, a->scale);
     }
     if (rows) {
-        snug_cuda_attention_positions(*a, run, op, backward, workspace);
+        if (!snug_cuda_attention_positions_mma(*a, run, op, backward, workspace))
+            snug_cuda_attention_positions(*a, run, op, backward, workspace);
         return snug_cuda_done(run, op);
     }
     bool done = !dbias || snug_cuda_attention_dbias(*a, run, op);

@@ -48,6 +48,22 @@ static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const str
             for (int i = 0; i < 4; i++) cap_score(a, s[m][n][i]);
 }
 
+/* Nothing is added to pairs after the end of the sequence. */
+template <typename T, int M, int N>
+static __device__ __forceinline__ void add_positions(float (&s)[M][N][4], const struct attention &a,
+                                                     const struct head &head, int row, int k0) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int query = row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, key = k0 + key_of(n, i);
+                if (query < head.length && key < head.length)
+                    s[m][n][i] += position_score<T>(a.positions, head, query, key);
+            }
+}
+
 /* Loads the next tile of keys, and computes their part of dropout's random numbers. */
 template <int D, int KEYS, bool DROP, typename T>
 static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const struct attention &a,
@@ -105,7 +121,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
     if (!is_compiled<E>()) return;
     if (blockIdx.z == gridDim.z - 1) return clear_tail<T>(a, a.o, a.h, a.h);
-    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const struct head head = head_of(a, blockIdx.z, (FORM & POSITIONED ? a.positions.first : 0) + blockIdx.y);
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
     const T *keys = (const T *)a.k + head.first * a.k_row + head.keys;
     const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
@@ -141,6 +157,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
         if (FORM & CAPPED) cap_scores(s, a);
         if (FORM & WINDOWED) hide_keys(s, a, q0 + row, k0);
         if (FORM & BIASED) add_biases(s, biases, q0 + row, k0);
+        if (FORM & POSITIONED) add_positions<T>(s, a, head, q0 + row, k0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -201,6 +218,65 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
         }
 }
 
+/*
+ * delta = sum of F P dP, into its place in rows: see struct backward. It is do . o, but for the rounding of o in 16
+ * bits, which would add up in the gradients of position keys and queries.
+ */
+template <typename E, int D, bool DROP>
+static __global__ void __launch_bounds__(THREADS) delta_kernel(const struct attention a, float4 *rows, int64_t stride) {
+    typedef stored<E> T;
+    constexpr int KEYS = 64, N = KEYS / 8, ROWS = WARPS * 16, OWN = ROWS * ROW<E, D>, TILE = KEYS * ROW<E, D>;
+    extern __shared__ __align__(1024) uint4 shared[];
+    uint4 *k = shared + 2 * OWN / 16, *v = k + TILE / 16;
+    struct quad_part *quads = (struct quad_part *)(v + TILE / 16);
+    if (!is_compiled<E>()) return;
+    const struct head head = head_of(a, blockIdx.z, a.positions.first + blockIdx.y);
+    const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const T *keys = (const T *)a.k + head.first * a.k_row + head.keys;
+    const T *values = (const T *)a.v + head.first * a.v_row + head.keys;
+    if (q0 >= head.length) return;
+    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(shared, (const T *)a.q + head.first * a.q_row + head.column, a.q_row,
+                                                 head.length, q0, a.d);
+    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(shared + OWN / 16, (const T *)a.dout + head.first * a.h + head.column,
+                                                 a.h, head.length, q0, a.d);
+    const int query = q0 + row + lane / 4 * 2;
+    const bool there[2] = {query < head.length, query + 1 < head.length};
+    float4 *const own = rows + head.index * stride + head.first + query;
+    const float lse[2] = {there[0] ? own[0].x : 0, there[1] ? own[1].x : 0}, scale = a.scale * LOG2_E;
+    const struct pair_part pair = pair_part_of(head, (uint32_t)query / 2);
+    const uint32_t base = shared_address(shared), own_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
+    const uint32_t k_at = base + by_columns<ROW<E, D>>() + 2 * OWN;
+    float sum[2] = {};
+    for (int k0 = 0; k0 < head.length; k0 += KEYS) {
+        __syncthreads(); /* the previous tile is no longer needed */
+        copy_keys<D, KEYS, DROP>(k, v, quads, a, head, keys, values, k0);
+        commit_copies();
+        wait_copies<0>();
+        __syncthreads();
+        float s[1][N][4], dp[1][N][4];
+        rows_by_rows<E, D, 1, N>(s, own_at, 0, k_at, 0);
+        add_positions<T>(s, a, head, q0 + row, k0);
+        rows_by_rows<E, D, 1, N>(dp, own_at, OWN, k_at, TILE);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            struct snug_philox_block random;
+            if (DROP) random = random_of(head, quads[2 * (n & ~1) + lane % 4], pair);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const bool kept =
+                    !DROP || snug_dropout_half(random.word[n % 2 * 2 + i % 2], i / 2) >= a.dropout.threshold;
+                if (kept && k0 + key_of(n, i) < head.length)
+                    sum[i / 2] += quick_exp2(fmaf(s[0][n][i], scale, -lse[i / 2])) * dp[0][n][i];
+            }
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float delta = quad_sum(sum[half]);
+        if (lane % 4 == 0 && there[half]) own[half].y = delta;
+    }
+}
+
 /* ---- launching ---- */
 
 template <typename E, int D, int M, int KEYS, bool DROP, unsigned FORM>
@@ -213,7 +289,8 @@ static bool launch(const struct attention &a, const struct snug_run *run) {
     constexpr int ROWS = WARPS * M * 16, SHARED = SHARED_BYTES<E, D, M, KEYS, DROP, FORM>;
     if (SHARED > snug_cuda_of(run)->block_memory) return false;
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
-    const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
+    const int heads = FORM & POSITIONED ? a.positions.heads : a.heads;
+    const dim3 grid(blocks_for(longest, ROWS), (unsigned)heads, (unsigned)run->batch->sequences + 1);
     const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP, FORM>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     kernel<<<grid, THREADS, SHARED, snug_cuda_of(run)->stream>>>(a);
@@ -263,12 +340,40 @@ template <typename E, int D> static bool choose_width(const struct attention &a,
         if constexpr (D <= 64) return choose_rows<E, D>(a, run);
         if constexpr (D == 128) return choose_form<E, D, PLAIN>(a, run);
     }
+    if constexpr (D <= 128)
+        if (form == POSITIONED) return choose_form<E, D, POSITIONED>(a, run);
     if (form == PLAIN || form == WINDOWED) return choose_form<E, D, WINDOWED>(a, run);
     if constexpr (D == 64)
         if (form == BIASED) return choose_form<E, D, BIASED>(a, run);
     if constexpr (D >= 128 && sizeof(stored<E>) == 2)
         if (!(form & BIASED) && !a.dropout.threshold) return choose_form<E, D, WINDOWED | CAPPED>(a, run);
     return false;
+}
+
+template <typename E, int D>
+static bool launch_delta(const struct attention &a, const struct snug_run *run, float4 *rows, int64_t stride) {
+    constexpr int SHARED = 4 * 64 * ROW<E, D> + 64 * 4;
+    const dim3 grid(blocks_for(run->program->longest, WARPS * 16), (unsigned)a.positions.heads,
+                    (unsigned)run->batch->sequences);
+    const auto kernel = a.dropout.threshold ? delta_kernel<E, D, true> : delta_kernel<E, D, false>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    kernel<<<grid, THREADS, SHARED, snug_cuda_of(run)->stream>>>(a, rows, stride);
+    return true;
+}
+
+void snug_cuda_attention_mma_delta(const struct attention &a, const struct snug_run *run, enum snug_dtype type,
+                                   void *rows, int64_t stride) {
+    with_operands(snug_cuda_of(run), type, [&](auto operands) {
+        typedef decltype(operands) E;
+        if constexpr (sizeof(stored<E>) == 2) {
+            switch (SNUG_CUDA_MMA_WIDTH(a.d)) {
+            case 32: return launch_delta<E, 32>(a, run, (float4 *)rows, stride);
+            case 64: return launch_delta<E, 64>(a, run, (float4 *)rows, stride);
+            default: return launch_delta<E, 128>(a, run, (float4 *)rows, stride);
+            }
+        }
+        return false;
+    });
 }
 
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type) {

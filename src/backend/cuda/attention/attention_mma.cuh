@@ -344,9 +344,17 @@ random_of(const struct head &head, const struct quad_part &quad, const struct pa
 /* ---- windows, biases and caps ---- */
 
 /* Options that a kernel is compiled for: each has its own code, so the plain form pays nothing for them. */
-enum form : unsigned { PLAIN = 0, WINDOWED = 1, BIASED = 2, CAPPED = 4, GROUPED = 8 /* heads share keys: backward */ };
+enum form : unsigned {
+    PLAIN = 0,
+    WINDOWED = 1,
+    BIASED = 2,
+    CAPPED = 4,
+    GROUPED = 8, /* heads share keys: backward */
+    POSITIONED = 16
+};
 static inline unsigned form_of(const struct attention &a) {
-    return (is_windowed(a) ? WINDOWED : PLAIN) | (a.bias ? BIASED : PLAIN) | (a.softcap > 0 ? CAPPED : PLAIN);
+    return (is_windowed(a) ? WINDOWED : PLAIN) | (a.bias ? BIASED : PLAIN) | (a.softcap > 0 ? CAPPED : PLAIN) |
+           (a.positions.rows ? POSITIONED : PLAIN);
 }
 
 /* Caps a score that is divided by scale. */
@@ -358,6 +366,33 @@ static __device__ __forceinline__ void cap_score(const struct attention &a, floa
 template <int THREADS>
 static __device__ __forceinline__ void load_biases(float *to, const struct attention &a, const struct head &head) {
     for (int i = threadIdx.x; i < DISTANCES; i += THREADS) to[i] = a.bias[head.index * DISTANCES + i];
+}
+
+/* ---- position keys and queries ---- */
+
+/* The first token of a sequence and head in what is by token. */
+static __device__ __forceinline__ int64_t first_of(const struct position_scores &p, const struct head &head) {
+    return (head.index - p.first) * p.tokens + head.first;
+}
+
+/* What positions add to the score of a pair. */
+template <typename T>
+static __device__ __forceinline__ float position_score(const struct position_scores &p, const struct head &head,
+                                                       int query, int key) {
+    const int distance = query - key, row = abs(distance) <= p.near ? p.middle + distance : p.rows[distance];
+    const int64_t first = first_of(p, head);
+    float sum = 0;
+    if (p.c2p) sum += to_float(((const T *)p.c2p)[(first + query) * p.stride + row]);
+    if (p.p2c) sum += to_float(((const T *)p.p2c)[(first + key) * p.stride + row]);
+    return sum;
+}
+
+/* Stores two numbers at an even element. */
+template <typename T> static __device__ __forceinline__ void store_pair(T *to, float low, float high) {
+    if constexpr (sizeof(T) == 2)
+        *(uint32_t *)to = pack<T>(low, high);
+    else
+        *(float2 *)to = make_float2(low, high);
 }
 
 /* ---- preparing backward ---- */

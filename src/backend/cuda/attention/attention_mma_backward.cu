@@ -164,6 +164,47 @@ static __device__ __forceinline__ void add_biases(float (&s)[2][N][4], const flo
                     biases[distance_of(q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2)];
 }
 
+/* Nothing is added to pairs after the end of the sequence. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_positions(float (&s)[2][N][4], const struct attention &a,
+                                                     const struct head &head, int q0, int key0) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int query = q0 + 8 * n + lane % 4 * 2 + i % 2, key = key0 + lane / 4 * 4 + 2 * m + i / 2;
+                if (query < head.length && key < head.length)
+                    s[m][n][i] += position_score<T>(a.positions, head, query, key);
+            }
+}
+
+/* Stores dS for the gradients of position keys, by query (a lane has 4 consecutive keys), and of position queries, by
+   key. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_pairs(const struct attention &a, const struct head &head,
+                                                   const float (&ds)[2][N][4], int q0, int key0) {
+    const struct position_scores &p = a.positions;
+    const int query0 = q0 + threadIdx.x % 4 * 2, key = key0 + threadIdx.x % 32 / 4 * 4;
+    const int64_t first = first_of(p, head);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const int query = query0 + 8 * n;
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++)
+            if (p.of_query && query + odd < head.length && key < head.length)
+                store<4>((T *)p.of_query + (first + query + odd) * p.others + key,
+                         {ds[0][n][odd], ds[0][n][2 + odd], ds[1][n][odd], ds[1][n][2 + odd]});
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            if (p.of_key && query < head.length && key + r < head.length)
+                store_pair((T *)p.of_key + (first + key + r) * p.others + query, ds[r / 2][n][r % 2 * 2],
+                           ds[r / 2][n][r % 2 * 2 + 1]);
+    }
+}
+
 /* Rows after the last key are zero, but P may be infinite there: it must not reach dq. */
 template <typename E, int N> static __device__ __forceinline__ void clear_keys(operand<E, 2, N> &ds, int valid) {
 #pragma unroll
@@ -307,7 +348,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     extern __shared__ __align__(1024) uint4 shared[];
     uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
     float *biases = (float *)(rows + 2 * QUERIES);
-    struct head head = head_of(a, blockIdx.z, blockIdx.y * a.group);
+    struct head head = head_of(a, blockIdx.z, (FORM & POSITIONED ? a.positions.first : 0) + blockIdx.y * a.group);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
     if (part * C >= a.d) return;
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
@@ -357,8 +398,10 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
                 if (FORM & CAPPED) cap_scores(s, a);
                 if (FORM & WINDOWED) hide_keys(s, a, tile * QUERIES, k0 + row);
                 if (FORM & BIASED) add_biases(s, biases, tile * QUERIES, k0 + row);
+                if (FORM & POSITIONED) add_positions<T>(s, a, head, tile * QUERIES, k0 + row);
                 rows_by_rows<E, D, 2, N>(dp, own_at, V, columns_at, DOUT);
                 probabilities<E, DROP, FORM>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
+                if ((FORM & POSITIONED) && part == 0) store_pairs<T>(a, head, dp, tile * QUERIES, k0 + row);
             }
             if (k0 + row + 32 > head.length) clear_keys(ds, valid);
             store_ds<S>(shared + DS / 16, ds, row);
@@ -402,7 +445,7 @@ template <typename S>
 static __global__ void __launch_bounds__(S::THREADS)
     add_shares_kernel(const struct attention a, const struct backward b) {
     typedef dq_part<S> mine;
-    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const struct head head = head_of(a, blockIdx.z, a.positions.first + blockIdx.y);
     const int part = blockIdx.x % (S::HEAD / S::CHANNELS), tile = blockIdx.x / (S::HEAD / S::CHANNELS);
     if (tile * S::QUERIES >= head.length || part * S::CHANNELS >= a.d) return;
     /* All shares, or those within the window; a single share has already stored dq. */
@@ -424,10 +467,11 @@ static __global__ void __launch_bounds__(S::THREADS)
 
 template <typename S, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
-    const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences;
+    const bool some = FORM & POSITIONED;
+    const unsigned heads = (unsigned)(some ? a.positions.heads : a.heads), sequences = (unsigned)run->batch->sequences;
     const unsigned parts = S::HEAD / S::CHANNELS;
     cudaStream_t stream = snug_cuda_of(run)->stream;
-    const dim3 grid((unsigned)b.shares * parts, (unsigned)a.kv_heads, sequences);
+    const dim3 grid((unsigned)b.shares * parts, some ? heads : (unsigned)a.kv_heads, sequences);
     const dim3 tiles(blocks_for(run->program->longest, S::QUERIES) * parts, heads, sequences);
     const int bytes = S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0);
     const auto kernel = backward_kernel<S, DROP, FORM>;
@@ -463,6 +507,10 @@ template <typename S, unsigned FORM> static bool launch_form(const struct attent
     if (S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0) > snug_cuda_of(run)->block_memory) return false;
     const struct backward b = prepare<S>(a, run);
     if (run->batch->sequences == 0) return true;
+    if constexpr ((FORM & POSITIONED) && !S::WIDE) {
+        const bool is_f16 = std::is_same_v<typename S::operands, f16>;
+        snug_cuda_attention_mma_delta(a, run, is_f16 ? SNUG_F16 : SNUG_BF16, b.rows, b.stride);
+    }
     if constexpr (!(FORM & CAPPED))
         if (a.dropout.threshold) return launch<S, true, FORM>(a, b, run), true;
     launch<S, false, FORM>(a, b, run);
@@ -478,6 +526,8 @@ template <typename S> static bool choose_width(const struct attention &a, const 
         if (form == WINDOWED && a.group == 1) return launch_form<S, WINDOWED>(a, run);
         if (form == BIASED && a.group == 1) return launch_form<S, BIASED>(a, run);
     }
+    if constexpr (S::HEAD <= 128)
+        if (form == POSITIONED) return launch_form<S, POSITIONED>(a, run);
     if (form == PLAIN || form == WINDOWED) return launch_form<S, WINDOWED | GROUPED>(a, run);
     if constexpr (S::HEAD >= 128 && !S::WIDE)
         if (!(form & BIASED) && !a.dropout.threshold) return launch_form<S, WINDOWED | CAPPED | GROUPED>(a, run);

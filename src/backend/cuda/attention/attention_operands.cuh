@@ -9,6 +9,17 @@ extern "C" {
 #include "backend/cuda/sizes/attention.h"
 }
 
+/* Position keys and queries on tensor cores, of some heads: see attention_positions_mma.cu. Distances are query - key.
+ */
+struct position_scores {
+    const int32_t *rows;     /* by distance, which may be below 0; NULL: none of this */
+    const void *c2p, *p2c;   /* [heads, tokens, stride]: q . pk and k . pq of each row; or NULL */
+    void *of_query, *of_key; /* [heads, tokens, others]: dS by query and by key; or NULL */
+    int64_t tokens, stride, others;
+    int first, heads; /* these heads */
+    int near, middle; /* up to this distance, rows are middle + distance */
+};
+
 struct attention {
     const void *q, *k, *v, *dout; /* the first columns of the operands */
     void *o, *dq, *dk, *dv;
@@ -21,7 +32,8 @@ struct attention {
     float scale, softcap;          /* softcap 0: none */
     int before, after;             /* query i attends to the keys from i - before to i + after; or ALL_KEYS */
     const float *bias; /* [heads, DISTANCES]: bias of each distance from query to key, divided by scale; or NULL */
-    void *workspace;   /* of the kernels */
+    struct position_scores positions;
+    void *workspace; /* of the kernels */
 };
 
 enum { ALL_KEYS = 1 << 29 };
@@ -148,9 +160,16 @@ static inline bool snug_cuda_attention_wgmma_long(const struct attention &, cons
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, enum snug_dtype type);
 
-/* With position keys and queries; rows: room for a row of each distance. */
+/* delta of heads with positions in 16 bits, into the rows of attention_mma_backward.cu. */
+void snug_cuda_attention_mma_delta(const struct attention &a, const struct snug_run *run, enum snug_dtype type,
+                                   void *rows, int64_t stride);
+
+/* With position keys and queries; workspace: of snug_cuda_attention_position_bytes(). Tensor cores, for the same heads
+   up to 128 channels and types; false if they are not applicable. */
+bool snug_cuda_attention_positions_mma(const struct attention &a, const struct snug_run *run, const struct snug_op *op,
+                                       bool backward, void *workspace);
 void snug_cuda_attention_positions(const struct attention &a, const struct snug_run *run, const struct snug_op *op,
-                                   bool backward, void *rows);
+                                   bool backward, void *workspace);
 
 /* CACHED_ATTENTION of sequences that have no earlier tokens, with lse in the workspace. */
 snug_status snug_cuda_prompt_attention(struct snug_run *run, const struct snug_op *op);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention with position keys and queries: S_ij = (q_i . k_j + q_i . pk_r + k_j . pq_r) * scale, where r is the row of
- * distance i - j. Without tensor cores, a warp for each query (forward, dq) or key (dk, dv), whose lanes have 32 pairs
- * at a time, each with its dot products; then the lanes are channels. The gradients of a row of pk and pq are sums over
- * all pairs of its distances, in all sequences: a block for each row and head computes these pairs again. So each
- * output has one owner, and sums have a fixed order.
+ * distance i - j. Of what attention_positions_mma.cu does not take, without tensor cores: a warp for each query
+ * (forward, dq) or key (dk, dv), whose lanes have 32 pairs at a time, each with its dot products; then the lanes are
+ * channels. The gradients of a row of pk and pq are sums over all pairs of its distances, in all sequences: a block for
+ * each row and head computes these pairs again. So each output has one owner, and sums have a fixed order.
  */
 #include "backend/cuda/attention/attention_operands.cuh"
 
@@ -22,8 +22,8 @@ static __global__ void rows_kernel(const struct positions p, int32_t logarithmic
     if (i <= p.farthest) p.rows[i] = snug_position_row(i, p.span, logarithmic);
 }
 
-template <typename T> static __device__ __forceinline__ const T *at(const void *from, int64_t row, int64_t stride,
-                                                                    int64_t column) {
+template <typename T>
+static __device__ __forceinline__ const T *at(const void *from, int64_t row, int64_t stride, int64_t column) {
     return (const T *)from + row * stride + column;
 }
 
@@ -65,8 +65,8 @@ static __device__ void pair_at(const struct attention &a, const struct positions
     const T *dout = at<T>(a.dout, head.first + query, a.h, head.column),
             *v = at<T>(a.v, head.first + key, a.v_row, head.keys);
     const float factor = factor_at(a, head, query, key);
-    *probability = expf(score_at<T, W>(a, p, head, query, key) -
-                        a.lse[(int64_t)(head.first + query) * a.heads + head.index]);
+    *probability =
+        expf(score_at<T, W>(a, p, head, query, key) - a.lse[(int64_t)(head.first + query) * a.heads + head.index]);
     *weight = factor * *probability;
     *dp = factor * dot<T, W>(dout, v, a.d);
 }
@@ -82,8 +82,7 @@ static __device__ void gradient_at(const struct attention &a, const struct posit
 
 /* delta_i = sum of P_ij dP_ij. It is do . o, but for the rounding of o in 16 bits, which would show in rows of few
    pairs. */
-template <typename T, int W>
-static __global__ void row_kernel(const struct attention a, const struct positions p) {
+template <typename T, int W> static __global__ void row_kernel(const struct attention a, const struct positions p) {
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int query = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (query >= head.length) return;
@@ -127,8 +126,7 @@ static __device__ __forceinline__ void store_row(T *row, const float (&sum)[CHAN
     }
 }
 
-template <typename T, int W>
-static __global__ void forward_kernel(const struct attention a, const struct positions p) {
+template <typename T, int W> static __global__ void forward_kernel(const struct attention a, const struct positions p) {
     __shared__ struct pairs shared[WARPS];
     if (blockIdx.z == gridDim.z - 1) return clear_tail<T>(a, a.o, a.h, a.h);
     struct pairs &pairs = shared[threadIdx.x / 32];
@@ -153,8 +151,7 @@ static __global__ void forward_kernel(const struct attention a, const struct pos
     if (lane == 0) a.lse[token * a.heads + head.index] = max + logf(sum);
 }
 
-template <typename T, int W>
-static __global__ void dq_kernel(const struct attention a, const struct positions p) {
+template <typename T, int W> static __global__ void dq_kernel(const struct attention a, const struct positions p) {
     __shared__ struct pairs shared[WARPS];
     if (blockIdx.z == gridDim.z - 1) return clear_gradients<T>(a);
     struct pairs &pairs = shared[threadIdx.x / 32];
@@ -176,8 +173,7 @@ static __global__ void dq_kernel(const struct attention a, const struct position
     store_row((T *)a.dq + (int64_t)(head.first + query) * a.q_row + head.column, dq, a.scale, a.d);
 }
 
-template <typename T, int W>
-static __global__ void dkv_kernel(const struct attention a, const struct positions p) {
+template <typename T, int W> static __global__ void dkv_kernel(const struct attention a, const struct positions p) {
     __shared__ struct pairs shared[WARPS];
     struct pairs &pairs = shared[threadIdx.x / 32];
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);

@@ -2,6 +2,11 @@
 #include "backend/cuda/sizes/attention.h"
 
 #include "core/philox.h"
+#include "program/positions.h"
+
+#ifndef SNUG_CUDA_POSITION_ROOM /* the emulator's is smaller: heads have several passes, too */
+#define SNUG_CUDA_POSITION_ROOM ((int64_t)256 << 20)
+#endif
 
 static int64_t rows_of(const struct snug_program *program) {
     return program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
@@ -13,12 +18,42 @@ int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op) {
     return bias ? snug_cuda_round_up(bytes, 256) : 0;
 }
 
+struct snug_cuda_positions snug_cuda_positions_of(const struct snug_program *program, const struct snug_op *op) {
+    const int64_t TILE = 64, MOST_PARTS = 8, PART_TOKENS = 512;
+    const bool forward = op->kind == SNUG_OP_ATTENTION, backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    const int32_t pk = forward ? op->attention.pk : backward ? op->attention_backward.pk : 0;
+    const int32_t pq = forward ? op->attention.pq : backward ? op->attention_backward.pq : 0;
+    struct snug_cuda_positions p = {.tables = (pk != 0) + (pq != 0)};
+    if (!p.tables) return p;
+    const struct snug_attention_form *form = snug_op_attention_form(op);
+    const struct snug_tensor *table = &program->tensors[pk ? pk : pq];
+    const int64_t longest = program->longest > 0 ? program->longest : 1, size = (int64_t)snug_dtype_size(table->dtype);
+    const int32_t span = (int32_t)table->rows / 2;
+    p.first = snug_position_row(1 - longest, span, form->farthest);
+    p.rows = snug_position_row(longest - 1, span, form->farthest) - p.first + 1;
+    p.distance_bytes = snug_cuda_round_up((2 * longest + p.rows + 1) * (int64_t)sizeof(int32_t), 256);
+    const int width = SNUG_CUDA_MMA_WIDTH(form->head_dim);
+    if (!width || width > 128) return p;
+    p.tokens = rows_of(program);
+    p.stride = snug_cuda_round_up(p.rows, TILE);
+    p.others = snug_cuda_round_up(longest, 8);
+    p.parts = (int)(p.tokens < 2 * PART_TOKENS            ? 1
+                    : p.tokens > MOST_PARTS * PART_TOKENS ? MOST_PARTS
+                                                          : p.tokens / PART_TOKENS);
+    const int64_t products = p.tokens * p.stride * size, pairs = p.tokens * p.others * size,
+                  partial = p.parts * p.stride * form->head_dim * (int64_t)sizeof(float);
+    const int64_t second = backward ? (pairs > partial ? pairs : partial) : 0,
+                  most = SNUG_CUDA_POSITION_ROOM / (p.tables * (products + second));
+    const int64_t passes = most < 1 ? form->heads : (form->heads + most - 1) / most;
+    p.heads = (int)((form->heads + passes - 1) / passes);
+    p.product_bytes = snug_cuda_round_up(p.heads * products, 256);
+    p.pair_bytes = snug_cuda_round_up(p.heads * second, 256);
+    return p;
+}
+
 int64_t snug_cuda_attention_position_bytes(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_attention_backward *b = &op->attention_backward;
-    const bool has = op->kind == SNUG_OP_ATTENTION            ? op->attention.pk || op->attention.pq
-                     : op->kind == SNUG_OP_ATTENTION_BACKWARD ? b->pk || b->pq
-                                                              : false;
-    return has ? snug_cuda_round_up(2 * (program->longest + 1) * (int64_t)sizeof(int32_t), 256) : 0;
+    const struct snug_cuda_positions p = snug_cuda_positions_of(program, op);
+    return p.distance_bytes + p.tables * (p.product_bytes + p.pair_bytes);
 }
 
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {

@@ -8,8 +8,27 @@
 
 /* The biases by distance, before the kernels' scratch. */
 int64_t snug_cuda_attention_bias_bytes(const struct snug_op *op);
-/* The same, of the row of position keys and queries of each distance; 0 without these. */
+/* All that the next struct describes. */
 int64_t snug_cuda_attention_position_bytes(const struct snug_program *program, const struct snug_op *op);
+
+/*
+ * Position keys and queries on tensor cores, in attention_positions_mma.cu. Of the tables' rows it uses those of all
+ * distances in the longest sequence, which are consecutive. It has a number for each head, token and row, and in the
+ * backward pass for each pair, too; in as many passes, each with some heads, as keep them below 256 MiB.
+ */
+struct snug_cuda_positions {
+    int tables;          /* position keys, queries, or both; 0: neither */
+    int32_t first, rows; /* used rows */
+    int64_t tokens;      /* of a head */
+    int64_t stride;      /* of used rows, in elements */
+    int64_t others;      /* keys of a query, or queries of a key, in elements */
+    int heads;           /* of a pass; 0 where tensor cores do not take their width */
+    int parts;           /* of the tokens, in sums over all of them */
+    /* The row of each distance, and the distances of each row; then of each table c2p or p2c, and then of each dS, or
+       partial sums of the gradients of its rows (0: forward). */
+    int64_t distance_bytes, product_bytes, pair_bytes;
+};
+struct snug_cuda_positions snug_cuda_positions_of(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program, const struct snug_op *op);
 
