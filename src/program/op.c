@@ -25,9 +25,9 @@ int snug_op_operand(const struct snug_op *op, unsigned flags) {
 }
 
 static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
-    const int count = snug_op_operands(op);
-    for (int k = 0; k < count; k++)
-        if (op->operands[k] == tensor && snug_op_reads(op, k) == read_only) return true;
+    const struct snug_operand *operands = snug_op_info(op->kind)->operands;
+    for (int k = 0; k < SNUG_OPERANDS_MOST && operands[k].name; k++)
+        if (op->operands[k] == tensor && (operands[k].access == SNUG_READ) == read_only) return true;
     return false;
 }
 

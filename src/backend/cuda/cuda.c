@@ -159,6 +159,10 @@ static snug_status load(struct snug_run *run) {
     const struct snug_batch *b = run->batch;
     const int staged = cuda->staged ^= 1;
     const struct snug_cuda_batch *h = &cuda->staging[staged];
+    /* Attention has blocks for so many tokens of a sequence: it would leave out the others. */
+    if (b->longest > run->program->longest)
+        return snug_fail(run->ctx, SNUG_E_INTERNAL, "a sequence of %lld tokens, where the program takes %lld",
+                         (long long)b->longest, (long long)run->program->longest);
     snug_cuda_place_batch(run);
     cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     cuda->generates = run->program->cache_pages > 0;
