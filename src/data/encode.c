@@ -84,7 +84,10 @@ snug_status snug_encode_apart(snug_context *ctx, const struct snug_encoding *enc
 
 static bool is_special(const struct snug_tokenizer *tokenizer, int32_t id) {
     const struct snug_special_ids s = snug_tokenizer_special(tokenizer);
-    return id == s.cls || id == s.sep || id == s.pad || id == s.unk || id == s.mask || id == s.bos || id == s.eos;
+    const int32_t ids[] = {s.cls, s.sep, s.pad, s.unk, s.mask, s.bos, s.eos};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (id == ids[i]) return true;
+    return false;
 }
 
 snug_status snug_count_prompt(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *prompt,

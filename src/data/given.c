@@ -91,7 +91,7 @@ static snug_status add_words(snug_context *ctx, struct snug_given *given, const 
 
 /* A text as the only sequence of a row. */
 static snug_status add_apart(snug_context *ctx, struct snug_given *given, const struct snug_given_text *text,
-                             struct row *row) {
+                             int64_t number, struct row *row) {
     const uint32_t length = (uint32_t)text->length;
     given->encoder.counts.count = 0;
     RETURN_IF_ERROR(snug_encode_apart(ctx, &given->encoding, text->text, &length, 1, &given->encoder, &row->tokens));
@@ -99,6 +99,9 @@ static snug_status add_apart(snug_context *ctx, struct snug_given *given, const 
     row->number_count = snug_row_texts_numbers(1, false);
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&given->numbers, &given->number_capacity, row->numbers + row->number_count,
                               sizeof *given->numbers));
+    if (!row->tokens.count)
+        return snug_fail(ctx, SNUG_E_USAGE, "text %" PRId64 " has no tokens, and the tokenizer adds none to it",
+                         number);
     given->numbers[row->numbers] = 1;
     given->numbers[row->numbers + 1] = (uint32_t)row->tokens.count;
     given->number_count += row->number_count;
@@ -132,7 +135,7 @@ snug_status snug_dataset_give(snug_context *ctx, struct snug_dataset *dataset, c
         *row = (struct row){.numbers = 0};
         RETURN_IF_ERROR(given->task->words ? add_words(ctx, given, &texts[i], row)
                         : given->task->apart
-                            ? add_apart(ctx, given, &texts[i], row)
+                            ? add_apart(ctx, given, &texts[i], first + i, row)
                             : snug_encode_texts(ctx, &given->encoding, both, lengths, &given->encoder, &row->tokens));
     }
     dataset->cache.rows = count;

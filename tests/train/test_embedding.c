@@ -4,6 +4,9 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "data/encode.h"
+#include "model/family.h"
+#include "tokenizer/tokenizer.h"
 #include "training_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up, tear_down
@@ -167,6 +170,57 @@ static json_t *case_of(const struct fixture *f, json_t **golden, size_t i) {
     json_t *one = json_array_get(json_object_get(*golden, "cases"), i);
     make_folder(f, one);
     return one;
+}
+
+static int32_t prompt_tokens(struct fixture *f, const char *folder, const char *prompt) {
+    struct snug_tokenizer *tokenizer;
+    int32_t count;
+    ok(f, snug_tokenizer_load(f->ctx, folder, snug_family_tokenizer_class, &tokenizer));
+    ok(f, snug_count_prompt(f->ctx, tokenizer, prompt, &count));
+    snug_tokenizer_free(tokenizer);
+    return count;
+}
+
+/* With the special token before it, without the one after it. */
+FIXTURE_TEST(test_tokens_of_a_prompt) {
+    assert_int_equal(prompt_tokens(f, GOLDEN "model", "query: "), 3);
+    assert_int_equal(prompt_tokens(f, GOLDEN "model", " "), 1);
+    assert_int_equal(prompt_tokens(f, GOLDEN "model", ""), 0);
+    assert_int_equal(prompt_tokens(f, "tests/golden/dpo", "a"), 1);
+    /* Nothing is left of the text but its last token. */
+    static const char *const words = "--text a+man --prompt food+food+food+food+food+ --max_seq_length 5";
+    struct vectors last, rest;
+    json_t *golden;
+    case_of(f, &golden, 2);
+    write_text(f, "1_Pooling/config.json", "{\"pooling_mode\": \"lasttoken\"}");
+    embed_well(f, words, NULL, &last);
+    write_text(f, "1_Pooling/config.json", "{\"pooling_mode\": \"cls\", \"include_prompt\": false}");
+    embed_well(f, words, NULL, &rest);
+    assert_memory_equal(last.of[0], rest.of[0], last.size * sizeof **last.of);
+    json_decref(golden);
+}
+
+/* A tokenizer that adds no token to a text. */
+FIXTURE_TEST(test_texts_without_tokens) {
+    static const char *const model = "--model_name_or_path tests/golden/dpo --task embedding ";
+    static const char *const files[] = {"{\"text\": \"a\"}\n{\"text\": \"\"}\n",
+                                        "{\"one\": \"a\", \"two\": \"b\"}\n{\"one\": \"\", \"two\": \"b\"}\n"};
+    struct vectors v;
+    char words[256];
+    snug_model *loaded;
+    for (int i = 0; i < 2; i++) {
+        write_text(f, "empty.jsonl", files[i]);
+        snprintf(words, sizeof words, "%s%s--test_file %s", model, i ? "--similarity " : "", path_of(f, "empty.jsonl"));
+        embed_refused(f, words, NULL, "empty.jsonl:2: a text has no tokens");
+    }
+    embed_well(f, "--model_name_or_path tests/golden/dpo --text a", NULL, &v);
+    snug_args *args = args_of(f, model);
+    ok(f, snug_model_open(args, &loaded));
+    static const char *const texts[] = {"a", ""};
+    assert_int_equal(snug_model_predict(loaded, f->ctx, texts, NULL, 2, take, &v), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "text 1 has no tokens");
+    snug_model_destroy(loaded);
+    snug_args_destroy(args);
 }
 
 FIXTURE_TEST(test_file_and_similarity) {
