@@ -375,6 +375,14 @@ static __device__ __forceinline__ int64_t first_of(const struct position_scores 
     return (head.index - p.first) * p.tokens + head.first;
 }
 
+/* The type of the products q . pk and k . pq, of which a score is the sum: fp16 has three bits more than bf16, and the
+   largest number instead of an infinity. */
+template <typename T> using product = std::conditional_t<sizeof(T) == 4, float, f16>;
+template <typename T> static __device__ __forceinline__ float fit_product(float x) {
+    constexpr float MOST = 65504;
+    return sizeof(T) == 4 ? x : x > MOST ? MOST : x < -MOST ? -MOST : x;
+}
+
 /* What positions add to the score of a pair. */
 template <typename T>
 static __device__ __forceinline__ float position_score(const struct position_scores &p, const struct head &head,
@@ -382,8 +390,8 @@ static __device__ __forceinline__ float position_score(const struct position_sco
     const int distance = query - key, row = abs(distance) <= p.near ? p.middle + distance : p.rows[distance];
     const int64_t first = first_of(p, head);
     float sum = 0;
-    if (p.c2p) sum += to_float(((const T *)p.c2p)[(first + query) * p.stride + row]);
-    if (p.p2c) sum += to_float(((const T *)p.p2c)[(first + key) * p.stride + row]);
+    if (p.c2p) sum += to_float(((const product<T> *)p.c2p)[(first + query) * p.stride + row]);
+    if (p.p2c) sum += to_float(((const product<T> *)p.p2c)[(first + key) * p.stride + row]);
     return sum;
 }
 

@@ -14,7 +14,7 @@ struct table {          /* position keys, which queries read, or position querie
     const void *rows;   /* the first used row: pk or pq */
     const void *tokens; /* q or k */
     int64_t token_row;  /* elements from a token to the next one */
-    void *products;     /* [heads, tokens, stride] */
+    void *products;     /* [heads, tokens, stride]: then the sums of dS */
     const void *pairs;  /* [heads, tokens, others]: dS */
     void *dtokens;      /* dq or dk */
     float *partial;     /* [parts, stride, heads, d], in place of dS */
@@ -83,10 +83,11 @@ static __global__ void __launch_bounds__(THREADS) products_kernel(const struct a
     for (int half = 0; half < 2; half++) {
         const int token = t0 + row + 8 * half + lane / 4;
         if (token >= tokens) continue;
-        T *to = (T *)task.table.products + (task.local * a.positions.tokens + token) * p.stride + r0 + lane % 4 * 2;
+        product<T> *to = (product<T> *)task.table.products + (task.local * a.positions.tokens + token) * p.stride + r0;
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++)
-            store_pair(to + 8 * n, products[0][n][2 * half], products[0][n][2 * half + 1]);
+            store_pair(to + 8 * n + lane % 4 * 2, fit_product<T>(products[0][n][2 * half]),
+                       fit_product<T>(products[0][n][2 * half + 1]));
     }
 }
 
