@@ -25,6 +25,8 @@ CASES = {  # model, batch, longest, shortest
     "bert-large": ("bert-large", 32, 512, 512),
     "roberta": ("roberta-base", 32, 512, 512),
     "roberta-lengths": ("roberta-base", 32, 512, 20),
+    "deberta": ("deberta-v3-base", 32, 512, 512),
+    "deberta-64": ("deberta-v3-base", 64, 64, 64),
     "modernbert": ("modernbert-base", 32, 512, 512),
     "modernbert-lengths": ("modernbert-base", 32, 512, 20),
     "modernbert-8192": ("modernbert-base", 2, 8192, 8192),
@@ -78,9 +80,19 @@ def ours(args, name, seconds):
     if not args.lora:
         lengths = ["--shortest", shortest] if shortest < longest else []
         return run([args.dist / "bench_cuda_step", "--config", config, "--type", "bf16", "--batch", batch, "--length", longest, *lengths], seconds)
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(config, num_labels=2)).save_pretrained(folder)
+        return adapters(args, name, folder, seconds)
+
+
+def adapters(args, name, folder, seconds):
+    """Of the model's folder: adapters are trained beside saved weights."""
+    _, batch, longest, shortest = CASES[name]
     rows = f"dummy:{batch * 10 * STEPS}x" + (f"{shortest}-{longest}" if shortest < longest else f"{longest}")
     with tempfile.TemporaryDirectory() as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--config_name", config, "--train_file", rows, "--max_seq_length",
+        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--model_name_or_path", folder, "--train_file", rows, "--max_seq_length",
                                   longest, "--per_device_train_batch_size", batch, "--num_train_epochs", 1, "--bf16", "--use_peft", "--lora_r", 16,
                                   "--lora_alpha", 32, "--lora_dropout", 0, "--lora_target_modules", "query,value", "--save_strategy", "no",
                                   "--disable_tqdm", "--output_dir", output + "/out"], seconds)
