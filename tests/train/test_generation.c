@@ -244,7 +244,8 @@ FIXTURE_TEST(test_lengths_with_the_prompt) {
 FIXTURE_TEST(test_settings_without_effect) {
     make_model(f);
     write_text(f, "out/generation_config.json",
-               "{\"typical_p\": 0.9, \"guidance_scale\": 1.0, \"suppress_tokens\": [], \"bad_words_ids\": null, \"sequence_bias\": [[[1], 2]], "
+               "{\"typical_p\": 0.9, \"guidance_scale\": 1.0, \"suppress_tokens\": [], \"bad_words_ids\": null, "
+               "\"sequence_bias\": [[[1], 2]], "
                "\"token_healing\": false, \"max_time\": 5}");
     free(answer(f, "prompt=What max_new_tokens=2 top_p=0.5 length_penalty=2"));
     assert_contains(f->log, "typical_p is not supported: answers are without it");
