@@ -354,15 +354,11 @@ static snug_status gather_mask(struct builder *builder, const struct text_row *r
 }
 
 /* A sequence without tokens has no vector. */
-static snug_status check_counts(const struct builder *builder, const struct text_row *row, const int32_t *counts,
-                                size_t texts) {
-    for (size_t i = 0; i < texts; i++)
-        if (!counts[i])
-            return snug_fail(builder->ctx, SNUG_E_INPUT,
-                             "%s:%lld: a text has no tokens, and the tokenizer adds none to it: leave out the row, or "
-                             "give it a text",
-                             builder->options->path, (long long)row->line);
-    return SNUG_OK;
+static snug_status fail_without_tokens(const struct builder *builder, const struct text_row *row) {
+    return snug_fail(builder->ctx, SNUG_E_INPUT,
+                     "%s:%lld: a text has no tokens, and the tokenizer adds none to it: leave out the row, or give it a "
+                     "text",
+                     builder->options->path, (long long)row->line);
 }
 
 /* The row's texts and score in the format of data/row_texts.h. place: of the row among its task's. */
@@ -370,7 +366,8 @@ static snug_status gather_texts(struct builder *builder, const struct chunk *chu
                                 const struct task *task, size_t place, size_t *count) {
     const size_t texts = sequences_of(&builder->source.columns);
     const bool scored = row->labels > texts;
-    RETURN_IF_ERROR(check_counts(builder, row, task->encoder.counts.ids + place * texts, texts));
+    for (size_t i = 0; i < texts; i++)
+        if (!task->encoder.counts.ids[place * texts + i]) return fail_without_tokens(builder, row);
     *count = snug_row_texts_numbers(texts, scored);
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
                               sizeof *builder->numbers));
@@ -440,12 +437,13 @@ static snug_status write_row_of(struct builder *builder, const struct chunk *chu
 }
 
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
-    const bool has_vectors = builder->task->apart && !builder->task->preferences; /* each text of a row */
+    const bool by_sequence = !snug_task_is_per_token(builder->task) && !builder->task->preferences;
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
         const struct task *task = &chunk->tasks[i / TASK_ROWS];
         note_causal(builder, row);
-        if (!row->tokens.count && !has_vectors) continue;
+        if (!row->tokens.count && by_sequence) return fail_without_tokens(builder, row);
+        if (!row->tokens.count) continue;
         RETURN_IF_ERROR(write_row_of(builder, chunk, row, task));
     }
     builder->full = is_full(builder);

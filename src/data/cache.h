@@ -21,7 +21,7 @@
 #include "data/labels.h"
 #include "io/folder.h"
 
-#define SNUG_CACHE_MAGIC UINT64_C(0x364b4f5447554e53) /* "SNUGTOK6" as little-endian machines write it */
+#define SNUG_CACHE_MAGIC UINT64_C(0x374b4f5447554e53) /* "SNUGTOK7" as little-endian machines write it */
 
 struct snug_cache_header {
     uint64_t magic;

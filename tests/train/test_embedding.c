@@ -201,6 +201,7 @@ FIXTURE_TEST(test_tokens_of_a_prompt) {
 }
 
 /* A tokenizer that adds no token to a text. */
+/* Also where each text has a label: a prediction's rows have the numbers of the file's. */
 FIXTURE_TEST(test_texts_without_tokens) {
     static const char *const model = "--model_name_or_path tests/golden/dpo --task embedding ";
     static const char *const files[] = {"{\"text\": \"a\"}\n{\"text\": \"\"}\n",
@@ -213,8 +214,13 @@ FIXTURE_TEST(test_texts_without_tokens) {
         snprintf(words, sizeof words, "%s%s--test_file %s", model, i ? "--similarity " : "", path_of(f, "empty.jsonl"));
         embed_refused(f, words, NULL, "empty.jsonl:2: a text has no tokens");
     }
+    write_text(f, "empty.csv", "text,label\na,0\n\"\",1\n");
+    snug_args *args = plain_args(f, "model_name_or_path=tests/golden/dpo task=classification train_file=@empty.csv");
+    snug_plan *plan = NULL;
+    assert_failed(f, "classification", snug_plan_create(args, &plan), SNUG_E_INPUT, "empty.csv:3: a text has no tokens");
+    snug_args_destroy(args);
     embed_well(f, "--model_name_or_path tests/golden/dpo --text a", NULL, &v);
-    snug_args *args = args_of(f, model);
+    args = args_of(f, model);
     ok(f, snug_model_open(args, &loaded));
     static const char *const texts[] = {"a", ""};
     assert_int_equal(snug_model_predict(loaded, f->ctx, texts, NULL, 2, take, &v), SNUG_E_USAGE);
