@@ -217,7 +217,8 @@ FIXTURE_TEST(test_texts_without_tokens) {
     write_text(f, "empty.csv", "text,label\na,0\n\"\",1\n");
     snug_args *args = plain_args(f, "model_name_or_path=tests/golden/dpo task=classification train_file=@empty.csv");
     snug_plan *plan = NULL;
-    assert_failed(f, "classification", snug_plan_create(args, &plan), SNUG_E_INPUT, "empty.csv:3: a text has no tokens");
+    assert_failed(f, "classification", snug_plan_create(args, &plan), SNUG_E_INPUT,
+                  "empty.csv:3: a text has no tokens");
     snug_args_destroy(args);
     embed_well(f, "--model_name_or_path tests/golden/dpo --text a", NULL, &v);
     args = args_of(f, model);
