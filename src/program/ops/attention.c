@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/min_max.h"
 #include "program/cost.h"
 #include "program/positions.h"
 #include "program/tape.h"
@@ -46,7 +47,7 @@ static double flops(const struct snug_cost_view *view, const struct snug_attenti
                     int32_t pq, int of_positions) {
     const double channels = (double)f->heads * f->head_dim;
     const int32_t span = pk || pq ? (int32_t)view->program->tensors[pk ? pk : pq].rows / 2 : 0;
-    const int64_t most = view->program->longest > 0 ? view->program->longest - 1 : 0; /* distance */
+    const int64_t most = snug_max(view->program->longest, 1) - 1; /* distance */
     const double rows =
         span ? 1 + snug_position_row(most, span, f->farthest) - snug_position_row(-most, span, f->farthest) : 0;
     const int tables = (pk != 0) + (pq != 0);
