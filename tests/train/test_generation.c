@@ -342,7 +342,7 @@ FIXTURE_TEST(test_stopping) {
     free(of_file), free(across);
 
     struct answers *never = answer(f, "prompt=What^colour max_new_tokens=40 min_new_tokens=40 "
-                                     "stop_strings=a^stop^that^is^longer^than^the^prompt^and^all^of^its^answer");
+                                      "stop_strings=a^stop^that^is^longer^than^the^prompt^and^all^of^its^answer");
     assert_string_equal(never->of[0].text, all->of[0].text);
     free(never);
 
